@@ -8,7 +8,14 @@ from tiny_transformers import SHAPE, Attends, Tokens, by_matmul
 from torch import Tensor, nn
 
 from holdfast.core import Encoder, Margin
+from holdfast.numerics.bounds.activations import Relu
+from holdfast.numerics.bounds.affine import Scale
+from holdfast.numerics.bounds.backward import Region, standard_relaxations
 from holdfast.numerics.bounds.branch import Tree
+from holdfast.numerics.bounds.forms import Dense
+from holdfast.numerics.bounds.linear_program import multipliers
+from holdfast.numerics.bounds.network import Network, Node
+from holdfast.numerics.bounds.optimise import AlphaBeta, Problem
 from holdfast.parts.certifiers.alpha_crown import AlphaCrown
 from holdfast.parts.certifiers.beta_crown import BetaCrown
 from holdfast.parts.threats.linf import Linf
@@ -47,6 +54,45 @@ def test_splits_of_smooth_activations_close_the_gap(activation: nn.Module) -> No
     assert root < least
     assert lower <= least + 1e-9
     assert least - lower < 0.5 * (least - root)
+
+
+def leaf_of_two(low: tuple[float, float], high: tuple[float, float], signs: tuple[int, int]) -> Problem:
+    """min relu(a) - relu(b) over pixels a, b of [0, 1] less a half, with ranges that were cut."""
+    halves, shape = torch.full((1, 1, 2), 0.5, dtype=torch.float64), (1, 1, 2)
+    shift = Node(Scale(2 * halves, -halves), (0,), shape, "x - ½")
+    network = Network((Node(None, (), shape, "x"), shift, Node(Relu(), (1,), shape, "relu")))
+    region = Region.around(Linf(0.5), torch.full((1, *shape), 0.5), torch.tensor([0.5]).double())
+    ranges = {1: (torch.tensor([[[low]]]).double(), torch.tensor([[[high]]]).double())}
+    row = Dense(torch.tensor([[[[[1.0, -1.0]]]]]).double())
+    cut = {1: torch.tensor([[[[signs]]]]).double()}
+    return Problem(network, 2, row, region, ranges, standard_relaxations(network, ranges), cut)
+
+
+def proved_by_multipliers(leaf: Problem) -> float:
+    none = AlphaBeta({}, {1: torch.zeros_like(leaf.signs[1])})
+    best = AlphaBeta({}, multipliers(leaf, none))
+    assert all(bool((beta >= 0).all()) for beta in best.betas.values())
+    return leaf.bound(best).item()
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "signs", "least"),
+    [
+        ((0.0, 0.0), (0.5, 0.5), (1, 1), -0.5),  # b at its end
+        ((0.2, 0.0), (0.5, 0.1), (1, -1), 0.1),  # both constraints hold the minimum
+        ((-0.5, 0.0), (0.0, 0.3), (-1, -1), -0.3),
+        ((-0.5, -0.5), (0.0, 0.0), (-1, -1), 0.0),  # both are inactive
+    ],
+)
+def test_the_multipliers_of_a_linear_program_find_the_minimum(
+    low: tuple[float, float], high: tuple[float, float], signs: tuple[int, int], least: float
+) -> None:
+    assert proved_by_multipliers(leaf_of_two(low, high, signs)) == pytest.approx(least, abs=1e-6)
+
+
+def test_a_leaf_without_images_proves_anything() -> None:
+    """a is at least ¾, which no pixel is: the multiplier grows as far as it may."""
+    assert proved_by_multipliers(leaf_of_two((0.75, 0.0), (1.0, 0.5), (1, 1))) > 1e4
 
 
 @pytest.mark.slow

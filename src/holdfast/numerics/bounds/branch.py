@@ -12,6 +12,7 @@ from holdfast.core import Margin
 from holdfast.numerics.bounds.backward import Region, in_precision, standard_relaxations
 from holdfast.numerics.bounds.choice import costs, cut
 from holdfast.numerics.bounds.forms import Dense
+from holdfast.numerics.bounds.linear_program import multipliers
 from holdfast.numerics.bounds.network import Network
 from holdfast.numerics.bounds.optimise import AlphaBeta, Ascent, Problem, optimise
 from holdfast.numerics.bounds.relaxation import Box, Curved, LinearRelaxation
@@ -107,10 +108,12 @@ class Tree:
         splits = [(leaf, leaf.split) for leaf in leaves if leaf.split is not None]
         halves, coefs = self._bounded([half for leaf, split in splits for half in self._halves(leaf, split)], ascent)
         ends = [i for i, half in enumerate(halves) if half.split is None]
-        if ends:  # nothing is relaxed: what is left is a linear program, whose multipliers deserve more steps
+        if ends:  # nothing is relaxed: what is left is a linear program over a box, elsewhere worth more steps
             many = LONGER * ascent.steps
             longer = Ascent(many, ascent.rate, 1e-3 ** (1 / max(1, many)))
-            for i, half in zip(ends, self._bounded([halves[i] for i in ends], longer)[0], strict=True):
+            last = [halves[i] for i in ends]
+            last = [self._solved(x) for x in last] if self.region.ball.is_box else self._bounded(last, longer)[0]
+            for i, half in zip(ends, last, strict=True):
                 halves[i] = half
         rows = torch.tensor([half.row for half in halves])
         return halves, rows, self._reached(rows, coefs)
@@ -130,6 +133,14 @@ class Tree:
             lowest = max(leaf.lower, float(lower[i]))  # a part is never worse than the whole
             bounded.append(replace(leaf, parameters=AlphaBeta(alphas, betas), lower=lowest))
         return self._chosen(bounded, trail), trail[0][:, 0]
+
+    def _solved(self, leaf: Leaf) -> Leaf:
+        """Return a leaf without anything to split, with the multipliers of its linear program."""
+        problem, parameters = self._problem([leaf]), _stacked([leaf]).to(torch.float64)
+        best = AlphaBeta(parameters.alphas, multipliers(problem, parameters))
+        with torch.no_grad():
+            lower = problem.bound(best)[0, 0] + self.margin.bias[0, leaf.row]
+        return replace(leaf, lower=max(leaf.lower, float(lower)))
 
     def _halves(self, leaf: Leaf, split: Split) -> list[Leaf]:
         """Return both parts of a leaf; the multiplier of the value that is split begins at 0."""
