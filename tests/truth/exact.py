@@ -22,7 +22,7 @@ from holdfast.core import Encoder
 GAP = 3e-6
 """What may lie between the program's bound and the value found, as a share of the margin's range over the ball."""
 
-ROUNDS = 60
+ROUNDS = 200
 
 
 class Residual(nn.Module):

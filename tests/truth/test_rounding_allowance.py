@@ -89,3 +89,15 @@ def test_a_network_that_is_affine_counts_every_pixel() -> None:
     terms = linear.weight.abs().double().sum(1) * normalised + linear.bias.abs().double()
     expected = SLACK * (margin.weights[0].abs() @ terms + margin.bias[0].abs())
     torch.testing.assert_close(rounding(network, margin, region, boxes(network, region))[0], expected)
+
+
+@pytest.mark.parametrize("certifier", CERTIFIERS, ids=lambda certifier: type(certifier).__name__)
+def test_an_image_does_not_depend_on_its_company(certifier: Certifier) -> None:
+    """Other images have other open signs; what is found out about theirs changes nothing."""
+    encoder, x = deep_encoder(depth=4), torch.rand(6, 1, 4, 6, generator=torch.Generator().manual_seed(2))
+    margin, radii = positive_margin(encoder, x), torch.tensor([0.3, 0.001, 0.1, 0.03, 0.003, 0.01]).double()
+    together = certifier(encoder, margin, x, Linf(0.1), radii)
+    for i in range(len(x)):
+        alone = certifier(encoder, margin.part(slice(i, i + 1)), x[i : i + 1], Linf(0.1), radii[i : i + 1])
+        torch.testing.assert_close(alone.lower, together.lower[i : i + 1], rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(alone.slack, together.slack[i : i + 1], rtol=1e-9, atol=0)

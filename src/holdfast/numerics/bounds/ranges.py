@@ -181,7 +181,10 @@ def _box_of(
     effort: Effort,
     slopes: Slopes | None,
 ) -> Box:
-    """Return the range of the values of a node that matter, (-inf, inf) elsewhere, in pieces that fit in memory."""
+    """Return the range of the values of a node that matter, (-inf, inf) elsewhere, in pieces that fit in memory.
+
+    Where signs matter, a value matters in the images in which its own sign is open, whatever the others are.
+    """
     shape = network.nodes[node].shape
     x = region.x
     low = x.new_full((len(x), *(shape or (1,))), -torch.inf)  # a single number is the only one on an axis, see `units`
@@ -201,7 +204,11 @@ def _box_of(
                 ends = problem.bound(parameters).unflatten(1, (-1, 2))
             low[(batch, *index)], high[(batch, *index)] = ends[..., 0], -ends[..., 1]
             effort.add(node, 2 * len(index[0]) * len(batched.region.x) / len(x), climbing=ascent is not None)
-    return low.view(len(x), *shape), high.view(len(x), *shape)
+    low, high = low.view(len(x), *shape), high.view(len(x), *shape)
+    if matters is None:
+        return low, high
+    is_open = (ranges[node][0] < 0) & (ranges[node][1] > 0)
+    return low.masked_fill(~is_open, -torch.inf), high.masked_fill(~is_open, torch.inf)
 
 
 def _best(problem: Problem, ascent: Ascent, node: int, index: tuple[Tensor, ...], slopes: Slopes | None) -> AlphaBeta:

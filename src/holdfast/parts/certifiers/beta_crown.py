@@ -41,7 +41,7 @@ class BetaCrown(ByLayers):
         until: "positive" stops at the sign of the margin, "tight" at its minimum to within `gap`.
         gap: relative to the margin of the clean image.
         inside: steps of ascent for each layer inside the network, see `AlphaCrown`.
-        steps: steps of ascent for the margin, before it is split.
+        steps: steps of ascent for the margin, before it is split; as many as in `AlphaCrown`.
         leaf_steps: steps of ascent for each leaf; None: 20 where signs decide, 100 where minima do.
         seconds: time after which an image's splitting ends; it makes the result depend on the machine.
         minutes: what the ranges inside may take, see `ByLayers`.
@@ -64,7 +64,7 @@ class BetaCrown(ByLayers):
     until: Literal["positive", "tight"] = "positive"
     gap: float = 1e-5
     inside: int = 20
-    steps: int = 60
+    steps: int = 100
     leaf_steps: int | None = None
     seconds: Positive | None = None
 
