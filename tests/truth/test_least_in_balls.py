@@ -12,7 +12,7 @@ def least_by_bisection(slopes: Tensor, x: Tensor, low: Tensor, high: Tensor, rad
     corner = torch.where(slopes > 0, low, high) - x
     if corner.norm() <= radius:
         return float(slopes @ (x + corner))
-    below, above = 0.0, float(slopes.norm()) / radius
+    below, above, step = 0.0, float(slopes.norm()) / radius, corner
     for _ in range(200):
         price = (below + above) / 2
         step = (-slopes / price).clamp(low - x, high - x)

@@ -80,11 +80,11 @@ def test_images_outside_the_ball_do_not_count(certifier: Certifier) -> None:
 
 def test_a_network_that_is_affine_counts_every_pixel() -> None:
     """Without activations the terms go back to the image."""
-    encoder = Encoder(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)).eval(), mean=0.5, std=0.25)
+    linear = nn.Linear(4, 3)
+    encoder = Encoder(nn.Sequential(nn.Flatten(), linear).eval(), mean=0.5, std=0.25)
     x, margin = torch.full((1, 1, 2, 2), 0.5), Margin(torch.randn(1, 2, 3), torch.randn(1, 2))
     network, region, margin = prepare(encoder, margin, x, Linf(0.25))
     network = network.double
-    linear = encoder.module[1]
     normalised = 0.75 * 4 + 0.5 * 4  # a pixel of at most 3/4, divided by 1/4, and the mean that is subtracted from it
     terms = linear.weight.abs().double().sum(1) * normalised + linear.bias.abs().double()
     expected = SLACK * (margin.weights[0].abs() @ terms + margin.bias[0].abs())

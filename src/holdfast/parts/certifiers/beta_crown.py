@@ -34,7 +34,8 @@ class BetaCrown(ByLayers):
     and so for the factors of products. The narrower range enters the relaxation, and the end that was cut enters as a
     constraint with a multiplier β. A row ends when all its leaves are proved, when an image of the ball is found that
     its margin cannot exceed (with `until="positive"`: whose margin is not positive), or when its splits are spent; the
-    lowest bound of its leaves is then still a proof. Every leaf is bounded in float64.
+    lowest bound of its leaves is then still a proof. Every leaf is bounded in float64. Over a box, a leaf
+    without anything left to split has the multipliers of a linear program.
 
     Attributes:
         splits: at most, for each row.
