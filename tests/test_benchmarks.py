@@ -13,13 +13,13 @@ from benchmarks import (
     asked,
     attack_step,
     breaking_radius,
+    certificate_growth,
     certified_radius,
     constants,
     dimensions,
     images,
     index,
     mutants,
-    negatives,
     onnx_step,
     sharing,
     whole_audit,
@@ -103,8 +103,9 @@ def test_widths_are_measured():
     assert len(finite(dimensions.measure((4, 16), rows=40, rounds=1))) == len(dimensions.CASES)
 
 
-def test_negatives_are_measured():
-    finite(negatives.measure((1, 2), images=1, tolerance=0.05))
+def test_growth_of_certificates_is_measured():
+    sizes = dict.fromkeys(certificate_growth.SIZES, (1, 2))
+    assert len(finite(certificate_growth.measure(sizes, rounds=1, tolerance=0.05))) == len(sizes) + 1
 
 
 def test_constants_are_measured():
