@@ -86,6 +86,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "harden": ("harden", "zoo:digits-simclr", "--data", "digits", "--steps", "1"),
     "export-vnnlib": ("export-vnnlib", "zoo:digits-simclr", "--data", "digits", "--eps", "0.01"),
     "verify": ("verify", "{file}", "{file}"),
+    "embed-names": ("embed-names", "zoo:digits-simclr", "--names", "{file}"),
     "reproduce": ("reproduce", "rvcl-table3", "--profile", "small"),
     "show": ("show", "pgd"),
     "list": ("list",),

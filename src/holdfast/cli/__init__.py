@@ -16,6 +16,7 @@ from holdfast.cli.common import Command, PartsOption, out, run_parts, warned, wi
 from holdfast.cli.compare import compare
 from holdfast.cli.demo import demo
 from holdfast.cli.doctor import doctor
+from holdfast.cli.embed_names import embed_names
 from holdfast.cli.export_vnnlib import export_vnnlib
 from holdfast.cli.figures import figures
 from holdfast.cli.harden import harden
@@ -70,6 +71,7 @@ for _command in (
     reproduce,
     export_vnnlib,
     verify,
+    embed_names,
     report,
     show,
     doctor,
@@ -80,7 +82,7 @@ app.command("list", cls=Command, epilog=SUMMARY)(with_parts(list_parts))
 _Click: type[Exception] = typer.BadParameter.__mro__[2]  # of the click that this typer uses, which may be its own
 
 
-STORING_NOTHING = ("verify", "export-vnnlib", "doctor", "list", "show")
+STORING_NOTHING = ("verify", "export-vnnlib", "embed-names", "doctor", "list", "show")
 """Commands that begin anew after an interrupt."""
 
 

@@ -1,13 +1,20 @@
 """Where encoders come from: what stands before the ":" of a spec string."""
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
+
+from jaxtyping import Float
+from torch import Tensor
 
 from holdfast.core.encoder import Encoder
 from holdfast.core.spec_string import Options
 from holdfast.runtime.checked import Checked
+from holdfast.runtime.errors import HoldfastError
+
+TextTower: TypeAlias = Callable[[Sequence[str]], Float[Tensor, "texts dim"]]
+"""Embeds texts, [N, D], in the space of the representations of the encoder that it belongs to."""
 
 
 class EncoderSource(metaclass=Checked):
@@ -50,6 +57,21 @@ class EncoderSource(metaclass=Checked):
         Raises:
             HoldfastError: an unknown name or option, a file or package that is not there.
         """
+
+    def texts(self, name: str, options: Options) -> "TextTower":
+        """Open the text tower that belongs to an encoder: texts as points of the space of its representations.
+
+        Args:
+            name: as for `open`.
+            options: as for `open`.
+
+        Raises:
+            HoldfastError: an encoder without a text tower, and what `open` raises.
+        """
+        raise HoldfastError(
+            f"{options.spec}: expected an encoder with a text tower, of openclip: or of hf:, such as "
+            "openclip:ViT-B-32/openai; take text embeddings from the tower that belongs to this one"
+        )
 
     def names(self) -> Iterable[str]:
         """Return names that this source opens, for completion and for "did you mean"; none where they are countless."""

@@ -5,13 +5,13 @@ from typing import Any
 
 from holdfast.core import registry
 from holdfast.core.encoder import Encoder
-from holdfast.core.encoder_source import EncoderSource
+from holdfast.core.encoder_source import EncoderSource, TextTower
 from holdfast.core.spec_string import Options, parse
 from holdfast.runtime.doctor import advice, doctor
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.guess import ALIKE, likeness, nearest, offered
 
-__all__ = ["advice", "check_encoder", "doctor", "open_encoder", "suffixes", "write", "written_as"]
+__all__ = ["advice", "check_encoder", "doctor", "open_encoder", "open_texts", "suffixes", "write", "written_as"]
 
 
 def open_encoder(spec: str) -> Encoder:
@@ -28,6 +28,16 @@ def open_encoder(spec: str) -> Encoder:
     """
     source, name, options = _source(spec)
     return source.open(name, options)
+
+
+def open_texts(spec: str) -> TextTower:
+    """Open the text tower that belongs to an encoder, for example that of "openclip:ViT-B-32/openai".
+
+    Raises:
+        HoldfastError: an encoder without one, and what `open_encoder` raises.
+    """
+    source, name, options = _source(spec)
+    return source.texts(name, options)
 
 
 def check_encoder(spec: str) -> None:

@@ -1,7 +1,7 @@
 """`hf:` vision models of the Hugging Face hub or of a local folder, through transformers."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from holdfast.core.encoder import Encoder
-from holdfast.core.encoder_source import EncoderSource
+from holdfast.core.encoder_source import EncoderSource, TextTower
 from holdfast.core.spec_string import Options, boolean, take
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.optional import optional
@@ -20,6 +20,7 @@ from holdfast.sources.encoders.shared.assemble import assemble
 from holdfast.sources.encoders.shared.hf_processor import preprocessing
 from holdfast.sources.encoders.shared.layer import POOLS
 from holdfast.sources.encoders.shared.options import Common, read
+from holdfast.sources.encoders.shared.texts import too_long
 from holdfast.sources.encoders.shared.weights import check_weights, fetching, no_pickle, read_safetensors, seeded
 
 _CHOICES = "?pool=cls, mean, avg or flatten (of the last hidden state), or ?layer="
@@ -124,6 +125,35 @@ class Hf(EncoderSource):
         vision = _Vision(model, output, resized=common.size is not None)
         config = preprocessing(processor, options.spec)
         return assemble(vision, replace(common, pool=pool), config, origin, output=described, root=model)
+
+    def texts(self, name: str, options: Options) -> TextTower:
+        """Open the text tower of a dual encoder such as CLIP, `get_text_features`; see `EncoderSource.texts`."""
+        trust, common = self._asked(name, options)
+        transformers = optional("transformers", "transformers", "hf", options.spec)
+        local = Path(name).expanduser().is_dir()
+        name = str(Path(name).expanduser()) if local else name
+        with seeded(common.seed), fetching(options.spec), no_pickle(), _without_bars(transformers):
+            model, missing = _model(transformers, name, common, trust)
+            if not hasattr(model, "get_text_features"):
+                return super().texts(name, options)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=trust)
+        if missing:
+            raise HoldfastError(f"{options.spec}: the weights lack {missing[0]} of {type(model).__name__}")
+        most = model.config.text_config.max_position_embeddings
+        padded = "siglip" in model.config.model_type  # which was trained with padded texts
+        padding: dict[str, Any] = {"padding": "max_length", "max_length": most} if padded else {"padding": True}
+        model = model.eval()
+
+        @torch.no_grad()
+        def embed(texts: Sequence[str]) -> Tensor:
+            for text, tokens in zip(texts, tokenizer(list(texts))["input_ids"], strict=True):
+                if len(tokens) > most:
+                    raise too_long(options.spec, text, most)
+            inputs = tokenizer(list(texts), return_tensors="pt", **padding)
+            outputs = model.get_text_features(**inputs)
+            return (outputs if isinstance(outputs, Tensor) else outputs.pooler_output).float()
+
+        return embed
 
     def _asked(self, name: str, options: Options) -> tuple[bool, Common]:
         trust = take(options, "trust_remote_code", boolean, False)

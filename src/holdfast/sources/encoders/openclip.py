@@ -1,13 +1,15 @@
 """`openclip:` the image towers of OpenCLIP."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from holdfast.core.encoder import Encoder, Geometry
-from holdfast.core.encoder_source import EncoderSource
+from holdfast.core.encoder_source import EncoderSource, TextTower
 from holdfast.core.spec_string import Options
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.names import configured_models
@@ -16,6 +18,7 @@ from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.equip import load
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.pictures import interpolation
+from holdfast.sources.encoders.shared.texts import too_long
 from holdfast.sources.encoders.shared.weights import check_weights, fetching, no_pickle, seeded
 
 
@@ -62,6 +65,26 @@ class Openclip(EncoderSource):
         origin = {"source": f"openclip:{model_name}", "weights": weights, "open_clip": open_clip.__version__}
         config = _preprocessing(model.visual.preprocess_cfg)
         return assemble(_EncodeImage(model), common, config, origin, output="encode_image", root=model)
+
+    def texts(self, name: str, options: Options) -> TextTower:
+        """Open the text tower, `encode_text`; see `EncoderSource.texts`."""
+        common, open_clip, model_name, tag = self._asked(name, options)
+        pretrained = {"pretrained": tag} if common.weights == "default" else {"pretrained_text": False}
+        with seeded(common.seed), fetching(options.spec), no_pickle():
+            model = open_clip.create_model(model_name, **pretrained).eval()
+            tokenizer = open_clip.get_tokenizer(model_name)
+        if common.weights not in ("default", "random"):
+            load(model, common.weights)
+
+        @torch.no_grad()
+        def embed(texts: Sequence[str]) -> Tensor:
+            tokens = tokenizer(list(texts))
+            full = tokens[:, -1] != 0  # of what is longer, the tokenizer drops the end
+            if full.any():
+                raise too_long(options.spec, texts[int(full.nonzero()[0])], tokens.shape[1] - 1)
+            return model.encode_text(tokens).float()
+
+        return embed
 
     def _asked(self, name: str, options: Options) -> tuple[Common, Any, str, str]:
         """Return the options, the package, the name of a model, and the tag of its weights."""

@@ -1,0 +1,90 @@
+"""Names of classes as points of an encoder's space: what a zero-shot classifier is made of."""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from holdfast.core import HoldfastError
+from holdfast.numerics.geometry.class_directions import directions
+from holdfast.runtime.checked import checked
+from holdfast.runtime.errors import os_reason
+from holdfast.runtime.listener import Listener, Silent
+from holdfast.runtime.privacy import public
+from holdfast.sources.encoders import open_texts
+from holdfast.storage.filesystem import write_file
+
+TEMPLATE = "a photo of a {}."
+BATCH = 64
+"""Texts per pass of the text tower."""
+
+
+@checked
+def embed_names(
+    encoder: str,
+    names: Sequence[str] | str | os.PathLike[str],
+    *,
+    templates: Sequence[str] = (TEMPLATE,),
+    out: str | os.PathLike[str],
+    listener: Listener | None = None,
+) -> Path:
+    """Write the embeddings of class names in every template, for the probe `zero_shot`.
+
+    Args:
+        encoder: a spec with a text tower, `openclip:` or a dual encoder of `hf:`.
+        names: of the classes, in the order of their labels: a list, or a file with one in each line.
+        templates: prompts, each with {} where the name goes; a class is the mean of its prompts.
+        out: a .safetensors file: `embeddings` [C, T, D], and their directions as the rows of a linear head, `weight`
+            [C, D], for whatever takes a head.
+        listener: what hears of the progress.
+
+    Returns:
+        The file.
+
+    Raises:
+        HoldfastError: no text tower, fewer than two names, empty or repeated ones, templates without {}, texts that
+            are too long for the tower, a place that cannot be written.
+    """
+    names = _read(Path(names)) if isinstance(names, str | os.PathLike) else list(names)
+    _check(names, templates)
+    if Path(out).suffix != ".safetensors":
+        raise HoldfastError(f"out: expected a file that ends in .safetensors, got {str(out)!r}")
+    tower = open_texts(encoder)
+    texts = [template.replace("{}", name) for name in names for template in templates]
+    listener = listener or Silent()
+    listener.begin(encoder, len(texts), "texts")
+    parts = []
+    for first in range(0, len(texts), BATCH):
+        parts.append(tower(texts[first : first + BATCH]))
+        listener.advance(len(parts[-1]))
+    embeddings = torch.cat(parts).unflatten(0, (len(names), len(templates))).contiguous()
+    tensors = {"embeddings": embeddings, "weight": directions(embeddings, encoder)}
+    about = {"encoder": public(encoder), "names": json.dumps(names), "templates": json.dumps(list(templates))}
+    write_file(str(out), lambda path: save_file(tensors, path, about))
+    return Path(out)
+
+
+def _read(path: Path) -> list[str]:
+    """Return the lines of a file."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise HoldfastError(f"{path}: expected a text file in UTF-8 with a name in each line ({error})") from error
+    except OSError as error:
+        raise HoldfastError(f"names: cannot read {str(path)!r}: {os_reason(error)}") from error
+    return [line.strip() for line in lines]
+
+
+def _check(names: Sequence[str], templates: Sequence[str]) -> None:
+    """Raise what is wrong with names and templates."""
+    empty = [number for number, name in enumerate(names, 1) if not name.strip()]
+    if len(names) < 2 or empty:
+        where = f"line {empty[0]} is empty" if empty else f"got {len(names)}"
+        raise HoldfastError(f"names: expected at least two, one for each class in the order of its label; {where}")
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise HoldfastError(f"names: expected different ones, got {twice!r} twice: no classifier tells these apart")
+    if not templates or any(template.count("{}") != 1 for template in templates):
+        raise HoldfastError(f"templates: expected one {{}} in each, such as {TEMPLATE!r}, got {list(templates)}")
