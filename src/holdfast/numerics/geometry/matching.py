@@ -14,6 +14,9 @@ from holdfast.numerics.geometry.pairwise import pairwise
 ALIKE = 3 / 255
 """No cell of the thumbnails of one picture differs more, whatever JPEG or a resize did to it."""
 
+LEAST = 10
+"""Pairs that must be allowed below a threshold, for it to be estimated at all."""
+
 ROWS, GROUPS = 256, 8
 """Images whose distances from all others are looked at together, and groups of cells that are compared first."""
 

@@ -11,14 +11,11 @@ from torch import Tensor
 from holdfast.core import HoldfastError, Measure, Observation, Score, Subject, Table
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.divergences import divergence
-from holdfast.numerics.geometry.matching import matches
+from holdfast.numerics.geometry.matching import LEAST, matches
 from holdfast.numerics.statistics.thresholds import AtRate
 from holdfast.numerics.statistics.universal import padded
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.thumbnails import Thumbnails
-
-LEAST = 10
-"""Pairs that must be allowed below a threshold, for it to be estimated at all."""
 
 CONDITION = "given this threshold"
 
