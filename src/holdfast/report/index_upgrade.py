@@ -176,19 +176,16 @@ def publish(place: Path | str, record: Mapping[str, Any]) -> str:
 
 def render(record: Mapping[str, Any], folder: RunFiles) -> str:
     """Return the report as HTML; every text of the record is escaped."""
-    old, new = names(record)
     return page(
         "index_upgrade.html",
         record=record,
-        old=old,
-        new=new,
         sentences=sentences(record),
         outcome=outcome(record).plain,
         tables=[(table.head, [list(map(str, row)) for row in table.rows]) for table in _tables(record)],
         findings=[line.plain for line in requirements(record)],
         canaries=canaries(record),
         number=number,
-        chart=_chart(record, old, new),
+        chart=_chart(record),
         changed=[_changed(entry, folder) for entry in record["changed"]],
     )
 
@@ -198,21 +195,26 @@ def _tables(record: Mapping[str, Any]) -> list[Table]:
     return [table for table in tables if list(table.rows)]
 
 
-def _chart(record: Mapping[str, Any], old: str, new: str) -> str:
+def _chart(record: Mapping[str, Any]) -> str:
     """Return distances of both encoders at the same rates of false positives, as SVG; "" where there are none."""
     rows = [row for row in record["translation"] if None not in row.values()]
     if len(rows) < 2:
         return ""
     at, values, low, high = ([row[key] for row in rows] for key in ("old", "new", "low", "high"))
     ratio = record["measures"]["distance_scale"]["scores"]["mean"]["value"]
-    curves = [Curve(at, values, low, high, colour(1), name="at the same false-positive rate")]
+    curves = [Curve(at, values, low, high, colour(1))]
     if ratio is not None:
         scaled = [ratio * value for value in at]
-        curves.append(Curve(at, scaled, (), (), colour(5), style="dashed", name="by the scale of distances alone"))
+        curves.append(Curve(at, scaled, (), (), colour(5), style="dashed"))
     limit = record["measures"].get("threshold")
     dotted = None if limit is None else limit["scores"]["old"]["value"]
     drawing = Lines(
-        "translation", curves, Horizontal(f"threshold of {old}"), label=f"threshold of {new}", unit="", dotted=dotted
+        "translation",
+        curves,
+        Horizontal("threshold, old encoder"),
+        label="threshold, new encoder",
+        unit="",
+        dotted=dotted,
     )
     return drawing.svg()
 
@@ -226,5 +228,5 @@ def _changed(entry: Mapping[str, Any], folder: RunFiles) -> Changed:
         ]
         for key, when in (("before", "with the old encoder"), ("after", "with the new encoder"))
     ]
-    text = f"keeps {number(entry['kept'], 'share')} of its neighbours"
+    text = f"keeps {entry['stay']} of its first {entry['k']} neighbours"
     return Changed(text, shot(folder, entry["picture"], name, name, SIDE), *sides)

@@ -119,4 +119,4 @@ def kept(first: Lists, second: Lists, weights: Weights) -> Kept:
         moved.index_add_(1, torch.cat([a, b], 1)[counted], change[:, counted])
     all_values = torch.cat(values, 1)
     without = (all_values.sum(1, keepdim=True) - all_values + moved) / (images - 1)
-    return Kept(all_values, without)
+    return Kept(all_values.round(decimals=12), without)  # lists that are alike have all in common, to the last digit

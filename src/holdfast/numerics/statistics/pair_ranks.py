@@ -47,7 +47,7 @@ def pair_rank_correlation(
         >>> apart = pairs.distances(reps)
         >>> score = pair_rank_correlation(apart, 3 * apart, pairs.shares)
         >>> print(f"{score.value:.2f} in [{score.low:.2f}, {score.high:.2f}] from {score.n} images")
-        1.00 in [-0.32, 1.00] from 30 images
+        1.00 in [-0.31, 1.00] from 30 images
     """
     kind = "Student's t on Fisher's scale, over images in both roles of their pairs"
     u, v = (_centred_ranks(values) for values in (first, second))

@@ -16,6 +16,7 @@ def most_changed(
     store: Store,
     images: tuple[ImageSet, ImageSet],
     kept: Float[Tensor, "images"],
+    k: int,
     lists: tuple[Int[Tensor, "images places"], Int[Tensor, "images places"]],
 ) -> list[dict[str, Any]]:
     """Write the pictures, and return the images that keep least of their neighbours, as plain data, worst first.
@@ -26,6 +27,7 @@ def most_changed(
         store: where the pictures go.
         images: as the old and as the new encoder see them.
         kept: what each keeps of its neighbours, in [0, 1].
+        k: places of which is said how many neighbours stay.
         lists: nearest neighbours by both encoders.
     """
     order = kept.argsort(stable=True)[:SHOWN].tolist()
@@ -41,6 +43,8 @@ def most_changed(
 
     def entry(place: int) -> dict[str, Any]:
         before, after = ([picture(other) for other in places[place, :NEIGHBOURS].tolist()] for places in lists)
-        return picture(place) | {"kept": float(kept[place]), "before": before, "after": after}
+        first, second = (set(places[place, :k].tolist()) for places in lists)
+        stay = {"kept": float(kept[place]), "k": k, "stay": len(first & second)}
+        return picture(place) | stay | {"before": before, "after": after}
 
     return [entry(place) for place in worst]

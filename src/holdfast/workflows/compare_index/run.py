@@ -9,7 +9,7 @@ import torch
 
 from holdfast.auditing.prepare import check_device
 from holdfast.auditing.record import environment, finite, software
-from holdfast.config.requirements import judge
+from holdfast.config.requirements import judge, parse
 from holdfast.core import Encoder, HoldfastError, ImageSource
 from holdfast.numerics.geometry.image_pairs import ImagePairs
 from holdfast.numerics.geometry.matching import look_alikes
@@ -74,6 +74,8 @@ def compare_index(
             threshold that no pair reaches, canaries that cannot be read, or a folder that cannot be written.
     """
     opened, listener = encoders or {}, listener or Silent()
+    for requirement in requirements:
+        parse(requirement)  # raises now, not after the passes
     check_device(plan.device)
     for spec in (plan.old, plan.new):
         if spec not in opened:
@@ -107,7 +109,7 @@ def compare_index(
     listener.stage("drawing the images that changed most")
     columns = {name: values for name, (values, _) in each.items()}
     store.write_table(TABLE, images.ids, columns)
-    changed = most_changed(store, (old.images, new.images), columns["rank_biased_overlap"], lists)
+    changed = most_changed(store, (old.images, new.images), columns["rank_biased_overlap"], max(plan.k), lists)
     record: dict[str, Any] = {
         "holdfast": software(),
         "command": command,
