@@ -14,6 +14,7 @@ from holdfast.numerics.geometry.image_pairs import ImagePairs
 from holdfast.numerics.geometry.neighbour_lists import kept, neighbour_lists, overlap_weights, rank_biased_weights
 from holdfast.numerics.statistics.list_means import list_mean
 from holdfast.numerics.statistics.pair_ranks import pair_rank_correlation
+from holdfast.workflows.compare_index import copies
 from holdfast.workflows.compare_index.thresholds import (
     Distanced,
     scale,
@@ -225,3 +226,41 @@ def test_intervals_hold_the_truth_as_often_as_they_promise(noise: float, rare: b
         known = mean if name not in truth else truth[name].value
         held = [s.low is None or s.high is None or s.low <= known <= s.high for s in several]
         assert np.mean(held) >= least, (name, np.mean(held), known)
+
+
+def test_recall_is_that_of_loops_and_its_change_is_paired() -> None:
+    old, new = both(60, 0.05, 4)
+    random = torch.Generator().manual_seed(0)
+    edits = [0.9 * torch.randn(60, 6, generator=random) for _ in range(2)]
+    ranks = [copies.ranks_of_originals(reps.double(), [reps + edit for edit in edits], "l2") for reps in (old, new)]
+    for reps, found in zip((old, new), ranks, strict=True):
+        for edit, row in zip(edits, found, strict=True):
+            apart = torch.cdist((reps + edit).double(), reps.double())
+            assert row.tolist() == (1 + (apart < apart.diagonal()[:, None]).sum(1)).tolist()
+    scores = copies.recall(ranks[0], ranks[1], 3)
+    assert scores["old"].value == pytest.approx(float((ranks[0] <= 3).double().mean()))
+    assert scores["change"].value == pytest.approx((scores["new"].value or 0) - (scores["old"].value or 0))
+    assert width(scores["change"]) < 0.7 * math.hypot(width(scores["old"]), width(scores["new"]))
+    labels = torch.arange(60) % 3
+    first = copies.ranks_of_class(old.double(), labels, "l2")[0]
+    assert first.tolist() == [
+        1 + next(place for place, j in enumerate(listed(old, i, 59, "l2")) if labels[j] == labels[i]) for i in range(60)
+    ]
+
+
+def test_copies_are_missed_at_the_thresholds_of_each_encoder() -> None:
+    old, new = both(60, 0.05, 8)
+    distanced = distances(old, 2 * new)
+    edit = 0.5 * torch.randn(60, 6, generator=torch.Generator().manual_seed(3))
+    copied = [old + edit], [2 * (new + edit)]
+    for limits in (thresholds_at(distanced, 0.02), thresholds_for(distanced, 1.4)):
+        scores = copies.missed(distanced, limits, (old, 2 * new), copied, "l2")
+        apart = edit.norm(dim=1).double()
+        for name, moved, limit in (
+            ("old", apart, limits.old),
+            ("new", 2 * apart, limits.new),
+            ("kept", 2 * apart, limits.old),
+        ):
+            assert scores[name].value == pytest.approx(float((moved >= limit.value).double().mean())), name
+            assert width(scores[name]) > 0
+        assert scores["change"].value == pytest.approx((scores["new"].value or 0) - (scores["old"].value or 0))
