@@ -1,6 +1,7 @@
 """Lists of neighbours, pairs and thresholds of two encoders: by loops, on hand-made representations, by simulation."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,8 +16,10 @@ from holdfast.numerics.geometry.neighbour_lists import kept, neighbour_lists, ov
 from holdfast.numerics.statistics.list_means import list_mean
 from holdfast.numerics.statistics.pair_ranks import pair_rank_correlation
 from holdfast.workflows.compare_index import copies
+from holdfast.workflows.compare_index.canaries import Canary, judged
 from holdfast.workflows.compare_index.thresholds import (
     Distanced,
+    Thresholds,
     scale,
     thresholds_at,
     thresholds_for,
@@ -264,3 +267,35 @@ def test_copies_are_missed_at_the_thresholds_of_each_encoder() -> None:
             assert scores[name].value == pytest.approx(float((moved >= limit.value).double().mean())), name
             assert width(scores[name]) > 0
         assert scores["change"].value == pytest.approx((scores["new"].value or 0) - (scores["old"].value or 0))
+
+
+def test_the_interval_of_lists_is_of_images_in_both_roles() -> None:
+    """Images that all keep half, and that are in the lists of others to a different degree."""
+    values = torch.tensor([0.4, 0.6]).repeat(50)
+    quiet = (values.sum() - values) / 99  # each image counts by its own list alone
+    alone, known = (list_mean(values, without, 50) for without in (quiet, quiet + 0.004 * values.flip(0).sin()))
+    assert width(alone) == pytest.approx(2 * 1.984 * float(values.std()) / 10, rel=0.2)
+    moved = quiet + 0.003 * (torch.arange(100) % 5 == 0)
+    assert width(list_mean(values, moved, 50)) > 1.4 * width(alone)
+    assert width(known) > width(alone)
+
+
+def test_canaries_are_held_against_the_threshold_of_each_encoder() -> None:
+    """Distances are twice as long, and one pair has moved from one side to the other."""
+    old = torch.tensor([[0.0], [1.0], [3.0], [3.5], [7.0], [9.0]])
+    new = torch.tensor([[0.0], [2.0], [6.0], [9.5], [14.0], [18.0]])
+    limits = [Score(value, value - 0.1, value + 0.1, 6, "t") for value in (1.2, 2.4)]
+    limits = Thresholds(limits[0], limits[1], *[Score(0.1, 0.0, 0.2, 6, "t")] * 3, (None, torch.zeros(6)))
+    pairs = [(0, 1, "together"), (2, 3, "together"), (4, 5, "apart"), (0, 1, "apart")]
+    rows = judged([Canary(*pair) for pair in pairs], list("abcdef"), (old, new), limits, "l2")
+    assert [(row["first"], row["expected"], row["outcome"]) for row in rows] == [
+        ("c", "together", "broken"),
+        ("a", "apart", "wrong before and after"),
+        ("a", "together", "holds"),
+        ("e", "apart", "holds"),
+    ]
+    assert rows[2]["sides"] == {"old": "together", "new": "together", "kept": "apart"}
+    assert not any(row["near"] for row in rows)
+    close = replace(limits, new=Score(2.4, 1.9, 3.6, 6, "t"))
+    near = judged([Canary(*pair) for pair in pairs], list("abcdef"), (old, new), close, "l2")
+    assert [row["near"] for row in near] == [True, True, True, False]

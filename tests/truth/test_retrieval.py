@@ -332,7 +332,8 @@ def test_the_threshold_lets_as_many_pairs_match_as_the_rate_allows(name: str) ->
     np.testing.assert_allclose(found.quantiles[2:], np.arange(1, 61) / len(pairs))
     assert ((found.quantiles > rate) == (queries >= found.threshold))[2:].all()
     below = {pair: value <= found.threshold * (1 + 1e-9) for pair, value in apart.items()}
-    near = [np.mean([below[pair] for pair in apart if i in pair]) for i in range(N)]
+    share = np.mean(list(below.values()))  # what each image contributes to it, in either role
+    near = [share + N / 2 * sum(below[pair] - share for pair in apart if i in pair) / len(pairs) for i in range(N)]
     np.testing.assert_allclose(found.near, near)
 
 
@@ -362,6 +363,75 @@ def test_evasion_and_collision_are_those_at_the_threshold() -> None:
     missed = [[distance(reps[i], subject.clean[i]) >= limit for i in range(M)] for reps in subject.edited]
     assert scores["JPEG 50"].value == pytest.approx(np.mean(missed[0]))
     assert scores["average"].value == pytest.approx(np.mean(missed))
+
+
+def test_classes_say_which_pairs_are_different() -> None:
+    subject, rate = given(), 0.1
+    pairs = sorted(
+        distance(subject.clean[i], subject.clean[j]) for i in range(N) for j in range(i) if i % 4 != j % 4
+    )  # labels are i % 4
+    limit = pairs[int(rate * len(pairs))]
+    for measure, column in (
+        (Matching(**SHORT, rate=rate, negatives="classes"), "evasion"),
+        (EditedMatching(EDITS, rate=rate, negatives="classes"), "average"),
+    ):
+        assert measure.needs_labels
+        score = measure.score(measure.observe(subject))[column]
+        assert score.note.startswith(f"threshold {limit:.4g} in l2: {int(rate * len(pairs))} of {len(pairs)} pairs")
+    assert not Matching().needs_labels
+    subject.labels = None
+    with pytest.raises(HoldfastError, match="images with labels"):
+        Matching(**SHORT, negatives="classes").observe(subject)
+    with pytest.raises(HoldfastError, match="negatives: expected 'images' or 'classes'"):
+        Matching(negatives="class")  # pyright: ignore[reportArgumentType]
+
+
+@dataclass
+class InBalls(Given):
+    """A subject that was attacked in balls of other sizes too, where it moved less or more far."""
+
+    def read(self, observation: Observation) -> dict[str, Tensor]:
+        found = super().read(observation)
+        if not isinstance(observation, Attacked):
+            return found
+        to = self.clean[torch.arange(M) ^ 1] if isinstance(observation.objective, Targeted) else self.clean[:M]
+        share = {0.01: 0.1, 0.02: 0.5, 0.05: 1.0, 0.1: 0.4}[observation.ball.radius]  # the last search fails
+        if isinstance(observation.objective, Targeted):
+            own = self.clean[:M]
+            return {key: own + share * (reps - own) for key, reps in found.items()}
+        return {key: to + share * (reps - to) for key, reps in found.items()}
+
+
+def test_evasion_and_collision_rise_with_the_radius() -> None:
+    known = given()
+    subject = InBalls(known.clean, known.drifted, known.aimed, known.edited, labels=known.labels)
+    radii = (0.1, 0.01, 0.02)
+    measure, plain = Matching(**SHORT, rate=0.1, radii=radii), Matching(**SHORT, rate=0.1)
+    table = measure.observe(subject)
+    scores = measure.score(table)
+    assert [ball.radius for ball in measure.balls] == [0.01, 0.02, 0.05, 0.1]
+    assert {name: scores[name] for name in ("evasion", "collision")} == plain.score(plain.observe(subject))
+    assert list(scores)[-1] == "evasion"
+    pairs = sorted(distance(known.clean[i], known.clean[j]) for i in range(N) for j in range(i))
+    limit = pairs[int(0.1 * len(pairs))]
+    moved = [distance(known.drifted[i], known.clean[i]) for i in range(M)]
+    for at, share in (("0.01", 0.1), ("0.02", 0.5), ("0.05", 1.0), ("0.1", 1.0)):
+        assert scores[f"evasion@{at}"].value == pytest.approx(np.mean([share * d >= limit for d in moved])), at
+        assert "and of the threshold" in scores[f"evasion@{at}"].interval
+    collisions = [scores[f"collision@{at}"].value for at in ("0.01", "0.02", "0.05", "0.1")]
+    assert collisions == sorted(collisions)
+    assert collisions[0] < collisions[-1]
+    assert [search.ball.radius for search in measure.relies_on("evasion@0.02")] == [0.02]
+    assert [type(search.objective) for search in measure.relies_on("collision@0.1")] == [Targeted]
+    assert measure.relies_on("evasion") == plain.searches[:1]
+    assert plain.charts(table, scores) == ()
+    (chart,) = measure.charts(table, scores)
+    assert [line.style for line in chart.lines] == ["solid", "dashed"]
+    assert chart.lines[0].x == (0.01, 0.02, 0.05, 0.1)
+    assert chart.lines[0].y[2] == scores["evasion@0.05"].value
+    for wrong in ((0.05,), (0.1, 0.1), (-0.1,), (0.0,)):
+        with pytest.raises(HoldfastError, match="radii: expected"):
+            Matching(**SHORT, radii=wrong)
 
 
 def test_without_a_threshold_there_is_no_number() -> None:

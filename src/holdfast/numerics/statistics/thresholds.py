@@ -146,6 +146,4 @@ def pair_quantile(
     low = float(ordered[below - 1]) if low == value and below else low
     high = float(ordered[above]) if high == value and above <= last else high
     kind, n = "at the ends of the rate's interval, over images in both roles of their pairs (Woodruff)", len(near)
-    if low == high:
-        return Score(value, None, None, n, kind, confidence, "all pairs have one value: no interval")
     return Score(value, low, high, n, kind, confidence)

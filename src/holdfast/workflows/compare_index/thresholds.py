@@ -11,7 +11,7 @@ from torch import Tensor
 from holdfast.core import HoldfastError, Score
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.image_pairs import ImagePairs
-from holdfast.numerics.geometry.matching import LEAST
+from holdfast.numerics.geometry.matching import LEAST, images_needed
 from holdfast.numerics.statistics.thresholds import AtRate, pair_quantile
 from holdfast.workflows.compare_index.plan import RATE
 
@@ -87,10 +87,9 @@ def enough(images: int, rate: float) -> str:
     pairs = images * (images - 1) / 2
     if rate * pairs >= LEAST:
         return ""
-    needed = math.ceil((1 + math.sqrt(1 + 8 * LEAST / rate)) / 2)
     return (
         f"a rate of {rate:g} leaves {math.floor(rate * pairs)} of {pairs:,.0f} pairs of {images} images, and a "
-        f"threshold needs {LEAST}; use {needed} images or a larger rate"
+        f"threshold needs {LEAST}; use {images_needed(rate)} images or a larger rate"
     )
 
 

@@ -18,7 +18,7 @@ from holdfast.parts.measures.shared.matched import CONDITION, Matched, above
 
 
 @dataclass(frozen=True)
-class EditedMatching(Matched, DisturbedMeasure):
+class EditedMatching(Matched, DisturbedMeasure):  # pyright: ignore[reportIncompatibleVariableOverride]
     """missed = P[ d(f(c(x)), f(x)) >= t ] for each edit c, and their average.
 
     The twin of `Matching` without an adversary, with the same threshold: t is the smallest distance that more than

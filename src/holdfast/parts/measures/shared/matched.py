@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -11,9 +12,10 @@ from torch import Tensor
 from holdfast.core import HoldfastError, Measure, Observation, Score, Subject, Table
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.divergences import divergence
-from holdfast.numerics.geometry.matching import LEAST, matches
+from holdfast.numerics.geometry.matching import LEAST, images_needed, matches
 from holdfast.numerics.statistics.thresholds import AtRate
 from holdfast.numerics.statistics.universal import padded
+from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.thumbnails import Thumbnails
 
@@ -25,17 +27,30 @@ class Matched(Measure):
     """A measure that asks whether a distance is below a threshold t with a rate of false positives.
 
     t is the smallest distance that more than `rate` of all pairs of different clean images reach: a plug-in estimate
-    from the population, see `matches`. Pairs that look alike are left out.
+    from the population, see `matches`. Pairs that look alike are left out; with classes, so are those of one class.
 
     A distance is told by its quantile, the share of those pairs at or below it: no match is a quantile above the rate.
 
     Attributes:
         rate: of false positives, a share of the pairs of different images.
         divergence: how representations are compared.
+        negatives: which pairs are different: "images", all that do not look alike, or "classes", those of two classes,
+            which reads labels.
     """
 
     rate: float = 1e-3
     divergence: str = "l2"
+    negatives: Literal["images", "classes"] = field(default="images", kw_only=True)
+
+    @property
+    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether classes say which pairs are different."""
+        return self.negatives == "classes"
+
+    @property
+    def learns(self) -> bool:
+        """Labels only say which pairs are different."""
+        return False
 
     def __post_init__(self) -> None:
         divergence(self.divergence)
@@ -57,7 +72,8 @@ class Matched(Measure):
         """
         clean, thumbnails = subject.read(Clean())["reps"].double(), subject.read(Thumbnails())["thumbnails"]
         apart = torch.stack([divergence(self.divergence)(a.double(), b.double()) for a, b in pairs])
-        result = matches(clean, thumbnails, apart, self.rate, self.divergence)
+        labels = labels_of(subject) if self.needs_labels else None
+        result = matches(clean, thumbnails, apart, self.rate, self.divergence, labels)
         limit = math.nan if result.allowed < LEAST else result.threshold
         quantiles = torch.full_like(result.quantiles, torch.nan) if math.isnan(limit) else result.quantiles
         numbers = {"threshold": limit, "allowed": float(result.allowed), "pairs": float(result.pairs)}
@@ -76,9 +92,8 @@ class Matched(Measure):
             words = f"threshold {limit:.4g} in {self.divergence}: {allowed:,.0f} of {of} match"
             return replace(score, note="; ".join(filter(None, [words, score.note])))
         if allowed < LEAST:
-            enough = math.ceil((1 + math.sqrt(1 + 8 * LEAST / self.rate)) / 2)
             words = f"a rate of {self.rate:g} leaves {allowed:.0f} of {of}, and a threshold needs {LEAST}"
-            return replace(score, note=f"undefined: {words}; use {enough} images or a larger rate")
+            return replace(score, note=f"undefined: {words}; use {images_needed(self.rate)} images or a larger rate")
         return replace(score, note=f"undefined: more than a share of {self.rate:g} of {of} are equal to this encoder")
 
 
