@@ -267,6 +267,29 @@ def classifiers() -> None:
     _save(figure, "classifiers")
 
 
+def matching() -> None:
+    """Evasion and collision against the radius."""
+    import json
+
+    asked = "matching[rate=0.01,ball.radius=0.05,radii=[0.01,0.02,0.03,0.04,0.07],attack=pgd[steps=20]]"
+    with tempfile.TemporaryDirectory() as folder:
+        images = ["--data", "digits", "--images", "300", "--attacked", "100", "--budget", "none"]
+        command = ["audit", *ENCODERS, *images, "--measure", asked, "--out", folder, "--quiet", "--json"]
+        run = subprocess.run([sys.executable, "-m", "holdfast", *command], check=True, capture_output=True)
+    figure, axis = plt.subplots(figsize=(5, 2.8))
+    for encoder in json.loads(run.stdout)["encoders"]:
+        colour = ENCODERS[encoder["name"]]
+        for line in encoder["measures"]["matching"]["charts"][0]["lines"]:
+            name = f"{encoder['name'].partition(':')[2]}, {'evasion' if line['style'] == 'solid' else 'collision'}"
+            axis.fill_between(line["x"], line["low"], line["high"], color=colour, alpha=0.12, lw=0)
+            axis.plot(line["x"], line["y"], color=colour, ls="-" if line["style"] == "solid" else "--", label=name)
+    axis.set_xlabel("ε in pixels, ℓ∞")
+    axis.set_ylabel("share of images")
+    axis.set_ylim(0)
+    axis.legend(frameon=False, fontsize=8)
+    _save(figure, "matching")
+
+
 def upgrade() -> None:
     """Thresholds of two encoders of one index, and what each image keeps of its neighbours."""
     import json
@@ -310,7 +333,7 @@ PICTURES: dict[str, Callable[[], None]] = {
     one.__name__: one
     for one in (
         neighbours, smoothing, chances, feature_space, classifiers, synbench, corruptions, drift, bracket, theorems,
-        upgrade, report,
+        matching, upgrade, report,
     )
 }  # fmt: skip
 
