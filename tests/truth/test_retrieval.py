@@ -386,6 +386,48 @@ def test_classes_say_which_pairs_are_different() -> None:
         Matching(negatives="class")  # pyright: ignore[reportArgumentType]
 
 
+class Copied(Given):
+    """A subject that has edited copies of every kind."""
+
+    def read(self, observation: Observation) -> dict[str, Tensor]:
+        if isinstance(observation, Represented):
+            random = torch.Generator().manual_seed(len(observation.threat.title))
+            return {"reps": self.clean[:M] + 0.8 * torch.randn(M, DIM, generator=random)}
+        return super().read(observation)
+
+
+def test_copies_say_where_the_threshold_is() -> None:
+    known = given()
+    subject = Copied(known.clean, known.drifted, known.aimed, known.edited)
+    measure = Matching(**SHORT, misses=0.2)
+    copies = [observation for observation in measure.observations() if isinstance(observation, Represented)]
+    assert len(copies) == 7
+    apart = torch.stack([(subject.read(copy)["reps"] - subject.clean[:M]).double().norm(dim=1) for copy in copies])
+    limit = float(apart.flatten().sort().values[int(0.8 * 140)])
+    table = measure.observe(subject)
+    score = measure.score(table)["evasion"]
+    moved = [distance(subject.drifted[i], subject.clean[i]) for i in range(M)]
+    assert score.value == pytest.approx(np.mean(np.array(moved) >= limit * (1 - 1e-9)))
+    pairs = [distance(subject.clean[i], subject.clean[j]) for i in range(N) for j in range(i)]
+    false = 100 * np.mean(np.array(pairs) <= limit)
+    words = f"threshold {limit:.4g} in l2: 112 of 140 edited copies match, and {false:.2g} % of different images"
+    assert score.note == words
+    # what each image has to do with the threshold: its own copies, in one role
+    own = (apart <= limit).double().mean(0)
+    moves = 2 * (table["near"] - table["near"].mean()) / N
+    assert moves[:M].tolist() == pytest.approx(((own - own.mean()) / M).tolist())
+    assert moves[M:].abs().max() < 1e-12
+    edited = EditedMatching(misses=0.2)
+    missed = edited.score(edited.observe(subject))["average"]
+    assert missed.value == pytest.approx(0.2)
+    few = Matching(**SHORT, misses=0.01)
+    assert few.score(few.observe(subject))["evasion"].note == (
+        "undefined: to miss a share of 0.01 leaves 2 of 140 edited copies, and a threshold needs 10; use more images"
+    )
+    with pytest.raises(HoldfastError, match="misses: expected a share of copies"):
+        Matching(misses=1.0)
+
+
 @dataclass
 class InBalls(Given):
     """A subject that was attacked in balls of other sizes too, where it moved less or more far."""

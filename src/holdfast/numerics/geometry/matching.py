@@ -100,6 +100,35 @@ def matches(
     return Matches(limit, allowed, pairs, quantiles, near)
 
 
+def matches_of_copies(
+    copies: Float[Tensor, "edits images"], distances: Float[Tensor, "*shape"], level: float, population: int
+) -> Matches:
+    """Return the smallest distance that more than a share of copies reach from their originals, and what lies where.
+
+    In `Matches` copies stand for pairs. An image has one role among copies, where `near` counts two: its excess is
+    halved, and counts for all images that are not copied.
+
+    Args:
+        copies: how far each copy is from its original, [E, M].
+        distances: which are held against the threshold.
+        level: share of the copies that match.
+        population: N, images of which the first M are copied.
+
+    Example:
+        >>> result = matches_of_copies(torch.tensor([[1.0, 2.0, 3.0, 9.0]]), torch.tensor([2.5, 9.0]), 0.75, 4)
+        >>> result.threshold, result.allowed, result.quantiles.tolist()
+        (9.0, 3, [0.5, 1.0])
+    """
+    ordered = copies.double().flatten().sort().values
+    allowed = math.floor(level * len(ordered) * (1 + 1e-12))
+    limit = float(ordered[allowed]) if allowed < len(ordered) and ordered[allowed] > 0 else math.nan
+    own = (copies <= limit).double().mean(0)
+    near = own.mean() + torch.zeros(population, dtype=torch.float64)
+    near[: len(own)] += population / (2 * len(own)) * (own - own.mean())
+    quantiles = torch.searchsorted(ordered, distances.double(), right=True).double() / len(ordered)
+    return Matches(limit, allowed, len(ordered), quantiles.masked_fill(distances.isnan(), torch.nan), near)
+
+
 def images_needed(rate: float) -> int:
     """Return how many images have pairs enough for a threshold at a rate: `LEAST` of them below it.
 

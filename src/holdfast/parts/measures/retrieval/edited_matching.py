@@ -58,7 +58,7 @@ class EditedMatching(Matched, DisturbedMeasure):  # pyright: ignore[reportIncomp
         clean, disturbed = self.disturbed(subject)
         quantiles, known = self.placed(subject, [(reps, clean[: len(reps)]) for reps in disturbed.values()])
         placed = dict(zip(disturbed, quantiles, strict=True))
-        missed = self.averaged({title: above(values, self.rate) for title, values in placed.items()})
+        missed = self.averaged({title: above(values, self.level) for title, values in placed.items()})
         return missed | {f"quantile@{title}": values for title, values in placed.items()} | known
 
     def score(self, table: Table) -> dict[str, Score]:

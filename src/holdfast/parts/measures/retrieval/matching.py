@@ -126,7 +126,7 @@ class Matching(Matched):
         found = dict(zip(columns, quantiles, strict=True))
         own_drift, own_reached = (found[f"{name}{_at(self.ball)}"] for name in ("drift", "reached"))
         table: Table = {"drift": own_drift, "reached": own_reached, "before": found["before"]}
-        events = {"evades": _evades(table, self.rate), "collides": _collides(table, self.rate)}
+        events = {"evades": _evades(table, self.level), "collides": _collides(table, self.level)}
         curve = self._best(found) if self.radii else {}
         return events | table | curve | {"pair": pair_of(torch.arange(len(clean)))} | known
 
@@ -178,8 +178,8 @@ class Matching(Matched):
                 across=f"ε in pixels, {self.ball.norm}",
                 label="images",
                 unit="share",
-                summary=f"Evasion (solid) and collision (dashed) at a false-positive rate of {self.rate:g} against ε.",
-                note=f"Solid: evasion. Dashed: collision. At a false-positive rate of {100 * self.rate:g} %.",
+                summary=f"Evasion (solid) and collision (dashed) at {self.set_at} against ε.",
+                note=f"Solid: evasion. Dashed: collision. At {self.set_at}.",
             ),
         )
 
