@@ -98,12 +98,15 @@ def test_the_command_says_what_changes_and_makes_no_pass_twice(capsys, tmp_path:
     assert "overlap@3" in out
     assert "✓ overlap@3 > 10%" in out
     assert "passed" in out
+    assert "Encoder passes: 0 by the old one, 0 by the new one; those of 400 more were stored" in out
     # a requirement that is not met
     code, out, _ = run(capsys, *TWO, "--images", "200", "--out", str(folder), "--require", "overlap@10 > 99 %")
     assert code == 1
     assert "✗ overlap@10 > 99 %" in out
     line = refused(capsys, *TWO, "--images", "200", "--out", str(folder), "--require", "overlap@9 > 1 %")
     assert "did you mean 'overlap@" in line
+    (folder / "record.json").write_text("{}")
+    assert "holds an audit" in refused(capsys, *TWO, "--images", "200", "--out", str(folder))
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ OUTCOMES = {"broken": "bold red", "wrong before and after": "yellow", "mended": 
 """What may become of a canary but to hold, and its colour."""
 
 LISTED = 10
-"""Canaries of each outcome that the terminal lists."""
+"""Canaries that the terminal lists."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,10 @@ def print_upgrade(record: Mapping[str, Any], console: Console) -> None:
     for row in canaries(record)[:LISTED]:
         console.print(Text(canary(row), OUTCOMES[row["outcome"]]))
     if (more := len(canaries(record)) - LISTED) > 0:
-        console.print(Text(f"and {plural(more, 'canary')} more, see the report".replace("canarys", "canaries"), "dim"))
+        console.print(Text(f"and {more:,} more, see the report", "dim"))
     for line in requirements(record):
         console.print(line)
+    console.print(Text(spent(record), "dim"))
     console.print(outcome(record))
 
 
@@ -143,6 +144,16 @@ def canary(row: Mapping[str, Any]) -> str:
         f"{row['outcome']}: {row['first']} and {row['second']}, expected {row['expected']}: {sides['old']} before, "
         f"{number(distances['old'])} apart; {sides['new']} now{kept}, {number(distances['new'])} apart{near}"
     )
+
+
+def spent(record: Mapping[str, Any]) -> str:
+    """Return how many encoder passes were made."""
+    made, predicted = (
+        [record["encoders"][side]["passes"][kind]["forward"] for side in ("old", "new")]
+        for kind in ("made", "predicted")
+    )
+    stored = "" if made == predicted else f"; those of {sum(predicted) - sum(made):,} more were stored"
+    return f"Encoder passes: {made[0]:,} by the old one, {made[1]:,} by the new one{stored}"
 
 
 def outcome(record: Mapping[str, Any]) -> Text:

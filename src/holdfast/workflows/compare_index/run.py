@@ -18,6 +18,7 @@ from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import public
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.encoders import check_encoder
+from holdfast.storage.record_file import RECORD as AUDIT
 from holdfast.storage.run_folder import Store
 from holdfast.workflows.compare_index import measures
 from holdfast.workflows.compare_index.canaries import BROKEN, Canary, judged, known_copies, read_canaries
@@ -36,6 +37,9 @@ from holdfast.workflows.compare_index.thresholds import (
 
 RECORD = "index.json"
 TABLE = "tables/images.parquet"
+
+SCHEMA = 1
+"""Version of the record's layout."""
 
 PAIRED = 4000
 """Images whose pairs are compared: 8 million pairs. Lists of neighbours are those of all images."""
@@ -71,7 +75,8 @@ def compare_index(
 
     Raises:
         HoldfastError: encoders or images that cannot be used, too few images for the neighbours or the rate, a
-            threshold that no pair reaches, canaries that cannot be read, or a folder that cannot be written.
+            threshold that no pair reaches, canaries that cannot be read, or a folder that cannot be written or that
+            holds an audit.
     """
     opened, listener = encoders or {}, listener or Silent()
     for requirement in requirements:
@@ -86,6 +91,8 @@ def compare_index(
     )
     canaries = _refused_early(plan, images)
     store = Store(folder)
+    if store.exists(AUDIT):
+        raise HoldfastError(f"the folder {str(store.files)!r} holds an audit; choose another --out")
 
     # Both encoders, one after the other: two may not fit into memory
     old, new = (represent(plan, spec, opened.get(spec), images, store, listener) for spec in (plan.old, plan.new))
@@ -111,6 +118,7 @@ def compare_index(
     store.write_table(TABLE, images.ids, columns)
     changed = most_changed(store, (old.images, new.images), columns["rank_biased_overlap"], max(plan.k), lists)
     record: dict[str, Any] = {
+        "schema": SCHEMA,
         "holdfast": software(),
         "command": command,
         "plan": asdict(plan),
