@@ -16,7 +16,7 @@ from holdfast.core import Ball, Encoder, HoldfastError, Observation, Rng, Shard,
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import ranking
 from holdfast.numerics.geometry.divergences import divergence
-from holdfast.numerics.geometry.matching import look_alikes, matches
+from holdfast.numerics.geometry.matching import look_alikes, matches, matches_of_copies
 from holdfast.numerics.geometry.ranking import ranked, without
 from holdfast.numerics.statistics.thresholds import AtRate
 from holdfast.parts.attacks.ensemble import Ensemble
@@ -27,6 +27,7 @@ from holdfast.parts.measures.retrieval.edited_matching import EditedMatching
 from holdfast.parts.measures.retrieval.edited_retrieval import EditedRetrieval
 from holdfast.parts.measures.retrieval.matching import Matching
 from holdfast.parts.measures.retrieval.retrieval import Retrieval
+from holdfast.parts.measures.shared.matched import above
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.breaking_radii import BreakingRadii
@@ -428,6 +429,31 @@ def test_copies_say_where_the_threshold_is() -> None:
         Matching(misses=1.0)
 
 
+@pytest.mark.parametrize("runs", [120, pytest.param(1200, marks=pytest.mark.slow)])
+def test_intervals_hold_the_error_of_a_threshold_from_copies(runs: int) -> None:
+    """Images differ in how far edits and attacks move them; nine copies in ten are to match."""
+    random = torch.Generator().manual_seed(runs)
+
+    def moved(images: int) -> tuple[Tensor, Tensor]:
+        """How far four copies of each image, and the image itself attacked, are from it."""
+        scale = torch.rand(images, generator=random) + 0.3
+        copies = scale * torch.randn(4, images, generator=random).abs()
+        return copies, scale * (torch.rand(images, generator=random) + 1)
+
+    copies, attacked = moved(400_000)
+    truth = float((attacked >= copies.flatten().sort().values[int(0.9 * copies.numel())]).double().mean())
+    held = 0
+    for _ in range(runs):
+        copies, attacked = moved(100)
+        found = matches_of_copies(copies, attacked, 0.9, 100)
+        by_rate = AtRate(lambda rate, at=found.quantiles: above(at, rate), found.near, 0.9, float(found.pairs))
+        score = by_rate.score(statistics.share)
+        assert score.low is not None
+        assert score.high is not None
+        held += score.low <= truth <= score.high
+    assert held / runs >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / runs)
+
+
 @dataclass
 class InBalls(Given):
     """A subject that was attacked in balls of other sizes too, where it moved less or more far."""
@@ -471,7 +497,7 @@ def test_evasion_and_collision_rise_with_the_radius() -> None:
     assert [line.style for line in chart.lines] == ["solid", "dashed"]
     assert chart.lines[0].x == (0.01, 0.02, 0.05, 0.1)
     assert chart.lines[0].y[2] == scores["evasion@0.05"].value
-    for wrong in ((0.05,), (0.1, 0.1), (-0.1,), (0.0,)):
+    for wrong in ((0.05,), (0.1, 0.1), (4 / 255, 0.0157), (-0.1,), (0.0,)):
         with pytest.raises(HoldfastError, match="radii: expected"):
             Matching(**SHORT, radii=wrong)
 

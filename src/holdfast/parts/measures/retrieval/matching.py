@@ -70,10 +70,11 @@ class Matching(Matched):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len({*self.radii, self.ball.radius}) <= len(self.radii) or any(radius <= 0 for radius in self.radii):
+        different = {written(radius) for radius in (*self.radii, self.ball.radius)}
+        if len(different) <= len(self.radii) or any(radius <= 0 for radius in self.radii):
             raise HoldfastError(
                 f"matching: radii: expected sizes above 0 in pixels, each once and none of them the ball's own "
-                f"{self.ball.radius:g}, got {list(self.radii)}"
+                f"{self.ball.written}, got {', '.join(map(written, self.radii))}"
             )
 
     @property
@@ -82,7 +83,7 @@ class Matching(Matched):
         radii = sorted((*self.radii, self.ball.radius))
         return tuple(replace(self.ball, radius=radius) for radius in radii)  # pyright: ignore[reportArgumentType]
 
-    def trajectories(self, ball: Ball) -> tuple[tuple[Attacked, ...], tuple[Attacked, ...]]:
+    def runs_in(self, ball: Ball) -> tuple[tuple[Attacked, ...], tuple[Attacked, ...]]:
         """Return those in a ball that move representations as far as they can, and those towards the partners."""
         steps = (self.attack.steps,)
         away, towards = (trajectories(self.attack, ball, objective, steps) for objective in (Untargeted(), Targeted()))
@@ -91,7 +92,7 @@ class Matching(Matched):
     def observations(self) -> tuple[Observation, ...]:
         """What the threshold is made of, and the trajectories, those of the ball itself first."""
         balls = dict.fromkeys((self.ball, *self.balls))
-        return *self.compared(), *(run for ball in balls for runs in self.trajectories(ball) for run in runs)
+        return *self.compared(), *(run for ball in balls for runs in self.runs_in(ball) for run in runs)
 
     @property
     def searches(self) -> tuple[Search, ...]:
@@ -119,7 +120,7 @@ class Matching(Matched):
         x, partner = clean[own], clean[partners(own)]
         pairs, columns = [(x, partner)], ["before"]
         for ball in dict.fromkeys((self.ball, *self.balls)):
-            (drifted,), (aimed,) = (worst(subject, self.attack, runs).values() for runs in self.trajectories(ball))
+            (drifted,), (aimed,) = (worst(subject, self.attack, runs).values() for runs in self.runs_in(ball))
             pairs += [(drifted, x), (aimed, partner)]
             columns += [f"drift{_at(ball)}", f"reached{_at(ball)}"]
         quantiles, known = self.placed(subject, pairs)
