@@ -145,6 +145,9 @@ def test_canaries_that_change_sides_are_listed_and_end_the_command(pictures: Pat
     assert record["data"]["pairs"] == 40 * 39 / 2 - 1  # a pair that belongs together is no pair of different images
     assert "broken: 02.png and 04.png, expected apart: apart before" in str(record)
     assert "1 of 3 canaries broken" in str(record)
+    html = record._repr_html_()
+    assert "1 of 3 canaries broken" in html
+    assert "new&lt;i&gt;" in html
     page = (tmp_path / "out" / "report.html").read_text()
     assert "<b>.png" not in page
     assert "new&lt;i&gt;" in page

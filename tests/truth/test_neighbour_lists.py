@@ -245,10 +245,13 @@ def test_recall_is_that_of_loops_and_its_change_is_paired() -> None:
     assert scores["change"].value == pytest.approx((scores["new"].value or 0) - (scores["old"].value or 0))
     assert width(scores["change"]) < 0.7 * math.hypot(width(scores["old"]), width(scores["new"]))
     labels = torch.arange(60) % 3
-    first = copies.ranks_of_class(old.double(), labels, "l2")[0]
+    first = copies.ranks_of_class(neighbour_lists(old, 59), labels)[0]
     assert first.tolist() == [
         1 + next(place for place, j in enumerate(listed(old, i, 59, "l2")) if labels[j] == labels[i]) for i in range(60)
     ]
+    few = copies.ranks_of_class(neighbour_lists(old, 2), torch.tensor([7] + [1, 2] * 29 + [1]))[0]
+    assert few[0].isnan()
+    assert few.isinf().any()
 
 
 def test_copies_are_missed_at_the_thresholds_of_each_encoder() -> None:

@@ -10,7 +10,7 @@ from holdfast.core import Score
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.divergences import divergence
-from holdfast.numerics.geometry.ranking import ranked
+from holdfast.numerics.geometry.neighbour_lists import Lists
 from holdfast.numerics.statistics.thresholds import AtRate
 from holdfast.workflows.compare_index.thresholds import Distanced, Thresholds
 
@@ -26,9 +26,15 @@ def ranks_of_originals(clean: Reps, copies: list[Reps], name: str) -> Float[Tens
     return torch.stack([1.0 + pairwise.closer(reps.double(), clean, own, name)[0].double() for reps in copies])
 
 
-def ranks_of_class(clean: Reps, labels: Int[Tensor, "images"], name: str) -> Float[Tensor, "1 images"]:
-    """Return the place of the first image of its class for each image; NaN where there is none."""
-    return ranked(clean, clean, torch.arange(len(clean)), labels, name)[0][None]
+def ranks_of_class(lists: Lists, labels: Int[Tensor, "images"]) -> Float[Tensor, "1 images"]:
+    """Return the place of the first image of its class in each image's list; NaN where there is no other one.
+
+    It is infinite where that lies beyond the list.
+    """
+    same = labels[lists] == labels[:, None]
+    first = torch.where(same.any(1), same.int().argmax(1) + 1.0, torch.inf).double()
+    _, of, sizes = labels.unique(return_inverse=True, return_counts=True)
+    return first.masked_fill(sizes[of] < 2, torch.nan)[None]
 
 
 def recall(old: Float[Tensor, "queries images"], new: Float[Tensor, "queries images"], k: int) -> Scores:

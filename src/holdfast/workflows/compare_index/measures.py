@@ -9,7 +9,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Score
-from holdfast.numerics.geometry.neighbour_lists import Kept, kept, neighbour_lists, overlap_weights, rank_biased_weights
+from holdfast.numerics.geometry.neighbour_lists import (
+    Kept,
+    Lists,
+    kept,
+    neighbour_lists,
+    overlap_weights,
+    rank_biased_weights,
+)
 from holdfast.numerics.statistics.list_means import list_mean
 from holdfast.numerics.statistics.pair_ranks import pair_rank_correlation
 from holdfast.workflows.compare_index import copies
@@ -42,7 +49,7 @@ def entry(
 
 def of_lists(
     plan: IndexPlan, old: Represented, new: Represented
-) -> tuple[Entries, dict[str, Kept], tuple[Tensor, Tensor]]:
+) -> tuple[Entries, dict[str, Kept], tuple[Lists, Lists]]:
     """Return how much of its neighbours each image keeps, the same image by image, and the lists of neighbours."""
     depth = max(*plan.k, min(DEPTH, len(old.reps) - 2))
     lists = tuple(neighbour_lists(reps, depth + 1, plan.divergence) for reps in (old.reps, new.reps))
@@ -117,7 +124,12 @@ def of_thresholds(thresholds: Thresholds) -> Entries:
 
 
 def of_copies(
-    plan: IndexPlan, old: Represented, new: Represented, distanced: Distanced, thresholds: Thresholds | None
+    plan: IndexPlan,
+    old: Represented,
+    new: Represented,
+    lists: tuple[Lists, Lists],
+    distanced: Distanced,
+    thresholds: Thresholds | None,
 ) -> Entries:
     """Return how edited copies are found and matched, and images of a class: before and after."""
     entries: Entries = {}
@@ -137,7 +149,7 @@ def of_copies(
         )
     if (labels := old.images.labels) is not None and len(set(labels)) > 1:
         classes = torch.tensor(labels)
-        ranks = [copies.ranks_of_class(reps, classes, name) for reps in clean]
+        ranks = [copies.ranks_of_class(places, classes) for places in lists]
         entries |= _recalls(plan.k, "class_recall", "same class", ranks)
     return entries
 

@@ -4,6 +4,7 @@ import io
 from typing import Any
 
 from holdfast.report.index_upgrade import print_upgrade
+from holdfast.report.notebook import upgrade_html
 from holdfast.runtime.console import Screen
 
 
@@ -16,3 +17,6 @@ class IndexRecord(dict[str, Any]):
         return out.getvalue().rstrip("\n")
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return upgrade_html(self)

@@ -105,7 +105,7 @@ def compare_index(
     thresholds, why = _thresholds(plan, distanced, needed=bool(canaries))
     entries |= measures.of_distances(distanced)
     entries |= {} if thresholds is None else measures.of_thresholds(thresholds)
-    entries |= measures.of_copies(plan, old, new, distanced, thresholds)
+    entries |= measures.of_copies(plan, old, new, lists, distanced, thresholds)
     sides = (
         judged(canaries, images.ids, (old.reps, new.reps), thresholds, plan.divergence)
         if canaries and thresholds is not None
