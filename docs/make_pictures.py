@@ -267,6 +267,59 @@ def classifiers() -> None:
     _save(figure, "classifiers")
 
 
+def matching() -> None:
+    """Evasion and collision against the radius."""
+    import json
+
+    asked = "matching[rate=0.01,ball.radius=0.05,radii=[0.01,0.02,0.03,0.04,0.07],attack=pgd[steps=20]]"
+    with tempfile.TemporaryDirectory() as folder:
+        images = ["--data", "digits", "--images", "300", "--attacked", "100", "--budget", "none"]
+        command = ["audit", *ENCODERS, *images, "--measure", asked, "--out", folder, "--quiet", "--json"]
+        run = subprocess.run([sys.executable, "-m", "holdfast", *command], check=True, capture_output=True)
+    figure, axis = plt.subplots(figsize=(5, 2.8))
+    for encoder in json.loads(run.stdout)["encoders"]:
+        colour = ENCODERS[encoder["name"]]
+        for line in encoder["measures"]["matching"]["charts"][0]["lines"]:
+            name = f"{encoder['name'].partition(':')[2]}, {'evasion' if line['style'] == 'solid' else 'collision'}"
+            axis.fill_between(line["x"], line["low"], line["high"], color=colour, alpha=0.12, lw=0)
+            axis.plot(line["x"], line["y"], color=colour, ls="-" if line["style"] == "solid" else "--", label=name)
+    axis.set_xlabel("ε in pixels, ℓ∞")
+    axis.set_ylabel("share of images")
+    axis.set_ylim(0)
+    axis.legend(frameon=False, fontsize=8)
+    _save(figure, "matching")
+
+
+def upgrade() -> None:
+    """Thresholds of two encoders of one index, and what each image keeps of its neighbours."""
+    import json
+
+    import pyarrow.parquet as pq
+
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["compare-index", *ENCODERS, "--data", "digits", "--out", folder, "--quiet", "--json"]
+        run = subprocess.run([sys.executable, "-m", "holdfast", *command], check=True, capture_output=True)
+        record = json.loads(run.stdout)
+        kept = pq.read_table(Path(folder) / record["table"])["overlap@10"].to_numpy()
+    rows = [row for row in record["translation"] if row["low"] is not None]
+    old, new, low, high = (np.array([row[key] for row in rows]) for key in ("old", "new", "low", "high"))
+    scale = record["measures"]["distance_scale"]["scores"]["mean"]["value"]
+    limits = record["measures"]["threshold"]["scores"]
+    figure, (left, right) = plt.subplots(1, 2)
+    left.fill_between(old, low, high, color=BLUE, alpha=0.2, lw=0)
+    left.plot(old, new, color=BLUE, label="same false-positive rate")
+    left.plot(old, scale * old, color=GREY, ls="--", label="one factor")
+    left.plot(limits["old"]["value"], limits["new"]["value"], "o", color=ORANGE, label="rate 0.1 %")
+    left.set_xlabel("threshold, old encoder")
+    left.set_ylabel("threshold, new encoder")
+    left.legend(frameon=False, fontsize=8)
+    right.bar(np.arange(11) / 10, np.bincount((10 * kept).round().astype(int), minlength=11), 0.08, color=BLUE)
+    right.axvline(kept.mean(), color=ORANGE)
+    right.set_xlabel("first 10 neighbours kept")
+    right.set_ylabel("images")
+    _save(figure, "upgrade")
+
+
 def _arrow(axis: plt.Axes, begin: object, end: object, colour: str) -> None:
     axis.add_patch(FancyArrowPatch(begin, end, arrowstyle="->", mutation_scale=10, color=colour, lw=1.1))  # pyright: ignore
 
@@ -280,7 +333,7 @@ PICTURES: dict[str, Callable[[], None]] = {
     one.__name__: one
     for one in (
         neighbours, smoothing, chances, feature_space, classifiers, synbench, corruptions, drift, bracket, theorems,
-        report,
+        matching, upgrade, report,
     )
 }  # fmt: skip
 

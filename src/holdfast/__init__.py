@@ -5,6 +5,7 @@
     print(record)
 
 `audit`, `compare`, `check`, `open` and `harden` are all there is to begin with; the command line is `holdfast`.
+`compare_index` compares the encoder behind an index with its successor.
 `measure` and `loss` make functions of yours part of an audit; `export_vnnlib` and `verify_vnnlib` exchange questions
 with other verifiers. What they are made of is in `holdfast.core` (the nouns),
 `holdfast.sources.encoders.open_encoder`, `holdfast.sources.data.open_images`, `holdfast.auditing.plan_file.make_plan`
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.results import Comparison as Comparison
     from holdfast.results import Record as Record
     from holdfast.results import check as check
+    from holdfast.results.index import compare_index as compare_index
     from holdfast.runtime.errors import HoldfastError as HoldfastError
     from holdfast.workflows.exchange.export import export_vnnlib as export_vnnlib
     from holdfast.workflows.exchange.verify import verify_vnnlib as verify_vnnlib
@@ -32,12 +34,13 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "CheckResult", "Comparison", "HoldfastError", "Record", "__version__", "audit", "check", "compare",
+    "CheckResult", "Comparison", "HoldfastError", "Record", "__version__", "audit", "check", "compare", "compare_index",
     "export_vnnlib", "harden", "loss", "measure", "open", "verify_vnnlib",
 ]  # fmt: skip
 
 _HOME = {
     "audit": "holdfast.api", "compare": "holdfast.api", "check": "holdfast.results", "open": "holdfast.api",
+    "compare_index": "holdfast.results.index",
     "harden": "holdfast.hardened", "Record": "holdfast.results", "Comparison": "holdfast.results",
     "measure": "holdfast.extend", "loss": "holdfast.extend", "CheckResult": "holdfast.results",
     "HoldfastError": "holdfast.runtime.errors", "export_vnnlib": "holdfast.workflows.exchange.export",

@@ -16,7 +16,7 @@ from holdfast.core import Ball, Encoder, HoldfastError, Observation, Rng, Shard,
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import ranking
 from holdfast.numerics.geometry.divergences import divergence
-from holdfast.numerics.geometry.matching import look_alikes, matches
+from holdfast.numerics.geometry.matching import look_alikes, matches, matches_of_copies
 from holdfast.numerics.geometry.ranking import ranked, without
 from holdfast.numerics.statistics.thresholds import AtRate
 from holdfast.parts.attacks.ensemble import Ensemble
@@ -27,6 +27,7 @@ from holdfast.parts.measures.retrieval.edited_matching import EditedMatching
 from holdfast.parts.measures.retrieval.edited_retrieval import EditedRetrieval
 from holdfast.parts.measures.retrieval.matching import Matching
 from holdfast.parts.measures.retrieval.retrieval import Retrieval
+from holdfast.parts.measures.shared.matched import above
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.breaking_radii import BreakingRadii
@@ -332,7 +333,8 @@ def test_the_threshold_lets_as_many_pairs_match_as_the_rate_allows(name: str) ->
     np.testing.assert_allclose(found.quantiles[2:], np.arange(1, 61) / len(pairs))
     assert ((found.quantiles > rate) == (queries >= found.threshold))[2:].all()
     below = {pair: value <= found.threshold * (1 + 1e-9) for pair, value in apart.items()}
-    near = [np.mean([below[pair] for pair in apart if i in pair]) for i in range(N)]
+    share = np.mean(list(below.values()))  # what each image contributes to it, in either role
+    near = [share + N / 2 * sum(below[pair] - share for pair in apart if i in pair) / len(pairs) for i in range(N)]
     np.testing.assert_allclose(found.near, near)
 
 
@@ -362,6 +364,142 @@ def test_evasion_and_collision_are_those_at_the_threshold() -> None:
     missed = [[distance(reps[i], subject.clean[i]) >= limit for i in range(M)] for reps in subject.edited]
     assert scores["JPEG 50"].value == pytest.approx(np.mean(missed[0]))
     assert scores["average"].value == pytest.approx(np.mean(missed))
+
+
+def test_classes_say_which_pairs_are_different() -> None:
+    subject, rate = given(), 0.1
+    pairs = sorted(
+        distance(subject.clean[i], subject.clean[j]) for i in range(N) for j in range(i) if i % 4 != j % 4
+    )  # labels are i % 4
+    limit = pairs[int(rate * len(pairs))]
+    for measure, column in (
+        (Matching(**SHORT, rate=rate, negatives="classes"), "evasion"),
+        (EditedMatching(EDITS, rate=rate, negatives="classes"), "average"),
+    ):
+        assert measure.needs_labels
+        score = measure.score(measure.observe(subject))[column]
+        assert score.note.startswith(f"threshold {limit:.4g} in l2: {int(rate * len(pairs))} of {len(pairs)} pairs")
+    assert not Matching().needs_labels
+    subject.labels = None
+    with pytest.raises(HoldfastError, match="images with labels"):
+        Matching(**SHORT, negatives="classes").observe(subject)
+    with pytest.raises(HoldfastError, match="negatives: expected 'images' or 'classes'"):
+        Matching(negatives="class")  # pyright: ignore[reportArgumentType]
+
+
+class Copied(Given):
+    """A subject that has edited copies of every kind."""
+
+    def read(self, observation: Observation) -> dict[str, Tensor]:
+        if isinstance(observation, Represented):
+            random = torch.Generator().manual_seed(len(observation.threat.title))
+            return {"reps": self.clean[:M] + 0.8 * torch.randn(M, DIM, generator=random)}
+        return super().read(observation)
+
+
+def test_copies_say_where_the_threshold_is() -> None:
+    known = given()
+    subject = Copied(known.clean, known.drifted, known.aimed, known.edited)
+    measure = Matching(**SHORT, misses=0.2)
+    copies = [observation for observation in measure.observations() if isinstance(observation, Represented)]
+    assert len(copies) == 7
+    apart = torch.stack([(subject.read(copy)["reps"] - subject.clean[:M]).double().norm(dim=1) for copy in copies])
+    limit = float(apart.flatten().sort().values[int(0.8 * 140)])
+    table = measure.observe(subject)
+    score = measure.score(table)["evasion"]
+    moved = [distance(subject.drifted[i], subject.clean[i]) for i in range(M)]
+    assert score.value == pytest.approx(np.mean(np.array(moved) >= limit * (1 - 1e-9)))
+    pairs = [distance(subject.clean[i], subject.clean[j]) for i in range(N) for j in range(i)]
+    false = 100 * np.mean(np.array(pairs) <= limit)
+    words = f"threshold {limit:.4g} in l2: 112 of 140 edited copies match, and {false:.2g} % of different images"
+    assert score.note == words
+    # what each image has to do with the threshold: its own copies, in one role
+    own = (apart <= limit).double().mean(0)
+    moves = 2 * (table["near"] - table["near"].mean()) / N
+    assert moves[:M].tolist() == pytest.approx(((own - own.mean()) / M).tolist())
+    assert moves[M:].abs().max() < 1e-12
+    edited = EditedMatching(misses=0.2)
+    missed = edited.score(edited.observe(subject))["average"]
+    assert missed.value == pytest.approx(0.2)
+    few = Matching(**SHORT, misses=0.01)
+    assert few.score(few.observe(subject))["evasion"].note == (
+        "undefined: to miss a share of 0.01 leaves 2 of 140 edited copies, and a threshold needs 10; use more images"
+    )
+    with pytest.raises(HoldfastError, match="misses: expected a share of copies"):
+        Matching(misses=1.0)
+
+
+@pytest.mark.parametrize("runs", [120, pytest.param(1200, marks=pytest.mark.slow)])
+def test_intervals_hold_the_error_of_a_threshold_from_copies(runs: int) -> None:
+    """Images differ in how far edits and attacks move them; nine copies in ten are to match."""
+    random = torch.Generator().manual_seed(runs)
+
+    def moved(images: int) -> tuple[Tensor, Tensor]:
+        """How far four copies of each image, and the image itself attacked, are from it."""
+        scale = torch.rand(images, generator=random) + 0.3
+        copies = scale * torch.randn(4, images, generator=random).abs()
+        return copies, scale * (torch.rand(images, generator=random) + 1)
+
+    copies, attacked = moved(400_000)
+    truth = float((attacked >= copies.flatten().sort().values[int(0.9 * copies.numel())]).double().mean())
+    held = 0
+    for _ in range(runs):
+        copies, attacked = moved(100)
+        found = matches_of_copies(copies, attacked, 0.9, 100)
+        by_rate = AtRate(lambda rate, at=found.quantiles: above(at, rate), found.near, 0.9, float(found.pairs))
+        score = by_rate.score(statistics.share)
+        assert score.low is not None
+        assert score.high is not None
+        held += score.low <= truth <= score.high
+    assert held / runs >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / runs)
+
+
+@dataclass
+class InBalls(Given):
+    """A subject that was attacked in balls of other sizes too, where it moved less or more far."""
+
+    def read(self, observation: Observation) -> dict[str, Tensor]:
+        found = super().read(observation)
+        if not isinstance(observation, Attacked):
+            return found
+        to = self.clean[torch.arange(M) ^ 1] if isinstance(observation.objective, Targeted) else self.clean[:M]
+        share = {0.01: 0.1, 0.02: 0.5, 0.05: 1.0, 0.1: 0.4}[observation.ball.radius]  # the last search fails
+        if isinstance(observation.objective, Targeted):
+            own = self.clean[:M]
+            return {key: own + share * (reps - own) for key, reps in found.items()}
+        return {key: to + share * (reps - to) for key, reps in found.items()}
+
+
+def test_evasion_and_collision_rise_with_the_radius() -> None:
+    known = given()
+    subject = InBalls(known.clean, known.drifted, known.aimed, known.edited, labels=known.labels)
+    radii = (0.1, 0.01, 0.02)
+    measure, plain = Matching(**SHORT, rate=0.1, radii=radii), Matching(**SHORT, rate=0.1)
+    table = measure.observe(subject)
+    scores = measure.score(table)
+    assert [ball.radius for ball in measure.balls] == [0.01, 0.02, 0.05, 0.1]
+    assert {name: scores[name] for name in ("evasion", "collision")} == plain.score(plain.observe(subject))
+    assert list(scores)[-1] == "evasion"
+    pairs = sorted(distance(known.clean[i], known.clean[j]) for i in range(N) for j in range(i))
+    limit = pairs[int(0.1 * len(pairs))]
+    moved = [distance(known.drifted[i], known.clean[i]) for i in range(M)]
+    for at, share in (("0.01", 0.1), ("0.02", 0.5), ("0.05", 1.0), ("0.1", 1.0)):
+        assert scores[f"evasion@{at}"].value == pytest.approx(np.mean([share * d >= limit for d in moved])), at
+        assert "and of the threshold" in scores[f"evasion@{at}"].interval
+    collisions = [scores[f"collision@{at}"].value for at in ("0.01", "0.02", "0.05", "0.1")]
+    assert collisions == sorted(collisions)
+    assert collisions[0] < collisions[-1]
+    assert [search.ball.radius for search in measure.relies_on("evasion@0.02")] == [0.02]
+    assert [type(search.objective) for search in measure.relies_on("collision@0.1")] == [Targeted]
+    assert measure.relies_on("evasion") == plain.searches[:1]
+    assert plain.charts(table, scores) == ()
+    (chart,) = measure.charts(table, scores)
+    assert [line.style for line in chart.lines] == ["solid", "dashed"]
+    assert chart.lines[0].x == (0.01, 0.02, 0.05, 0.1)
+    assert chart.lines[0].y[2] == scores["evasion@0.05"].value
+    for wrong in ((0.05,), (0.1, 0.1), (4 / 255, 0.0157), (-0.1,), (0.0,)):
+        with pytest.raises(HoldfastError, match="radii: expected"):
+            Matching(**SHORT, radii=wrong)
 
 
 def test_without_a_threshold_there_is_no_number() -> None:

@@ -14,6 +14,7 @@ from holdfast.cli.audit import audit
 from holdfast.cli.check import check
 from holdfast.cli.common import Command, PartsOption, out, run_parts, warned, with_parts
 from holdfast.cli.compare import compare
+from holdfast.cli.compare_index import compare_index
 from holdfast.cli.demo import demo
 from holdfast.cli.doctor import doctor
 from holdfast.cli.embed_names import embed_names
@@ -62,6 +63,7 @@ for _command in (
     merge,
     check,
     compare,
+    compare_index,
     figures,
     leaderboard,
     view,

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.report import comparison as compared
-from holdfast.report import gate, hardening, study
+from holdfast.report import gate, hardening, index_upgrade, study
 from holdfast.report.comparison_table import grid, keys
 from holdfast.report.names import with_short_names
 from holdfast.report.page import fragment
@@ -53,6 +53,14 @@ def study_html(data: Mapping[str, Any]) -> str:
         blocks += [Text(title, "bold"), Table(head, lines)]
     blocks += [Text(line, "dim") for line in study.intervals(data)]
     return _html([*blocks, *(Text(problem, "bold red") for problem in study.problems(data))])
+
+
+def upgrade_html(data: Mapping[str, Any]) -> str:
+    """Return what changes with the encoder of an index as a piece of HTML; see `record_html`."""
+    said = [Text(sentence) for sentence in index_upgrade.sentences(data)]
+    tables = [index_upgrade.kept_table(data), index_upgrade.sides_table(data)]
+    listed = [Text(index_upgrade.canary(row)) for row in index_upgrade.canaries(data)]
+    return _html([*said, *tables, *listed, *gate.requirements(data), index_upgrade.outcome(data)])
 
 
 def lines_html(lines: Iterable[Sequence[tuple[str, str]]]) -> str:

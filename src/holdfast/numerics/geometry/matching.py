@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int
@@ -13,6 +14,9 @@ from holdfast.numerics.geometry.pairwise import pairwise
 
 ALIKE = 3 / 255
 """No cell of the thumbnails of one picture differs more, whatever JPEG or a resize did to it."""
+
+LEAST = 10
+"""Pairs that must be allowed below a threshold, for it to be estimated at all."""
 
 ROWS, GROUPS = 256, 8
 """Images whose distances from all others are looked at together, and groups of cells that are compared first."""
@@ -28,7 +32,8 @@ class Matches:
         pairs: how many there are.
         quantiles: for each distance, the share of these pairs at or below it; above the rate exactly where the distance
             does not match. NaN for NaN.
-        near: for each image, the share of its own pairs that lie at or below the threshold, [N].
+        near: for each image, the share of its own pairs that lie at or below the threshold, [N]. Where some images are
+            in fewer pairs, what each contributes to the share of all pairs: θ + N / 2P Σ_j (1[d_ij <= t] - θ).
     """
 
     threshold: float
@@ -44,6 +49,7 @@ def matches(
     distances: Float[Tensor, "*shape"],
     rate: float,
     name: str = "l2",
+    labels: Int[Tensor, "bank"] | None = None,
 ) -> Matches:
     """Return the smallest distance that more than `rate` of the pairs of different images reach, and what lies where.
 
@@ -56,6 +62,7 @@ def matches(
         distances: which are held against the threshold.
         rate: false positives, a share of the pairs.
         name: divergence.
+        labels: the class of each image, where pairs of one class do not count either.
 
     Example:
         >>> bank = torch.tensor([[0.0], [1.0], [3.0], [7.0]])
@@ -64,9 +71,10 @@ def matches(
         (3.0, 2, [0.33, 0.5])
     """
     alike = look_alikes(thumbnails)
+    blocks = partial(_blocks, bank, alike, name, labels)
     most = math.floor(rate * len(bank) * (len(bank) - 1)) + 1
     least, pairs = torch.empty(0, dtype=torch.float64), 0
-    for _, apart in _blocks(bank, alike, name):
+    for _, apart in blocks():
         counted = apart[apart.isfinite()]
         pairs += len(counted)
         least = torch.cat([least, counted])
@@ -78,7 +86,7 @@ def matches(
     ordered, place = distances[placed].double().unique(return_inverse=True)
     below = torch.zeros(len(ordered) + 1, dtype=torch.long)
     inside, of = torch.zeros(2, len(bank), dtype=torch.long)
-    for rows, apart in _blocks(bank, alike, name):
+    for rows, apart in blocks():
         counted, match = apart.isfinite(), apart <= limit
         below += torch.searchsorted(ordered, apart[counted]).bincount(minlength=len(below))
         for total, some in ((inside, match), (of, counted)):
@@ -86,7 +94,49 @@ def matches(
             total[rows] += some.sum(1)
     quantiles = torch.full(distances.shape, torch.nan, dtype=torch.float64)
     quantiles[placed] = (below.cumsum(0)[:-1].double() / max(pairs, 1))[place]
-    return Matches(limit, allowed, pairs, quantiles, inside.double() / of.clamp_min(1))
+    both_roles = max(int(of.sum()), 1)
+    share = int(inside.sum()) / both_roles
+    near = share + len(bank) / both_roles * (inside.double() - share * of.double())
+    return Matches(limit, allowed, pairs, quantiles, near)
+
+
+def matches_of_copies(
+    copies: Float[Tensor, "edits images"], distances: Float[Tensor, "*shape"], level: float, population: int
+) -> Matches:
+    """Return the smallest distance that more than a share of copies reach from their originals, and what lies where.
+
+    In `Matches` copies stand for pairs. An image has one role among copies, where `near` counts two: its excess is
+    halved, and counts for all images that are not copied.
+
+    Args:
+        copies: how far each copy is from its original, [E, M].
+        distances: which are held against the threshold.
+        level: share of the copies that match.
+        population: N, images of which the first M are copied.
+
+    Example:
+        >>> result = matches_of_copies(torch.tensor([[1.0, 2.0, 3.0, 9.0]]), torch.tensor([2.5, 9.0]), 0.75, 4)
+        >>> result.threshold, result.allowed, result.quantiles.tolist()
+        (9.0, 3, [0.5, 1.0])
+    """
+    ordered = copies.double().flatten().sort().values
+    allowed = math.floor(level * len(ordered) * (1 + 1e-12))
+    limit = float(ordered[allowed]) if allowed < len(ordered) and ordered[allowed] > 0 else math.nan
+    own = (copies <= limit).double().mean(0)
+    near = own.mean() + torch.zeros(population, dtype=torch.float64)
+    near[: len(own)] += population / (2 * len(own)) * (own - own.mean())
+    quantiles = torch.searchsorted(ordered, distances.double(), right=True).double() / len(ordered)
+    return Matches(limit, allowed, len(ordered), quantiles.masked_fill(distances.isnan(), torch.nan), near)
+
+
+def images_needed(rate: float) -> int:
+    """Return how many images have pairs enough for a threshold at a rate: `LEAST` of them below it.
+
+    Example:
+        >>> images_needed(1e-3), images_needed(1e-4)
+        (142, 448)
+    """
+    return math.ceil((1 + math.sqrt(1 + 8 * LEAST / rate)) / 2)
 
 
 def look_alikes(thumbnails: Float[Tensor, "bank cells"]) -> Int[Tensor, "pairs 2"]:
@@ -109,7 +159,7 @@ def look_alikes(thumbnails: Float[Tensor, "bank cells"]) -> Int[Tensor, "pairs 2
 
 
 def _blocks(
-    bank: Float[Tensor, "bank dim"], alike: Int[Tensor, "pairs 2"], name: str
+    bank: Float[Tensor, "bank dim"], alike: Int[Tensor, "pairs 2"], name: str, labels: Int[Tensor, "bank"] | None
 ) -> Iterator[tuple[Int[Tensor, "rows"], Float[Tensor, "rows bank"]]]:
     """Yield (images, their distances from all others), infinite for pairs that do not count."""
     others = torch.arange(len(bank))
@@ -119,4 +169,6 @@ def _blocks(
         for first, second in (alike.T, alike.flip(1).T):
             here = (first >= rows[0]) & (first <= rows[-1])
             counted[first[here] - rows[0], second[here]] = False
+        if labels is not None:
+            counted &= labels[rows, None] != labels
         yield rows, apart.masked_fill(~counted, torch.inf)

@@ -1,4 +1,4 @@
-"""Shares at a threshold that is itself an estimate: the distance that a rate of all pairs of images lies below.
+"""Thresholds, the distance that a rate of all pairs of images lies below, and shares at one that is an estimate.
 
 Which images there are decides the share, given the threshold, and the threshold. The second does not vanish beside the
 first, and rules where few pairs lie below the threshold.
@@ -7,6 +7,7 @@ first, and rules where few pairs lie below the threshold.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -58,7 +59,8 @@ class AtRate:
             return score
         by_value, by_pairs = self._influences(score.confidence)
         lengths = by_value.norm() * by_pairs.norm()
-        rho = float(by_value @ by_pairs / lengths) if lengths > 0 else 0.0
+        most = 1 - 1 / max(score.n, 1)  # as in `statistics.difference`: what one image's disagreement would leave
+        rho = max(-most, min(most, float(by_value @ by_pairs / lengths))) if lengths > 0 else 0.0
         ends = [self._mean(rate) for rate in self._rates(score.confidence)]
         least, most = min(*ends, score.value), max(*ends, score.value)
         below = statistics.combined(score.value - score.low, score.value - least, -rho)
@@ -88,6 +90,60 @@ class AtRate:
 
     def _rates(self, confidence: float) -> tuple[float, float]:
         """The interval of the share of pairs below the threshold."""
-        variance = float(self._moves.square().sum())
-        size = effective_trials(self.rate, variance, max(len(self.near) - 1, 1), self.pairs, confidence)
-        return statistics.clopper_pearson(self.rate * size, size, confidence)
+        return rates(self.rate, self.near, self.pairs, confidence)
+
+
+def rates(
+    rate: float, near: Float[Tensor, "population"], pairs: float, confidence: float = 0.95
+) -> tuple[float, float]:
+    """Return the interval of a share of pairs: binomial, of the independent pairs that images are worth.
+
+    Args:
+        rate: the share, of the pairs below a threshold.
+        near: u_i of each image, [N]; of two encoders at once, the differences.
+        pairs: how many there are.
+        confidence: level of the interval.
+
+    Example:
+        >>> low, high = rates(0.05, 0.05 + 0.04 * torch.sin(torch.arange(40.0)), 780)
+        >>> print(f"{low:.3f} to {high:.3f}")
+        0.034 to 0.071
+    """
+    moves = 2 * (near - near.mean()).double() / len(near)
+    size = effective_trials(rate, float(moves.square().sum()), max(len(near) - 1, 1), pairs, confidence)
+    return statistics.clopper_pearson(rate * size, size, confidence)
+
+
+def pair_quantile(
+    ordered: Float[Tensor, "pairs"], rate: float, near: Float[Tensor, "population"], confidence: float = 0.95
+) -> Score:
+    """Return the smallest value that more than a rate of all pairs of images reach, with an interval over images.
+
+    The ends are the values at the ends of the rate's interval (Woodruff); where pairs share one value, the nearest that
+    differ. With the u_i of another encoder subtracted, it is an interval of the value here at the rate that a fixed
+    value has there.
+
+    Args:
+        ordered: a value of each pair, in rising order.
+        rate: share of the pairs below.
+        near: see `rates`.
+        confidence: level of the interval.
+
+    Example:
+        >>> near = 0.05 + 0.04 * torch.sin(torch.arange(40.0))
+        >>> score = pair_quantile(torch.arange(780.0), 0.05, near)
+        >>> score.value, score.low, score.high
+        (39.0, 26.0, 55.0)
+    """
+    last = len(ordered) - 1
+
+    def at(share: float) -> float:
+        return float(ordered[min(int(share * len(ordered) * (1 + 1e-12)), last)])
+
+    value, ends = at(rate), rates(rate, near, float(len(ordered)), confidence)
+    low, high = map(at, ends)
+    below, above = (int(torch.searchsorted(ordered, ordered.new_tensor(value), right=right)) for right in (False, True))
+    low = float(ordered[below - 1]) if low == value and below else low
+    high = float(ordered[above]) if high == value and above <= last else high
+    kind, n = "at the ends of the rate's interval, over images in both roles of their pairs (Woodruff)", len(near)
+    return Score(value, low, high, n, kind, confidence)

@@ -18,7 +18,7 @@ from holdfast.parts.measures.shared.matched import CONDITION, Matched, above
 
 
 @dataclass(frozen=True)
-class EditedMatching(Matched, DisturbedMeasure):
+class EditedMatching(Matched, DisturbedMeasure):  # pyright: ignore[reportIncompatibleVariableOverride]
     """missed = P[ d(f(c(x)), f(x)) >= t ] for each edit c, and their average.
 
     The twin of `Matching` without an adversary, with the same threshold: t is the smallest distance that more than
@@ -58,7 +58,7 @@ class EditedMatching(Matched, DisturbedMeasure):
         clean, disturbed = self.disturbed(subject)
         quantiles, known = self.placed(subject, [(reps, clean[: len(reps)]) for reps in disturbed.values()])
         placed = dict(zip(disturbed, quantiles, strict=True))
-        missed = self.averaged({title: above(values, self.rate) for title, values in placed.items()})
+        missed = self.averaged({title: above(values, self.level) for title, values in placed.items()})
         return missed | {f"quantile@{title}": values for title, values in placed.items()} | known
 
     def score(self, table: Table) -> dict[str, Score]:

@@ -1,14 +1,15 @@
 """Matching: whether an attack takes an image from its own copies, or makes it one of another image."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Attack, Ball, Observation, Score, Search, Subject, Table
-from holdfast.core.chart import Chart
+from holdfast.core import Attack, Ball, HoldfastError, Observation, Score, Search, Subject, Table
+from holdfast.core.chart import Chart, Curves, Line
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.thresholds import AtRate
 from holdfast.parts.attacks.apgd import Apgd
@@ -19,6 +20,10 @@ from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked, pair_of, partners
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.sizes import written
+
+STYLES: dict[str, Literal["solid", "dashed"]] = {"evasion": "solid", "collision": "dashed"}
+"""How each is drawn against ε."""
 
 
 @dataclass(frozen=True)
@@ -31,17 +36,24 @@ class Matching(Matched):
     ended; x̂→y where one towards another image y did, the image's partner. Partners that match before the attack cannot
     be made to, and are left out of the collisions.
 
+    With `radii` both attacks are made in balls of these sizes too, and the report draws evasion and collision against
+    ε. An image of a smaller ball lies in the larger ones, so what was found there counts: both curves rise.
+
     Table, one row per image of the population, NaN where it was not attacked: `drift`, `reached` and `before`, the
     shares of the pairs at or below d(f(x̂), f(x)), d(f(x̂→y), f(y)) and d(f(x), f(y)); `evades` and `collides`, 1 or 0;
-    `pair`; `near`, the share of an image's own pairs below the threshold; `threshold`, `allowed` and `pairs`.
+    `pair`; `near`, the share of an image's own pairs below the threshold; `threshold`, `allowed` and `pairs`. For each
+    radius ε of the curve `drift@ε` and `reached@ε`, of the best that was found up to it.
 
     Attributes:
         attack: how both attacks search.
         ball: where, in pixels.
+        radii: of further balls of the same norm, for the curve; each costs both attacks once more, unless another
+            measure makes them.
     """
 
     attack: Attack = Apgd(50)
     ball: Ball = Linf(0.05)
+    radii: tuple[float, ...] = field(default=(), kw_only=True)
 
     better = "lower"
     unit = "share"
@@ -56,28 +68,46 @@ class Matching(Matched):
         "Struppek et al. (2022), “Learning to break deep perceptual hashing”, arXiv 2111.06628, for collision"
     )
 
-    @property
-    def away(self) -> tuple[Attacked, ...]:
-        """The trajectories that move representations as far as they can."""
-        return trajectories(self.attack, self.ball, Untargeted(), (self.attack.steps,))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        different = {written(radius) for radius in (*self.radii, self.ball.radius)}
+        if len(different) <= len(self.radii) or any(radius <= 0 for radius in self.radii):
+            raise HoldfastError(
+                f"matching: radii: expected sizes above 0 in pixels, each once and none of them the ball's own "
+                f"{self.ball.written}, got {', '.join(map(written, self.radii))}"
+            )
 
     @property
-    def towards(self) -> tuple[Attacked, ...]:
-        """The trajectories towards the partners."""
-        return trajectories(self.attack, self.ball, Targeted(), (self.attack.steps,))
+    def balls(self) -> tuple[Ball, ...]:
+        """The balls of the curve, the smallest first; the ball alone without further radii."""
+        radii = sorted((*self.radii, self.ball.radius))
+        return tuple(replace(self.ball, radius=radius) for radius in radii)  # pyright: ignore[reportArgumentType]
+
+    def runs_in(self, ball: Ball) -> tuple[tuple[Attacked, ...], tuple[Attacked, ...]]:
+        """Return those in a ball that move representations as far as they can, and those towards the partners."""
+        steps = (self.attack.steps,)
+        away, towards = (trajectories(self.attack, ball, objective, steps) for objective in (Untargeted(), Targeted()))
+        return away, towards
 
     def observations(self) -> tuple[Observation, ...]:
-        """What the threshold is made of, and the trajectories."""
-        return *self.compared(), *self.away, *self.towards
+        """What the threshold is made of, and the trajectories, those of the ball itself first."""
+        balls = dict.fromkeys((self.ball, *self.balls))
+        return *self.compared(), *(run for ball in balls for runs in self.runs_in(ball) for run in runs)
 
     @property
     def searches(self) -> tuple[Search, ...]:
-        """Both searches, as a whole where they are those of an ensemble."""
-        return tuple(Search(self.attack, self.ball, objective) for objective in (Untargeted(), Targeted()))
+        """The searches in each ball, those of the ball itself first; as a whole where they are those of an ensemble."""
+        balls = dict.fromkeys((self.ball, *self.balls))
+        return tuple(Search(self.attack, ball, objective) for ball in balls for objective in (Untargeted(), Targeted()))
 
     def relies_on(self, score: str) -> tuple[Search, ...]:
-        """Return the untargeted search for evasion, the targeted one for collision."""
-        return self.searches[:1] if score == "evasion" else self.searches[1:]
+        """Return the untargeted search for evasion, the targeted one for collision, in the ball that it is about."""
+        at = next((ball for ball in self.balls if score.endswith(_at(ball))), self.ball)
+        return tuple(
+            search
+            for search in self.searches
+            if search.ball == at and isinstance(search.objective, Targeted) != score.startswith("evasion")
+        )
 
     @property
     def column(self) -> str:
@@ -87,15 +117,38 @@ class Matching(Matched):
     def observe(self, subject: Subject) -> Table:
         """Return whether every attacked image evades, and collides."""
         clean, own = subject.read(Clean())["reps"], torch.arange(subject.attacked)
-        (drifted,), (aimed,) = (worst(subject, self.attack, runs).values() for runs in (self.away, self.towards))
         x, partner = clean[own], clean[partners(own)]
-        quantiles, known = self.placed(subject, [(drifted, x), (aimed, partner), (x, partner)])
-        table: Table = dict(zip(("drift", "reached", "before"), quantiles, strict=True))
-        events = {"evades": _evades(table, self.rate), "collides": _collides(table, self.rate)}
-        return events | table | {"pair": pair_of(torch.arange(len(clean)))} | known
+        pairs, columns = [(x, partner)], ["before"]
+        for ball in dict.fromkeys((self.ball, *self.balls)):
+            (drifted,), (aimed,) = (worst(subject, self.attack, runs).values() for runs in self.runs_in(ball))
+            pairs += [(drifted, x), (aimed, partner)]
+            columns += [f"drift{_at(ball)}", f"reached{_at(ball)}"]
+        quantiles, known = self.placed(subject, pairs)
+        found = dict(zip(columns, quantiles, strict=True))
+        own_drift, own_reached = (found[f"{name}{_at(self.ball)}"] for name in ("drift", "reached"))
+        table: Table = {"drift": own_drift, "reached": own_reached, "before": found["before"]}
+        events = {"evades": _evades(table, self.level), "collides": _collides(table, self.level)}
+        curve = self._best(found) if self.radii else {}
+        return events | table | curve | {"pair": pair_of(torch.arange(len(clean)))} | known
+
+    def _best(self, found: Table) -> Table:
+        """Return the largest drift and the smallest distance from the partner up to the radius of each ball."""
+        names = [_at(ball) for ball in self.balls]
+        drifts = torch.stack([found[f"drift{name}"] for name in names]).cummax(0).values
+        reaches = torch.stack([found[f"reached{name}"] for name in names]).cummin(0).values
+        return {f"drift{name}": column for name, column in zip(names, drifts, strict=True)} | {
+            f"reached{name}": column for name, column in zip(names, reaches, strict=True)
+        }
 
     def score(self, table: Table) -> dict[str, Score]:
-        """Return the shares that collide and that evade."""
+        """Return the shares that collide and that evade: at each radius of the curve, and in the ball."""
+        curve: dict[str, Score] = {}
+        for ball in self.balls if self.radii else ():
+            columns = {name: table[f"{name}{_at(ball)}"] for name in ("drift", "reached")}
+            curve |= {f"{name}{_at(ball)}": score for name, score in self._both(table | columns).items()}
+        return curve | self._both(table)
+
+    def _both(self, table: Table) -> dict[str, Score]:
         attacked = ~table["drift"].isnan()
         collision = self.at_rate(table, lambda rate: _collides(table, rate)).score(
             lambda values: statistics.share(values[attacked], table["pair"][attacked], CONDITION)
@@ -104,8 +157,32 @@ class Matching(Matched):
         return {"collision": self.noted(collision, table), "evasion": self.noted(evasion, table)}
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
-        """Return none: yes or no has no spread."""
-        return ()
+        """Return evasion and collision against ε, where there are further radii; yes or no has no spread."""
+        if not self.radii:
+            return ()
+        radii = tuple(ball.radius for ball in self.balls)
+        lines = []
+        for name, style in STYLES.items():
+            several = [scores[f"{name}{_at(ball)}"] for ball in self.balls]
+            value, low, high = (tuple(getattr(score, end) for score in several) for end in ("value", "low", "high"))
+            lines.append(Line(radii, value, low, high, style=style))
+        return (
+            Curves(
+                heading="Evasion and collision against ε",
+                short="matching",
+                how_to_read=(
+                    "Solid: the share of attacked images that no longer match their originals. Dashed: the share that "
+                    "match another image. What an attack found in a smaller ball counts in the larger ones. Bands are "
+                    "95 % intervals at each radius, the error of the threshold included."
+                ),
+                lines=tuple(lines),
+                across=f"ε in pixels, {self.ball.norm}",
+                label="images",
+                unit="share",
+                summary=f"Evasion (solid) and collision (dashed) at {self.set_at} against ε.",
+                note=f"Solid: evasion. Dashed: collision. At {self.set_at}.",
+            ),
+        )
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the evasion."""
@@ -113,6 +190,11 @@ class Matching(Matched):
 
     def _evasion(self, table: Table) -> AtRate:
         return self.at_rate(table, lambda rate: _evades(table, rate))
+
+
+def _at(ball: Ball) -> str:
+    """Return how the names of scores and columns about a ball end."""
+    return f"@{written(ball.radius)}"
 
 
 def _evades(table: Table, rate: float) -> Float[Tensor, "population"]:

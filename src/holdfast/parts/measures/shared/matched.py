@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -11,14 +12,14 @@ from torch import Tensor
 from holdfast.core import HoldfastError, Measure, Observation, Score, Subject, Table
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.divergences import divergence
-from holdfast.numerics.geometry.matching import matches
+from holdfast.numerics.geometry.matching import LEAST, images_needed, matches, matches_of_copies
 from holdfast.numerics.statistics.thresholds import AtRate
 from holdfast.numerics.statistics.universal import padded
+from holdfast.parts.measures.shared.edits import EDITS
+from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.represented import Represented
 from holdfast.parts.observations.thumbnails import Thumbnails
-
-LEAST = 10
-"""Pairs that must be allowed below a threshold, for it to be estimated at all."""
 
 CONDITION = "given this threshold"
 
@@ -28,26 +29,64 @@ class Matched(Measure):
     """A measure that asks whether a distance is below a threshold t with a rate of false positives.
 
     t is the smallest distance that more than `rate` of all pairs of different clean images reach: a plug-in estimate
-    from the population, see `matches`. Pairs that look alike are left out.
+    from the population, see `matches`. Pairs that look alike are left out; with classes, so are those of one class.
 
-    A distance is told by its quantile, the share of those pairs at or below it: no match is a quantile above the rate.
+    With `misses`, t is instead the distance that this share of everyday edited copies are from their originals, or
+    farther: what a team sets that may not lose copies. The notes say what share of different images then match.
+
+    A distance is told by its quantile, the share of those pairs (copies) at or below it: no match is a quantile above
+    the `level`.
 
     Attributes:
         rate: of false positives, a share of the pairs of different images.
         divergence: how representations are compared.
+        negatives: which pairs are different: "images", all that do not look alike, or "classes", those of two classes,
+            which reads labels.
+        misses: share of edited copies that may be missed, instead of a rate; one pass more for each edit and image.
     """
 
     rate: float = 1e-3
     divergence: str = "l2"
+    negatives: Literal["images", "classes"] = field(default="images", kw_only=True)
+    misses: float | None = field(default=None, kw_only=True)
+
+    @property
+    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether classes say which pairs are different."""
+        return self.negatives == "classes"
+
+    @property
+    def learns(self) -> bool:
+        """Labels only say which pairs are different."""
+        return False
 
     def __post_init__(self) -> None:
         divergence(self.divergence)
         if not 0 < self.rate < 1:
             raise HoldfastError(f"{part_name(self)}: rate: expected a share of pairs in (0, 1), got {self.rate:g}")
+        if self.misses is not None and not 0 < self.misses < 1:
+            raise HoldfastError(f"{part_name(self)}: misses: expected a share of copies in (0, 1), got {self.misses:g}")
+
+    @property
+    def level(self) -> float:
+        """The share of the pairs, or of the copies, that lie below the threshold."""
+        return self.rate if self.misses is None else 1 - self.misses
+
+    @property
+    def set_at(self) -> str:
+        """What the threshold is set at, in a few words."""
+        if self.misses is None:
+            return f"a false-positive rate of {100 * self.rate:g} %"
+        return f"{100 * self.misses:g} % of edited copies missed"
+
+    @property
+    def copies(self) -> tuple[Represented, ...]:
+        """The edited copies that the threshold is estimated from."""
+        return () if self.misses is None else tuple(Represented(threat=edit) for edit in EDITS)
 
     def compared(self) -> tuple[Observation, ...]:
-        """What the threshold is estimated from: clean representations, and thumbnails to know look-alikes by."""
-        return Clean(), Thumbnails()
+        """What the threshold is estimated from: clean representations, thumbnails to know look-alikes by, copies."""
+        return Clean(), Thumbnails(), *self.copies
 
     def placed(
         self, subject: Subject, pairs: list[tuple[Float[Tensor, "images dim"], Float[Tensor, "images dim"]]]
@@ -60,29 +99,55 @@ class Matched(Measure):
         """
         clean, thumbnails = subject.read(Clean())["reps"].double(), subject.read(Thumbnails())["thumbnails"]
         apart = torch.stack([divergence(self.divergence)(a.double(), b.double()) for a, b in pairs])
-        result = matches(clean, thumbnails, apart, self.rate, self.divergence)
-        limit = math.nan if result.allowed < LEAST else result.threshold
+        labels = labels_of(subject) if self.needs_labels else None
+        numbers: dict[str, float] = {}
+        if self.misses is None:
+            result = matches(clean, thumbnails, apart, self.rate, self.divergence, labels)
+            limit = math.nan if result.allowed < LEAST else result.threshold
+        else:
+            result = matches_of_copies(self._copied(subject, clean), apart, self.level, len(clean))
+            limit = math.nan if result.pairs - result.allowed < LEAST else result.threshold
+            at = torch.tensor([limit], dtype=torch.float64)
+            false = matches(clean, thumbnails, at, self.rate, self.divergence, labels)
+            numbers["false positives"] = float(false.quantiles[0])
         quantiles = torch.full_like(result.quantiles, torch.nan) if math.isnan(limit) else result.quantiles
-        numbers = {"threshold": limit, "allowed": float(result.allowed), "pairs": float(result.pairs)}
+        numbers |= {"threshold": limit, "allowed": float(result.allowed), "pairs": float(result.pairs)}
         columns = {name: torch.full_like(result.near, number) for name, number in numbers.items()}
         return list(padded(quantiles, len(clean))), {"near": result.near, **columns}
 
+    def _copied(self, subject: Subject, clean: Float[Tensor, "population dim"]) -> Float[Tensor, "edits images"]:
+        """Return how far copies are from their originals."""
+        edited = [subject.read(copy)["reps"].double() for copy in self.copies]
+        return torch.stack([divergence(self.divergence)(reps, clean[: len(reps)]) for reps in edited])
+
     def at_rate(self, table: Table, values: Callable[[float], Float[Tensor, "population"]]) -> AtRate:
         """Return what is known of the mean of values that depend on the rate."""
-        return AtRate(values, table["near"], self.rate, float(table["pairs"][0]))
+        return AtRate(values, table["near"], self.level, float(table["pairs"][0]))
 
     def noted(self, score: Score, table: Table) -> Score:
         """Return a score that says what its threshold is, or why there is none."""
         limit, allowed, pairs = (float(table[name][0]) for name in ("threshold", "allowed", "pairs"))
+        if self.misses is not None:
+            return self._noted_of_copies(score, table, self.misses)
         of = f"{pairs:,.0f} pairs of {len(table['near'])} images"
         if not math.isnan(limit):
             words = f"threshold {limit:.4g} in {self.divergence}: {allowed:,.0f} of {of} match"
             return replace(score, note="; ".join(filter(None, [words, score.note])))
         if allowed < LEAST:
-            enough = math.ceil((1 + math.sqrt(1 + 8 * LEAST / self.rate)) / 2)
             words = f"a rate of {self.rate:g} leaves {allowed:.0f} of {of}, and a threshold needs {LEAST}"
-            return replace(score, note=f"undefined: {words}; use {enough} images or a larger rate")
+            return replace(score, note=f"undefined: {words}; use {images_needed(self.rate)} images or a larger rate")
         return replace(score, note=f"undefined: more than a share of {self.rate:g} of {of} are equal to this encoder")
+
+    def _noted_of_copies(self, score: Score, table: Table, misses: float) -> Score:
+        limit, kept, copies = (float(table[name][0]) for name in ("threshold", "allowed", "pairs"))
+        if math.isnan(limit):
+            words = f"to miss a share of {misses:g} leaves {copies - kept:.0f} of {copies:,.0f} edited copies"
+            return replace(score, note=f"undefined: {words}, and a threshold needs {LEAST}; use more images")
+        false = 100 * float(table["false positives"][0])
+        words = f"threshold {limit:.4g} in {self.divergence}: {kept:,.0f} of {copies:,.0f} edited copies match"
+        return replace(
+            score, note="; ".join(filter(None, [f"{words}, and {false:.2g} % of different images", score.note]))
+        )
 
 
 def above(quantiles: Float[Tensor, "images"], rate: float) -> Float[Tensor, "images"]:

@@ -1,0 +1,63 @@
+"""The mean over images of what lists of neighbours have in common, where every image is also in the lists of others."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Score
+from holdfast.numerics.statistics import jackknife
+from holdfast.numerics.statistics.looks import level
+from holdfast.numerics.statistics.means import degrees_of_freedom
+from holdfast.numerics.statistics.proportions import clopper_pearson, effective_trials
+
+
+def list_mean(
+    values: Float[Tensor, "images"], without: Float[Tensor, "images"], depth: int, confidence: float = 0.95
+) -> Score:
+    """Mean of a value in [0, 1] of each image's lists, with an interval over images in both roles.
+
+    The variance v is the jackknife's: each image in turn is taken out, as one that has lists and as one that is in
+    those of others (`kept`). It is on the safe side (Efron and Stein). v gives the number of independent trials that
+    the sample is worth (see `pair_mean`), and their binomial interval. Its ends are moved out to where they would be if
+    all images of a share 1 - (α/2)^(1/N), which N images miss with probability α/2, had lists without anything in
+    common (or with all).
+
+    Where all lists are alike there is nothing to resample. A list of `depth` changes where so many images come
+    together, so that N images are worth N / (depth + 1) trials, for the exact limit of a sample without exception.
+
+    Args:
+        values: of each image, [N].
+        without: the mean where each image is taken out, [N].
+        depth: places of the lists.
+        confidence: level of the interval.
+
+    Source: Efron & Stein (1981), "The jackknife estimate of variance"; Korn & Graubard (1998), see `effective_size`.
+
+    Example:
+        >>> score = list_mean(torch.tensor([1.0] * 44), torch.tensor([1.0] * 44), depth=10)
+        >>> print(f"{score.value:.0f} in [{score.low:.2f}, {score.high:.0f}]: {score.interval}")
+        1 in [0.40, 1]: exact limit for a sample without exception
+    """
+    n, value, tail = len(values), float(values.double().mean()), (1 - level(confidence)) / 2
+    if bool((values == 0).all()) or bool((values == 1).all()):
+        limit = tail ** ((depth + 1) / n)
+        low, high = (0.0, 1 - limit) if value == 0 else (limit, 1.0)
+        return Score(value, low, high, n, "exact limit for a sample without exception", confidence)
+    parts = jackknife.of_function(value, without.double())
+    centred = parts - parts.mean()
+    variance = float(centred.square().sum()) / n / max(n - 1, 1)
+    size = effective_trials(value, variance, max(degrees_of_freedom(centred), 1.0), float(n * depth), confidence)
+    low, high = clopper_pearson(value * size, size, confidence)
+    unmet = 1 - tail ** (1 / n)
+    low, high = min(low, (1 - unmet) * value), max(high, value + unmet * (1 - value))
+    kind = "binomial with effective size from the jackknife over images, each in both of its roles"
+    return Score(value, low, high, n, kind, confidence)
+
+
+def influence_of_list_mean(without: Float[Tensor, "images"]) -> Float[Tensor, "images"]:
+    """Influence of each image on the mean, up to a factor, by the jackknife.
+
+    Example:
+        >>> [round(value, 2) for value in influence_of_list_mean(torch.tensor([0.5, 0.7])).tolist()]
+        [0.1, -0.1]
+    """
+    return without.mean() - without

@@ -1,0 +1,243 @@
+"""An old encoder of an index beside a new one: in the terminal, and as a page that opens offline."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from holdfast.report.charts.figure import colour
+from holdfast.report.charts.lines import Curve, Horizontal, Lines
+from holdfast.report.gate import MARKS, requirements
+from holdfast.report.names import short_names
+from holdfast.report.numbers import number, plural, score
+from holdfast.report.page import page
+from holdfast.report.pictures import Shot, shot
+from holdfast.report.table import Table
+from holdfast.storage.filesystem import Folder, write_file
+from holdfast.storage.record_file import RunFiles
+
+REPORT = "report.html"
+
+SIDE, TINY = 176, 104
+"""Pixels of a side of the pictures at most: of images, and of their neighbours."""
+
+OUTCOMES = {"broken": "bold red", "wrong before and after": "yellow", "mended": "green"}
+"""What may become of a canary but to hold, and its colour."""
+
+LISTED = 10
+"""Canaries that the terminal lists."""
+
+
+@dataclass(frozen=True)
+class Changed:
+    """An image whose neighbours changed: its picture, and the nearest ones before and after."""
+
+    text: str
+    image: Shot
+    before: list[Shot]
+    after: list[Shot]
+
+
+def names(record: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what the old and the new encoder are called, briefly."""
+    old, new = (record["encoders"][side]["name"] for side in ("old", "new"))
+    short = short_names([old, new]) if old != new else {old: old}
+    return short[old], short[new]
+
+
+def print_upgrade(record: Mapping[str, Any], console: Console) -> None:
+    """Print what changes where the new encoder takes the old one's place.
+
+    Args:
+        record: see `holdfast.workflows.compare_index.run.compare_index`.
+        console: where to print; colours follow it.
+    """
+    for sentence in sentences(record):
+        console.print(Text(sentence))
+    for table in (kept_table(record), sides_table(record)):
+        console.print(table.terminal())
+    if record["threshold"]:
+        console.print(Text(f"No threshold: {record['threshold']}", "yellow"))
+    for row in canaries(record)[:LISTED]:
+        console.print(Text(canary(row), OUTCOMES[row["outcome"]]))
+    if (more := len(canaries(record)) - LISTED) > 0:
+        console.print(Text(f"and {more:,} more, see the report", "dim"))
+    for line in requirements(record):
+        console.print(line)
+    console.print(Text(spent(record), "dim"))
+    console.print(outcome(record))
+
+
+def sentences(record: Mapping[str, Any]) -> list[str]:
+    """Return the answer: what is kept, where the threshold goes, what becomes of the old one."""
+    old, new = names(record)
+    data, measures = record["data"], record["measures"]
+    overlaps = [name for name in measures if name.startswith("overlap@")]
+    last = max(overlaps, key=lambda name: int(name.partition("@")[2]))
+    kept, k = score(_headline(measures[last]), "share"), last.partition("@")[2]
+    answer = [
+        f"{new} in the place of {old}, on {plural(data['images'], 'image')}: {kept} of an image's first {k} neighbours "
+        "stay."
+    ]
+    if "threshold" not in measures:
+        return answer
+    limits, positives = (measures[name]["scores"] for name in ("threshold", "false_positives"))
+    rate = score(positives["old"], "share")
+    answer.append(
+        f"At a false-positive rate of {rate} the threshold {number(limits['old']['value'])} becomes "
+        f"{score(limits['new'], 'ratio')}; kept as it is, the rate would be {score(positives['kept'], 'share')}."
+    )
+    if record["canaries"]:
+        counts = [sum(row["outcome"] == name for row in record["canaries"]) for name in OUTCOMES]
+        parts = ", ".join(f"{count} {name}" for count, name in zip(counts, OUTCOMES, strict=True) if count)
+        answer.append(f"Canaries: {len(record['canaries'])} checked, {parts or 'all hold'}.")
+    return answer
+
+
+def kept_table(record: Mapping[str, Any]) -> Table:
+    """Return what the two encoders have in common."""
+    rows = [
+        [entry["title"], score(entry["scores"]["mean"], entry["unit"])]
+        for entry in record["measures"].values()
+        if "mean" in entry["scores"]
+    ]
+    return Table(["in common", "95 % interval"], rows)
+
+
+def sides_table(record: Mapping[str, Any]) -> Table:
+    """Return what each encoder does, and what the new one does at the old threshold."""
+    old, new = names(record)
+    columns = ("old", "new", "change", "kept")
+    rows = [
+        [entry["title"], *(_cell(entry, column) for column in columns)]
+        for name, entry in record["measures"].items()
+        if "mean" not in entry["scores"] and name != "false_positives"
+    ]
+    if (positives := record["measures"].get("false_positives")) is not None:
+        rate = _cell(positives, "old")
+        rows.insert(1, [positives["title"], rate, rate, "", _cell(positives, "kept")])
+    return Table(["", old, new, "change", "new, old threshold"], rows)
+
+
+def _cell(entry: Mapping[str, Any], column: str) -> str:
+    return score(entry["scores"][column], entry["unit"]) if column in entry["scores"] else ""
+
+
+def _headline(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    return entry["scores"][entry["headline"]]
+
+
+def canaries(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the canaries that do not simply hold, broken ones first."""
+    return [row for row in record["canaries"] if row["outcome"] in OUTCOMES]
+
+
+def canary(row: Mapping[str, Any]) -> str:
+    """Return what became of a canary in one sentence."""
+    distances, sides = row["distances"], row["sides"]
+    near = "; within the interval of the threshold" if row["near"] else ""
+    kept = "" if sides["kept"] == sides["new"] else f" ({sides['kept']} with the old threshold)"
+    return (
+        f"{row['outcome']}: {row['first']} and {row['second']}, expected {row['expected']}: {sides['old']} before, "
+        f"{number(distances['old'])} apart; {sides['new']} now{kept}, {number(distances['new'])} apart{near}"
+    )
+
+
+def spent(record: Mapping[str, Any]) -> str:
+    """Return how many encoder passes were made."""
+    made, predicted = (
+        [record["encoders"][side]["passes"][kind]["forward"] for side in ("old", "new")]
+        for kind in ("made", "predicted")
+    )
+    stored = "" if made == predicted else f"; those of {sum(predicted) - sum(made):,} more were stored"
+    return f"Encoder passes: {made[0]:,} by the old one, {made[1]:,} by the new one{stored}"
+
+
+def outcome(record: Mapping[str, Any]) -> Text:
+    """Return what became of requirements and canaries."""
+    missed = sum(not finding["met"] for finding in record["findings"])
+    broken = sum(row["outcome"] == "broken" for row in record["canaries"])
+    if not record["findings"] and not record["canaries"]:
+        return Text("nothing was required: add --require 'overlap@10 > 90 %' or --canaries FILE", "dim")
+    if record["passed"]:
+        return Text("passed", MARKS[True][1])
+    parts = [f"{missed} of {plural(len(record['findings']), 'requirement')} not met"] if missed else []
+    parts += [f"{broken} of {len(record['canaries'])} canaries broken"] if broken else []
+    return Text(f"FAILED: {'; '.join(parts)}", MARKS[False][1])
+
+
+def publish(place: Path | str, record: Mapping[str, Any]) -> str:
+    """Write `report.html` into a run folder, and return where it is; the file loads nothing.
+
+    Args:
+        place: the run folder, which holds the pictures.
+        record: its record.
+
+    Raises:
+        HoldfastError: a folder that cannot be written.
+    """
+    folder = Folder(place)
+    where, text = folder.named(REPORT), render(record, RunFiles(folder, {}))
+    write_file(where, lambda part: part.write_text(text, encoding="utf-8"))
+    return where
+
+
+def render(record: Mapping[str, Any], folder: RunFiles) -> str:
+    """Return the report as HTML; every text of the record is escaped."""
+    return page(
+        "index_upgrade.html",
+        record=record,
+        sentences=sentences(record),
+        outcome=outcome(record).plain,
+        tables=[(table.head, [list(map(str, row)) for row in table.rows]) for table in _tables(record)],
+        findings=[line.plain for line in requirements(record)],
+        canaries=canaries(record),
+        number=number,
+        chart=_chart(record),
+        changed=[_changed(entry, folder) for entry in record["changed"]],
+    )
+
+
+def _tables(record: Mapping[str, Any]) -> list[Table]:
+    tables = kept_table(record), sides_table(record)
+    return [table for table in tables if list(table.rows)]
+
+
+def _chart(record: Mapping[str, Any]) -> str:
+    """Return distances of both encoders at the same rates of false positives, as SVG; "" where there are none."""
+    rows = [row for row in record["translation"] if None not in row.values()]
+    if len(rows) < 2:
+        return ""
+    at, values, low, high = ([row[key] for row in rows] for key in ("old", "new", "low", "high"))
+    ratio = record["measures"]["distance_scale"]["scores"]["mean"]["value"]
+    curves = [Curve(at, values, low, high, colour(1))]
+    if ratio is not None:
+        scaled = [ratio * value for value in at]
+        curves.append(Curve(at, scaled, (), (), colour(5), style="dashed"))
+    limit = record["measures"].get("threshold")
+    dotted = None if limit is None else limit["scores"]["old"]["value"]
+    drawing = Lines(
+        "translation",
+        curves,
+        Horizontal("threshold, old encoder"),
+        label="threshold, new encoder",
+        unit="",
+        dotted=dotted,
+    )
+    return drawing.svg()
+
+
+def _changed(entry: Mapping[str, Any], folder: RunFiles) -> Changed:
+    name = entry["id"]
+    sides = [
+        [
+            shot(folder, n["picture"], n["id"], f"{n['id']}, {place} nearest {when}", TINY)
+            for place, n in enumerate(entry[key], 1)
+        ]
+        for key, when in (("before", "with the old encoder"), ("after", "with the new encoder"))
+    ]
+    text = f"keeps {entry['stay']} of its first {entry['k']} neighbours"
+    return Changed(text, shot(folder, entry["picture"], name, name, SIDE), *sides)

@@ -1,0 +1,1 @@
+"""The upgrade gate of an index: an old encoder and a new one on the same images."""

@@ -1,0 +1,116 @@
+"""Canaries: pairs of images that must match, or must not, whatever encoder is behind the index."""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.core import HoldfastError
+from holdfast.numerics.geometry.divergences import divergence
+from holdfast.runtime.errors import os_reason, unknown
+from holdfast.workflows.compare_index.thresholds import Thresholds
+
+HEAD = ["first", "second", "expected"]
+TOGETHER, APART = "together", "apart"
+
+BROKEN, MENDED, STILL, HOLDS = "broken", "mended", "wrong before and after", "holds"
+"""What may become of a canary: right before and wrong after, the other way round, wrong twice, right twice."""
+
+
+@dataclass(frozen=True)
+class Canary:
+    """A pair by the places of its images, and which side it belongs on."""
+
+    first: int
+    second: int
+    expected: str
+
+
+def read_canaries(path: Path, ids: Sequence[str], available: int) -> list[Canary]:
+    """Return the pairs of a CSV file with the columns first, second (ids of images) and expected (together or apart).
+
+    Args:
+        path: the file; a first line "first,second,expected" may be left out.
+        ids: of the images that are compared.
+        available: how many images there are to choose from.
+
+    Raises:
+        HoldfastError: a file that cannot be read, another number of columns, an image that is not compared, one paired
+            with itself, or a pair that is there twice.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = [(number, [cell.strip() for cell in row]) for number, row in enumerate(csv.reader(file), 1) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise HoldfastError(f"canaries: cannot read {str(path)!r}: {os_reason(error)}; give a CSV file") from error
+    places = {name: place for place, name in enumerate(ids)}
+    canaries: dict[frozenset[int], Canary] = {}
+    for number, row in rows[1:] if rows and rows[0][1] == HEAD else rows:
+        where = f"canaries, line {number}"
+        if len(row) != 3 or row[2] not in (TOGETHER, APART):
+            raise HoldfastError(f"{where}: expected first,second,together or first,second,apart, got {','.join(row)!r}")
+        for name in row[:2]:
+            if name not in places:
+                chosen = f" ({len(ids)} of {available} images are compared; --images takes more)"
+                error = unknown(f"image in {where}:", name, ids)
+                raise HoldfastError(f"{error}{chosen if len(ids) < available else ''}")
+        first, second = places[row[0]], places[row[1]]
+        if first == second:
+            raise HoldfastError(f"{where}: expected two different images, got {row[0]!r} twice")
+        if (pair := frozenset((first, second))) in canaries:
+            raise HoldfastError(f"{where}: expected each pair once, got {row[0]!r} and {row[1]!r} again")
+        canaries[pair] = Canary(first, second, row[2])
+    if not canaries:
+        raise HoldfastError(f"canaries: expected at least one pair in {str(path)!r}, got none")
+    return list(canaries.values())
+
+
+def known_copies(canaries: Sequence[Canary]) -> Int[Tensor, "pairs 2"]:
+    """Return the pairs that belong together: no pairs of different images."""
+    pairs = [(c.first, c.second) for c in canaries if c.expected == TOGETHER]
+    return torch.tensor(pairs, dtype=torch.long).view(-1, 2)
+
+
+def judged(
+    canaries: Sequence[Canary],
+    ids: Sequence[str],
+    reps: tuple[Float[Tensor, "images old_dim"], Float[Tensor, "images new_dim"]],
+    thresholds: Thresholds,
+    name: str,
+) -> list[dict[str, Any]]:
+    """Return on which side of the thresholds each canary lies, before and after, as plain data; broken ones first.
+
+    `near` says that it lies on the other side at an end of the interval of the new threshold.
+    """
+    limits = thresholds.old.value, thresholds.new.value
+    assert limits[0] is not None
+    assert limits[1] is not None
+    rows = []
+    for canary in canaries:
+        old, new = (float(divergence(name)(r[canary.first].double(), r[canary.second].double())) for r in reps)
+
+        def side(distance: float, limit: float) -> str:
+            return TOGETHER if distance < limit else APART
+
+        sides = {"old": side(old, limits[0]), "new": side(new, limits[1]), "kept": side(new, limits[0])}
+        before, after = (sides[key] == canary.expected for key in ("old", "new"))
+        ends = [end for end in (thresholds.new.low, thresholds.new.high) if end is not None]
+        outcome = {(True, True): HOLDS, (True, False): BROKEN, (False, True): MENDED, (False, False): STILL}
+        rows.append(
+            {
+                "first": ids[canary.first],
+                "second": ids[canary.second],
+                "expected": canary.expected,
+                "distances": {"old": old, "new": new},
+                "sides": sides,
+                "outcome": outcome[before, after],
+                "near": any(side(new, end) != sides["new"] for end in ends),
+            }
+        )
+    order = [BROKEN, STILL, MENDED, HOLDS]
+    return sorted(rows, key=lambda row: order.index(row["outcome"]))

@@ -1,0 +1,50 @@
+"""The images whose neighbours changed most, with pictures of what stood first before and after."""
+
+from typing import Any
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.sources.data import ImageSet
+from holdfast.storage.run_folder import Store
+
+SHOWN, NEIGHBOURS = 12, 5
+"""Images that are shown, and neighbours of each."""
+
+
+def most_changed(
+    store: Store,
+    images: tuple[ImageSet, ImageSet],
+    kept: Float[Tensor, "images"],
+    k: int,
+    lists: tuple[Int[Tensor, "images places"], Int[Tensor, "images places"]],
+) -> list[dict[str, Any]]:
+    """Write the pictures, and return the images that keep least of their neighbours, as plain data, worst first.
+
+    Images are shown as the encoder sees them that sees more of their pixels. Those that keep all are not shown.
+
+    Args:
+        store: where the pictures go.
+        images: as the old and as the new encoder see them.
+        kept: what each keeps of its neighbours, in [0, 1].
+        k: places of which is said how many neighbours stay.
+        lists: nearest neighbours by both encoders.
+    """
+    order = kept.argsort(stable=True)[:SHOWN].tolist()
+    worst = [place for place in order if kept[place] < 1]
+    sharper = max(images, key=lambda seen: seen.shape[1] * seen.shape[2])
+    written: dict[int, str] = {}
+
+    def picture(place: int) -> dict[str, str]:
+        if place not in written:
+            written[place] = f"pictures/{place:07d}.png"
+            store.write_picture(written[place], sharper.pick([place])[0])
+        return {"id": images[0].ids[place], "picture": written[place]}
+
+    def entry(place: int) -> dict[str, Any]:
+        before, after = ([picture(other) for other in places[place, :NEIGHBOURS].tolist()] for places in lists)
+        first, second = (set(places[place, :k].tolist()) for places in lists)
+        stay = {"kept": float(kept[place]), "k": k, "stay": len(first & second)}
+        return picture(place) | stay | {"before": before, "after": after}
+
+    return [entry(place) for place in worst]

@@ -1,0 +1,99 @@
+"""Images as an encoder represents them: each sees the pictures its own way, in one pass; stored ones cost none."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.auditing.batch_size import batch_size_for
+from holdfast.auditing.prepare import label
+from holdfast.auditing.record import encoder_entry, passes_entry
+from holdfast.auditing.representations import CLEAN
+from holdfast.auditing.session import Session
+from holdfast.core import Encoder, Observation, Passes, registry
+from holdfast.runtime.foreign import foreign
+from holdfast.runtime.listener import Listener
+from holdfast.runtime.privacy import public
+from holdfast.sources.data import ImageSet
+from holdfast.sources.encoders import open_encoder
+from holdfast.storage.run_folder import Store
+from holdfast.workflows.compare_index.plan import IndexPlan
+
+THUMBNAILS: Observation = registry.part("observations", "thumbnails")
+"""Small pictures, by which look-alikes are known."""
+
+
+@dataclass(frozen=True)
+class Represented:
+    """What one encoder makes of the images.
+
+    Attributes:
+        entry: who it is, and what its passes were.
+        images: the images as it sees them.
+        reps: representations, [N, D].
+        thumbnails: of the images, [N, cells].
+        edited: representations of edited copies, by the title of the edit, each [N, D].
+    """
+
+    entry: dict[str, Any]
+    images: ImageSet
+    reps: Float[Tensor, "images dim"]
+    thumbnails: Float[Tensor, "images cells"]
+    edited: Mapping[str, Float[Tensor, "images dim"]]
+
+
+def represent(
+    plan: IndexPlan, spec: str, encoder: Encoder | None, images: ImageSet, store: Store, listener: Listener
+) -> Represented:
+    """Represent the images, and their edited copies where the plan asks for them, by one encoder.
+
+    Args:
+        plan: what is compared.
+        spec: of the encoder; its name where it is open already.
+        encoder: the encoder, where it is open.
+        images: the images; rendered as the encoder wants them.
+        store: where representations are kept.
+        listener: told about progress.
+
+    Raises:
+        HoldfastError: an encoder that cannot be opened, that the images do not fit, or that gives no finite numbers.
+    """
+    name = public(spec if encoder is not None else label(spec))
+    listener.stage("opening the encoder")
+    with foreign(f"encoder {name!r}", "opened", wrap=True):
+        opened = (encoder or open_encoder(spec)).to(plan.device)
+        opened.prepare(precision="float32", compiled=False)
+        rendered = images.with_geometry(opened.geometry or images.common_geometry)
+        session = Session(
+            opened,
+            rendered,
+            attacked=len(rendered),
+            seed=plan.seed,
+            batch_size=plan.batch_size or batch_size_for(rendered.shape, plan.device),
+            device=plan.device,
+            store=store,
+            progress=listener.advance,
+        )
+    edits: dict[str, Observation] = registry.part("measures", "edited_retrieval").represented if plan.edits else {}
+    observations = (CLEAN, THUMBNAILS, *edits.values())
+    predicted = sum((o.passes * len(rendered) for o in observations), Passes())
+    listener.begin(name, predicted.work)
+    begun = opened.passes
+    for observation in observations:
+        listener.stage(observation.title)
+        before = opened.passes
+        with foreign(f"{name}: {observation.title}", "run", wrap=True):
+            session.observe(observation)
+        listener.advance((observation.passes * len(rendered)).work - (opened.passes - before).work)  # what was stored
+    entry = encoder_entry(opened, "", rendered.geometry) | {"name": name, "input": list(rendered.shape)}
+    reps = session.read(CLEAN)["reps"]
+    passes = {"predicted": passes_entry(predicted), "made": passes_entry(opened.passes - begun)}
+    return Represented(
+        entry | {"dim": reps.shape[1], "identity": session.identity, "passes": passes},
+        rendered,
+        reps.double(),
+        session.read(THUMBNAILS)["thumbnails"],
+        {title: session.read(observation)["reps"] for title, observation in edits.items()},
+    )

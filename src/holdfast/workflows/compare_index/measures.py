@@ -1,0 +1,168 @@
+"""What is measured of an upgrade, as records have measures: a title, a unit, which way is better, and scores."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Score
+from holdfast.numerics.geometry.neighbour_lists import (
+    Kept,
+    Lists,
+    kept,
+    neighbour_lists,
+    overlap_weights,
+    rank_biased_weights,
+)
+from holdfast.numerics.statistics.list_means import list_mean
+from holdfast.numerics.statistics.pair_ranks import pair_rank_correlation
+from holdfast.workflows.compare_index import copies
+from holdfast.workflows.compare_index.encoders import Represented
+from holdfast.workflows.compare_index.plan import IndexPlan
+from holdfast.workflows.compare_index.thresholds import Distanced, Thresholds, scale
+
+PERSISTENCE, DEPTH = 0.9, 50
+"""Of the rank-biased overlap: the first ten places have two thirds of its weight, those beyond 50 next to none."""
+
+MEAN = "mean"
+"""The score of a measure that has one alone."""
+
+Entries = dict[str, dict[str, Any]]
+
+
+def entry(
+    title: str, scores: Mapping[str, Score], headline: str, *, unit: str = "share", better: str, how_to_read: str
+) -> dict[str, Any]:
+    """Return a measure as plain data; the headline is the last of its scores."""
+    return {
+        "title": title,
+        "unit": unit,
+        "better": better,
+        "how_to_read": how_to_read,
+        "headline": headline,
+        "scores": {name: asdict(score) for name, score in scores.items()},
+    }
+
+
+def of_lists(
+    plan: IndexPlan, old: Represented, new: Represented
+) -> tuple[Entries, dict[str, Kept], tuple[Lists, Lists]]:
+    """Return how much of its neighbours each image keeps, the same image by image, and the lists of neighbours."""
+    depth = max(*plan.k, min(DEPTH, len(old.reps) - 2))
+    lists = tuple(neighbour_lists(reps, depth + 1, plan.divergence) for reps in (old.reps, new.reps))
+    names = [f"overlap@{k}" for k in plan.k]
+    weights = torch.stack([*(overlap_weights(k, depth) for k in plan.k), rank_biased_weights(PERSISTENCE, depth)])
+    both = kept(lists[0], lists[1], weights)
+    entries: Entries = {}
+    for name, k, values, without in zip(names, plan.k, both.values, both.without, strict=False):
+        entries[name] = entry(
+            name,
+            {MEAN: list_mean(values, without, k)},
+            MEAN,
+            better="higher",
+            how_to_read=f"The share of an image's {k} nearest images that are so with the new encoder too.",
+        )
+    effective = round(1 / (1 - PERSISTENCE))
+    entries["rank_biased_overlap"] = entry(
+        "rank-biased overlap",
+        {MEAN: list_mean(both.values[-1], both.without[-1], effective)},
+        MEAN,
+        better="higher",
+        how_to_read=(
+            f"Overlaps of the lists at all depths up to {depth}, the first places counting most: 100 % for lists "
+            "in the same order."
+        ),
+    )
+    each = {name: Kept(both.values[i], both.without[i]) for i, name in enumerate([*names, "rank_biased_overlap"])}
+    return entries, each, (lists[0], lists[1])
+
+
+def of_distances(distanced: Distanced) -> Entries:
+    """Return whether all pairs have the same order, and how much larger distances are."""
+    return {
+        "distance_correlation": entry(
+            "rank correlation of distances",
+            {MEAN: pair_rank_correlation(distanced.old, distanced.new, distanced.pairs.shares)},
+            MEAN,
+            unit="similarity",
+            better="higher",
+            how_to_read="Spearman's over pairs of images: 1 where the nearer pair is always the nearer one.",
+        ),
+        "distance_scale": entry(
+            "scale of distances, new / old",
+            {MEAN: scale(distanced)},
+            MEAN,
+            unit="ratio",
+            better="",
+            how_to_read="The median over pairs of how many times as long distances are.",
+        ),
+    }
+
+
+def of_thresholds(thresholds: Thresholds) -> Entries:
+    """Return the thresholds, and the false positives where the old one is kept."""
+    return {
+        "threshold": entry(
+            "threshold",
+            {"old": thresholds.old, "new": thresholds.new},
+            "new",
+            unit="ratio",
+            better="",
+            how_to_read="Images nearer than that match. The interval holds the sampling error of the threshold itself.",
+        ),
+        "false_positives": entry(
+            "false positives",
+            {"old": thresholds.rate, "change": thresholds.change, "kept": thresholds.kept},
+            "kept",
+            better="lower",
+            how_to_read="The share of the pairs of different images that match.",
+        ),
+    }
+
+
+def of_copies(
+    plan: IndexPlan,
+    old: Represented,
+    new: Represented,
+    lists: tuple[Lists, Lists],
+    distanced: Distanced,
+    thresholds: Thresholds | None,
+) -> Entries:
+    """Return how edited copies are found and matched, and images of a class: before and after."""
+    entries: Entries = {}
+    clean, name = (old.reps, new.reps), plan.divergence
+    titles = list(old.edited)
+    edited = tuple([seen.edited[title] for title in titles] for seen in (old, new))
+    if titles:
+        ranks = [copies.ranks_of_originals(r, c, name) for r, c in zip(clean, edited, strict=True)]
+        entries |= _recalls(plan.k, "recall", "edited copies", ranks)
+    if titles and thresholds is not None:
+        entries["missed_copies"] = entry(
+            "edited copies missed",
+            copies.missed(distanced, thresholds, clean, (edited[0], edited[1]), name),
+            "new",
+            better="lower",
+            how_to_read="The share of edited copies that are farther from their originals than the threshold.",
+        )
+    if (labels := old.images.labels) is not None and len(set(labels)) > 1:
+        classes = torch.tensor(labels)
+        ranks = [copies.ranks_of_class(places, classes) for places in lists]
+        entries |= _recalls(plan.k, "class_recall", "same class", ranks)
+    return entries
+
+
+def _recalls(k: Sequence[int], name: str, what: str, ranks: list[Float[Tensor, "queries images"]]) -> Entries:
+    """Return recall at each k."""
+    return {
+        f"{name}@{number}": entry(
+            f"recall@{number}, {what}",
+            copies.recall(ranks[0], ranks[1], number),
+            "new",
+            better="higher",
+            how_to_read=f"The share of searches with a right image among the first {number}.",
+        )
+        for number in k
+    }
