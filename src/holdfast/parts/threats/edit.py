@@ -11,7 +11,7 @@ from holdfast.core import Corruption, HoldfastError, Images, Rng, Threat, regist
 from holdfast.parts.threats.jpeg import Jpeg
 from holdfast.runtime.checked import shown
 
-DIGITS = 4
+DIGITS = 3
 """Significant digits of an amount, so that what a title says is what was done."""
 
 SIDE = 32
@@ -23,7 +23,7 @@ class Edit(Threat):
     """The threats between two of one kind: each number a of `mild` becomes a + s (b - a), b of `heavy`, s in [0, 1].
 
     `at(s)` is one of them, s the strength. As a threat itself: one of them for each image, s uniform in [0, 1]. Whole
-    numbers are rounded, others have four significant digits.
+    numbers are rounded, others have three significant digits.
 
     Attributes:
         mild: where it begins.
@@ -105,7 +105,7 @@ class Edit(Threat):
 
 
 def _between(begin: float, end: float, strength: float) -> float:
-    """Return begin + strength (end - begin): a whole number between whole ones, else of four digits; the ends exact."""
+    """Return begin + strength (end - begin), whole between whole numbers, else of three digits; the ends are exact."""
     if strength in (0, 1):
         return end if strength else begin
     value = begin + strength * (end - begin)

@@ -50,7 +50,10 @@ def pair_in_words(edits: Sequence[Edit], table: Table, scores: Mapping[str, Scor
     if PAIR not in scores or not (names := _names(edits, table)):
         return ""
     broken, apart = (int(table[column].nansum()) for column in ("together", "alone"))
-    return f"Two edits, each harmless alone: {names} break {broken} of {scores[PAIR].n} images, one of the two {apart}."
+    return (
+        f"Two edits, each nearly harmless alone: {names} break {broken} of {scores[PAIR].n} images, one of the two "
+        f"{apart}."
+    )
 
 
 def _names(edits: Sequence[Edit], table: Table) -> str:
