@@ -2,20 +2,23 @@
 
 from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import PIL.Image
 import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast.core import Corruption, Encoder, Failure, HoldfastError, Images, Passes, Rng, Shard, Threat
+from holdfast.core import Album, Corruption, Encoder, Failure, HoldfastError, Images, Passes, Rng, Shard, Threat
 from holdfast.parts.failures.misclassified import Misclassified
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.measures.corruptions.breaking_edit import BreakingEdit
 from holdfast.parts.measures.shared.edits import EVERYDAY
 from holdfast.parts.observations.edited import Edited
 from holdfast.parts.observations.edited_twice import EditedTwice
-from holdfast.parts.observations.harmful_pair import HarmfulPair
+from holdfast.parts.observations.harmful_pair import HarmfulPair, broken
 from holdfast.parts.threats.banner import Banner
 from holdfast.parts.threats.blur import Blur
 from holdfast.parts.threats.border import Border
@@ -31,6 +34,7 @@ from holdfast.parts.threats.rescale import Rescale
 from holdfast.parts.threats.rotation import Rotation
 from holdfast.parts.threats.translation import Translation
 from holdfast.parts.threats.uniform import Uniform
+from holdfast.storage.run_folder import Store
 
 N = 24
 BRIGHTER = Edit(Extreme(Brightness(0.01)), Extreme(Brightness(0.41)))
@@ -171,27 +175,47 @@ def test_images_depend_on_no_others_and_passes_are_those_that_were_made() -> Non
 
 
 def test_what_fails_as_it_is_breaks_at_nothing() -> None:
-    images, labels = pictures(8), torch.tensor([0, 1] * 4)
-    own = replace(shard(network(), images), labels=labels, head=lambda probe: Fixed())
-    found = Edited(Edit(Crop(0.9), Crop(0.5)), Misclassified(), strengths=3, halvings=1).run(own)
-    assert own.clean is not None
-    wrong = (own.clean[:, 0] > 0).long() != labels
-    assert wrong.any()
-    assert torch.equal(found["wrong"] > 0, wrong)
-    assert (found["strength"][wrong] == 0).all()
-    assert found["held"][wrong].isnan().all()
-    assert (found["gallery.largest"][wrong] == 0).all()
+    """Grey 0.3 is of class 1 from 0.35 on: the first image is wrong, and right as soon as it is brighter."""
+    images = torch.tensor([0.3, 0.3, 0.05]).double().view(-1, 1, 1, 1).expand(-1, 1, 4, 4)
+    own = replace(shard(Mean(), images), labels=torch.tensor([1, 0, 0]), head=lambda probe: Above())
+    edit = Edit(Extreme(Brightness(0.1)), Extreme(Brightness(0.4)))
+    found = Edited(edit, Misclassified(), strengths=4, halvings=6).run(own)
+    assert found["wrong"].tolist() == [1, 0, 0]
+    assert (found["values"][0] < 0).all()
+    assert found["strength"][:2].tolist() == [0, 0]
+    assert found["held"][:2].isnan().all()
+    assert edit.amount(float(found["strength"][2])) == pytest.approx(0.3, abs=0.3 / 3 / 2**6 + 1e-3)
+    assert found["gallery.largest"][0] == 0
+    assert (found["gallery.largest"][1:] > 0).all()
+    assert found["rival"].tolist() == [-1, -1, -1]
 
 
-class Fixed:
-    """A head with a class for each sign of the first feature."""
+class Above:
+    """A head whose second class begins at 0.35."""
 
-    weights = torch.zeros(2, 6).index_put((torch.tensor([1]), torch.tensor([0])), torch.tensor(1.0))
-    bias = torch.zeros(2)
+    weights = torch.tensor([[0.0], [1.0]]).double()
+    bias = torch.tensor([0.0, -0.35]).double()
 
     def numbers(self, labels: Tensor) -> Tensor:
         """Return them."""
         return labels
+
+
+def test_pictures_show_the_edit_that_breaks_an_image(tmp_path: Path) -> None:
+    images, edit = pictures(), EVERYDAY[0]
+    found = Edited(edit, strengths=5, halvings=2).run(shard(network(), images))
+    ids = [f"image {row}" for row in range(N)]
+    album = Album(Store(tmp_path), "e", 0, (), 0, ids, None, torch.zeros(N, 6), N, lambda position: images[position])
+    first, last = Edited(edit).pictures(found, album)
+    strengths = found["strength"][found["strength"].isfinite()]
+    for entry, strength in ((first, strengths.min()), (last, strengths.max())):
+        position = int(entry["id"].removeprefix("image "))
+        assert entry["radius"] == float(found["strength"][position]) == float(strength)
+        assert entry["edit"] == edit.at(float(strength)).title
+        assert entry["rival"]["id"] == f"image {int(found['rival'][position])}"
+        expected = edit.at(float(strength)).sample(images[[position]], Rng(0, ids=("a",)))[0]
+        shown = np.asarray(PIL.Image.open(tmp_path / entry["attacked"])).astype(float).transpose(2, 0, 1) / 255
+        assert np.abs(shown - expected.numpy()).max() <= 1 / 127 + 1 / 255
 
 
 # --- pairs ----------------------------------------------------------------------------------------
@@ -261,6 +285,14 @@ def test_the_pair_is_the_worst_of_all_pairs_of_harmless_edits() -> None:
     assert judged["together"].sum() > torch.maximum(judged["first"], judged["second"]).sum()
 
 
+def test_the_first_edit_of_a_pair_is_applied_first() -> None:
+    """A crop takes a banner away that is there already; a banner over a crop darkens grey 0.9 to 0.72."""
+    own = shard(Mean(), torch.tensor([0.9, 0.6]).double().view(-1, 1, 1, 1).expand(-1, 1, 16, 16))
+    event, links = Nearest().bind(own), (Crop(0.5), Banner(0.25, opacity=0.8))
+    assert broken(own, event, links).tolist() == [1, 0]
+    assert broken(own, event, links[::-1]).tolist() == [0, 0]
+
+
 def test_no_image_chooses_and_judges() -> None:
     for population, attacked in ((2, 2), (3, 3), (24, 24), (100, 24), (100, 90)):
         chosen = HarmfulPair(MILD, most=16)
@@ -304,11 +336,13 @@ class Known:
 
 
 def test_scores_are_those_of_the_strengths() -> None:
-    measure = BreakingEdit(MILD, strengths=5, halvings=2, levels=2, harmless=0.2, choosing=16)
+    light = Edit(Extreme(Brightness(0.01)), Extreme(Brightness(0.04)))
+    edits = (light, Edit(Crop(0.99), Crop(0.8)), Edit(Blur(0.005), Blur(0.06)))
+    measure = BreakingEdit(edits, strengths=5, halvings=2, levels=2, harmless=0.2, choosing=16)
     table = measure.observe(Known(measure, pictures(40), 24))  # pyright: ignore[reportArgumentType]
     scores = measure.score(table)
-    strengths = torch.stack([table[f"strength@{edit.title}"] for edit in MILD])
-    for edit, own in zip(MILD, strengths, strict=True):
+    strengths = torch.stack([table[f"strength@{edit.title}"] for edit in edits])
+    for edit, own in zip(edits, strengths, strict=True):
         assert scores[edit.title].value == pytest.approx(float(own.isinf().double().mean()))
         assert scores[edit.title].n == 24
         median = scores[f"{edit.title}: half break by"]
@@ -327,17 +361,18 @@ def test_scores_are_those_of_the_strengths() -> None:
     assert scores["worst pair"].value == pytest.approx(1 - float(table["together"][judged].mean()))
     assert "chosen on 16 other images" in scores["worst pair"].note
     assert scores["worst pair, each alone"].value >= scores["worst pair"].value  # pyright: ignore[reportOptionalOperand]
+    assert 0 < scores["every edit"].value < 1  # pyright: ignore[reportOptionalOperand]
     # which edit was first
     rows = ~table["first"].isnan()
     assert torch.equal(table["first"][rows].long(), strengths.argmin(0)[rows])
     assert torch.equal(~rows, strengths.isinf().all(0))
     # curves and words say the same
     every, *single = measure.charts(table, scores)
-    assert [chart.title for chart in single] == [edit.title for edit in MILD]
+    assert [chart.title for chart in single] == [edit.title for edit in edits]
     assert every.lines[0].y[0] == pytest.approx(float((table["strength"] > 0).double().mean()))  # pyright: ignore
     assert every.lines[0].y[-1] == pytest.approx(float((table["strength"] > 1).double().mean()))  # pyright: ignore
     text = measure.in_words(table, scores).text
-    assert "5 everyday edits may go" in text
+    assert "3 everyday edits may go" in text
     assert f"{int(strengths.isinf().all(0).sum())} of 24 images hold to the end" in text
 
 

@@ -198,7 +198,7 @@ class BreakingEdit(Measure):
         reach, held = scores[REACH], int(table["strength"].isinf().sum())
         assert reach.value is not None
         says = (
-            f"{len(self.edits)} everyday edits may go {100 * reach.value:.2g} % of the way from mild to heavy"
+            f"{len(self.edits)} everyday edits may go {_percents(reach.value)} % of the way from mild to heavy"
             f"{_interval(reach)} until one of them breaks an image, on average; {held} of {reach.n} images hold to the "
             "end"
         )
@@ -218,7 +218,12 @@ def _interval(score: Score) -> str:
     """Return the interval of a share in words."""
     if score.low is None or score.high is None:
         return ""
-    return f" ({100 * score.confidence:g} %: {100 * score.low:.2g} to {100 * score.high:.2g} %)"
+    return f" ({100 * score.confidence:g} %: {_percents(score.low)} to {_percents(score.high)} %)"
+
+
+def _percents(share: float) -> str:
+    """Return a share in percent, without the sign: whole from 10 on, else of two digits."""
+    return f"{100 * share:.0f}" if share >= 0.0995 else f"{100 * share:.2g}"
 
 
 def _joined(*notes: str) -> str:

@@ -46,10 +46,12 @@ def pair_scores(edits: Sequence[Edit], table: Table, condition: str) -> dict[str
 
 
 def pair_in_words(edits: Sequence[Edit], table: Table, scores: Mapping[str, Score]) -> str:
-    """Return what the pair does, in a sentence; "" where there is none."""
+    """Return what the pair does, in a sentence; "" where there is none, or where it breaks no image."""
     if PAIR not in scores or not (names := _names(edits, table)):
         return ""
     broken, apart = (int(table[column].nansum()) for column in ("together", "alone"))
+    if not broken:
+        return ""
     return (
         f"Two edits, each nearly harmless alone: {names} break {broken} of {scores[PAIR].n} images, one of the two "
         f"{apart}."
