@@ -62,6 +62,8 @@ def corruptions() -> None:
 
 def everyday() -> None:
     """The share of digits that hold against the strength of some everyday edits."""
+    import PIL.Image
+
     import holdfast
 
     figure, axes = plt.subplots(1, 3, sharey=True)
@@ -77,7 +79,11 @@ def everyday() -> None:
             axis.set(title=title, xlabel=chart["across"])
     axes[0].set(ylabel="images that hold", ylim=(0, 1))
     axes[2].legend(frameon=False, fontsize=7)
-    _save(figure, "everyday")
+    figure.savefig(PLACE / "everyday.png", dpi=100)
+    plt.close(figure)
+    with PIL.Image.open(PLACE / "everyday.png") as shown:
+        few = shown.convert("RGB").quantize(16)
+    few.save(PLACE / "everyday.png", optimize=True)
 
 
 def drift() -> None:
