@@ -58,9 +58,17 @@ def facts(name: str) -> str:
     said = _explained(part)
     lines += ["| parameter | default | |", "|---|---|---|"]
     for one in inspect.signature(part).parameters.values():
-        usual = "required" if one.default is one.empty else f"`{_cell(repr(one.default))}`"
+        usual = "required" if one.default is one.empty else _usual(one.default)
         lines.append(f"| `{one.name}` | {usual} | {_plain(said.get(one.name, ''))} |")
     return "\n".join(lines)
+
+
+def _usual(default: Any) -> str:
+    """Return a default as Python writes it; parts that would fill a page by what people call them."""
+    written = repr(default)
+    if len(written) > 500 and isinstance(default, tuple):
+        return _plain("; ".join(part.title for part in default))
+    return f"`{_cell(written)}`"
 
 
 @cache

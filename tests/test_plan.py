@@ -232,7 +232,7 @@ def test_joined_observations_serve_both() -> None:
 @pytest.mark.parametrize("ball", [Linf(0.03), L2(0.7)])
 def test_profiles_take_any_ball(name: str, ball) -> None:
     asked = [measure.ball for measure in profile(name, ball).measures if hasattr(measure, "ball")]
-    assert asked or name in ("corruptions", "contrastive", "feature_space", "synbench")
+    assert asked or name in ("corruptions", "contrastive", "everyday", "feature_space", "synbench")
     assert {type(each) for each in asked} <= {type(ball)}
     assert {each.radius for each in asked} <= {ball.radius, 2 * ball.radius}
 

@@ -54,6 +54,8 @@ def test_as_many_changes_are_shown_as_a_report_has_room_for(encoders: int, shown
     assert changes[-1].text == "3.1/255 in ℓ∞, taken for another"
     assert [shot.caption for shot in changes[0].shots] == ["before", "after", "× 128", "taken for"]
     assert changes[0].sort == 0.001
+    entry["changes"][0] |= {"edit": "JPEG 30", "norm": "", "levels": None}
+    assert pictures.changes(entry, RunFiles(Folder(tmp_path), {}), encoders)[0].text == "JPEG 30, taken for another"
 
 
 def test_large_pictures_are_small_files_and_noise_stays_noise(tmp_path: Path) -> None:

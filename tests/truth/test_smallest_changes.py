@@ -13,7 +13,7 @@ from holdfast.core import Album, Encoder, Failure, Rng, Shard
 from holdfast.parts.failures.confused import Confused
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.observations.breaking_radii import BreakingRadii
-from holdfast.parts.observations.shared.smallest_changes import KEPT, SHOWN, kept, smallest_changes
+from holdfast.parts.observations.shared.smallest_changes import KEPT, SHOWN, kept
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.storage.run_folder import Store
@@ -37,7 +37,7 @@ def shown(results: dict[str, Tensor], folder: Path) -> list[dict[str, Any]]:
     ids = [f"image {position}" for position in range(N)]
     clean = torch.zeros(N, 8)
     album = Album(Store(folder), "e", 0, (), 0, ids, None, clean, N, lambda position: IMAGES[position].float())
-    return smallest_changes(results, album, Linf())
+    return BreakingRadii(Linf()).pictures(results, album)
 
 
 def test_what_is_shown_depends_on_images_and_radii_and_not_on_shards(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_the_changes_of_the_first_images_are_kept_in_a_byte_each() -> None:
 def test_what_is_not_broken_is_not_shown(tmp_path: Path) -> None:
     results = BreakingRadii(Linf(), steps=20).run(shard())
     results["radius"][3:] = torch.inf
-    results["radius"][0] = 0.0
+    results["radius"][0] = results["gallery.largest"][0] = 0.0
     assert {entry["id"] for entry in shown(results, tmp_path)} == {"image 1", "image 2"}
     results["radius"][:] = torch.inf
     assert shown(results, tmp_path) == []

@@ -143,9 +143,13 @@ def _change(entry: Mapping[str, Any], folder: RunFiles) -> Worst:
     ]
     if rival:
         shots.append(shot(folder, rival["picture"], "taken for", f"{rival['id']}, which {name} is taken for", SIDE))
-    size = size_in_words(entry["radius"], entry["levels"] is not None)
-    text = f"{size} in {entry['norm']}" + (f", taken for {rival['id']}" if rival else "")
+    text = change_in_words(entry) + (f", taken for {rival['id']}" if rival else "")
     return Worst(name, text, shots, [], [], entry["radius"])
+
+
+def change_in_words(entry: Mapping[str, Any]) -> str:
+    """Return what a smallest change is: the edit, or its size in a norm."""
+    return entry.get("edit") or f"{size_in_words(entry['radius'], entry['levels'] is not None)} in {entry['norm']}"
 
 
 def gallery(encoder: Mapping[str, Any], folder: RunFiles, encoders: int) -> list[Worst]:

@@ -139,9 +139,10 @@ GALLERY = Object(
 )  # fmt: skip
 BROKEN = Object(
     {"id": TEXT, "radius": NUMBER, "norm": TEXT, "levels": Maybe(NUMBER), "amplified": NUMBER,
-     "clean": TEXT, "attacked": TEXT, "difference": TEXT, "rival": Maybe(NEIGHBOUR)}
+     "clean": TEXT, "attacked": TEXT, "difference": TEXT, "rival": Maybe(NEIGHBOUR)},
+    {"edit": TEXT},
 )  # fmt: skip
-"""A smallest change that breaks an image, as pictures."""
+"""A smallest change that breaks an image, as pictures; `edit`: what was done, its radius being a strength."""
 EXTREME = Object({"id": TEXT, "picture": TEXT, "certificate": Maybe(NUMBER), "attack": Maybe(NUMBER)})
 IMPERSONATION = Object(
     {"title": TEXT, "classes": Items(ANY, 2),

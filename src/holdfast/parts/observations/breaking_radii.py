@@ -134,7 +134,11 @@ class BreakingRadii(OfAnyRadius, OfFirst):
 
     def pictures(self, results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]:
         """Leave pictures of some smallest changes, from the smallest to the largest."""
-        return smallest_changes(results, album, self.ball)
+
+        def size(radius: float) -> dict[str, Any]:
+            return {"norm": self.ball.norm, "levels": 255 * radius if self.ball.is_box else None}
+
+        return smallest_changes(results, album, size)
 
 
 def _pursuable(shard: Shard, rivals: Rivals | None) -> tuple[list[Goal], Any, int]:

@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 from holdfast.report.brief import in_levels
 from holdfast.report.names import short_names
 from holdfast.report.numbers import finite, number
+from holdfast.report.pictures import change_in_words
 from holdfast.runtime.errors import HoldfastError, UnreadableRecord
-from holdfast.runtime.sizes import size_in_words, written
+from holdfast.runtime.sizes import written
 from holdfast.storage.conditions import question
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import RunFiles, read_record, run_files
@@ -209,8 +210,7 @@ def _clean(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _attacked(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str, Mapping[str, str] | None]]:
     """Yield id, what it is, picture of the attacked image, of the difference, and the image that it is taken for."""
     for e in entry.get("changes") or []:
-        size = f"{size_in_words(e['radius'], e['levels'] is not None)} in {e['norm']}"
-        yield e["id"], f"smallest change, {size}", e["attacked"], e["difference"], e["rival"]
+        yield e["id"], f"smallest change, {change_in_words(e)}", e["attacked"], e["difference"], e["rival"]
     for e in entry.get("gallery") or []:
         nearest = e["after"][0] if e["after"] else None
         drift = f", drift {number(e['drift'])}" if finite(e.get("drift")) else ""

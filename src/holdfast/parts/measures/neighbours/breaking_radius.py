@@ -15,6 +15,7 @@ from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.measures.shared.bracket import in_order
+from holdfast.parts.measures.shared.broken_median import broken_median
 from holdfast.parts.measures.shared.robustness_curve import curve_difference, robustness_curve
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.observations.clean import Clean
@@ -155,12 +156,12 @@ class BreakingRadius(Measure):
             for at, name in self.ball.landmarks
         }
         if self.failure.at_others:
-            scores[ANY_ENCODER] = _median(table["apart"], condition)
+            scores[ANY_ENCODER] = broken_median(table["apart"], condition)
         if self.proved is not None:
-            scores["proved"] = _median(table["proved"], condition)
+            scores["proved"] = broken_median(table["proved"], condition)
         return scores | {
-            "with half the passes": _median(table["halfway"], condition),
-            "median": _median(radius, condition),
+            "with half the passes": broken_median(table["halfway"], condition),
+            "median": broken_median(radius, condition),
         }
 
     def relies_on(self, score: str) -> tuple[Search, ...]:
@@ -228,13 +229,3 @@ def _between(score: Score, levels: bool) -> str:
     assert score.high is not None
     low, high = (in_figures(end * (255 if levels else 1)) for end in (score.low, score.high))
     return f"{100 * score.confidence:g} %: {low} to {high}"
-
-
-def _median(radii: Float[Tensor, "images"], condition: str) -> Score:
-    """Return the median; none where half of the images were not broken."""
-    score = statistics.median(radii, condition=condition)
-    if score.value is not None and not torch.tensor(score.value).isfinite():
-        return replace(score, value=None, low=None, high=None, note="half of the images were not broken at all")
-    if score.high is not None and not torch.tensor(score.high).isfinite():
-        return replace(score, low=None, high=None, note="too few images were broken for an interval")
-    return score

@@ -1,12 +1,12 @@
 """Pictures of the smallest changes that break images: before, after, the difference, and what it is taken for."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from holdfast.core import Album, Ball, Images, Positions
+from holdfast.core import Album, Images, Positions
 
 KEPT = 256
 """Images of the population, the first ones, whose changes are kept: a byte for each number, 38 MB at 224 pixels."""
@@ -17,7 +17,7 @@ SHOWN = 12
 LEVELS = 127
 
 
-def kept(delta: Images, positions: Positions) -> dict[str, Tensor]:
+def kept(delta: Images, positions: Positions, most: int = KEPT) -> dict[str, Tensor]:
     """Return the changes of the first images of the population, to be stored, however these are cut into shards.
 
     `gallery.position` [K]; `gallery.largest` [K], the largest absolute value of the change; `gallery.change`
@@ -26,8 +26,9 @@ def kept(delta: Images, positions: Positions) -> dict[str, Tensor]:
     Args:
         delta: the changes of a shard's images.
         positions: where these stand in the population.
+        most: how many images of the population, the first ones, are meant.
     """
-    first = (positions < KEPT).nonzero().flatten()
+    first = (positions < most).nonzero().flatten()
     delta = delta[first.to(delta.device)].float().cpu()
     largest = delta.flatten(1).abs().amax(1)
     levels = delta / largest.clamp_min(torch.finfo(torch.float32).tiny).view(-1, 1, 1, 1) * LEVELS
@@ -38,20 +39,24 @@ def kept(delta: Images, positions: Positions) -> dict[str, Tensor]:
     }
 
 
-def smallest_changes(results: Mapping[str, Tensor], album: Album, ball: Ball) -> list[dict[str, Any]]:
+def smallest_changes(
+    results: Mapping[str, Tensor], album: Album, size: Callable[[float], dict[str, Any]], most: int = SHOWN
+) -> list[dict[str, Any]]:
     """Write pictures of some images, evenly from the smallest radius to the largest; return the record's entries.
 
     Args:
-        results: of `breaking_radii`.
+        results: what broke: `radius` and `rival` of every image, and what `kept` returned.
         album: the images, and where files go.
-        ball: the norm.
+        size: what the record says of a radius: its norm, its grey levels, or which edit it is.
+        most: how many images.
     """
     # of the images whose change was kept and broke them: the smallest, the largest, and evenly between, by rank
     stored = {int(position): row for row, position in enumerate(results["gallery.position"])}
     radii = results["radius"]
-    broken = [p for p in sorted(stored) if p < len(radii) and 0 < float(radii[p]) < torch.inf]
+    changed = results["gallery.largest"] > 0
+    broken = [p for p in sorted(stored) if p < len(radii) and changed[stored[p]] and float(radii[p]) < torch.inf]
     order = sorted(broken, key=lambda position: float(radii[position]))
-    ranks = torch.linspace(0, len(order) - 1, min(SHOWN, len(order))).round().long().tolist()
+    ranks = torch.linspace(0, len(order) - 1, min(most, len(order))).round().long().tolist()
     if not order or album.picture(order[0]).shape[0] not in (1, 3):
         return []
     # pictures and an entry for each of them
@@ -70,8 +75,7 @@ def smallest_changes(results: Mapping[str, Tensor], album: Album, ball: Ball) ->
             {
                 "id": album.ids[position],
                 "radius": radius,
-                "norm": ball.norm,
-                "levels": 255 * radius if ball.is_box else None,
+                **size(radius),
                 "amplified": 0.5 / largest,
                 "rival": None if rival < 0 else _rival(rival, album, folder),
                 **files,

@@ -1,0 +1,67 @@
+"""Images after the pair of edits that was chosen as the most harmful one on other images."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Passes, Shard
+from holdfast.parts.observations.harmful_pair import HarmfulPair, broken
+from holdfast.parts.observations.shared.first import OfFirst
+from holdfast.parts.observations.shared.noisy import undisturbed
+
+
+@dataclass(frozen=True)
+class EditedTwice(OfFirst):
+    """Which images fail: `together` [M], after both edits; `first` and `second` [M], after one of them; 1 or 0.
+
+    Also `wrong` [M]: whether the image fails as it is. NaN where no pair was chosen. Only images that had no part in
+    the choice are judged.
+
+    Attributes:
+        chosen: which pair.
+    """
+
+    chosen: HarmfulPair = HarmfulPair()
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return f"images after the most harmful pair of {len(self.chosen.edits)} edits: {self.chosen.failure.title}"
+
+    @property
+    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the failure reads labels."""
+        return self.chosen.needs_labels
+
+    def images(self, population: int, attacked: int) -> int:
+        """The images that the audit attacks, or the first ones of them; none that had a part in the choice."""
+        return super().images(population, self.chosen.judged(population, attacked))
+
+    @property
+    def passes(self) -> Passes:
+        """Both edits together, and each alone."""
+        return Passes(forward=3)
+
+    @property
+    def adaptive(self) -> bool:
+        """Where no pair was chosen nothing is looked at."""
+        return True
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Look at one shard.
+
+        Raises:
+            HoldfastError: an edit that these images do not fit, or a representation that is not finite.
+        """
+        if shard.read is None:
+            raise HoldfastError("edited_twice: harmful_pair must be observed before images are judged after its pair")
+        event, chosen = self.chosen.failure.bind(shard), shard.read(self.chosen)
+        first, second = chosen["pair"].tolist()
+        wrong = (undisturbed(shard, event) > 0).double()
+        if first < 0:
+            none = torch.full_like(wrong, torch.nan)
+            return {"together": none, "first": none, "second": none, "wrong": wrong}
+        both = self.chosen.chosen((first, second), chosen["strength"])
+        failed = {"together": both, "first": both[:1], "second": both[1:]}
+        return {name: broken(shard, event, links) for name, links in failed.items()} | {"wrong": wrong}

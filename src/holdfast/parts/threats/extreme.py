@@ -1,0 +1,58 @@
+"""Extreme: the end of a noise's range, such as the largest turn of a rotation."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from holdfast.core import Corruption, HoldfastError, Images, Noise, Rng
+from holdfast.core.registry import part_name, spec
+from holdfast.parts.threats.rotation import Rotation
+
+ENDS = {"upper": "+", "lower": "−"}
+
+FEW = 2
+"""Numbers that a draw takes at most: of noise in single pixels the ends of the range are no picture."""
+
+
+@dataclass(frozen=True)
+class Extreme(Corruption):
+    """push(x, ±∞): what a noise of one amount makes of x at an end of its range, the same for every image.
+
+    Rotation by its largest angle, brightness at its largest shift; a translation goes to its corner.
+
+    Attributes:
+        noise: rotation, translation, brightness, contrast, hue, or another whose draw takes one or two numbers.
+        end: "upper": anticlockwise, down and to the right, brighter, more contrast; "lower": the other way.
+
+    Source: worst cases over one parameter, as in Engstrom et al. (2019), "Exploring the landscape of spatial
+    robustness".
+
+    Example:
+        >>> from holdfast.parts.threats.brightness import Brightness
+        >>> darker = Extreme(Brightness(0.25), "lower")
+        >>> darker.title, darker.sample(torch.full((1, 1, 1, 1), 0.5), Rng(0, ids=("a",))).item()
+        ('brightness −0.25', 0.25)
+    """
+
+    noise: Noise = Rotation()
+    end: Literal["upper", "lower"] = "upper"
+
+    def __post_init__(self) -> None:
+        if (count := self.noise.numbers(torch.zeros(1, 3, 4, 4))) > FEW:
+            raise HoldfastError(
+                f"extreme: noise: expected one of one or two numbers, such as rotation or brightness, got "
+                f"{part_name(self.noise)}, a draw of which takes {count} for 4 x 4 pixels"
+            )
+
+    @property
+    def title(self) -> str:
+        """For example "rotation +15"."""
+        amounts = [amount for amount in spec(self.noise).values() if isinstance(amount, float)]
+        written = " ".join(f"{ENDS[self.end]}{amount:g}" for amount in amounts)
+        return f"{part_name(self.noise)} {written}{self.resized}"
+
+    def sample(self, x: Images, rng: Rng) -> Images:
+        """Return the images at the end of the range; nothing is drawn."""
+        far = torch.inf if self.end == "upper" else -torch.inf
+        return self.noise.push(x, x.new_full((len(x), 1, self.noise.numbers(x)), far))[:, 0]
