@@ -14,7 +14,12 @@ from holdfast.parts.objectives.untargeted import Untargeted
 
 IDS = tuple("abcdefgh")
 NAMES = registry.names("attacks")
-BALLS: list[Ball] = [registry.find("threats", "linf")(0.1), registry.find("threats", "l2")(0.5)]
+BALLS: list[Ball] = [
+    registry.find("threats", "linf")(0.1),
+    registry.find("threats", "l2")(0.5),
+    registry.find("threats", "patch")(0.5, share=0.15),
+    registry.find("threats", "patch")(0.4, share=0.2, place="bottom-left", aspect=0.5),
+]
 
 
 def any_loss(reps: Tensor, clean: Tensor, target: Tensor | None) -> Tensor:
@@ -26,7 +31,7 @@ OBJECTIVES = [
 ]
 DRIFT = Untargeted()
 CASES = [(name, ball, DRIFT) for name in NAMES for ball in BALLS]
-CASES += [(NAMES[i % len(NAMES)], BALLS[i % 2], objective) for i, objective in enumerate(OBJECTIVES)]
+CASES += [(NAMES[i % len(NAMES)], BALLS[i % len(BALLS)], objective) for i, objective in enumerate(OBJECTIVES)]
 CASES += [("minimum_norm", ball, PairMargin()) for ball in BALLS]
 """An attack never sees which objective it climbs: one attack for each objective shows it; one looks at the sign."""
 
