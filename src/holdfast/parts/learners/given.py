@@ -42,7 +42,7 @@ class Given(Learner):
 
     path: str = ""
 
-    images: ClassVar[int] = 0  # pyright: ignore[reportIncompatibleVariableOverride]
+    images: ClassVar[int] = 1  # of which the shape alone is read; pyright: ignore[reportIncompatibleVariableOverride]
     algorithm: ClassVar[str] = "given"
     title: ClassVar[str] = "given"
     adaptive: ClassVar[bool] = False

@@ -170,13 +170,16 @@ class Patch(Ball):
     ) -> Images:
         """Return x' of the ball after a step: of all windows the one with the largest gradient · (x' - x).
 
-        In every window pixels go on from where they are, those outside the last patch from x; what is outside the new
-        window is as in x again. So a patch moves where that is better for a linear goal.
+        In every window pixels that have moved go on from where they are, the others at once as far as they can; what is
+        outside the new window is as in x again. So a patch moves where that is better for a linear goal, of which the
+        first step finds the best window.
         """
-        reach = self.radius if radii is None else radii.view(-1, 1, 1, 1)
-        reach = rounded_down(reach, x.dtype) if isinstance(reach, float) else reach
-        moved = ((at - x) + length * gradient.sign()).clamp(-reach, reach)
-        moved = (x + moved).clamp(0, 1) - x
+        if self.is_box:
+            return super().step(x, at, gradient, length, radii)
+        reach = rounded_down(self.radius, x.dtype) if radii is None else radii.view(-1, 1, 1, 1)
+        uphill, delta = gradient.sign(), at - x
+        moved = torch.where((delta != 0).any(1, keepdim=True), delta + length * uphill, reach * uphill)
+        moved = (x + moved.clamp(-reach, reach)).clamp(0, 1) - x
         return towards(x, torch.where(self._where(moved, gradient * moved), moved, 0)).clamp_(0, 1)
 
     def squash(self, u: Float[Tensor, "*batch channel height width"]) -> Float[Tensor, "*batch channel height width"]:
