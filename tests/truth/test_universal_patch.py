@@ -82,12 +82,15 @@ def trapped(targets: int) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     kinds = 0.5 + 0.1 * torch.rand(targets, 1, 5, 5, generator=generator)
     x = kinds[torch.arange(60) % targets] + 0.02 * torch.rand(60, 1, 5, 5, generator=generator)
-    x[..., :2, :2] = 0.5
-    x[-targets:, :, :2, :2] = 1
+    x[..., 0, 0] = 0.5
+    x[-targets:, :, 0, 0] = 1
     return x
 
 
-CORNER = Patch(share=0.16, place="top-left")
+CORNER = Patch(share=0.04, place="top-left")
+TRIES = Universal(epochs=5, restarts=12)
+"""Where the corner is the same in all images but those with a white one, most starts see no slope."""
+
 
 
 def audited(x: Tensor, folder: Path, measure: UniversalRobustness, scale: float = 1.0) -> tuple[Mapping[str, Any], dict]:
@@ -106,7 +109,7 @@ SAME = "failing images that are taken for the same one"
 
 
 def test_all_go_to_one_place_where_one_image_alone_is_like_the_patch(tmp_path: Path) -> None:
-    scores, record = audited(trapped(1), tmp_path, UniversalRobustness(ball=CORNER))
+    scores, record = audited(trapped(1), tmp_path, UniversalRobustness(learner=TRIES, ball=CORNER))
     assert scores["images that hold"]["value"] <= 0.05  # the one like the patch holds, where it is among them
     same = scores[SAME]
     failing = round(20 * (1 - scores["images that hold"]["value"]))
@@ -117,11 +120,12 @@ def test_all_go_to_one_place_where_one_image_alone_is_like_the_patch(tmp_path: P
     (entry,) = record["encoders"][0]["perturbations"]
     delta, ball = read(tmp_path / entry["file"])
     assert ball == CORNER
-    assert int((delta != 0).sum()) == 4
+    assert float(delta[0, 0, 0]) > 0  # white
+    assert int((delta != 0).sum()) == 1
 
 
 def test_they_go_apart_where_several_are(tmp_path: Path) -> None:
-    scores, _ = audited(trapped(6), tmp_path, UniversalRobustness(ball=CORNER))
+    scores, _ = audited(trapped(6), tmp_path, UniversalRobustness(learner=TRIES, ball=CORNER))
     same = scores[SAME]
     assert 0.05 < same["value"] < 0.95
     assert f"taken for {int(same['note'].split()[4])} different images" in same["note"]
@@ -136,7 +140,7 @@ def test_what_holds_goes_nowhere(tmp_path: Path) -> None:
 def test_a_patch_in_a_file_judges_another_encoder(tmp_path: Path) -> None:
     """As it judged its own where that is as easily misled, whatever the units of its representations."""
     x = trapped(1)
-    own, record = audited(x, tmp_path / "own", UniversalRobustness(ball=CORNER))
+    own, record = audited(x, tmp_path / "own", UniversalRobustness(learner=TRIES, ball=CORNER))
     file = tmp_path / "own" / record["encoders"][0]["perturbations"][0]["file"]
     scores, record = audited(x, tmp_path / "other", UniversalRobustness(learner=Given(str(file)), ball=CORNER), scale=7.0)
     assert list(scores) == [SAME, "images that hold"]
@@ -157,13 +161,13 @@ def given(path: Path, ball: Any = CORNER, x: Tensor | None = None) -> LearnedPer
 
 def test_what_is_no_perturbation_for_these_images_is_refused(tmp_path: Path) -> None:
     delta, file = torch.zeros(1, 5, 5), tmp_path / "it.safetensors"
-    delta[:, :2, :2] = 0.5
+    delta[:, 0, 0] = 0.5
     save(delta, CORNER, file)
     assert torch.equal(given(file).delta, delta)
-    assert torch.equal(given(file, Patch(share=0.2)).delta, delta)  # the corner is one of its places
+    assert torch.equal(given(file, Patch(share=0.04)).delta, delta)  # the corner is one of its places
     with pytest.raises(HoldfastError, match="expected a perturbation of 3 x 5 x 5, the shape of the images, got 1 x 5 x 5"):
         given(file, x=torch.zeros(0, 3, 5, 5))
-    with pytest.raises(HoldfastError, match="learned in another ball, patch of 16 % at the top left, than .* ℓ∞ ≤ 0.5"):
+    with pytest.raises(HoldfastError, match="learned in another ball, patch of 4 % at the top left, than .* ℓ∞ ≤ 0.5"):
         given(file, Linf(0.5))
     save_file({"delta": delta}, file)  # of unknown origin
     assert torch.equal(given(file).delta, delta)
