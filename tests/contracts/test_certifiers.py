@@ -85,7 +85,12 @@ def test_same_bound_twice_in_any_batch_and_with_any_other_rows(name, ball, tiny,
 
 @pytest.mark.parametrize(("name", "ball"), BOTH)
 def test_radii_of_images_replace_the_ball_s(name, ball, tiny, edges) -> None:
-    certifier, margin, other, x = make(name), margins(12, count=4, rows=1), replace(ball, radius=ball.radius / 2), edges[1:5]
+    certifier, margin, other, x = (
+        make(name),
+        margins(12, count=4, rows=1),
+        replace(ball, radius=ball.radius / 2),
+        edges[1:5],
+    )
     halves = torch.full((4,), ball.radius / 2)
     halves[2:] = ball.radius
     mixed = certifier(tiny, margin, x, ball, halves).lower

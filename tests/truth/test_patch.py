@@ -34,7 +34,10 @@ def windows(patch: Patch, height: int = 5, width: int = 6) -> Iterator[tuple[sli
     """Every window of a patch, found by hand: one where its place is fixed."""
     high, wide = patch.window(height, width)
     tops, lefts = range(height - high + 1), range(width - wide + 1)
-    corners: dict[Any, tuple[int, int]] = {"centre": (tops[-1] // 2, lefts[-1] // 2), "bottom-right": (tops[-1], lefts[-1])}
+    corners: dict[Any, tuple[int, int]] = {
+        "centre": (tops[-1] // 2, lefts[-1] // 2),
+        "bottom-right": (tops[-1], lefts[-1]),
+    }
     if patch.place == "anywhere":
         places = [(top, left) for top in tops for left in lefts]
     elif patch.place == "random":
@@ -113,7 +116,9 @@ def test_no_patch_of_many_beats_a_certificate(seed: int, place: str) -> None:
     x = torch.rand(3, 2, 9, 8, generator=generator)
     encoder = convolutions(seed)
     margin = Margin(torch.randn(3, 2, 5, generator=generator), torch.randn(3, 2, generator=generator))
-    lowers = {type(c).__name__: c(encoder, margin, x, patch).lower for c in (Crown(), Interval(), CrownIbp(), AlphaCrown())}
+    lowers = {
+        type(c).__name__: c(encoder, margin, x, patch).lower for c in (Crown(), Interval(), CrownIbp(), AlphaCrown())
+    }
     least = torch.full((3, 2), torch.inf, dtype=torch.float64)
     for draw in range(12):
         for rows, columns in windows(patch, 9, 8) if place == "anywhere" else [(slice(0, 2), slice(0, 2))]:
@@ -159,7 +164,10 @@ def test_a_part_of_the_image_is_bounded_by_the_largest_part_of_a_patch_on_it() -
 
 @pytest.mark.parametrize("place", PLACES, ids=str)
 def test_projections_are_the_nearest_points_and_draws_lie_in_one_window(place) -> None:
-    patch, delta = Patch(0.8, share=0.2, place=place), torch.randn(6, *SHAPE, generator=torch.Generator().manual_seed(1))
+    patch, delta = (
+        Patch(0.8, share=0.2, place=place),
+        torch.randn(6, *SHAPE, generator=torch.Generator().manual_seed(1)),
+    )
     candidates = []
     for rows, columns in windows(patch):
         point = torch.zeros_like(delta)
@@ -188,7 +196,9 @@ def test_a_window_is_where_it_is_said_to_be_whatever_the_image() -> None:
             assert len(rows) == high * wide
             assert (int(rows.min()), int(columns.min())) == (int(down * (height - high)), int(across * (width - wide)))
             assert (int(rows.max()), int(columns.max())) == (int(rows.min()) + high - 1, int(columns.min()) + wide - 1)
-    at = {Patch(place="random", share=0.1, seed=seed).box(images(1), torch.ones(1))[0].sum().item() for seed in range(9)}
+    at = {
+        Patch(place="random", share=0.1, seed=seed).box(images(1), torch.ones(1))[0].sum().item() for seed in range(9)
+    }
     assert len(at) > 3
 
 

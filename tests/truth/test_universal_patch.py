@@ -41,7 +41,9 @@ CLEAN = Shifted()(X)[:, 0]
 def event(reps: Tensor, rows: Tensor) -> Tensor:
     """Image i fails where w · x' has moved against its class by more than `AWAY[i]`."""
     side = 2.0 * LABELS - 1
-    return (-(side * AWAY)[rows, None] * side[rows, None] - side[rows, None] * (reps[..., 0] - CLEAN[rows, None])).double()
+    return (
+        -(side * AWAY)[rows, None] * side[rows, None] - side[rows, None] * (reps[..., 0] - CLEAN[rows, None])
+    ).double()
 
 
 def learn(patch: Patch, **options: Any) -> LearnedPerturbation:
@@ -59,7 +61,11 @@ def least_standing(rows: slice, columns: slice) -> float:
     return 1 - float(fails.double().mean(1).max())
 
 
-@pytest.mark.parametrize(("place", "at"), [("top-left", (0, 0)), ("bottom-right", (1, 2)), ((1.0, 0.5), (1, 1))], ids=["first", "last", "shares"])
+@pytest.mark.parametrize(
+    ("place", "at"),
+    [("top-left", (0, 0)), ("bottom-right", (1, 2)), ((1.0, 0.5), (1, 1))],
+    ids=["first", "last", "shares"],
+)
 def test_of_a_linear_classifier_the_best_patch_is_found(place, at: tuple[int, int]) -> None:
     learned = learn(Patch(share=1 / 3, place=place), epochs=30)
     best = least_standing(slice(at[0], at[0] + 2), slice(at[1], at[1] + 2))
@@ -88,12 +94,13 @@ def trapped(targets: int) -> Tensor:
 
 
 CORNER = Patch(share=0.04, place="top-left")
-TRIES = Universal(epochs=5, restarts=12)
+TRIES = Universal(epochs=3, restarts=20)
 """Where the corner is the same in all images but those with a white one, most starts see no slope."""
 
 
-
-def audited(x: Tensor, folder: Path, measure: UniversalRobustness, scale: float = 1.0) -> tuple[Mapping[str, Any], dict]:
+def audited(
+    x: Tensor, folder: Path, measure: UniversalRobustness, scale: float = 1.0
+) -> tuple[Mapping[str, Any], dict]:
     class Scaled(nn.Module):
         def forward(self, z: Tensor) -> Tensor:
             return scale * z.flatten(1)
@@ -142,7 +149,9 @@ def test_a_patch_in_a_file_judges_another_encoder(tmp_path: Path) -> None:
     x = trapped(1)
     own, record = audited(x, tmp_path / "own", UniversalRobustness(learner=TRIES, ball=CORNER))
     file = tmp_path / "own" / record["encoders"][0]["perturbations"][0]["file"]
-    scores, record = audited(x, tmp_path / "other", UniversalRobustness(learner=Given(str(file)), ball=CORNER), scale=7.0)
+    scores, record = audited(
+        x, tmp_path / "other", UniversalRobustness(learner=Given(str(file)), ball=CORNER), scale=7.0
+    )
     assert list(scores) == [SAME, "images that hold"]
     for end in ("value", "low", "high", "n"):
         assert scores["images that hold"][end] == own["images that hold"][end]
@@ -165,7 +174,9 @@ def test_what_is_no_perturbation_for_these_images_is_refused(tmp_path: Path) -> 
     save(delta, CORNER, file)
     assert torch.equal(given(file).delta, delta)
     assert torch.equal(given(file, Patch(share=0.04)).delta, delta)  # the corner is one of its places
-    with pytest.raises(HoldfastError, match="expected a perturbation of 3 x 5 x 5, the shape of the images, got 1 x 5 x 5"):
+    with pytest.raises(
+        HoldfastError, match="expected a perturbation of 3 x 5 x 5, the shape of the images, got 1 x 5 x 5"
+    ):
         given(file, x=torch.zeros(0, 3, 5, 5))
     with pytest.raises(HoldfastError, match="learned in another ball, patch of 4 % at the top left, than .* ℓ∞ ≤ 0.5"):
         given(file, Linf(0.5))

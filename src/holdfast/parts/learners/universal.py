@@ -118,9 +118,7 @@ class Universal(Learner):
                 history.append(held)
                 if (held, depth) < best:
                     best, kept, reached, chances = (held, depth), delta, reps, history
-        return LearnedPerturbation(
-            len(rows), torch.tensor(chances, dtype=torch.float64), kept, best[0], rows, reached
-        )
+        return LearnedPerturbation(len(rows), torch.tensor(chances, dtype=torch.float64), kept, best[0], rows, reached)
 
     def _ascent(self, task: "_Task", delta: Perturbation, numbers: torch.Generator) -> Iterator[Perturbation]:
         """Yield δ after each epoch of steepest ascent."""

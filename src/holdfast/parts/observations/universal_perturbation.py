@@ -117,7 +117,9 @@ class UniversalPerturbation(Learning):
             x = album.picture(position)[None]
             files = {kind: f"{name}-{position}-{kind}.png" for kind in ("clean", "disturbed")}
             album.files.write_picture(files["clean"], shrunk(x, SIDE)[0])
-            album.files.write_picture(files["disturbed"], shrunk(self.ball.around(x, self.ball.under(x, delta)), SIDE)[0])
+            album.files.write_picture(
+                files["disturbed"], shrunk(self.ball.around(x, self.ball.under(x, delta)), SIDE)[0]
+            )
             shown.append({"id": album.ids[position]} | files)
         return [
             {

@@ -73,7 +73,9 @@ class Patch(Ball):
             )
         if not 0 < self.share <= 1:
             meant = f"; did you mean {self.share / 100:g}?" if 1 < self.share <= 100 else ""
-            raise HoldfastError(f"patch share: expected a share of the image's area, in (0, 1], got {self.share}{meant}")
+            raise HoldfastError(
+                f"patch share: expected a share of the image's area, in (0, 1], got {self.share}{meant}"
+            )
         if isinstance(self.place, tuple):
             if not all(0 <= share <= 1 for share in self.place):
                 raise HoldfastError(
