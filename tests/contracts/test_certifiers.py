@@ -177,7 +177,7 @@ def test_no_attack_beats_a_certificate(attack: Attack, ball: Ball, tiny: Encoder
 
 @pytest.mark.parametrize(("name", "ball"), BOTH)
 def test_vacuous_bounds_say_so(name, ball, tiny, edges) -> None:
-    """On the whole pixel box a bound is no better than that of the box; on a tiny ball, and in a window alone, it is."""
+    """On the whole pixel box a bound is no better than that of the box; on a tiny ball, or in one window, it is."""
     certifier, margin = make(name), margins(12)
     small = certifier(tiny, margin, edges, ball, torch.full((8,), 1e-3))
     assert not bool(small.vacuous.any())

@@ -28,7 +28,7 @@ LABELS = (torch.arange(COUNT) % 3 > 0).long()
 
 
 class Shifted(nn.Module):
-    """z = w · x - b, where b is each image's own, so that it is right by some margin: the image's number is in a pixel."""
+    """z = w · x; what that may lose until an image fails, see `event`, is each image's own."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.flatten(1) @ W[:, None]
@@ -156,7 +156,9 @@ def test_a_patch_in_a_file_judges_another_encoder(tmp_path: Path) -> None:
     for end in ("value", "low", "high", "n"):
         assert scores["images that hold"][end] == own["images that hold"][end]
     assert scores[SAME]["value"] == 1
-    assert scores[SAME]["low"] is None  # nothing was learned from which the image could be chosen before
+    assert scores[SAME]["low"] is None
+    assert scores[SAME]["note"] == "they are taken for 1 different image"
+    assert scores[SAME]["confidence"] == 0.95  # nothing was learned from which the image could be chosen before
     assert "given perturbation" in scores["images that hold"]["note"]
     assert sum(o["passes"]["backward"] for o in record["encoders"][0]["observations"]) == 0
     assert record["encoders"][0]["perturbations"][0]["learned_on"] == 0
@@ -178,11 +180,13 @@ def test_what_is_no_perturbation_for_these_images_is_refused(tmp_path: Path) -> 
         HoldfastError, match="expected a perturbation of 3 x 5 x 5, the shape of the images, got 1 x 5 x 5"
     ):
         given(file, x=torch.zeros(0, 3, 5, 5))
-    with pytest.raises(HoldfastError, match="learned in another ball, patch of 4 % at the top left, than .* ℓ∞ ≤ 0.5"):
+    with pytest.raises(
+        HoldfastError, match=r"learned in another ball, patch of 4 % at the top left, than .* ℓ∞ ≤ 0\.5"
+    ):
         given(file, Linf(0.5))
     save_file({"delta": delta}, file)  # of unknown origin
     assert torch.equal(given(file).delta, delta)
-    with pytest.raises(HoldfastError, match="lies outside the ball ℓ∞ ≤ 0.1; give it a larger one"):
+    with pytest.raises(HoldfastError, match=r"lies outside the ball ℓ∞ ≤ 0\.1; give it a larger one"):
         given(file, Linf(0.1))
     for tensors in ({"other": delta}, {"delta": delta[0]}, {"delta": delta * torch.nan}, {"delta": delta.int()}):
         save_file(tensors, file)

@@ -169,7 +169,7 @@ class Ball(Threat):
         return replace(cast("Any", self), radius=type(self)().radius)
 
     def even(self, shape: Shape) -> float:
-        """Return the size of a change by 1 of every pixel that may change, in images of a shape: the largest there is."""
+        """Return the largest size of a change, by 1 of every pixel that may change, in images of a shape."""
         return float(self.size(torch.ones(1, *shape)))
 
     def in_words(self, shape: Shape) -> str:

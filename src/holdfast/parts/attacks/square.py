@@ -21,8 +21,8 @@ class Square(Attack):
     The perturbation starts as random vertical stripes. Each proposal sets a patch of side ⌊√(p·H·W)⌉ to one random
     sign per channel, p falling from `share` to small values along the budget. The pattern is brought to the ball's
     edge by `ball.radius · ball.ascend(pattern)`, so the same search serves every norm: for ℓ∞ it is the published
-    attack, for ℓ2 the patch takes the pixels' signs and the whole is rescaled to the sphere. Where a ball changes one window
-    of an image alone, all squares lie in that; the window of a ball that may choose is drawn once.
+    attack, for ℓ2 the patch takes the pixels' signs and the whole is rescaled to the sphere. Where a ball changes one
+    window of an image alone, all squares lie in that; the window of a ball that may choose is drawn once.
 
     A gradient attack that finds less than this one signals masked gradients.
 

@@ -42,10 +42,14 @@ class Given(Learner):
 
     path: str = ""
 
-    images: ClassVar[int] = 1  # of which the shape alone is read; pyright: ignore[reportIncompatibleVariableOverride]
     algorithm: ClassVar[str] = "given"
     title: ClassVar[str] = "given"
     adaptive: ClassVar[bool] = False
+
+    @property
+    def images(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """One, of which the shape alone is read."""
+        return 1
 
     @property
     def passes(self) -> Passes:
@@ -76,9 +80,10 @@ class Given(Learner):
                 "learned on images of this shape, or resize= in the spec of the data"
             )
         if learned_in is not None and not ball.contains(learned_in):
+            fields = ",".join(f"{key}={value}" for key, value in registry.spec(learned_in).items() if key != "kind")
             raise HoldfastError(
-                f"{file} was learned in another ball, {learned_in.title}, than that in which it is judged, {ball.title}; "
-                f"give the measure the ball {json.dumps(registry.spec(learned_in))}"
+                f"{file} was learned in another ball, {learned_in.title}, than that in which it is judged, "
+                f"{ball.title}; give the measure the ball of its file: {fields}"
             )
         if not bool(((ball.project(delta[None])[0] - delta).abs() <= CLOSE).all()):
             raise HoldfastError(f"{file}: its perturbation lies outside the ball {ball.title}; give it a larger one")

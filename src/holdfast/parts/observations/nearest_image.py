@@ -23,8 +23,8 @@ class NearestImage(OfAnyRadius, OfFirst):
     ||x_j - x||. This holds for every x_j, so only those whose thumbnails are most alike are looked at in full. Images
     with the same pixels cannot be told apart and do not count; inf where there is no other.
 
-    `level`: the size of a change by one grey level of every pixel that may change, which is the smallest step between two values of the
-    image; 1/255 at least.
+    `level`: the size of a change by one grey level of every pixel that may change, which is the smallest step between
+    two values of the image; 1/255 at least.
 
     Attributes:
         ball: the norm; its radius is not read.

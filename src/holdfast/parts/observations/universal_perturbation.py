@@ -105,7 +105,7 @@ class UniversalPerturbation(Learning):
         return "perturbations"
 
     def pictures(self, results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]:
-        """Leave the perturbation as a file and a picture, amplified around grey, and the first attacked images under it."""
+        """Leave the perturbation as a file and, amplified around grey, a picture; and some attacked images under it."""
         file = f"perturbations/{album.slug}/{album.number}.safetensors"
         album.files.write(file, lambda path: save(results["delta"], self.ball, path))
         name, delta = f"pictures/{album.slug}/universal-{album.number}", results["delta"].float()

@@ -135,8 +135,8 @@ class Patch(Ball):
             )
         if size[0] > height or size[1] > width:
             raise HoldfastError(
-                f"patch: a window of {size[0]} x {size[1]} pixels does not fit into {image}; give a smaller share, or an "
-                "aspect nearer to theirs"
+                f"patch: a window of {size[0]} x {size[1]} pixels does not fit into {image}; give a smaller share, or "
+                "an aspect nearer to theirs"
             )
         return size
 
@@ -156,7 +156,8 @@ class Patch(Ball):
             places = (rng.child("place").uniform(2) * room).long()
         else:
             places = torch.tensor(_place(shares, size, over)).expand(len(x), 2)
-        return *places.to(x.device).unbind(1), size
+        places = places.to(x.device)
+        return places[:, 0], places[:, 1], size
 
     def project(self, delta: Images) -> Images:
         """Clamp pixels to the radius, and keep the window that retains the most: the nearest point of the ball."""
@@ -178,7 +179,7 @@ class Patch(Ball):
         """
         if self.is_box:
             return super().step(x, at, gradient, length, radii)
-        reach = rounded_down(self.radius, x.dtype) if radii is None else radii.view(-1, 1, 1, 1)
+        reach = x.new_tensor(rounded_down(self.radius, x.dtype)) if radii is None else radii.view(-1, 1, 1, 1)
         uphill, delta = gradient.sign(), at - x
         moved = torch.where((delta != 0).any(1, keepdim=True), delta + length * uphill, reach * uphill)
         moved = (x + moved.clamp(-reach, reach)).clamp(0, 1) - x

@@ -30,8 +30,9 @@ class UniversalRobustness(ChanceMeasure):
     that it does: their share is that of any new image, with an exact interval; that of the images learned from stands
     beside it, and is too low. The bound relies on no search: it holds for whatever δ was found.
 
-    Where do they go? Of the images that fail, the share that is taken for one and the same image: that for which most of
-    the images are taken that δ was learned on, so that it is chosen before these are counted and the interval is exact.
+    Where do they go? Of the images that fail, the share that is taken for one and the same image: that for which most
+    of the images are taken that δ was learned on, so that it is chosen before these are counted and the interval is
+    exact.
     With a patch as the ball, one patch is pasted on all images.
 
     Table, one row per image: `held`, 1 or 0; `value`, above 0 where it fails under δ; `failed`, 1 or 0; `wrong`, 1
@@ -110,7 +111,7 @@ class UniversalRobustness(ChanceMeasure):
             share = statistics.share((taken == target).double(), condition=f"{self.condition}, of those that fail")
             return replace(share, note=f"{different}; the image was chosen by the images learned from")
         most = float(taken.bincount().max()) / len(taken)
-        return Score(most, None, None, len(taken), "none: the image was chosen among those counted", different)
+        return Score(most, None, None, len(taken), "none: the image was chosen among those counted", note=different)
 
     @property
     def _adjective(self) -> str:
