@@ -162,6 +162,7 @@ def test_a_patch_in_a_file_judges_another_encoder(tmp_path: Path) -> None:
     assert "given perturbation" in scores["images that hold"]["note"]
     assert sum(o["passes"]["backward"] for o in record["encoders"][0]["observations"]) == 0
     assert record["encoders"][0]["perturbations"][0]["learned_on"] == 0
+    assert not record["encoders"][0].get("problems")
 
 
 def given(path: Path, ball: Any = CORNER, x: Tensor | None = None) -> LearnedPerturbation:

@@ -80,10 +80,11 @@ class Given(Learner):
                 "learned on images of this shape, or resize= in the spec of the data"
             )
         if learned_in is not None and not ball.contains(learned_in):
-            fields = ",".join(f"{key}={value}" for key, value in registry.spec(learned_in).items() if key != "kind")
+            _, name, *fields = registry.spec(learned_in).items()
+            own = f"{name[1]}[{','.join(f'{key}={value}' for key, value in fields)}]"
             raise HoldfastError(
                 f"{file} was learned in another ball, {learned_in.title}, than that in which it is judged, "
-                f"{ball.title}; give the measure the ball of its file: {fields}"
+                f"{ball.title}; give the measure ball={own}"
             )
         if not bool(((ball.project(delta[None])[0] - delta).abs() <= CLOSE).all()):
             raise HoldfastError(f"{file}: its perturbation lies outside the ball {ball.title}; give it a larger one")

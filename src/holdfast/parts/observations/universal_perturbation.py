@@ -83,6 +83,8 @@ class UniversalPerturbation(Learning):
     def charts(self, results: Mapping[str, Tensor], clean: Float[Tensor, "population dim"]) -> tuple[Chart, ...]:
         """Return the share of its images that stood, epoch by epoch."""
         share = results["chance"]
+        if len(share) < 2:
+            return ()
         line = Line(tuple(map(float, range(1, len(share) + 1))), numbers(share))
         curves = Curves(
             heading="Universal perturbations learned",
@@ -97,7 +99,7 @@ class UniversalPerturbation(Learning):
             unit="share",
             summary=f"After the last epoch {100 * float(share[-1]):.3g} % of the images stand.",
         )
-        return (curves,) if len(share) > 1 else ()
+        return (curves,)
 
     @property
     def shows(self) -> Literal["perturbations"]:
