@@ -208,6 +208,27 @@ def smoothing() -> None:
     _save(figure, "smoothing")
 
 
+def patches() -> None:
+    """Patches of some sizes on the digits: how many images hold, each under its own patch."""
+    import holdfast
+
+    sizes, (figure, axis) = (1, 2, 3, 4), plt.subplots()
+    for number, (encoder, colour) in enumerate(ENCODERS.items()):
+        measures = [f"adversarial_robustness[ball=patch[share={size**2 / 64}],attack=apgd]" for size in sizes]
+        record = holdfast.audit(encoder, "digits", measures=measures, images=300, attacked=60, quiet=True)
+        shares = [next(iter(m["scores"].values())) for m in record.data["encoders"][0]["measures"].values()]
+        value, low, high = (np.array([100 * score[end] for score in shares]) for end in ("value", "low", "high"))
+        at = np.array([100 * size**2 / 64 for size in sizes]) + 0.25 * number
+        axis.errorbar(at, value, (value - low, high - value), color=colour, marker="o", ms=4, lw=1.2, capsize=2)
+        axis.annotate(encoder.removeprefix("zoo:"), (at[number], value[number]), xytext=(9, 6), color=colour,
+                      textcoords="offset points")  # fmt: skip
+    axis.set_xticks([100 * size**2 / 64 for size in sizes], [f"{size} x {size}" for size in sizes])
+    axis.set_xlabel("patch, in pixels of 8 x 8, anywhere")
+    axis.set_ylabel("images that hold, %")
+    axis.set_ylim(-3, 103)
+    _save(figure, "patches")
+
+
 def chances() -> None:
     """A ball with a small region of failure; the worst point, the worst noise, a given noise."""
     figure, axes = plt.subplots(1, 3)
@@ -359,7 +380,7 @@ PICTURES: dict[str, Callable[[], None]] = {
     one.__name__: one
     for one in (
         neighbours, smoothing, chances, feature_space, classifiers, synbench, corruptions, drift, bracket, theorems,
-        matching, upgrade, everyday, report,
+        matching, upgrade, everyday, patches, report,
     )
 }  # fmt: skip
 

@@ -105,7 +105,7 @@ def audit(
             `holdfast.measure`.
         eps: radius in pixels of a [0, 1] image, 0.05 or "4/255"; where None, the profile's or what is usual for such
             images: 4/255 in ℓ∞ for photos, see `holdfast.auditing.balls`.
-        norm: norm of the ball, "linf" or "l2".
+        norm: norm of the ball, "linf", "l2" or "patch".
         settings: changes of single parameters, {"breakaway_risk.attack.steps": 100}; "*" is every measure.
         train: labelled images that probes learn from; those that are not attacked where None.
         train_labels: a class for each training image of an array.

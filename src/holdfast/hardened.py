@@ -114,7 +114,7 @@ def harden(
         budget: time that the training takes, "90s", "30m", or seconds; the audits come on top.
         steps: of the training, instead of a budget; None: the budget decides.
         eps: radius in pixels of a [0, 1] image, 0.05 or "4/255"; what is usual for such images where None.
-        norm: norm of the ball, "linf" or "l2".
+        norm: norm of the ball, "linf", "l2" or "patch".
         attack: what the adversary raises, "untargeted", "targeted" or "loss".
         views: augmentation, "none", "light" or "full"; light where None, full for other objectives than "auto".
         rate: learning rate, in units of each weight's size; tried on a few steps where None.

@@ -14,7 +14,14 @@ from holdfast.parts.objectives.untargeted import Untargeted
 
 IDS = tuple("abcdefgh")
 NAMES = registry.names("attacks")
-BALLS: list[Ball] = [registry.find("threats", "linf")(0.1), registry.find("threats", "l2")(0.5)]
+BALLS: list[Ball] = [
+    registry.find("threats", "linf")(0.1),
+    registry.find("threats", "l2")(0.5),
+    registry.find("threats", "patch")(0.5, share=0.15),
+    registry.find("threats", "patch")(0.4, share=0.2, place="bottom-left", aspect=0.5),
+]
+JUMPY = BALLS[2:3]
+"""Balls in which a step to another window goes as far as it can, however short it is."""
 
 
 def any_loss(reps: Tensor, clean: Tensor, target: Tensor | None) -> Tensor:
@@ -26,7 +33,7 @@ OBJECTIVES = [
 ]
 DRIFT = Untargeted()
 CASES = [(name, ball, DRIFT) for name in NAMES for ball in BALLS]
-CASES += [(NAMES[i % len(NAMES)], BALLS[i % 2], objective) for i, objective in enumerate(OBJECTIVES)]
+CASES += [(NAMES[i % len(NAMES)], BALLS[i % len(BALLS)], objective) for i, objective in enumerate(OBJECTIVES)]
 CASES += [("minimum_norm", ball, PairMargin()) for ball in BALLS]
 """An attack never sees which objective it climbs: one attack for each objective shows it; one looks at the sign."""
 
@@ -167,7 +174,8 @@ def test_what_crosses_the_ball_gets_to_its_edge_and_what_does_not_says_so(name, 
         if weak is not None:
             assert weak.reach(ball) < 1
             assert not weak.crosses(ball)
-            assert gained(weak).max() < 0.9
+            if ball not in JUMPY or name == "carlini_wagner":
+                assert gained(weak).max() < 0.9
 
 
 def test_an_attack_of_ones_own_says_nothing_of_its_reach_and_passes_for_one_that_crosses() -> None:

@@ -1,6 +1,7 @@
 """Every certifier x every ball: shapes, independence, closed forms, honest errors; no attack beats a certificate."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,10 +15,11 @@ from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.square import Square
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
+from holdfast.parts.threats.patch import Patch
 
 IDS = tuple("abcdefgh")
 NAMES = registry.names("certifiers")
-BALLS: list[Ball] = [Linf(0.04), L2(0.25)]
+BALLS: list[Ball] = [Linf(0.04), L2(0.25), Patch(0.2, share=0.1), Patch(0.3, share=0.1, place="top-right")]
 BOTH = [*(pytest.param(name, ball, id=f"{name}-{type(ball).__name__}") for name in NAMES for ball in BALLS)]
 
 
@@ -83,7 +85,12 @@ def test_same_bound_twice_in_any_batch_and_with_any_other_rows(name, ball, tiny,
 
 @pytest.mark.parametrize(("name", "ball"), BOTH)
 def test_radii_of_images_replace_the_ball_s(name, ball, tiny, edges) -> None:
-    certifier, margin, other, x = make(name), margins(12, count=4, rows=1), type(ball)(ball.radius / 2), edges[1:5]
+    certifier, margin, other, x = (
+        make(name),
+        margins(12, count=4, rows=1),
+        replace(ball, radius=ball.radius / 2),
+        edges[1:5],
+    )
     halves = torch.full((4,), ball.radius / 2)
     halves[2:] = ball.radius
     mixed = certifier(tiny, margin, x, ball, halves).lower
@@ -170,12 +177,14 @@ def test_no_attack_beats_a_certificate(attack: Attack, ball: Ball, tiny: Encoder
 
 @pytest.mark.parametrize(("name", "ball"), BOTH)
 def test_vacuous_bounds_say_so(name, ball, tiny, edges) -> None:
-    """On the whole pixel box a bound is no better than that of the box; on a tiny ball it is."""
+    """On the whole pixel box a bound is no better than that of the box; on a tiny ball, or in one window, it is."""
     certifier, margin = make(name), margins(12)
     small = certifier(tiny, margin, edges, ball, torch.full((8,), 1e-3))
     assert not bool(small.vacuous.any())
-    whole = registry.find("certifiers", "interval")()(tiny, margin, edges, ball, torch.full((8,), 8.0))
-    assert bool(whole.vacuous.all())
+    radii = torch.full((8,), 8.0)
+    whole = registry.find("certifiers", "interval")()(tiny, margin, edges, ball, radii)
+    low, high = ball.box(edges, radii)
+    assert bool(whole.vacuous.all()) == (bool((low == 0).all()) and bool((high == 1).all()))
 
 
 def test_weights_that_change_are_seen(edges: Tensor) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from holdfast.config.grammar import part_table
 from holdfast.core import Ball, HoldfastError, Measure, registry
 from holdfast.core.registry import part_name
 from holdfast.core.threat import Shape
@@ -93,13 +94,15 @@ def audit_ball(norm: str, eps: float | str | None, shape: Callable[[], Shape | N
     """Return the ball of an audit.
 
     Args:
-        norm: the name of a ball.
-        eps: its radius in pixels of a [0, 1] image, 0.05 or "4/255"; None: what is usual for the images.
+        norm: the name of a ball, with those of its fields that differ: "patch[share=0.05]".
+        eps: its radius in pixels of a [0, 1] image, 0.05 or "4/255"; None: what is usual for the images, or the ball.
         shape: returns that of the images, None where nothing is known of them; called only where there is no radius.
 
     Raises:
         HoldfastError: a norm that is no ball, a radius that it cannot have, or none where none is usual.
     """
+    fields = part_table(norm)
+    norm = fields.pop("name")
     if norm not in registry.names("threats"):
         threats = {name: registry.find("threats", name) for name in registry.names("threats")}
         raise unknown("norm", norm, [name for name, threat in threats.items() if issubclass(threat, Ball)])
@@ -107,12 +110,12 @@ def audit_ball(norm: str, eps: float | str | None, shape: Callable[[], Shape | N
     if not issubclass(kind, Ball):
         raise HoldfastError(f"norm: expected a ball such as linf or l2, got {norm!r}")
     if eps is None:
-        return usual_ball(norm, shape())
+        return registry.configure(kind, fields) if fields or kind.usual is not None else usual_ball(norm, shape())
     try:
-        radius = number(eps) if isinstance(eps, str) else eps
+        fields["radius"] = number(eps) if isinstance(eps, str) else eps
     except ValueError as error:
         raise HoldfastError(f"eps: {error}") from error
-    return registry.configure(kind, {"radius": radius})
+    return registry.configure(kind, fields)
 
 
 def usual_ball(norm: str, shape: Shape | None) -> Ball:
@@ -149,7 +152,5 @@ def in_words(ball: Ball, shape: Shape | None) -> str:
         where = f", {where}"
     else:
         where = ""
-    levels = f"{255 * ball.radius / ball.even(shape or kind.shape):.3g} of 255 grey levels"
-    high, wide = (shape or kind.shape)[1:]
-    means = f"every pixel may move by {levels}" if ball.is_box else f"like {levels} in each pixel of {high} x {wide}"
-    return f"ε {ball.written} in {ball.symbol or norm}{where}: {means}"
+    name = f"ε {ball.written} in {ball.symbol}" if ball.symbol else ball.title
+    return f"{name}{where}: {ball.in_words(shape or kind.shape)}"

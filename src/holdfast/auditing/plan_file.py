@@ -68,7 +68,7 @@ def make_plan(
         encoders: encoder specs; `series:FOLDER` stands for all checkpoints in a folder, see `audit.series`.
         data: data spec; None where the measures need none, `NO_DATA` then stands in for the panel's checks.
         profile: which profile, or the path of a TOML file with one of your own, see `profile`.
-        norm: of the ball, "linf" or "l2"; the profile's, or ℓ∞, where None.
+        norm: of the ball, "linf", "l2" or "patch[share=0.05]"; the profile's, or ℓ∞, where None.
         eps: its radius in pixels of a [0, 1] image, 0.05 or "4/255"; the profile's where None, else what is usual for
             such images, of which one is then read; see `balls`.
         source: images that are open already, instead of the data spec.

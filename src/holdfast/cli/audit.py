@@ -67,7 +67,8 @@ def audit(
     norm: Annotated[
         str | None,
         typer.Option(
-            autocompletion=completion.named(*completion.NORMS), help="Norm of the ball: linf or l2. (default: linf)"
+            autocompletion=completion.named(*completion.NORMS),
+            help="Norm of the ball: linf, l2 or patch. (default: linf)",
         ),
     ] = None,
     measure: Annotated[

@@ -8,7 +8,7 @@ from pathlib import Path
 from holdfast.auditing.profile_files import profile_names
 from holdfast.runtime.names import configured_models, listed_in, parts, registered_models
 
-NORMS = ("linf", "l2")
+NORMS = ("linf", "l2", "patch")
 CORRECTIONS = ("holm", "bh", "none")
 
 _SOURCES = "holdfast.sources.data.shared.open"

@@ -36,7 +36,8 @@ def harden(
     ] = None,
     eps: EpsOption = None,
     norm: Annotated[
-        str, typer.Option(autocompletion=completion.named(*completion.NORMS), help="Norm of the ball: linf or l2.")
+        str,
+        typer.Option(autocompletion=completion.named(*completion.NORMS), help="Norm of the ball: linf, l2 or patch."),
     ] = "linf",
     attack: Annotated[
         str, typer.Option(help="What the adversary maximises: untargeted, targeted or loss.")

@@ -1,9 +1,9 @@
 """How images may change: balls with a worst case, noise with a distribution, corruptions of whole data sets."""
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -21,6 +21,15 @@ Draws = Float[Tensor, "batch draws channel height width"]
 
 Shape = tuple[int, int, int]
 """Channels, height and width of an image."""
+
+Frame = tuple[Int[Tensor, "batch"], Int[Tensor, "batch"], tuple[int, int]]
+"""A rectangle on each image: its first row and column, and the height and width of all of them."""
+
+
+def image_shape(x: Images) -> Shape:
+    """Return channels, height and width of images."""
+    _, channels, height, width = x.shape
+    return channels, height, width
 
 
 class Threat(metaclass=Checked):
@@ -129,6 +138,7 @@ class Ball(Threat):
         is_box: whether pixels move independently of each other, so that interval arithmetic knows all of the ball.
         landmarks: radii that people know, with their names, smallest first.
         grades: what changes of some size are called, smallest first; none where no size is known for large or small.
+        usual: the radius that is usual for images of any kind; None where it depends on them, or none is.
     """
 
     radius: float
@@ -136,6 +146,7 @@ class Ball(Threat):
     is_box: ClassVar[bool] = False
     landmarks: ClassVar[tuple[tuple[float, str], ...]] = ()
     grades: ClassVar[tuple[Grade, ...]] = ()
+    usual: ClassVar[float | None] = None
 
     @property
     def written(self) -> str:
@@ -152,9 +163,21 @@ class Ball(Threat):
         """The ball as people write it: ℓ∞ ≤ 4/255."""
         return f"{self.norm} ≤ {self.written}"
 
+    @property
+    def of_usual_radius(self) -> Self:
+        """The same ball with the radius that its kind has where none is named, for those who read no radius."""
+        return replace(cast("Any", self), radius=type(self)().radius)
+
     def even(self, shape: Shape) -> float:
-        """Return the size of a change of every pixel by 1, in images of a shape."""
+        """Return the largest size of a change, by 1 of every pixel that may change, in images of a shape."""
         return float(self.size(torch.ones(1, *shape)))
+
+    def in_words(self, shape: Shape) -> str:
+        """Return what the ball lets happen to images of a shape, as a clause."""
+        levels = f"{255 * self.radius / self.even(shape):.3g} of 255 grey levels"
+        if self.is_box:
+            return f"every pixel may move by {levels}"
+        return f"like {levels} in each pixel of {shape[1]} x {shape[2]}"
 
     @abstractmethod
     def project(self, delta: Images) -> Images:
@@ -193,6 +216,53 @@ class Ball(Threat):
 
         Tight in exact arithmetic; pixels of which a slope does not know (a window on the image) are left out of x.
         """
+
+    def least_on(
+        self,
+        slopes: Float[Tensor, "*#batch rows channel height width"],
+        x: Float[Tensor, "*batch channel height width"],
+        box: tuple[Float[Tensor, "*batch channel height width"], Float[Tensor, "*batch channel height width"]],
+        radii: Float[Tensor, "*batch"],
+        shape: Shape,
+    ) -> Float[Tensor, "*batch rows"]:
+        """Return `least` for pixels that are the whole image, or a window on it, for balls that ask where pixels lie.
+
+        Args:
+            slopes: of the pixels of the window.
+            x: the window on each image; outside the image pixels are zero and cannot move.
+            box: the window on the box.
+            radii: of the balls.
+            shape: of the whole image.
+        """
+        low, high = (end.flatten(-3) for end in box)
+        return self.least(slopes.flatten(-3), x.flatten(-3), (low, high), radii)
+
+    def step(
+        self, x: Images, at: Images, gradient: Images, length: float | Tensor, radii: PerImage | None = None
+    ) -> Images:
+        """Return where a step of steepest ascent leads: at + length · ascend(gradient), brought back into the ball.
+
+        Args:
+            x: clean images, [B, C, H, W].
+            at: where they are, in the ball.
+            gradient: of what is to rise, at `at`.
+            length: of the step, in pixels; one for all images or [B, 1, 1, 1].
+            radii: of a ball for each image, [B], see `inside`; None: this ball.
+        """
+        step = length * self.ascend(gradient)
+        return self.around(x, at + step) if radii is None else self.inside(x, at - x + step, radii)
+
+    def under(self, x: Images, delta: Float[Tensor, "channel height width"]) -> Images:
+        """Return images under a perturbation that all of them share, before they are brought `around` x: x + δ.
+
+        It is differentiable in δ, which lies in the ball.
+        """
+        return x + delta
+
+    def frame(self, x: Images, rng: Rng) -> Frame:
+        """Return where a change of each image may lie, drawn where there is a choice: by default anywhere in it."""
+        first = torch.zeros(len(x), dtype=torch.long, device=x.device)
+        return first, first, (x.shape[2], x.shape[3])
 
     def around(self, x: Images, moved: Images) -> Images:
         """Return `moved` brought back into the ball around x and into [0, 1].

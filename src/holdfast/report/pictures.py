@@ -110,7 +110,8 @@ def _perturbation(entry: Mapping[str, Any], folder: RunFiles) -> Perturbation:
         words: [shot(folder, e[kind], e["id"], f"{e['id']}, {words}") for e in entry["pictures"]]
         for kind, words in (("clean", "as they are"), ("disturbed", "under it"))
     }
-    text = f"Learned on {plural(entry['learned_on'], 'image')}, none of those below."
+    learned_on = entry["learned_on"]
+    text = f"Learned on {plural(learned_on, 'image')}, none of those below." if learned_on else "Read from a file."
     return Perturbation(
         entry["title"], text, [shot(folder, entry["picture"], f"× {times}", alt, SPARSE, sparse=True)], rows
     )

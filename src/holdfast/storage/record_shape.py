@@ -177,7 +177,8 @@ NOISE = Object(
 )  # fmt: skip
 PERTURBATION = Object(
     {"title": TEXT, "measures": Items(TEXT), "learned_on": COUNT, "amplified": NUMBER, "picture": TEXT,
-     "pictures": Items(Object({"id": TEXT, "clean": TEXT, "disturbed": TEXT}))}
+     "pictures": Items(Object({"id": TEXT, "clean": TEXT, "disturbed": TEXT}))},
+    {"file": TEXT},
 )  # fmt: skip
 """A perturbation that is the same for all images, amplified around grey, and what it makes of a few of them."""
 _MAYBE: dict[str, Shape] = {

@@ -138,7 +138,7 @@ class Adversary(metaclass=Checked):
     def _moved(self, ball: Ball, x: Images, before: Images) -> Images:
         assert before.grad is not None
         gradient = before.grad.nan_to_num(0, 0, 0)  # of a step that mixed precision left out
-        return ball.around(x, before.detach() + ball.radius * ball.ascend(gradient)).requires_grad_()
+        return ball.step(x, before.detach(), gradient, ball.radius).requires_grad_()
 
     def _goal(self, student: Student, views: Sequence[View], batch: Batch) -> Goal:
         if self.objective is None:

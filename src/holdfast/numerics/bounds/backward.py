@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Ball, HoldfastError
-from holdfast.core.threat import least_in_box
+from holdfast.core.threat import image_shape, least_in_box
 from holdfast.numerics.bounds.affine import Affine, Scale
 from holdfast.numerics.bounds.axes import Total
 from holdfast.numerics.bounds.forms import Dense, Form, Patches
@@ -66,7 +66,8 @@ class Region:
         _, high = form.windows(self.box[1])
         _, x = form.windows(self.x)
         radii = self.radii.view(-1, *[1] * (low.ndim - 2)).expand(low.shape[:-1])
-        return form.rows(self.ball.least(coefs, x, (low, high), radii))
+        coefs, x, low, high = (values.unflatten(-1, form.coefs.shape[-3:]) for values in (coefs, x, low, high))
+        return form.rows(self.ball.least_on(coefs, x, (low, high), radii, image_shape(self.x)))
 
 
 def boxes(network: Network, region: Region, held: Mapping[int, Box] | None = None) -> dict[int, Box]:

@@ -91,7 +91,7 @@ class Apgd(Attack):
                 rises = torch.zeros_like(rises)
             # z_{u+1} by a projected step, x_{u+1} by momentum α = ¾ (1 at the first step)
             momentum = 0.25 * (at - previous) if count else torch.zeros_like(at)
-            stepped = ball.around(x, at + eta * ball.ascend(gradient))
+            stepped = ball.step(x, at, gradient, eta)
             scale = 0.75 if count else 1.0
             at, previous = ball.around(x, at + scale * (stepped - at) + momentum), at
         readout.see(self.steps, at, *evaluate(goal, at))

@@ -46,14 +46,14 @@ class Fgsm(Attack):
         # one steepest step from x, its gradient taken at a nudged image
         values, reps, gradient = value_and_grad(goal, nudged)
         readout.see(0, nudged, values, reps)
-        attacked = ball.around(x, x + ball.radius * ball.ascend(gradient))
+        attacked = ball.step(x, x, gradient, ball.radius)
         readout.see(1, attacked, *evaluate(goal, attacked))
         return readout.trajectory()
 
     def worst(self, goal: Goal, x: Images, ball: Ball, rng: Rng) -> Images:
         """Return the attacked images alone, which are not evaluated."""
         gradient = value_and_grad(goal, self._nudged(x, ball, rng))[2]
-        return ball.around(x, x + ball.radius * ball.ascend(gradient))
+        return ball.step(x, x, gradient, ball.radius)
 
     def _nudged(self, x: Images, ball: Ball, rng: Rng) -> Images:
         return x + self.nudge * (ball.sample(x, rng.child("fgsm")) - x)

@@ -94,7 +94,7 @@ class Pgd(Attack):
         return self.step_size if self.step_size is not None else 2.5 * ball.radius / self.steps
 
     def _step(self, x: Images, at: Images, gradient: Images, ball: Ball) -> Images:
-        return ball.around(x, at + self._size(ball) * ball.ascend(gradient))
+        return ball.step(x, at, gradient, self._size(ball))
 
     def _begin(self, x: Images, ball: Ball, rng: Rng) -> tuple[Images, Images]:
         """The start of the first step, and the image at which its gradient is taken."""

@@ -21,7 +21,8 @@ class Square(Attack):
     The perturbation starts as random vertical stripes. Each proposal sets a patch of side ⌊√(p·H·W)⌉ to one random
     sign per channel, p falling from `share` to small values along the budget. The pattern is brought to the ball's
     edge by `ball.radius · ball.ascend(pattern)`, so the same search serves every norm: for ℓ∞ it is the published
-    attack, for ℓ2 the patch takes the pixels' signs and the whole is rescaled to the sphere.
+    attack, for ℓ2 the patch takes the pixels' signs and the whole is rescaled to the sphere. Where a ball changes one
+    window of an image alone, all squares lie in that; the window of a ball that may choose is drawn once.
 
     A gradient attack that finds less than this one signals masked gradients.
 
@@ -59,8 +60,11 @@ class Square(Attack):
         readout = Readout(check_readouts(readouts, self.steps))
         # initialisation: vertical stripes of ±ε, one pixel wide
         rng = rng.child("square")
-        channels, height, width = x.shape[1:]
-        signs = _signs(rng.child("stripes").uniform(channels, 1, width).to(x)).expand_as(x).clone()
+        channels, _, width = x.shape[1:]
+        signs = _signs(rng.child("stripes").uniform(channels, 1, width).to(x)).expand_as(x)
+        top, left, (height, width) = ball.frame(x, rng)
+        inside = _rectangles(signs, top, left, height, width)
+        signs = torch.where(inside, signs, 0)
         best = _extreme(x, ball, signs)
         value, reps = evaluate(goal, best)
         readout.see(0, best, value, reps)
@@ -71,7 +75,10 @@ class Square(Attack):
                 draws = stream.uniform(min(TOGETHER, self.steps - count), 2 + channels).to(x)
             # sample a square of side h^(i) and a sign per channel (Algorithm 2)
             side = _side(self.share, count, self.steps, height, width)
-            proposal = _patched(signs, side, draws[:, count % TOGETHER])
+            draw = draws[:, count % TOGETHER]
+            down, across = ((draw[:, i] * (n - side + 1)).long() for i, n in enumerate((height, width)))
+            square = _rectangles(signs, top + down, left + across, side, side)
+            proposal = torch.where(square, _signs(draw[:, 2:])[:, :, None, None], signs)
             candidate = _extreme(x, ball, proposal)
             new, new_reps = evaluate(goal, candidate)
             readout.see(count + 1, candidate, new, new_reps)
@@ -89,16 +96,12 @@ def _extreme(x: Images, ball: Ball, signs: Images) -> Images:
     return ball.around(x, x + ball.radius * ball.ascend(signs))
 
 
-def _patched(signs: Images, side: int, draw: Tensor) -> Images:
-    """Return the pattern with one square set to one sign per channel; draw is [B, 2 + C] in [0, 1)."""
-    height, width = signs.shape[2:]
-    top = (draw[:, 0] * (height - side + 1)).long().view(-1, 1)
-    left = (draw[:, 1] * (width - side + 1)).long().view(-1, 1)
-    rows, columns = torch.arange(height, device=signs.device), torch.arange(width, device=signs.device)
-    inside_rows = (rows >= top) & (rows < top + side)
-    inside_columns = (columns >= left) & (columns < left + side)
-    inside = (inside_rows[:, :, None] & inside_columns[:, None, :])[:, None]
-    return torch.where(inside, _signs(draw[:, 2:])[:, :, None, None], signs)
+def _rectangles(like: Images, top: Tensor, left: Tensor, height: int, width: int) -> Tensor:
+    """Return which pixels of each image lie in its rectangle, [B, 1, H, W]."""
+    rows, columns = (torch.arange(side, device=like.device) for side in like.shape[2:])
+    top, left = top.view(-1, 1), left.view(-1, 1)
+    down, across = (rows >= top) & (rows < top + height), (columns >= left) & (columns < left + width)
+    return (down[:, :, None] & across[:, None, :])[:, None]
 
 
 def _side(share: float, count: int, steps: int, height: int, width: int) -> int:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -33,13 +32,14 @@ BLOCK = 256
 
 @dataclass(frozen=True)
 class Universal(Learner):
-    """argmin over ||δ|| <= ε of the share of images for which x + δ, cut off at 0 and 1, does not fail.
+    """argmin over δ in the ball of the share of images for which x + δ, cut off at 0 and 1, does not fail.
 
     "ascent": δ ← Π_ε[δ + α ascend(g)] over small batches, where g gathers, with a momentum, the gradients of the mean
     of sigmoid(3 value(x + δ) / s), a smooth count of failures; s is the median |value| of clean images, and α falls
     along a cosine. "aggregation": image after image; one that does not fail yet adds the smallest change that makes it,
     δ ← Π_ε[δ + Δ], with Δ by Newton steps on its value (DeepFool). Both keep the δ of the epoch after which the fewest
-    images stand; neither is sure to find the worst.
+    images stand; neither is sure to find the worst. Of a patch δ stands for pixels that take the place of the image's,
+    see `Patch.under`; where it may lie anywhere, it stays where it begins, so restarts choose its place.
 
     Attributes:
         algorithm: "ascent" or "aggregation".
@@ -76,6 +76,11 @@ class Universal(Learner):
             raise HoldfastError(f"universal images: expected at least 2, or None for all, got {self.images}")
 
     @property
+    def title(self) -> str:
+        """How it is found, in a few words."""
+        return f"learned, {self.algorithm}"
+
+    @property
     def adaptive(self) -> bool:
         """Whether images that fail already cost less than `passes`."""
         return self.algorithm == "aggregation"
@@ -102,18 +107,18 @@ class Universal(Learner):
         size = float(event(clean[rows, None], rows).abs().median()) or 1.0
         task = _Task(encoder, event, x, rows, ball, size)
         search = self._ascent if self.algorithm == "ascent" else self._aggregation
-        best, kept, chances = (math.inf, math.inf), torch.zeros_like(x[0]), []
+        best, kept, reached, chances = (math.inf, math.inf), torch.zeros_like(x[0]), clean[rows], []
         for restart in range(self.restarts):
             numbers = rng.child("universal", restart).generator()
             start = ball.squash(torch.randn(x[:1].shape, generator=numbers).to(x))[0]
             history = []
             for delta in search(task, start, numbers):
                 # fewest images that stand; among equals those that are nearest to failing
-                held, depth = task.judge(delta)
+                held, depth, reps = task.judge(delta)
                 history.append(held)
                 if (held, depth) < best:
-                    best, kept, chances = (held, depth), delta, history
-        return LearnedPerturbation(len(rows), torch.tensor(chances, dtype=torch.float64), kept, best[0])
+                    best, kept, reached, chances = (held, depth), delta, reps, history
+        return LearnedPerturbation(len(rows), torch.tensor(chances, dtype=torch.float64), kept, best[0], rows, reached)
 
     def _ascent(self, task: "_Task", delta: Perturbation, numbers: torch.Generator) -> Iterator[Perturbation]:
         """Yield δ after each epoch of steepest ascent."""
@@ -166,28 +171,31 @@ class _Task:
         """Return δ projected to the ball."""
         return self.ball.project(delta[None])[0]
 
-    def values(self, delta: Perturbation, rows: Int[Tensor, "some"]) -> Float[Tensor, "some"]:
-        """Return the values of some images under δ, in float64.
+    def values(self, delta: Perturbation, rows: Int[Tensor, "some"]) -> tuple[Float[Tensor, "some"], Reps]:
+        """Return the values of some images under δ, in float64, and their representations.
 
         Raises:
             HoldfastError: a value that is not finite.
         """
-        moved = F.hardtanh(self.x[rows] + delta, 0, 1)  # a clamp whose gradient is one pass
+        # with `clamp` a pasted pixel keeps its gradient at 0 and 1, and can leave them again
+        moved = self.ball.under(self.x[rows], delta).clamp(0, 1)
         if self.x.is_contiguous(memory_format=torch.channels_last):
             moved = moved.contiguous(memory_format=torch.channels_last)
-        values = self.event(self.encoder(moved)[:, None], rows)[:, 0]
+        reps = self.encoder(moved)
+        values = self.event(reps[:, None], rows)[:, 0]
         if not bool(values.isfinite().all()):
             raise HoldfastError(
                 "expected finite representations of disturbed images to learn from, got NaN or infinity; check the "
                 "encoder's weights and normalisation"
             )
-        return values
+        return values, reps
 
     def gradient(self, delta: Perturbation, rows: Int[Tensor, "some"]) -> Perturbation:
         """Return the gradient of the smooth count of failures by δ."""
         with torch.enable_grad():
             leaf = delta.detach().requires_grad_()
-            (gradient,) = torch.autograd.grad((SHARPNESS * self.values(leaf, rows) / self.size).sigmoid().mean(), leaf)
+            values, _ = self.values(leaf, rows)
+            (gradient,) = torch.autograd.grad((SHARPNESS * values / self.size).sigmoid().mean(), leaf)
         return gradient
 
     def newton(self, delta: Perturbation, row: Int[Tensor, "one"], steps: int) -> Perturbation:
@@ -196,7 +204,7 @@ class _Task:
         for _ in range(steps):
             with torch.enable_grad():
                 leaf = (delta + added).detach().requires_grad_()
-                value = self.values(leaf, row).sum()
+                value = self.values(leaf, row)[0].sum()
                 (slope,) = torch.autograd.grad(value, leaf)
             if float(value.detach()) > 0:
                 break
@@ -208,8 +216,9 @@ class _Task:
             added = added + (OVERSHOOT * -float(value.detach()) / rise) * uphill
         return added
 
-    def judge(self, delta: Perturbation) -> tuple[float, float]:
-        """Return the share of the images that stand, and minus their mean value."""
+    def judge(self, delta: Perturbation) -> tuple[float, float, Reps]:
+        """Return the share of the images that stand, minus their mean value, and their representations."""
         with torch.no_grad():
-            values = torch.cat([self.values(delta, rows) for rows in self.rows.split(BLOCK)])
-        return float((values <= 0).double().mean()), -float(values.mean())
+            blocks = [self.values(delta, rows) for rows in self.rows.split(BLOCK)]
+        values, reps = (torch.cat(parts) for parts in zip(*blocks, strict=True))
+        return float((values <= 0).double().mean()), -float(values.mean()), reps

@@ -77,11 +77,11 @@ class BreakingRadii(OfAnyRadius, OfFirst):
     @property
     def searches(self) -> tuple[Search, ...]:
         """The one that it makes."""
-        return (Search(MinimumNorm(self.steps), type(self.ball)(), self.failure, smallest=True),)
+        return (Search(MinimumNorm(self.steps), self.ball.of_usual_radius, self.failure, smallest=True),)
 
     def reached(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
         """Return the representations of the broken images that lie in the ball."""
-        if type(ball) is not type(self.ball):
+        if ball.of_usual_radius != self.ball.of_usual_radius:
             return None
         return results["reps"].masked_fill((results["radius"] > ball.radius)[:, None], torch.nan)[:, None]
 

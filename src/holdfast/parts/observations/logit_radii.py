@@ -7,6 +7,7 @@ from torch import Tensor
 
 from holdfast.core import Ball, Certifier, HoldfastError, LinearProbe, Margin, Passes, PerImage, Shard
 from holdfast.core.registry import part_name
+from holdfast.core.threat import image_shape
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.observations.shared.first import OfAnyRadius, OfFirst
 from holdfast.parts.probes.linear import Linear
@@ -62,7 +63,7 @@ class LogitRadii(OfAnyRadius, OfFirst):
         margin = Margin(rows, torch.cat([bias, -bias]).expand(len(shard.x), -1))
         own = (shard.labels[shard.positions][:, None] == head.classes).to(shard.x.device)
         low = torch.zeros(len(shard.x), dtype=torch.float64, device=shard.x.device)
-        high = torch.full_like(low, float(self.ball.size(torch.ones_like(shard.x[:1]))))
+        high = torch.full_like(low, self.ball.even(image_shape(shard.x)))
         for _ in range(self.halvings):
             middle = (low + high) / 2
             proved = self._holds(shard, margin, own, middle)

@@ -58,7 +58,7 @@ class MinimalRadii(OfAnyRadius, OfMargins):
 
     def reached(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
         """Return the representations of the broken images that lie in the ball."""
-        if type(ball) is not type(self.ball):
+        if ball.of_usual_radius != self.ball.of_usual_radius:
             return None
         outside = (results["size"] > ball.radius)[..., None]
         return results["reps"].masked_fill(outside, torch.nan)

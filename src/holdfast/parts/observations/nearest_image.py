@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Ball, Images, Observation, Passes, PerImage, Shard
+from holdfast.core.threat import image_shape
 from holdfast.parts.observations.shared.first import OfAnyRadius, OfFirst
 from holdfast.parts.observations.thumbnails import Thumbnails
 from holdfast.parts.threats.linf import Linf
@@ -22,8 +23,8 @@ class NearestImage(OfAnyRadius, OfFirst):
     ||x_j - x||. This holds for every x_j, so only those whose thumbnails are most alike are looked at in full. Images
     with the same pixels cannot be told apart and do not count; inf where there is no other.
 
-    `level`: the size of a change of every pixel by one grey level, which is the smallest step between two values of the
-    image; 1/255 at least.
+    `level`: the size of a change by one grey level of every pixel that may change, which is the smallest step between
+    two values of the image; 1/255 at least.
 
     Attributes:
         ball: the norm; its radius is not read.
@@ -65,4 +66,4 @@ class NearestImage(OfAnyRadius, OfFirst):
     def _levels(self, x: Images) -> PerImage:
         steps = [image.flatten().mul(1e5).round().unique().diff() / 1e5 for image in x]
         finest = torch.stack([step.min() if len(step) else step.new_tensor(1.0) for step in steps]).clamp_min(FINEST)
-        return self.ball.size(finest.view(-1, 1, 1, 1) * torch.ones_like(x))
+        return finest * self.ball.even(image_shape(x))

@@ -10,15 +10,17 @@ from torch import Tensor
 from holdfast.core import Ball, Passes, Shard
 from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.observations.shared.noisy import represented, undisturbed
+from holdfast.parts.observations.shared.taken import taken
 from holdfast.parts.observations.universal_perturbation import UniversalPerturbation
 
 
 @dataclass(frozen=True)
 class Perturbed(OfFirst):
-    """The value of a failure at x + δ, cut off at 0 and 1, as `value` [M]: above 0 where it fails.
+    """The value of a failure at x + δ, cut off at 0 and 1 (see `Ball.under`), as `value` [M]: above 0 where it fails.
 
-    Also `wrong` [M]: whether the image fails as it is; `reps` [M, D], the representation of x + δ. Only images that
-    δ was not learned on are judged.
+    Also `wrong` [M]: whether the image fails as it is; `reps` [M, D], its representation under δ; `taken` [M]: the
+    image that a failing one is taken for, -1 for one that holds, and of failures that are no such mistake. Only images
+    that δ was not learned on are judged.
 
     Attributes:
         perturbation: what is learned first.
@@ -54,12 +56,15 @@ class Perturbed(OfFirst):
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Disturb one shard."""
         event, delta = self.perturbation.failure.bind(shard), self.perturbation.learned(shard)["delta"].to(shard.x)
-        moved = self.perturbation.ball.around(shard.x, shard.x + delta)
+        ball = self.perturbation.ball
+        moved = ball.around(shard.x, ball.under(shard.x, delta))
         if shard.x.is_contiguous(memory_format=torch.channels_last):
             moved = moved.contiguous(memory_format=torch.channels_last)
         reps = represented(shard, moved)
+        value = event(reps[:, None].double(), torch.arange(len(reps))).squeeze(1).cpu()
         return {
-            "value": event(reps[:, None].double(), torch.arange(len(reps))).squeeze(1).cpu(),
+            "value": value,
+            "taken": taken(self.perturbation.failure, shard, reps, value > 0),
             "wrong": (undisturbed(shard, event) > 0).double(),
             "reps": reps.cpu(),
         }

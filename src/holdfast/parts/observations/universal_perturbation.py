@@ -1,7 +1,7 @@
 """One perturbation for all images, learned on other images than those it is judged by."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -12,8 +12,11 @@ from holdfast.core import Album, Chart, HoldfastError, Shard
 from holdfast.core.chart import Curves, Line, numbers
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.pictures import shrunk
+from holdfast.parts.learners.given import Given, save
+from holdfast.parts.learners.shared.learner import LearnedPerturbation
 from holdfast.parts.learners.universal import Universal
 from holdfast.parts.observations.shared.learning import Learning
+from holdfast.parts.observations.shared.taken import taken
 
 SHOWN, SIDE = 6, 64
 """Images, the first that are attacked, that are shown under it; the largest side of a picture, in pixels."""
@@ -24,22 +27,23 @@ class UniversalPerturbation(Learning):
     """One δ of a ball that makes as many images fail as it can, and how it came about.
 
     `delta` [C, H, W], in pixels; `held` [1], the share of the images it was learned on that stand under it; `chance`
-    [epochs], that share epoch by epoch; `learned_on` [1], how many images.
+    [epochs], that share epoch by epoch; `learned_on` [1], how many images; `target` [1], the position of the image for
+    which most of those that fail are taken, -1 for none.
 
     Attributes:
-        learner: how it is learned.
+        learner: how it is learned, or from which file it comes.
         ball: where it lies.
         failure: what it seeks.
 
     Source: NPPR, appendix 7, Eq. 28: the unconditional case of adversarial robustness.
     """
 
-    learner: Universal = Universal()
+    learner: Universal | Given = Universal()
 
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        return f"universal perturbation learned, {self.learner.algorithm}, {self.ball.title}: {self.failure.title}"
+        return f"universal perturbation {self.learner.title}, {self.ball.title}: {self.failure.title}"
 
     @property
     def adaptive(self) -> bool:
@@ -50,7 +54,8 @@ class UniversalPerturbation(Learning):
         """Learn.
 
         Raises:
-            HoldfastError: what the learner raises: too few images, or representations that are not finite.
+            HoldfastError: what the learner raises: too few images, representations that are not finite, or a file that
+                holds no perturbation for them.
         """
         assert shard.clean is not None  # clean representations are always observed first
         clean = shard.clean[shard.positions].to(shard.x.device)
@@ -61,11 +66,25 @@ class UniversalPerturbation(Learning):
             "held": torch.tensor([learned.held], dtype=torch.float64),
             "chance": learned.chance,
             "learned_on": torch.tensor([learned.images]),
+            "target": torch.tensor([self._target(shard, learned)]),
         }
+
+    def _target(self, shard: Shard, learned: LearnedPerturbation) -> int:
+        """Return the image for which most of the failing images that were learned from are taken; -1 for none."""
+        if not len(learned.rows):
+            return -1
+        rows = learned.rows.cpu()
+        own = replace(shard, x=shard.x[learned.rows], positions=shard.positions[rows])
+        values = self.failure.bind(own)(learned.reps[:, None].double(), torch.arange(len(rows)))[:, 0]
+        positions = taken(self.failure, own, learned.reps, values > 0)
+        positions = positions[positions >= 0]
+        return int(positions.bincount().argmax()) if len(positions) else -1
 
     def charts(self, results: Mapping[str, Tensor], clean: Float[Tensor, "population dim"]) -> tuple[Chart, ...]:
         """Return the share of its images that stood, epoch by epoch."""
         share = results["chance"]
+        if len(share) < 2:
+            return ()
         line = Line(tuple(map(float, range(1, len(share) + 1))), numbers(share))
         curves = Curves(
             heading="Universal perturbations learned",
@@ -73,14 +92,14 @@ class UniversalPerturbation(Learning):
                 "The share of the images learned from that the perturbation leaves standing, epoch by epoch; that of "
                 "the best epoch is kept. A curve that still falls at its end says that a longer search finds worse."
             ),
-            title=f"{self.learner.algorithm}, {self.ball.title}: {self.failure.title}",
+            title=f"{self.learner.title}, {self.ball.title}: {self.failure.title}",
             lines=(line,),
             across="epoch",
             label="images that hold",
             unit="share",
             summary=f"After the last epoch {100 * float(share[-1]):.3g} % of the images stand.",
         )
-        return (curves,) if len(share) > 1 else ()
+        return (curves,)
 
     @property
     def shows(self) -> Literal["perturbations"]:
@@ -88,7 +107,9 @@ class UniversalPerturbation(Learning):
         return "perturbations"
 
     def pictures(self, results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]:
-        """Leave the perturbation as a picture, amplified around grey, and the first attacked images under it."""
+        """Leave the perturbation as a file and, amplified around grey, a picture; and some attacked images under it."""
+        file = f"perturbations/{album.slug}/{album.number}.safetensors"
+        album.files.write(file, lambda path: save(results["delta"], self.ball, path))
         name, delta = f"pictures/{album.slug}/universal-{album.number}", results["delta"].float()
         largest = float(delta.abs().max())
         factor = float(f"{0.5 / largest:.2g}") if largest > 0 else 1.0  # the largest change becomes white or black
@@ -98,7 +119,9 @@ class UniversalPerturbation(Learning):
             x = album.picture(position)[None]
             files = {kind: f"{name}-{position}-{kind}.png" for kind in ("clean", "disturbed")}
             album.files.write_picture(files["clean"], shrunk(x, SIDE)[0])
-            album.files.write_picture(files["disturbed"], shrunk(self.ball.around(x, x + delta), SIDE)[0])
+            album.files.write_picture(
+                files["disturbed"], shrunk(self.ball.around(x, self.ball.under(x, delta)), SIDE)[0]
+            )
             shown.append({"id": album.ids[position]} | files)
         return [
             {
@@ -106,6 +129,7 @@ class UniversalPerturbation(Learning):
                 "measures": list(album.readers),
                 "learned_on": int(results["learned_on"]),
                 "amplified": factor,
+                "file": file,
                 "picture": f"{name}.png",
                 "pictures": shown,
             }

@@ -69,7 +69,7 @@ class Audits:
         spec, apart = hardening.test or hardening.data, opened.test is not None or hardening.test is not None
         names = [_labelled(hardening.encoder, "before"), _labelled(after, "after")] if after else ["before", "after"]
         ball, run = hardening.ball(), {"seed": hardening.seed, "device": hardening.device, "budget": "none"}
-        plan = make_plan(names, spec, profile=hardening.profile, norm=registry.part_name(ball), eps=ball.radius, **run)
+        plan = make_plan(names, spec, profile=hardening.profile, norm=hardening.norm, eps=ball.radius, **run)
         images = opened.test or (spec if apart else opened.data or spec)
         available = open_images(images, seed=hardening.seed).available
         share = available if apart else min(available // 2, max(LEAST, int(SHARE * available)))

@@ -8,6 +8,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from holdfast.core import Ball, Goal, Images, PerImage
+from holdfast.core.threat import image_shape
 from holdfast.parts.attacks.shared.gradient import pick, value_and_grad
 from holdfast.parts.attacks.shared.smallest import Smallest
 
@@ -50,7 +51,7 @@ class Descent:
         self.at, distance = start, ball.size(start - smallest.x)
         self.allowed = distance if allowed is None else torch.where(allowed.isinf(), distance, allowed)
         self.lost = smallest.radius.isinf() if allowed is not None else torch.ones_like(distance, dtype=torch.bool)
-        self._largest = float(ball.size(torch.ones_like(start[:1])))
+        self._largest = ball.even(image_shape(start))
 
     def go_on_from(self, images: Images, where: Bool[Tensor, "batch"]) -> None:
         """Go on from broken images where that is due, as far as they are away."""
@@ -78,19 +79,17 @@ class Descent:
         flat = (gradient == 0).flatten(1).all(1)
         if flat.any():  # what is broken far away shows the way instead
             gradient = pick(flat, self._towards - x, gradient)
-        # u: the steepest unit step of the pixels that it leaves inside [0, 1]
+        # only pixels that a step leaves inside [0, 1] take part in it
         outward = ((self.at <= 0) & (gradient < 0)) | ((self.at >= 1) & (gradient > 0))
         gradient = gradient.masked_fill(outward, 0)
-        uphill = self._ball.ascend(gradient)
         # ε: shrink below a broken image; else grow, to where the linearised goal reaches zero (FMN, Eq. 6)
         fall = (1 + math.cos(math.pi * progress)) / 2
         gamma, alpha = 0.001 + 0.099 * fall, 0.01 + (self._stride - 0.01) * fall
-        slope = (gradient * uphill).flatten(1).sum(1).clamp_min(1e-30)
+        slope = (gradient * self._ball.ascend(gradient)).flatten(1).sum(1).clamp_min(1e-30)
         linear = size + values.neg().clamp_min(0) / slope
         grown = torch.where(self.lost, torch.maximum(linear, GROWTH * self.allowed), self.allowed * (1 + gamma))
         shrunk = torch.minimum(self.allowed, size) * (1 - gamma)
         self.allowed = torch.where(hit, shrunk, torch.minimum(grown, self.smallest.radius))
         # δ: an ascent step, projected on the ball of radius ε and on the box
         reach = self.allowed.clamp(1e-12, self._largest)
-        moved = self.at - x + alpha * reach.view(-1, 1, 1, 1) * uphill
-        self.at = self._ball.inside(x, moved, reach)
+        self.at = self._ball.step(x, self.at, gradient, alpha * reach.view(-1, 1, 1, 1), reach)

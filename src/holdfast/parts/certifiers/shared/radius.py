@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Ball, Encoder, Images, Margin, Passes
+from holdfast.core.threat import image_shape
 from holdfast.numerics.bounds.activations import Box
 from holdfast.numerics.bounds.backward import Region, boxes
 from holdfast.numerics.bounds.network import Network
@@ -61,7 +62,7 @@ def certified_radii(
     Source: RVCL, Algorithm 1 (CERTIFY), which bisects pair by pair and returns the last radius probed.
     """
     network, region, margin = prepare(encoder, margin, x, ball, torch.zeros(len(x), dtype=torch.float64))
-    end = largest if largest is not None else float(ball.size(torch.ones_like(x[:1])))
+    end = largest if largest is not None else ball.even(image_shape(x))
     radii = []
     for i in range(len(x)):
         search = _Search(certifier, network, region.part([i]), margin.part(slice(i, i + 1)), end, together)

@@ -44,12 +44,16 @@ class LearnedPerturbation(Learned):
     """One perturbation for all images. Its `chance` is that of the perturbation as it was after each epoch.
 
     Attributes:
-        delta: what is added to every image before it is cut off at 0 and 1, in pixels, [C, H, W].
-        held: the share of the training images that it leaves standing, the least that was met.
+        delta: what every image is disturbed by, see `Ball.under`, in pixels, [C, H, W].
+        held: the share of the training images that it leaves standing, the least that was met; NaN without any.
+        rows: where these stand among the images that were given, [N].
+        reps: their representations under it, [N, D].
     """
 
     delta: Float[Tensor, "channel height width"]
     held: float
+    rows: Int[Tensor, "rows"]
+    reps: Float[Tensor, "rows dim"]
 
 
 class Learner(metaclass=Checked):

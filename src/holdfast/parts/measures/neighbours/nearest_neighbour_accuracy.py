@@ -69,7 +69,7 @@ class NearestNeighbourAccuracy(AttackMeasure):
         """The search for images that are nearer to another one; None where only drift is pursued."""
         if self.pursue == "drift" or self.divergence not in DIVERGENCES:
             return None
-        return BreakingRadii(type(self.ball)(), Nearest(self.divergence), self.passes)
+        return BreakingRadii(self.ball.of_usual_radius, Nearest(self.divergence), self.passes)
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, the trajectories, and the search for the event."""

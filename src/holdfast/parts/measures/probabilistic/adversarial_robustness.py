@@ -48,7 +48,7 @@ class AdversarialRobustness(ChanceMeasure):
     def attacked(self) -> Broken | BreakingRadii:
         """The attack that it reads."""
         if isinstance(self.attack, MinimumNorm):
-            return BreakingRadii(type(self.ball)(), self.failure, self.attack.steps, first=self.first)
+            return BreakingRadii(self.ball.of_usual_radius, self.failure, self.attack.steps, first=self.first)
         return Broken(self.attack, self.ball, self.failure, first=self.first)
 
     def observations(self) -> tuple[Observation, ...]:

@@ -1,12 +1,18 @@
-"""Universal robustness: how many images hold under the worst perturbation that is the same for all of them."""
+"""Universal robustness: how many images hold under the worst perturbation that is the same for all of them.
+
+Also where those go that fail: whether they are all taken for one and the same image.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from holdfast.core import Ball, Chart, Observation, Score, Subject, Table
 from holdfast.numerics import statistics
+from holdfast.parts.learners.given import Given
 from holdfast.parts.learners.universal import Universal
 from holdfast.parts.measures.shared.chance import NPPR, ChanceMeasure
 from holdfast.parts.observations.clean import Clean
@@ -24,16 +30,22 @@ class UniversalRobustness(ChanceMeasure):
     that it does: their share is that of any new image, with an exact interval; that of the images learned from stands
     beside it, and is too low. The bound relies on no search: it holds for whatever δ was found.
 
+    Where do they go? Of the images that fail, the share that is taken for one and the same image: that for which most
+    of the images are taken that δ was learned on, so that it is chosen before these are counted and the interval is
+    exact.
+    With a patch as the ball, one patch is pasted on all images.
+
     Table, one row per image: `held`, 1 or 0; `value`, above 0 where it fails under δ; `failed`, 1 or 0; `wrong`, 1
-    where the image fails as it is; `fitted` and `learned_on`, the same in every row: the share of the images learned
-    from that hold (those that are right without a disturbance), and their number.
+    where the image fails as it is; `taken`, the position of the image that a failing one is taken for, else -1; the
+    same in every row: `fitted` and `learned_on`, the share of the images learned from that hold (those that are right
+    without a disturbance), and their number; `target`, the position of the image for which most of them are taken.
 
     Attributes:
-        learner: how δ is found.
+        learner: how δ is found: `universal`, or `given`, a file with one that was learned on another encoder.
         ball: where it lies.
     """
 
-    learner: Universal = Universal()
+    learner: Universal | Given = Universal()
     ball: Ball = Linf(0.05)
 
     condition = "given the learned perturbation"
@@ -72,17 +84,38 @@ class UniversalRobustness(ChanceMeasure):
             "value": judged["value"],
             "failed": failed,
             "wrong": judged["wrong"],
+            "taken": judged["taken"].double(),
+            "target": float(learned["target"]) * rows,
             "fitted": float(learned["held"]) * rows,
             "learned_on": float(learned["learned_on"]) * rows,
         }
 
     def score(self, table: Table) -> dict[str, Score]:
-        """Return the share of the images learned from that hold, and that of the others."""
-        fitted, count = float(table["fitted"][0]), int(table["learned_on"][0])
-        own = Score(fitted, None, None, count, "none: the perturbation was fitted to these images")
+        """Return the share of the images learned from that hold, where failing ones go, and how many others hold."""
+        scores = {}
+        if count := int(table["learned_on"][0]):
+            fitted = "none: the perturbation was fitted to these images"
+            scores["images learned from that hold"] = Score(float(table["fitted"][0]), None, None, count, fitted)
+        taken = table["taken"][(table["taken"] >= 0) & (table["wrong"] == 0)].long()
+        if len(taken):
+            scores["failing images that are taken for the same one"] = self._same(taken, int(table["target"][0]))
         held = statistics.share(table["held"], condition=self.condition)
-        bound = "an upper bound: the learned perturbation is one of those allowed"
-        return {"images learned from that hold": own, "images that hold": self.noted(table, held, bound)}
+        bound = f"an upper bound: the {self._adjective} perturbation is one of those allowed"
+        return scores | {"images that hold": self.noted(table, held, bound)}
+
+    def _same(self, taken: Int[Tensor, "failing"], target: int) -> Score:
+        """Return how many failing images are taken for one image, the commonest among those learned from."""
+        images = len(taken.unique())
+        different = f"they are taken for {images} different image{'s' * (images > 1)}"
+        if target >= 0:
+            share = statistics.share((taken == target).double(), condition=f"{self.condition}, of those that fail")
+            return replace(share, note=f"{different}; the image was chosen by the images learned from")
+        most = float(taken.bincount().max()) / len(taken)
+        return Score(most, None, None, len(taken), "none: the image was chosen among those counted", note=different)
+
+    @property
+    def _adjective(self) -> str:
+        return "given" if isinstance(self.learner, Given) else "learned"
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return its row among worst cases and given noises, above the noise that knows nothing of the image."""

@@ -80,7 +80,7 @@ class Retrieval(Searching):
         if self.divergence not in DIVERGENCES:
             return {}
         known = {k: Broken(self.attack, self.ball, Outranked(k, self.relevant, self.divergence)) for k in self.k}
-        nearest = BreakingRadii(type(self.ball)(), Nearest(self.divergence), self.passes)
+        nearest = BreakingRadii(self.ball.of_usual_radius, Nearest(self.divergence), self.passes)
         return known | ({1: nearest} if self.relevant == "original" else {})
 
     def observations(self) -> tuple[Observation, ...]:

@@ -48,4 +48,4 @@ class OfAnyRadius:
 
     def key(self) -> Observation:
         """How many images are observed changes nothing for any of them, and the radius of the ball is not read."""
-        return replace(cast("Any", self), first=None, ball=type(self.ball)())
+        return replace(cast("Any", self), first=None, ball=self.ball.of_usual_radius)

@@ -1,0 +1,20 @@
+"""Which images the failing ones of a shard are taken for."""
+
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from holdfast.core import Failure, Reps, Shard
+
+
+def taken(failure: Failure, shard: Shard, reps: Reps, failed: Bool[Tensor, "images"]) -> Int[Tensor, "images"]:
+    """Return the position of the image that each failing one is taken for; -1 for all others, and where none is known.
+
+    Args:
+        failure: what failed.
+        shard: the images.
+        reps: representations of their disturbed versions, in the shard's order.
+        failed: which of them fail.
+    """
+    positions = failure.taken_for(shard, reps)
+    held = ~failed.cpu()
+    return held.long().neg() if positions is None else positions.masked_fill(held, -1)

@@ -1,0 +1,296 @@
+"""A patch: the pixels of one window may take any value, all others stay as they are."""
+
+import math
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from holdfast.core import Ball, HoldfastError, Images, PerImage, Rng
+from holdfast.core.threat import Frame, Shape, least_in_box, rounded_down, towards
+from holdfast.parts.threats.linf import Linf
+from holdfast.parts.threats.shared.window import Size, best, rectangle, spread, sums
+from holdfast.runtime.checked import Positive
+from holdfast.runtime.errors import unknown
+
+CORNERS = MappingProxyType(
+    {
+        "centre": (0.5, 0.5),
+        "top-left": (0.0, 0.0),
+        "top-right": (0.0, 1.0),
+        "bottom-left": (1.0, 0.0),
+        "bottom-right": (1.0, 1.0),
+    }
+)
+"""Places by name, as shares of the room that the window has."""
+
+ANYWHERE, RANDOM = "anywhere", "random"
+
+
+@dataclass(frozen=True)
+class Patch(Ball):
+    """All images that differ from x only inside one window of h x w pixels, and there by max |x' - x| <= radius.
+
+    h = round(√(share · H · W · aspect)), w = round(h / aspect), with h not yet rounded. At a fixed place this is a box.
+    "anywhere" it is the union of the boxes of all places: not convex, so that of what lies between two of its images
+    nothing is known. `project` then takes the window that retains most of ||δ||², `ascend` the one in which the
+    gradient's sum of absolute values is largest, `step` the one that is best for a linear goal, given what the patch
+    holds by then; the bound of `least_on` is the minimum over all windows, exact for a linear function of the image.
+
+    Attributes:
+        radius: the largest change of a pixel, in (0, 1]; with 1 a pixel may take any value.
+        share: of the image's area that the window covers, about, in (0, 1].
+        place: "anywhere", each image its own worst; or the same for all images: "centre", "top-left", "top-right",
+            "bottom-left", "bottom-right", (row, column), each a share of the room from the first place to the last, or
+            "random", drawn from `seed`.
+        aspect: height / width of the window.
+        seed: of a random place.
+
+    Source: Brown et al. (2017), "Adversarial patch"; Karmon, Zoran & Goldberg (2018), "LaVAN" (patches of about 2 % of
+    the area); Chiang et al. (2020), "Certified defenses for adversarial patches" (a bound for every place).
+
+    Example:
+        >>> delta = torch.tensor([[[[0.5, 0.0, 0.0, 0.0], [0.0, 0.0, 0.9, 2.0]]]])
+        >>> [round(v, 4) for v in Patch(share=0.125).project(delta).flatten().tolist()]
+        [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]
+    """
+
+    radius: float = 1.0
+    share: float = 0.03
+    place: str | tuple[float, float] = ANYWHERE
+    aspect: Positive = 1.0
+    seed: int = 0
+
+    usual: ClassVar[float | None] = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.radius <= 1:
+            raise HoldfastError(
+                f"patch radius: expected the largest change of a pixel of a [0, 1] image, in (0, 1], got {self.radius}"
+            )
+        if not 0 < self.share <= 1:
+            meant = f"; did you mean {self.share / 100:g}?" if 1 < self.share <= 100 else ""
+            raise HoldfastError(
+                f"patch share: expected a share of the image's area, in (0, 1], got {self.share}{meant}"
+            )
+        if isinstance(self.place, tuple):
+            if not all(0 <= share <= 1 for share in self.place):
+                raise HoldfastError(
+                    f"patch place: expected (row, column) as shares in [0, 1] of the room that it has, got {self.place}"
+                )
+        elif self.place not in (*CORNERS, ANYWHERE, RANDOM):
+            raise unknown("place of patch", self.place, (ANYWHERE, RANDOM, *CORNERS))
+
+    @property
+    def is_box(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether its place is fixed."""
+        return self.place != ANYWHERE
+
+    @property
+    def norm(self) -> str:
+        """For example "patch of 3 % anywhere"."""
+        match self.place:
+            case tuple():
+                where = "at ({:g}, {:g})".format(*self.place)
+            case "anywhere":
+                where = self.place
+            case "random":
+                where = f"at a random place (seed {self.seed})"
+            case _:
+                where = f"at the {self.place.replace('-', ' ')}" if self.place != "centre" else "in the centre"
+        shape = "" if self.aspect == 1 else f", {self.aspect:g} times as high as wide,"
+        return f"patch of {100 * self.share:g} %{shape} {where}"
+
+    @property
+    def title(self) -> str:
+        """As `norm`, and by how much a pixel may change, where that is not any value."""
+        return self.norm if self.radius == 1 else f"{self.norm}, pixels by ≤ {self.written}"
+
+    def even(self, shape: Shape) -> float:
+        """Return 1: the largest change of a pixel."""
+        return 1.0
+
+    def in_words(self, shape: Shape) -> str:
+        """Return how many pixels may change, and by how much."""
+        high, wide = self.window(shape[1], shape[2])
+        by = "take any value" if self.radius == 1 else f"move by {255 * self.radius:.3g} of 255 grey levels"
+        return f"{high} x {wide} of {shape[1]} x {shape[2]} pixels may {by}"
+
+    def window(self, height: int, width: int) -> Size:
+        """Return the height and the width of the window in images of a size.
+
+        Raises:
+            HoldfastError: a window of no pixel, or one that is larger than the image.
+        """
+        exact = math.sqrt(self.share * height * width * self.aspect)
+        size = (round(exact), round(exact / self.aspect))
+        image = f"images of {height} x {width} pixels"
+        if min(size) < 1:
+            least = max(self.aspect, 1 / self.aspect) / (height * width)
+            raise HoldfastError(
+                f"patch: a share of {self.share:g} holds no pixel of {image}; give share={least:.2g} or more"
+            )
+        if size[0] > height or size[1] > width:
+            raise HoldfastError(
+                f"patch: a window of {size[0]} x {size[1]} pixels does not fit into {image}; give a smaller share, or "
+                "an aspect nearer to theirs"
+            )
+        return size
+
+    def sample(self, x: Images, rng: Rng) -> Images:
+        """Draw a place, where it is not fixed, and every pixel of the window uniformly around x; clamped to [0, 1]."""
+        inside = rectangle(*self.frame(x, rng), (x.shape[2], x.shape[3]), x.device)[:, None]
+        noise = rng.child("pixels").uniform(*x.shape[1:]).to(x) * (2 * self.radius) - self.radius
+        return towards(x, torch.where(inside, self._pixels.project(noise), 0)).clamp_(0, 1)
+
+    def frame(self, x: Images, rng: Rng) -> Frame:
+        """Return the window, drawn evenly from all places where it is not fixed."""
+        over = (x.shape[2], x.shape[3])
+        size = self.window(*over)
+        shares = self._shares()
+        if shares is None:
+            room = torch.tensor([whole - side + 1 for side, whole in zip(size, over, strict=True)])
+            places = (rng.child("place").uniform(2) * room).long()
+        else:
+            places = torch.tensor(_place(shares, size, over)).expand(len(x), 2)
+        places = places.to(x.device)
+        return places[:, 0], places[:, 1], size
+
+    def project(self, delta: Images) -> Images:
+        """Clamp pixels to the radius, and keep the window that retains the most: the nearest point of the ball."""
+        moved = self._pixels.project(delta)
+        return torch.where(self._where(moved, delta.square() - (delta - moved).square()), moved, 0)
+
+    def ascend(self, gradient: Images) -> Images:
+        """Return the gradient's sign in the window where its absolute values sum up to the most."""
+        return torch.where(self._where(gradient, gradient.abs()), gradient.sign(), 0)
+
+    def step(
+        self, x: Images, at: Images, gradient: Images, length: float | Tensor, radii: PerImage | None = None
+    ) -> Images:
+        """Return x' of the ball after a step: of all windows the one with the largest gradient · (x' - x).
+
+        In every window pixels that have moved go on from where they are, the others at once as far as they can; what is
+        outside the new window is as in x again. So a patch moves where that is better for a linear goal, of which the
+        first step finds the best window.
+        """
+        if self.is_box:
+            return super().step(x, at, gradient, length, radii)
+        reach = x.new_tensor(rounded_down(self.radius, x.dtype)) if radii is None else radii.view(-1, 1, 1, 1)
+        uphill, delta = gradient.sign(), at - x
+        moved = torch.where((delta != 0).any(1, keepdim=True), delta + length * uphill, reach * uphill)
+        moved = (x + moved.clamp(-reach, reach)).clamp(0, 1) - x
+        return towards(x, torch.where(self._where(moved, gradient * moved), moved, 0)).clamp_(0, 1)
+
+    def squash(self, u: Float[Tensor, "*batch channel height width"]) -> Float[Tensor, "*batch channel height width"]:
+        """Return radius · tanh(u) in the window, that of the largest u² where the place is not fixed; else 0."""
+        return torch.where(self._where(u, u.detach().square()), self._pixels.squash(u), 0)
+
+    def size(self, delta: Images) -> PerImage:
+        """Return max |delta| of each image; infinite where no window holds all that changed."""
+        moved = (delta != 0).any(1)
+        if (fixed := self._fixed(delta)) is not None:
+            outside = (moved & ~fixed).flatten(1).any(1)
+        else:
+            high, wide = self.window(*delta.shape[2:])
+            tall, broad = spread(moved)
+            outside = (tall > high) | (broad > wide)
+        return self._pixels.size(delta).masked_fill(outside, torch.inf)
+
+    def contains(self, inner: Ball) -> bool:
+        """Whether another patch is one of these: at one of its places, no larger, and with no larger change."""
+        if not isinstance(inner, Patch) or inner.radius > self.radius or inner.aspect != self.aspect:
+            return False
+        if self.place == ANYWHERE:
+            return inner.share <= self.share
+        return (inner.share, inner.place, inner.seed) == (self.share, self.place, self.seed)
+
+    def box(self, x: Images, radii: PerImage) -> tuple[Images, Images]:
+        """Return the range of every pixel: that of `Linf` in the window, or everywhere where the place is not fixed."""
+        low, high = super().box(x, radii)
+        inside = self._fixed(x)
+        return (low, high) if inside is None else (torch.where(inside, low, x), torch.where(inside, high, x))
+
+    def least(
+        self,
+        slopes: Float[Tensor, "*#batch rows pixels"],
+        x: Float[Tensor, "*batch pixels"],
+        box: tuple[Float[Tensor, "*batch pixels"], Float[Tensor, "*batch pixels"]],
+        radii: Float[Tensor, "*batch"],
+    ) -> Float[Tensor, "*batch rows"]:
+        """Return the minimum over the box: exact at a fixed place; `least_on` knows more of a patch anywhere."""
+        return least_in_box(slopes, *box)
+
+    def least_on(
+        self,
+        slopes: Float[Tensor, "*#batch rows channel height width"],
+        x: Float[Tensor, "*batch channel height width"],
+        box: tuple[Float[Tensor, "*batch channel height width"], Float[Tensor, "*batch channel height width"]],
+        radii: Float[Tensor, "*batch"],
+        shape: Shape,
+    ) -> Float[Tensor, "*batch rows"]:
+        """Return slopes · x less the largest sum, over all windows, of what each pixel can take away.
+
+        What a patch covers of a part of the image lies in a window of its size on that part, or is all of it.
+        """
+        if self.is_box:
+            return super().least_on(slopes, x, box, radii, shape)
+        size = self.window(*shape[1:])
+        size = (min(size[0], slopes.shape[-2]), min(size[1], slopes.shape[-1]))
+        low, high = ((x - box[0])[..., None, :, :, :], (box[1] - x)[..., None, :, :, :])
+        taken = torch.where(slopes > 0, slopes * low, -slopes * high).sum(-3)
+        return (slopes.flatten(-3) @ x.flatten(-3)[..., None]).squeeze(-1) - sums(taken, size).flatten(-2).amax(-1)
+
+    def under(self, x: Images, delta: Float[Tensor, "channel height width"]) -> Images:
+        """Return images on which one patch is pasted: the pixels of its window are (1 + δ) / 2, whatever they were.
+
+        With a radius below 1, where they cannot take any value, δ is added to them. The window is the one that
+        `project` keeps of δ.
+        """
+        if self.radius < 1:
+            return super().under(x, delta)
+        return torch.where(self._where(delta, delta.detach().square()), (1 + delta) / 2, x)
+
+    @property
+    def _pixels(self) -> Linf:
+        """What each pixel of the window may do."""
+        return Linf(self.radius)
+
+    def _where(self, like: Tensor, gain: Tensor) -> Bool[Tensor, "*batch one height width"]:
+        """Return the pixels of the fixed window, else those of the window with the largest gain, summed over channels.
+
+        Args:
+            like: a tensor whose absolute values decide among windows of equal gain, [*, C, H, W].
+            gain: of every value, in the same shape.
+        """
+        if (fixed := self._fixed(gain)) is not None:
+            return fixed
+        size = self.window(gain.shape[-2], gain.shape[-1])
+        return best(gain.detach().sum(-3), size, like.detach().abs().sum(-3)).unsqueeze(-3)
+
+    def _fixed(self, like: Tensor) -> Bool[Tensor, "one height width"] | None:
+        """Return the pixels of the window, [1, H, W], of images like these; None where it may be anywhere."""
+        shares = self._shares()
+        if shares is None:
+            return None
+        over = (like.shape[-2], like.shape[-1])
+        size = self.window(*over)
+        return rectangle(*_place(shares, size, over), size, over, like.device)[None]
+
+    def _shares(self) -> tuple[float, float] | None:
+        """Return the place of the window as shares of its room; None where it may be anywhere."""
+        if isinstance(self.place, tuple):
+            return self.place
+        if self.place == RANDOM:
+            down, across = Rng(self.seed, ("patch",), ("place",)).uniform(2)[0].tolist()
+            return down, across
+        return CORNERS.get(self.place)
+
+
+def _place(shares: tuple[float, float], size: Size, over: Size) -> tuple[int, int]:
+    """Return the first row and column of a window, of as many places as it has room for."""
+    top, left = (int(share * (whole - side)) for share, whole, side in zip(shares, over, size, strict=True))
+    return top, left
