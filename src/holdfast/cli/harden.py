@@ -24,7 +24,7 @@ def harden(
         str,
         typer.Option(
             autocompletion=completion.of_kind("methods"),
-            help="auto (its own representations), fare, tecoa[path=FILE], or see holdfast list methods.",
+            help=r"auto (its own representations), fare, tecoa\[path=FILE], or see holdfast list methods.",
         ),
     ] = "auto",
     budget: Annotated[
