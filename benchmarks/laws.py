@@ -398,6 +398,13 @@ def taken(measure: Any, world: World) -> list[Table]:
     return _each(columns | {"pair": torch.where(alone, -1, pairs), "way": way})
 
 
+def captioned(measure: Any, world: World) -> list[Table]:
+    """How early images and their captions, two of each, find each other."""
+    owners = torch.arange(world.images).repeat_interleave(2)
+    texts = world.clean[:, owners] + 0.5 * world.normal(len(owners), DIM)
+    return [measure.table(texts[k], owners, world.clean[k], world.images, [world.found[k]]) for k in range(2)]
+
+
 def certified(measure: Measure, world: World) -> list[Table]:
     """Whether images are right under attack, and proved to be."""
     attack = world.hits(0.4, 0.97)
@@ -460,6 +467,7 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
     "alignment": (observed, TWO),
     "breakaway_risk": (observed, SHORT),
     "breaking_radius": (observed, {}),
+    "caption_retrieval": (captioned, QUICK),
     "center_smoothing": (observed, {}),
     "certified_accuracy": (certified, {}),
     "certified_breakaway_risk": (observed, QUICK),

@@ -84,7 +84,7 @@ def harden(
     steps: int | None = None,
     eps: float | str | None = None,
     norm: str = "linf",
-    attack: str = "untargeted",
+    attack: str | None = None,
     views: str | None = None,
     rate: float | None = None,
     batch_size: int = 64,
@@ -110,13 +110,14 @@ def harden(
         mean: per channel, what your preprocessing subtracts from [0, 1] pixels; for a bare network, see `audit`.
         std: per channel, what it divides by.
         labels: a class for each image of an array; only for the accuracy before and after.
-        objective: what it learns, "auto" (its own clean representations) or the name of a method.
+        objective: what it learns, "auto" (its own clean representations), "fare", "tecoa[path=FILE]" or another method,
+            see `holdfast harden`.
         budget: time that the training takes, "90s", "30m", or seconds; the audits come on top.
         steps: of the training, instead of a budget; None: the budget decides.
         eps: radius in pixels of a [0, 1] image, 0.05 or "4/255"; what is usual for such images where None.
         norm: norm of the ball, "linf", "l2" or "patch".
-        attack: what the adversary raises, "untargeted", "targeted" or "loss".
-        views: augmentation, "none", "light" or "full"; light where None, full for other objectives than "auto".
+        attack: what the adversary raises, "untargeted", "targeted" or "loss"; as the objective has it where None.
+        views: augmentation, "none", "light" or "full"; light where None, full for most methods.
         rate: learning rate, in units of each weight's size; tried on a few steps where None.
         batch_size: images per step.
         batchnorm: whose statistics attacked images share, "shared", "split" or "frozen".

@@ -1,11 +1,15 @@
 """Every measure and every check, inside a small audit: tables, scores, verdicts, passes."""
 
+import atexit
+import json
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow.parquet as pq
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from holdfast.auditing.plan import Plan
@@ -45,6 +49,16 @@ LABELS = torch.arange(IMAGES) % 3
 ATTACK = {"attack": Pgd(4), "readouts": (2, 4)}
 
 
+def captions() -> str:
+    """Return a file of a caption of each image, of the width of the encoder."""
+    folder = TemporaryDirectory()
+    atexit.register(folder.cleanup)
+    points = torch.randn(IMAGES, 12, generator=torch.Generator().manual_seed(6))
+    ids = json.dumps([f"{i:06d}" for i in range(IMAGES)])
+    save_file({"embeddings": points}, f"{folder.name}/captions.safetensors", {"ids": ids})
+    return f"{folder.name}/captions.safetensors"
+
+
 SMALL = {
     "smoothed_radius": {"certificate": PairProbability(draws=600)},
     "smoothed_accuracy": {"certificate": Classifier(draws=300), "sigma": 0.1},
@@ -82,6 +96,7 @@ SMALL = {
     "robust_probe": {"robust": RobustLinear(L2(0.2), Pgd(3), epochs=2, tolerance=0), "attacks": (Pgd(3),)},
     "fine_tuned_accuracy": {"fine_tuned": FineTuned(epochs=2, rate=0.05, batch_size=4), "threats": (Gamma(0.5),)},
     "retrieval": {"attack": Pgd(4), "k": (1, 5)},
+    "caption_retrieval": {"attack": Pgd(4), "k": (1, 5), "path": captions()},
     "matching": {"attack": Pgd(4), "rate": 0.05},
     "edited_matching": {"rate": 0.05},
     "breaking_edit": {"strengths": 3, "halvings": 1, "levels": 2},

@@ -109,6 +109,11 @@ def supcon(outs: Views, labels: np.ndarray, temperature: float) -> float:
     return float(np.mean(terms))
 
 
+def tecoa(reps: np.ndarray, directions: np.ndarray, labels: np.ndarray, temperature: float) -> float:
+    cosines = unit(reps) @ unit(directions).T
+    return float(np.mean([cross_entropy(row / temperature, label) for row, label in zip(cosines, labels, strict=True)]))
+
+
 def supervised(rep: np.ndarray, logits: np.ndarray, labels: np.ndarray, uniformity: float) -> float:
     z, n = unit(rep), len(rep)
     near = [np.exp(-2 * ((z[i] - z[j]) ** 2).sum()) for i, j in permutations(range(n), 2)]

@@ -1,26 +1,32 @@
 """Pre-training methods against losses written from their formulas, and what they may and may not change."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import losses_by_hand as by_hand
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
 from tiny_students import BATCH, LABELS, SIZE, SMALL, made, moved, pictures, same, snapshot, student_of, views_of
 from torch import Tensor, nn
 
-from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Method, Rng, Student
+from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Method, Rng, Student, registry
 from holdfast.core.student import spread
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.methods.shared.targets import momentum_at
 from holdfast.parts.threats.linf import Linf
+from holdfast.sources.encoders.shared.copies import trainable
 from holdfast.storage.run_folder import Store
 from holdfast.training import checkpoint, loop
 from holdfast.training.adversary import Adversary
 from holdfast.training.checkpoint import tensors_of
 from holdfast.training.loop import train
 from holdfast.training.recipe import Recipe
+from holdfast.workflows.harden.plan import Hardening
+
+EIGHT = torch.rand(SIZE, 1, 8, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 
 ATTACK = Adversary(Linf(0.1), Pgd(steps=3, step_size=0.03, keep="last"), None)
 
@@ -393,3 +399,81 @@ def test_settings_that_mean_nothing_are_refused(name: str, changes: dict[str, ob
 def test_supcon_needs_classes(classes: int | None, tiny: Encoder) -> None:
     with pytest.raises(HoldfastError, match="supcon: expected images of at least 2 classes"):
         made("supcon").student(tiny, Facts(12, 20, classes))
+
+
+def test_fare_asks_attacked_images_alone(tiny: Encoder) -> None:
+    """min E max ‖f(x') - f_0(x)‖²: the weights of a hardening, and the loss that they leave."""
+    auto, fare = (Hardening("memory", "memory", name, eps=0.1, steps=1).recipe() for name in ("auto", "fare"))
+    assert fare.method == auto.method == registry.build({"kind": "methods", "name": "self_distillation"})
+    assert (auto.adversary.clean, auto.adversary.weight, fare.adversary.clean, fare.adversary.weight) == (1, 1, 0, 1)
+    assert replace(fare, adversary=auto.adversary) == auto  # in all else they are one
+    assert fare.adversary.objective == registry.build({"kind": "objectives", "name": "untargeted", "divergence": "l2"})
+    student = fare.method.student(trainable(tiny), Facts(12, SIZE)).double()
+    moved(student.encoder)
+    attacked = (EIGHT + 0.1).clamp(0, 1)
+    loss = student([EIGHT, EIGHT], [attacked], Batch(torch.arange(SIZE)), clean=0.0, weight=1.0).loss
+    apart = student.encoder(attacked) - student.twin[0](EIGHT)
+    assert loss.item() == pytest.approx(apart.square().sum(1).mean().item() / 12)
+
+
+def test_tecoa_attacks_its_own_loss_and_learns_from_that_alone(tmp_path: Path) -> None:
+    recipe = Hardening("memory", "memory", "tecoa[path=x.safetensors,temperature=0.5]", eps=0.1, steps=1).recipe()
+    assert recipe.method == registry.build(
+        {"kind": "methods", "name": "tecoa", "path": "x.safetensors", "temperature": 0.5}
+    )
+    assert (recipe.adversary.objective, recipe.adversary.clean, recipe.adversary.weight) == (None, 0, 1)
+    for objective, message in (
+        ("fair", "did you mean 'fare'"),
+        ("tecoa[temprature=1]", "did you mean 'temperature'"),
+        ("fare[divergence=l1]", "expected 'l2' or 'cosine'"),
+        ("tecoa[", "expected NAME"),
+    ):
+        with pytest.raises(HoldfastError, match=message):
+            Hardening("memory", "memory", objective, eps=0.1, steps=1)
+
+
+# --- (f) classes of names ---
+
+
+def of_names(folder: Path, dim: int, classes: int = 3, **changes: object) -> Method:
+    """TeCoA on a file of two prompts for each class."""
+    path = folder / "names.safetensors"
+    embeddings = torch.randn(classes, 2, dim, generator=torch.Generator().manual_seed(4))
+    save_file({"embeddings": embeddings}, path)
+    return registry.build({"kind": "methods", "name": "tecoa", "path": str(path), **changes})
+
+
+@pytest.mark.parametrize("temperature", [0.01, 0.5])
+@pytest.mark.parametrize("classes", [None, [4, 0, 2]])
+def test_tecoa_is_the_cross_entropy_of_cosines(
+    temperature: float, classes: list[int] | None, tiny: Encoder, tmp_path: Path
+) -> None:
+    """Whatever the data call the classes: line i of the names is their class i."""
+    method = of_names(tmp_path, 12, 5, temperature=temperature)
+    student = method.student(trainable(tiny), Facts(12, SIZE, 3)).double()
+    (view,) = student.see([EIGHT], [0])
+    assert view.rep is not None
+    embeddings = load_file(tmp_path / "names.safetensors")["embeddings"].double()
+    directions = torch.stack([F.normalize(own).mean(0) for own in embeddings])
+    labels = LABELS if classes is None else torch.tensor(classes)[LABELS]
+    loss = student.loss([view], Batch(torch.arange(SIZE), LABELS, classes=classes))
+    ours = by_hand.tecoa(view.rep.detach().numpy(), directions.numpy(), labels.numpy(), temperature)
+    assert loss.item() == pytest.approx(ours, rel=1e-5)
+    loss.backward()
+    learned = dict(student.named_parameters())
+    assert all(name.startswith("encoder.") for name in learned)  # the text tower is no weight
+    assert all(weight.grad is not None for weight in learned.values())
+
+
+def test_tecoa_refuses_what_has_no_names(tiny: Encoder, tmp_path: Path) -> None:
+    facts = Facts(12, SIZE, 3)
+    for method, facts_, message in (
+        (of_names(tmp_path, 12), Facts(12, SIZE), "tecoa: expected images of at least 2 classes, got no labels"),
+        (of_names(tmp_path, 12), Facts(11, SIZE, 3), "the names have 12 dimensions, the representations 11"),
+        (registry.build({"kind": "methods", "name": "tecoa"}), facts, "tecoa: expected path=FILE.*embed-names writes"),
+    ):
+        with pytest.raises(HoldfastError, match=message):
+            method.student(tiny, facts_)
+    student = of_names(tmp_path, 12).student(trainable(tiny), facts).double()
+    with pytest.raises(HoldfastError, match="expected a name of class 7, got 3; name every class"):
+        student.loss(student.see([EIGHT], [0]), Batch(torch.arange(SIZE), LABELS, classes=[0, 1, 7]))

@@ -17,6 +17,7 @@ from holdfast.numerics.geometry.class_directions import directions
 from holdfast.parts.probes.zero_shot import ZeroShot
 from holdfast.runtime.torchvision_guard import guard_torchvision
 from holdfast.sources.encoders import open_encoder, open_texts
+from holdfast.workflows.embed_captions import embed_captions
 from holdfast.workflows.embed_names import embed_names
 
 pytestmark = pytest.mark.filterwarnings(  # raised while third-party packages are imported
@@ -96,6 +97,30 @@ def test_an_audit_measures_how_names_hold(tmp_path: Path) -> None:
     assert float(attacked["after all"].value or 0) < 0.6
 
 
+def searched_with_captions(spec: str, folder: Path) -> None:
+    """Captions of twelve images, two of which share one: points as of names, and ranks by cosine."""
+    said = [f"a {word} of one {name}" for word in ("photo", "drawing") for name in (*NAMES, "fox", "an")] * 2
+    rows = [(f"{i:06d}", said[i]) for i in range(12)]
+    table = "\n".join(["other,id,caption", *(f"x,{image},{text}" for image, text in rows)])
+    (folder / "captions.csv").write_text(table)
+    out = embed_captions(spec, folder / "captions.csv", out=folder / "captions.safetensors")
+    with safe_open(out, "pt") as file:
+        points, about = file.get_tensor("embeddings"), file.metadata()
+    assert json.loads(about["ids"]) == [image for image, _ in rows]
+    assert json.loads(about["captions"]) == [text for _, text in rows]
+    torch.testing.assert_close(points, open_texts(spec)([text for _, text in rows]), rtol=1e-5, atol=1e-6)
+    assert torch.equal(points[0], points[10])  # one text, one point
+    x, encoder = torch.rand(12, 3, 16, 16, generator=torch.Generator().manual_seed(0)), open_encoder(spec)
+    measure = f"caption_retrieval[path={out},k=[1,3],attack=pgd[steps=2]]"
+    record = holdfast.audit(encoder, x, measures=measure, attacked=12, images=12, quiet=True)
+    with torch.no_grad():
+        cosines = torch.nn.functional.normalize(encoder(x)) @ torch.nn.functional.normalize(points).T
+    ranks = 1 + (cosines > cosines.diagonal()[:, None] + 1e-6).sum(1)
+    assert record.scores("caption_retrieval")["image to text recall@3, clean"].value == pytest.approx(
+        (ranks <= 3).double().mean().item()
+    )
+
+
 class TestTransformers:
     """A tiny dual encoder with a tokenizer of ten words, written to a folder."""
 
@@ -141,6 +166,10 @@ class TestTransformers:
         torch.testing.assert_close(weight, directions(embeddings, "names"))
         assert open_encoder(f"hf:{folder}")(torch.rand(1, 3, 16, 16)).shape == (1, 8)
 
+    def test_captions_are_embedded_likewise_and_searched_with(self, folder: Path, tmp_path: Path) -> None:
+        spec = f"hf:{folder}"
+        searched_with_captions(spec, tmp_path)
+
     def test_a_text_that_would_be_cut_is_refused(self, folder: Path) -> None:
         tower = open_texts(f"hf:{folder}")
         assert tower(["a " * 10 + "cat"]).shape == (1, 8)
@@ -176,6 +205,9 @@ class TestOpenClip:
         with torch.no_grad():
             torch.testing.assert_close(embeddings.flatten(0, 1), model.encode_text(tokens), rtol=1e-5, atol=1e-6)
         assert open_encoder(spec)(torch.rand(1, 3, 16, 16)).shape == (1, 8)
+
+    def test_captions_are_embedded_likewise_and_searched_with(self, spec: str, tmp_path: Path) -> None:
+        searched_with_captions(spec, tmp_path)
 
     def test_a_text_that_would_be_cut_is_refused(self, spec: str) -> None:
         with pytest.raises(HoldfastError, match="at most 11 tokens"):

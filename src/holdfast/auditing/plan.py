@@ -176,8 +176,12 @@ class Plan(metaclass=Checked):
         return unread(self.measures)
 
     def labelled(self) -> tuple[str, ...]:
-        """Return the names of the measures that read labels."""
-        return tuple(name for name, measure in self.named_measures.items() if measure.needs_labels)
+        """Return the names of the measures that read labels, or of which an observation does."""
+        return tuple(
+            name
+            for name, measure in self.named_measures.items()
+            if measure.needs_labels or any(observation.needs_labels for observation in measure.observations())
+        )
 
     def attacked_of(self, population: int) -> int:
         """Return how many of so many images are to be attacked: an even number, so that each has a partner."""

@@ -149,6 +149,8 @@ def prepare(
         _check_encoders([spec for spec in plan.encoders if spec not in (encoders or {})], len(plan.encoders))
     listener.stage("reading the images")
     images, store = open_all(plan, source, training), Store(folder)
+    for measure in plan.measures:
+        measure.check(images.tested.ids)
     for ball in told(plan.measures, shape_of(images.tested)):
         listener.stage(ball)
     store.sweep()

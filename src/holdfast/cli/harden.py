@@ -24,7 +24,7 @@ def harden(
         str,
         typer.Option(
             autocompletion=completion.of_kind("methods"),
-            help="auto (its own representations), or see holdfast list methods.",
+            help=r"auto (its own representations), fare, tecoa\[path=FILE], or see holdfast list methods.",
         ),
     ] = "auto",
     budget: Annotated[
@@ -40,8 +40,11 @@ def harden(
         typer.Option(autocompletion=completion.named(*completion.NORMS), help="Norm of the ball: linf, l2 or patch."),
     ] = "linf",
     attack: Annotated[
-        str, typer.Option(help="What the adversary maximises: untargeted, targeted or loss.")
-    ] = "untargeted",
+        str | None,
+        typer.Option(
+            help="What the adversary maximises: untargeted, targeted or loss. (default: as the objective has it)"
+        ),
+    ] = None,
     views: Annotated[str | None, typer.Option(help="Augmentation: none, light or full.")] = None,
     rate: Annotated[
         float | None,

@@ -1,7 +1,7 @@
 """Measures: one question about an encoder each, answered by scores with intervals."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -140,6 +140,17 @@ class Measure(Reader):
     def shown_probe(self) -> LinearProbe | None:
         """The probe of clean images whose classes attention maps show; None where it has none that is linear."""
         return None
+
+    def check(self, ids: Sequence[str]) -> None:
+        """Raise at once what an audit would find without an encoder: files that are not there, or are of other images.
+
+        Args:
+            ids: of the images of the audit.
+
+        Raises:
+            HoldfastError: files that do not fit; by default nothing is read.
+        """
+        return
 
     @property
     @abstractmethod

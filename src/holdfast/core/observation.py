@@ -19,7 +19,7 @@ from holdfast.core.classifier import Head, Probe
 from holdfast.core.encoder import Encoder, Images, Passes
 from holdfast.core.objective import Objective
 from holdfast.core.rng import Rng
-from holdfast.core.threat import Ball, Threat
+from holdfast.core.threat import Ball, Corruption, Threat
 from holdfast.runtime.checked import Checked
 
 Positions = Int[Tensor, "batch"]
@@ -94,6 +94,8 @@ class Shard:
             HoldfastError: a threat that these images do not fit.
         """
         x, positions = self.x if x is None else x, self.positions if positions is None else positions
+        if isinstance(threat, Corruption) and threat.needs_labels and self.labels is not None:
+            threat = threat.knowing(dict(zip(rng.ids, self.labels[positions.cpu()].tolist(), strict=True)))
         return threat.sample(x, rng) if self.under is None else self.under(x, positions, threat, rng)
 
 

@@ -1,6 +1,7 @@
 """How images may change: balls with a worst case, noise with a distribution, corruptions of whole data sets."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, ClassVar, Literal, Self, cast
@@ -37,9 +38,11 @@ class Threat(metaclass=Checked):
 
     Attributes:
         moves_pixels: whether it only moves pixels, the same ways in every image, so that maps can be moved alike.
+        needs_labels: whether what befalls an image depends on its class.
     """
 
     moves_pixels: ClassVar[bool] = False
+    needs_labels: bool = False
 
     @property
     def title(self) -> str:
@@ -70,6 +73,10 @@ class Corruption(Threat):
     def title(self) -> str:
         """What it is, in a few words that tell it from its kind with other parameters, such as "G4x4"."""
 
+    def knowing(self, labels: Mapping[str, int]) -> "Corruption":
+        """Return the corruption of images whose classes are known, by their ids; itself where it asks nothing."""
+        return self
+
     @property
     def resized(self) -> str:
         """The end of the title: where images are resized before."""
@@ -88,11 +95,9 @@ class Noise(Threat):
 
     Attributes:
         ball: where every draw lies; None for disturbances that no ball of pixels describes.
-        needs_labels: whether a draw depends on the image's class.
     """
 
     ball: "Ball | None" = None
-    needs_labels: bool = False
 
     @property
     def title(self) -> str:

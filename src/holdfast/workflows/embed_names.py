@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from jaxtyping import Float
 from safetensors.torch import save_file
+from torch import Tensor
 
 from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.class_directions import directions
@@ -50,21 +52,31 @@ def embed_names(
     """
     names = _read(Path(names)) if isinstance(names, str | os.PathLike) else list(names)
     _check(names, templates)
+    safetensors_place(out)
+    texts = [template.replace("{}", name) for name in names for template in templates]
+    embeddings = embedded(encoder, texts, listener).unflatten(0, (len(names), len(templates))).contiguous()
+    tensors = {"embeddings": embeddings, "weight": directions(embeddings, encoder)}
+    about = {"encoder": public(encoder), "names": json.dumps(names), "templates": json.dumps(list(templates))}
+    write_file(str(out), lambda path: save_file(tensors, path, about))
+    return Path(out)
+
+
+def safetensors_place(out: str | os.PathLike[str]) -> None:
+    """Raise where a file would not be called as its format is."""
     if Path(out).suffix != ".safetensors":
         raise HoldfastError(f"out: expected a file that ends in .safetensors, got {str(out)!r}")
+
+
+def embedded(encoder: str, texts: Sequence[str], listener: Listener | None) -> Float[Tensor, "texts dim"]:
+    """Return the embeddings of texts by the tower of an encoder, some at a time."""
     tower = open_texts(encoder)
-    texts = [template.replace("{}", name) for name in names for template in templates]
     listener = listener or Silent()
     listener.begin(encoder, len(texts), "texts")
     parts = []
     for first in range(0, len(texts), BATCH):
         parts.append(tower(texts[first : first + BATCH]))
         listener.advance(len(parts[-1]))
-    embeddings = torch.cat(parts).unflatten(0, (len(names), len(templates))).contiguous()
-    tensors = {"embeddings": embeddings, "weight": directions(embeddings, encoder)}
-    about = {"encoder": public(encoder), "names": json.dumps(names), "templates": json.dumps(list(templates))}
-    write_file(str(out), lambda path: save_file(tensors, path, about))
-    return Path(out)
+    return torch.cat(parts)
 
 
 def _read(path: Path) -> list[str]:

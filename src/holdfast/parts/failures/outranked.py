@@ -9,7 +9,7 @@ from torch import Tensor
 
 from holdfast.core import Event, Failure, Shard
 from holdfast.numerics.geometry.margins import DIVERGENCES
-from holdfast.parts.failures.shared.alike import LEAST
+from holdfast.parts.failures.shared.ahead import in_units_at_x, rivals_ahead
 from holdfast.parts.failures.shared.population import bank_of, scores_of
 from holdfast.runtime.checked import Count
 from holdfast.runtime.errors import no_labels, unknown
@@ -75,25 +75,14 @@ class Outranked(Failure):
         """
         bank, own = bank_of(shard, "outranked")
         wanted, rival = self._sides(shard, own)
-        scored, k = scores_of(bank, self.divergence), min(self.k, len(bank))
+        scored = scores_of(bank, self.divergence)
 
         def ahead(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
-            scores, rows = scored(reps), rows.to(own.device)
-            best = scores.masked_fill(~wanted[rows, None], -torch.inf).amax(2)
-            rivals = scores.masked_fill(~rival[rows, None], -torch.inf).topk(k, dim=2).values
-            return rivals[..., -1] - best
-
-        at = ahead(bank[own, None], torch.arange(len(own))).squeeze(1)
-        size = torch.where(at.isfinite() & (at != 0), at.abs(), 1.0)
-        # nothing to find, or too few to be outranked by
-        hopeless = ~wanted.any(1) | (rival.sum(1) < self.k)
-
-        def event(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
             rows = rows.to(own.device)
-            value = (ahead(reps, rows) / size[rows, None]).masked_fill(hopeless[rows, None], LEAST)
-            return value.clamp_min(LEAST)
+            return rivals_ahead(scored(reps), wanted[rows], rival[rows], self.k)
 
-        return event
+        # nothing to find, or too few to be outranked by
+        return in_units_at_x(ahead, bank[own], ~wanted.any(1) | (rival.sum(1) < self.k))
 
     def _sides(
         self, shard: Shard, own: Int[Tensor, "batch"]

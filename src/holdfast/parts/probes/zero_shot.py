@@ -7,11 +7,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from holdfast.core import Head, HoldfastError, LinearProbe, Reps
-from holdfast.numerics.geometry.class_directions import directions
-from holdfast.sources.encoders.shared.weights import read_safetensors
-
-EMBEDDINGS = "embeddings"
-"""The tensor of a file that holds them."""
+from holdfast.sources.encoders.shared.class_names import read_directions
 
 
 @dataclass(frozen=True)
@@ -49,18 +45,7 @@ class ZeroShot(LinearProbe):
         Raises:
             HoldfastError: no such file, embeddings that are not finite, zero, or of another width, a label beyond them.
         """
-        state, _ = read_safetensors(self.path)
-        if EMBEDDINGS not in state:
-            raise HoldfastError(
-                f"{self.path!r}: expected a tensor {EMBEDDINGS!r} [classes, dim] or [classes, prompts, dim], got "
-                f"{', '.join(sorted(state)) or 'nothing'}; write one with holdfast embed-names"
-            )
-        weights = directions(state[EMBEDDINGS].float(), self.path)
-        if weights.shape[1] != reps.shape[1]:
-            raise HoldfastError(
-                f"{self.path!r}: the names have {weights.shape[1]} dimensions, the representations {reps.shape[1]}; "
-                "take the text tower that belongs to this encoder, and the encoder's representation in the joint space"
-            )
+        weights = read_directions(self.path, reps.shape[1])
         if int(labels.max()) >= len(weights) or int(labels.min()) < 0:
             raise HoldfastError(
                 f"{self.path!r}: the labels go from {int(labels.min())} to {int(labels.max())}, but there are "

@@ -3,8 +3,10 @@
 import shlex
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from holdfast.auditing.balls import audit_ball, shape_of
+from holdfast.config.grammar import part_table
 from holdfast.core import Ball, HoldfastError, Method, Objective, registry
 from holdfast.numerics.geometry.views import Views
 from holdfast.runtime.checked import Checked
@@ -23,6 +25,34 @@ ATTACKS: dict[str, Objective | None] = {
     "loss": None,
 }
 """What an adversary may maximise; None: the training loss itself."""
+
+
+class Choice(NamedTuple):
+    """What an objective of a hardening consists of.
+
+    Attributes:
+        method: what the encoder learns.
+        attack: what the adversary maximises, where nobody says.
+        clean: weight of the loss of images that are not attacked, beside 1 of those that are.
+        views: augmentation, where nobody says.
+    """
+
+    method: str
+    attack: str = "untargeted"
+    clean: float = 1.0
+    views: str = "full"
+
+
+OBJECTIVES = {
+    "auto": Choice("self_distillation", views="light"),
+    "fare": Choice("self_distillation", views="light", clean=0.0),
+    "tecoa": Choice("tecoa", views="light", clean=0.0, attack="loss"),
+}
+"""Objectives that are more than a method: that of Holdfast, and those of papers.
+
+fare: min E max ‖f(x') - f_0(x)‖², Eq. 3 and 4 of Schlarmann et al. (2024), "Robust CLIP", arXiv 2402.12336; tecoa: see
+the method.
+"""
 
 VIEWS = {
     "none": Views(crop=(1.0, 1.0), flip=0.0, colour=0.0, colour_share=0.0, grey=0.0),
@@ -45,18 +75,20 @@ class Hardening(metaclass=Checked):
     Attributes:
         encoder: encoder spec, see `holdfast.sources.encoders`.
         data: data spec of the images to learn from, see `holdfast.sources.data`; labels are not needed.
-        objective: "auto", the encoder's own clean representations (`self_distillation`), or the name of a method.
-        attack: what the adversary maximises: "untargeted", "targeted" or "loss".
+        objective: "auto", the encoder's own clean representations (`self_distillation`), kept by clean images and by
+            attacked ones; "fare", kept by attacked ones alone; "tecoa[path=FILE]", classes by their names, of attacked
+            images alone; or a method, NAME or NAME[key=value,...].
+        attack: what the adversary maximises: "untargeted", "targeted" or "loss"; None: loss for tecoa, else untargeted.
         norm: the ball in which images are attacked, in training and in the audits.
         eps: its radius ε in pixels of a [0, 1] image, 0.05 or "4/255"; None: what is usual for the images, see
             `in_ball`.
         steps: steps of the optimiser; None: the clock decides, see `budget`.
         budget: seconds that the training takes, by the clock; the audits come on top.
         pace: of a hardening that followed the clock, to do it again in as many steps, see `Pace`.
-        views: augmentation, "none", "light" or "full"; None: light, full for other objectives than "auto".
+        views: augmentation, "none", "light" or "full"; None: light for these three, full for other methods.
         rate: learning rate of Adam in units of each tensor's root mean square; it rises for a tenth of the steps or of
-            the time, then falls to 0 along a cosine. None: the largest that is borne, see `losses`; .01
-            for other objectives than "auto".
+            the time, then falls to 0 along a cosine. None: the largest that is borne, see `losses`; .01 for objectives
+            that forget what was before.
         batch_size: images per step.
         batchnorm: whose statistics attacked images share, "shared", "split" or "frozen", see `Recipe`.
         test: data spec of the images of the audits; None: some of `data`, held out.
@@ -71,7 +103,7 @@ class Hardening(metaclass=Checked):
     encoder: str
     data: str
     objective: str = "auto"
-    attack: str = "untargeted"
+    attack: str | None = None
     norm: str = "linf"
     eps: float | str | None = None
     steps: int | None = None
@@ -90,9 +122,9 @@ class Hardening(metaclass=Checked):
 
     def __post_init__(self) -> None:
         for field, value, choices in (
-            ("attack of a hardening", self.attack, ATTACKS),
+            ("attack of a hardening", self.attack or "loss", ATTACKS),
             ("views of a hardening", self.views or "light", VIEWS),
-            ("objective", self.objective, {"auto", *registry.names("methods")}),
+            ("objective", self.named, {*OBJECTIVES, *registry.names("methods")}),
         ):
             if value not in choices:
                 raise unknown(field, value, choices)
@@ -118,17 +150,33 @@ class Hardening(metaclass=Checked):
         """Return the same with an ε: its own, or the one that is usual for the images that it learns from."""
         return replace(self, eps=audit_ball(self.norm, self.eps, lambda: shape_of(images)).radius)
 
+    @property
+    def named(self) -> str:
+        """The name of its objective, without parameters."""
+        return part_table(self.objective)["name"]
+
+    @property
+    def choice(self) -> Choice:
+        """What its objective consists of."""
+        return OBJECTIVES.get(self.named, Choice(self.named))
+
+    @property
+    def remembers(self) -> bool:
+        """Whether its loss knows the representations from before, and so tells when they are lost."""
+        return self.choice.method == "self_distillation"
+
     def method(self) -> Method:
         """Return what the encoder learns."""
-        return registry.part("methods", "self_distillation" if self.objective == "auto" else self.objective)
+        return registry.build({**part_table(self.objective), "kind": "methods", "name": self.choice.method})
 
     def recipe(self) -> Recipe:
         """Return the recipe of the training; without steps, its pace says how long it is.
 
         The attack is PGD of 3 steps from a random point; its step lets every start reach every edge of the ball.
         """
-        views = self.views or ("light" if self.objective == "auto" else "full")
-        adversary = Adversary(self.ball(), registry.part("attacks", "pgd", steps=3, keep="last"), ATTACKS[self.attack])
+        attack = registry.part("attacks", "pgd", steps=3, keep="last")
+        maximised = ATTACKS[self.attack or self.choice.attack]
+        adversary = Adversary(self.ball(), attack, maximised, clean=self.choice.clean)
         return Recipe(
             self.encoder,
             self.data,
@@ -136,7 +184,7 @@ class Hardening(metaclass=Checked):
             seed=self.seed,
             steps=self.steps,
             batch_size=self.batch_size,
-            views=VIEWS[views],
+            views=VIEWS[self.views or self.choice.views],
             optimiser=Optimiser("adam", self.rate or RATES[0], weight_decay=0.0, warmup=WARMUP, scaled=True),
             adversary=adversary,
             batchnorm=self.batchnorm,

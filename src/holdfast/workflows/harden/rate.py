@@ -44,6 +44,8 @@ def losses(recipe: Recipe, start: Encoder, images: TrainingImages) -> dict[float
         HoldfastError: a training that fails at every rate.
     """
     after: dict[float, float] = {}
+    assert recipe.adversary is not None  # every hardening has one
+    recipe = replace(recipe, adversary=replace(recipe.adversary, clean=1.0))  # clean images show what is lost
     for rate in RATES:
         optimiser = replace(recipe.optimiser, rate=rate, schedule="constant", warmup=0.0)
         try:

@@ -122,7 +122,7 @@ def harden(
         "encoder": after or str(folder / ENCODER),
         "file": str(folder / f"encoder{ends}") if ends else None,
         "from": hardening.encoder,
-        "objective": registry.part_name(hardening.method()),
+        "objective": hardening.choice.method if hardening.named == "auto" else hardening.named,
         "ball": registry.spec(hardening.ball()),
         "rate": hardening.rate,
         "rates": rates,
@@ -201,8 +201,7 @@ def _rates(
     plan = store.read_json(PLAN)
     if "rates" not in plan:
         listener.stage("finding the learning rate")
-        known = hardening.objective == "auto"
-        tried = losses(hardening.recipe(), start, learned) if known else {UNTRIED: None}
+        tried = losses(hardening.recipe(), start, learned) if hardening.remembers else {UNTRIED: None}
         plan["rates"] = finite([{"rate": rate, "loss": loss} for rate, loss in reversed(tried.items())])
         store.write_json(PLAN, plan)
     return plan["rates"]

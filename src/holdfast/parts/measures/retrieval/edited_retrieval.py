@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -73,7 +74,8 @@ class EditedRetrieval(Searching, DisturbedMeasure):  # pyright: ignore[reportInc
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return recall against k, the mean over edits."""
         about = f"The mean over {len(self.corruptions)} edits."
-        return (self.curve(table, [self.corruptions], about),)
+        recalls = [partial(recall_over, [table[f"rank@{title}"] for title in self.corruptions])]
+        return (self.curve(int(table["population"][0]) - 1, recalls, about),)
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the mean."""

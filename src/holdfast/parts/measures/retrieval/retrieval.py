@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -149,7 +150,8 @@ class Retrieval(Searching):
         """Return recall against k: of the worst that was found, and where drift ended or of clean queries."""
         second = self.queries[0]
         about = f"Solid: attacked, {WORST}; dashed: {second}. Searches pursued the first place and the marked ones."
-        return (self.curve(table, [[WORST], [second]], about, pursued=True),)
+        recalls = [partial(recall, table[f"rank@{query}"]) for query in (WORST, second)]
+        return (self.curve(int(table["population"][0]) - 1, recalls, about, pursued=True),)
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the mean."""

@@ -1,6 +1,6 @@
 """What the measures of search have in common: an index of clean images, queries, and who is returned for them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,19 +31,81 @@ CONDITION = "given this index of images"
 
 Ranks = Float[Tensor, "images"]
 
+Recall = Callable[[int], Score]
+"""k -> the share of queries that find what they should among the first k."""
+
 
 @dataclass(frozen=True)
-class Searching(Measure):
-    """A measure of what a search in an index of clean images, the population, returns for disturbed ones.
+class Recalling(Measure):
+    """A measure of what a search returns among its first results.
 
     Attributes:
         k: how many results are looked at, the most important number first.
+    """
+
+    k: tuple[Count, ...] = (1, 5, 10)
+
+    def __post_init__(self) -> None:
+        if not self.k or len(set(self.k)) < len(self.k):
+            raise HoldfastError(
+                f"{part_name(self)}: k: expected one number of results or more, each once, got {self.k}"
+            )
+
+    def fits(self, index: int) -> None:
+        """Raise where all other images of an index would be looked at.
+
+        Args:
+            index: how many images it has.
+
+        Raises:
+            HoldfastError: no more than k others.
+        """
+        if max(self.k) > index - 2:
+            raise HoldfastError(
+                f"{part_name(self)}: expected k below the number of other images, {index - 1}, got {max(self.k)}; "
+                "lower k or use more images"
+            )
+
+    def curve(self, most: int, recalls: Sequence[Recall], about: str, pursued: bool = False, title: str = "") -> Curves:
+        """Return recall against k.
+
+        Args:
+            most: results there are.
+            recalls: recall at k, of the first line, which is solid, and of the second, which is dashed.
+            about: what the lines are.
+            pursued: whether a search made recall low at each k; between them it did not.
+            title: what is searched, where there are several such charts.
+        """
+        sought = tuple(sorted(k for k in self.k if k > 1)) if pursued else ()
+        return Curves(
+            heading="How many results must be looked at",
+            how_to_read=(
+                "The share of queries with a relevant image among the first so many results. A search that returns "
+                "anything at random lies near 0 on the left. Bands are 95 % intervals at each number."
+            ),
+            title=title,
+            lines=tuple(_line(own, min(FARTHEST, most), style) for own, style in zip(recalls, STYLES, strict=False)),
+            across="results that are looked at",
+            label="recall",
+            unit="share",
+            scale="log",
+            marks=tuple(map(float, sought)),
+            named=tuple(f"first {k}" for k in sought),
+            summary=about,
+            note=about,
+        )
+
+
+@dataclass(frozen=True)
+class Searching(Recalling):
+    """A measure of what a search in an index of clean images, the population, returns for disturbed ones.
+
+    Attributes:
         relevant: what is searched for: "original", the image that was disturbed (known-item search); "class", the other
             images of its class, which reads labels; its own original is then not in the index.
         divergence: how representations are compared.
     """
 
-    k: tuple[Count, ...] = (1, 5, 10)
     relevant: Literal["original", "class"] = "original"
     divergence: str = "l2"
 
@@ -51,10 +113,7 @@ class Searching(Measure):
         divergence(self.divergence)
         if self.relevant not in RELEVANT:
             raise unknown(f"relevant of {part_name(self)}", self.relevant, RELEVANT)
-        if not self.k or len(set(self.k)) < len(self.k):
-            raise HoldfastError(
-                f"{part_name(self)}: k: expected one number of results or more, each once, got {self.k}"
-            )
+        super().__post_init__()
 
     @property
     def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -79,11 +138,7 @@ class Searching(Measure):
         Raises:
             HoldfastError: an index of no more than k others, all of which would be looked at; no labels.
         """
-        if max(self.k) > len(clean) - 2:
-            raise HoldfastError(
-                f"{part_name(self)}: expected k below the number of other images, {len(clean) - 1}, got {max(self.k)}; "
-                "lower k or use more images"
-            )
+        self.fits(len(clean))
         own = torch.arange(len(reps))
         if self.relevant == "class":
             return ranked(reps, clean, own, labels_of(subject), self.divergence)
@@ -133,35 +188,6 @@ class Searching(Measure):
         values = torch.stack([table[f"{column}@{query}"] for query in queries]).mean(0)
         return values[~values.isnan()] if column == "precision" and self.relevant == "class" else values
 
-    def curve(self, table: Table, lines: list[Sequence[str]], about: str, pursued: bool = False) -> Curves:
-        """Return recall against k.
-
-        Args:
-            table: what was observed.
-            lines: kinds of queries, the first one solid, the second one dashed; recall is averaged over those of one.
-            about: what the lines are.
-            pursued: whether a search made recall low at each k; between them it did not.
-        """
-        most = min(FARTHEST, int(table["population"][0]) - 1)
-        ranks = [[table[f"rank@{query}"] for query in queries] for queries in lines]
-        sought = tuple(sorted(k for k in self.k if k > 1)) if pursued else ()
-        return Curves(
-            heading="How many results must be looked at",
-            how_to_read=(
-                "The share of queries with a relevant image among the first so many results. A search that returns "
-                "anything at random lies near 0 on the left. Bands are 95 % intervals at each number."
-            ),
-            lines=tuple(_line(own, most, style) for own, style in zip(ranks, STYLES, strict=False)),
-            across="results that are looked at",
-            label="recall",
-            unit="share",
-            scale="log",
-            marks=tuple(map(float, sought)),
-            named=tuple(f"first {k}" for k in sought),
-            summary=about,
-            note=about,
-        )
-
 
 def hits(ranks: Ranks, k: int) -> Float[Tensor, "images"]:
     """Return 1 where a relevant image is among the first k; rows without one are left out."""
@@ -179,10 +205,10 @@ def recall_over(ranks: list[Ranks], k: int) -> Score:
     return statistics.mean(shares, condition=CONDITION, most=1.0)
 
 
-def _line(ranks: list[Ranks], most: int, style: Literal["solid", "dashed"]) -> Line:
-    """Return recall against k with its intervals, of the mean over threats."""
+def _line(recall_at: Recall, most: int, style: Literal["solid", "dashed"]) -> Line:
+    """Return recall against k with its intervals."""
     at = torch.logspace(0, torch.tensor(float(most)).log10().item(), 25).round().int().unique().tolist()
-    scores = [recall(ranks[0], k) if len(ranks) == 1 else recall_over(ranks, k) for k in at]
+    scores = [recall_at(k) for k in at]
     ends = ([getattr(score, name) for score in scores] for name in ("value", "low", "high"))
     value, low, high = (numbers(torch.tensor([torch.nan if v is None else v for v in end])) for end in ends)
     return Line(tuple(map(float, at)), value, low, high, style=style)

@@ -1,0 +1,78 @@
+"""How early images and their texts find each other, by cosine, where each image may have several texts."""
+
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.numerics.geometry.divergences import cosine
+from holdfast.numerics.geometry.pairwise import pairwise
+
+TIE = 1e-12
+"""Cosines that differ by no more are equal: rounding in float64."""
+
+ENTRIES = 2**22
+"""Cosines that are held at a time: 32 MiB."""
+
+Reps = Float[Tensor, "images dim"]
+Texts = Float[Tensor, "texts dim"]
+Owners = Int[Tensor, "texts"]
+
+
+def ranks_among_texts(reps: Reps, texts: Texts, owners: Owners) -> Float[Tensor, "images"]:
+    """Return the rank of the first own text of each image: 1 + #{texts of others strictly nearer than all own ones}.
+
+    Args:
+        reps: representations of the images, [M, D].
+        texts: embeddings of all texts, [T, D].
+        owners: which image each text belongs to; images without a row, and -1, own texts of others.
+
+    Returns:
+        Ranks in float64, [M]; NaN where an image has no text.
+
+    Example:
+        >>> texts, owners = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]), torch.tensor([0, 1, 0])
+        >>> ranks_among_texts(torch.tensor([[1.0, 0.9], [0.1, 1.0]]), texts, owners).tolist()
+        [2.0, 2.0]
+    """
+    ranks = torch.empty(len(reps), dtype=torch.float64)
+    for rows in _rows(len(reps), len(texts)):
+        apart = pairwise(reps[rows], texts, "cosine")
+        own = owners == rows[:, None]
+        nearest = apart.masked_fill(~own, torch.inf).amin(1, keepdim=True)
+        ahead = 1.0 + ((apart < nearest - TIE) & ~own).sum(1)
+        ranks[rows] = ahead.double().masked_fill(~own.any(1), torch.nan)
+    return ranks
+
+
+def ranks_among_images(
+    texts: Texts, owners: Owners, moved: Float[Tensor, "moved dim"], images: Reps
+) -> Float[Tensor, "texts"]:
+    """Return the rank of the moved image of each text among clean ones: 1 + #{other images strictly nearer to it}.
+
+    The index holds `images` with the text's own one replaced by its moved version.
+
+    Args:
+        texts: embeddings of the texts, [T, D].
+        owners: which image each belongs to, one of the moved ones, [T].
+        moved: representations of the first images after a disturbance, [M, D].
+        images: clean representations of all images, [N, D].
+
+    Example:
+        >>> text, moved = torch.tensor([[1.0, 0.5]]), torch.tensor([[-1.0, 0.0]])
+        >>> ranks_among_images(text, torch.tensor([0]), moved, images=torch.eye(2)).tolist()
+        [2.0]
+    """
+    ranks = torch.empty(len(texts), dtype=torch.float64)
+    for rows in _rows(len(texts), len(images)):
+        own = owners[rows]
+        apart = pairwise(texts[rows], images, "cosine")
+        reached = cosine(texts[rows].double(), moved[own].double())
+        nearer = (apart < reached[:, None] - TIE).scatter(1, own[:, None], value=False)
+        ranks[rows] = 1.0 + nearer.sum(1).double()
+    return ranks
+
+
+def _rows(count: int, width: int) -> Iterator[Int[Tensor, "rows"]]:
+    return iter(torch.arange(count).split(max(1, ENTRIES // max(1, width))))

@@ -1,0 +1,39 @@
+"""How far rivals are ahead in a search: what failures to be found have in common."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from holdfast.core import Event
+from holdfast.parts.failures.shared.alike import LEAST
+
+
+def rivals_ahead(
+    scores: Float[Tensor, "rows draws results"],
+    wanted: Bool[Tensor, "rows results"],
+    rival: Bool[Tensor, "rows results"],
+    k: int,
+) -> Float[Tensor, "rows draws"]:
+    """Return the k-th largest score of a rival less the largest of what is wanted."""
+    best = scores.masked_fill(~wanted[:, None], -torch.inf).amax(2)
+    rivals = scores.masked_fill(~rival[:, None], -torch.inf).topk(min(k, scores.shape[2]), dim=2).values
+    return rivals[..., -1] - best
+
+
+def in_units_at_x(ahead: Event, clean: Float[Tensor, "images dim"], hopeless: Bool[Tensor, "images"]) -> Event:
+    """Return an event over its size without a disturbance: -1 at x where x does not fail.
+
+    Args:
+        ahead: the event in units of its own.
+        clean: representations of the undisturbed images of the shard, [B, D].
+        hopeless: images that cannot fail: there is nothing to find, or too few rivals.
+    """
+    at = ahead(clean[:, None], torch.arange(len(clean))).squeeze(1)
+    size = torch.where(at.isfinite() & (at != 0), at.abs(), 1.0)
+
+    def event(reps: Tensor, rows: Tensor) -> Tensor:
+        rows = rows.to(size.device)
+        value = (ahead(reps, rows) / size[rows, None]).masked_fill(hopeless[rows, None], LEAST)
+        return value.clamp_min(LEAST)
+
+    return event
