@@ -148,6 +148,7 @@ def prepare(
         check_device(plan.device)
         _check_encoders([spec for spec in plan.encoders if spec not in (encoders or {})], len(plan.encoders))
     listener.stage("reading the images")
+    _check_surrogates(plan, encoders or {})
     images, store = open_all(plan, source, training), Store(folder)
     for ball in told(plan.measures, shape_of(images.tested)):
         listener.stage(ball)
@@ -195,6 +196,20 @@ def _check_encoders(specs: Sequence[str], of: int) -> None:
             failures.append(f"{label(spec)}: {error}")
     if len(failures) == of:
         raise NothingAudited(f"nothing could be audited: {'; '.join(failures)}")
+
+
+def _check_surrogates(plan: Plan, opened: Collection[str]) -> None:
+    """Look up surrogates before any image is read.
+
+    Raises:
+        HoldfastError: one that cannot be opened.
+    """
+    for spec in dict.fromkeys(observation.surrogate for observation in plan.observations):
+        if spec and spec not in opened:
+            try:
+                check_encoder(spec)
+            except HoldfastError as error:
+                raise HoldfastError(f"surrogate {label(spec)}: {error}") from error
 
 
 def _names(specs: Sequence[str], opened: Collection[str]) -> list[str]:
