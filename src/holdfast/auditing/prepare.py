@@ -19,7 +19,7 @@ from holdfast.auditing.images import AuditImages, open_all, open_selected
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_entry import plan_entry
 from holdfast.core import Encoder, HoldfastError, ImageSource
-from holdfast.core.spec_string import parse
+from holdfast.core.spec_string import label
 from holdfast.runtime.errors import NothingAudited, UnreadableRecord, first_line, no_labels
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import placed, places, public
@@ -290,11 +290,6 @@ def _train_facts(images: AuditImages) -> dict[str, str]:
     if images.train is None:
         return {}
     return {"fingerprint": images.train.fingerprint, "labels": images.train.labels_fingerprint or ""}
-
-
-def label(spec: str) -> str:
-    """Return how an encoder is called in the record: its label, or its spec."""
-    return parse(spec)[2].get("label", spec)
 
 
 def check_device(name: str) -> None:

@@ -21,12 +21,12 @@ from holdfast.auditing.estimate.time_shards import Stopwatch, time_shards
 from holdfast.auditing.image_range import memory_format
 from holdfast.auditing.images import AuditImages, open_all, open_unread
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.prepare import label
 from holdfast.auditing.schedule import Part, own_shards
 from holdfast.auditing.session import Session
 from holdfast.auditing.work import session_of
 from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Passes
 from holdfast.core.encoder import BOUND
+from holdfast.core.spec_string import label
 from holdfast.numerics.bounds.footprint import memory
 from holdfast.numerics.bounds.trace import trace
 from holdfast.runtime.errors import NotCertified, first_line, no_labels

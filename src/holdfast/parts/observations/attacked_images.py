@@ -7,10 +7,12 @@ from torch import Tensor
 
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Objective, Passes, PerImage, Reps, Search, Shard
 from holdfast.core.registry import part_name
+from holdfast.core.spec_string import label
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.privacy import public
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class AttackedImages(OfFirst):
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        on = self.surrogate or "the encoder itself"
+        on = public(label(self.surrogate)) if self.surrogate else "the encoder itself"
         return f"images attacked on {on}: {part_name(self.attack)}, {self.attack.steps} steps, {self.ball.title}"
 
     @property

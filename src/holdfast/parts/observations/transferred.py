@@ -30,7 +30,7 @@ class Transferred(OfFirst):
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        return f"transferred: {self.attacked.title}"
+        return f"transferred {self.attacked.title}"
 
     @property
     def passes(self) -> Passes:

@@ -1,5 +1,6 @@
 """Shares as a matrix of coloured cells with their numbers: what was judged in rows, what was attacked in columns."""
 
+import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -33,9 +34,12 @@ class Matrix(Drawing):
     x: str
     y: str
 
+    def _heads(self, sheet: Sheet) -> list[str]:
+        return [_in_lines(name, sheet.letters(80 // len(self.columns))) for name in self.columns]
+
     def height(self, sheet: Sheet) -> float:
         """Return room for each row, and for the heads."""
-        heads = max(1 + textwrap.fill(name, 11).count("\n") for name in self.columns)
+        heads = max(1 + head.count("\n") for head in self._heads(sheet))
         return (0.6 + 0.13 * heads + 0.42 * len(self.names)) * sheet.size / PAGE.size
 
     def style(self) -> Mapping[str, Any]:
@@ -51,8 +55,8 @@ class Matrix(Drawing):
             for column, (value, interval) in enumerate(cells):
                 text = "\n".join(filter(None, (value, interval)))
                 axes.text(column, row, text, ha="center", va="center", fontsize=small, color=sheet.paint(INK))
-        axes.set_xticks(range(len(self.columns)), [textwrap.fill(name, 11) for name in self.columns], fontsize=small)
-        axes.set_yticks(range(len(self.names)), [textwrap.fill(name, 18) for name in self.names], fontsize=small)
+        axes.set_xticks(range(len(self.columns)), self._heads(sheet), fontsize=small)
+        axes.set_yticks(range(len(self.names)), [_in_lines(name, 18) for name in self.names], fontsize=small)
         axes.xaxis.tick_top()
         axes.xaxis.set_label_position("top")
         axes.set_xlabel(self.x)
@@ -69,3 +73,9 @@ class Matrix(Drawing):
         for name, values in zip(self.names, self.values.tolist(), strict=True):
             for column, value in zip(self.columns, values, strict=True):
                 yield {"name": name, "column": column, "value": None if np.isnan(value) else value}
+
+
+def _in_lines(name: str, letters: int) -> str:
+    """Return a name in lines of about so many letters, which may begin after _ and /."""
+    broken = textwrap.fill(re.sub(r"([_/])(?=\w)", r"\1 ", name), letters)
+    return re.sub(r"([_/]) ", r"\1", broken)

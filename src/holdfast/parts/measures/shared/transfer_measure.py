@@ -12,7 +12,7 @@ from torch import Tensor
 from holdfast.core import Attack, Ball, HoldfastError, Measure, Objective, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Chart, Shades
 from holdfast.core.registry import part_name
-from holdfast.core.spec_string import parse
+from holdfast.core.spec_string import label
 from holdfast.numerics import statistics
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.square import Square
@@ -64,6 +64,10 @@ class TransferMeasure(Measure):
 
     def __post_init__(self) -> None:
         AttackedImages(objective=self.objective)  # refuses what cannot be transferred
+        if not all(spec.strip() for spec in self.surrogates):
+            raise HoldfastError(
+                f"{part_name(self)}: expected encoders as surrogates, got an empty name; see holdfast list encoders"
+            )
         if len(set(self.names)) < len(self.names):
             raise HoldfastError(
                 f"{part_name(self)}: expected surrogates with different names, got {', '.join(self.names)}; leave out "
@@ -73,7 +77,7 @@ class TransferMeasure(Measure):
     @property
     def names(self) -> tuple[str, ...]:
         """How the surrogates are called, as encoders are: by their label, or their spec."""
-        return tuple(f"from {public(_label(spec))}" for spec in self.surrogates)
+        return tuple(f"from {public(label(spec))}" for spec in self.surrogates)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -185,11 +189,3 @@ class TransferMeasure(Measure):
             label="judged on",
         )
         return (matrix,)
-
-
-def _label(spec: str) -> str:
-    """Return how an encoder is called; one that is open already, by its name, may be no spec."""
-    try:
-        return parse(spec)[2].get("label", spec)
-    except HoldfastError:
-        return spec
