@@ -34,7 +34,9 @@ def test_each_encoder_of_an_audit_is_a_surrogate_of_the_others(tmp_path: Path) -
         assert "the encoder itself" in own["note"]
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "Attacks from other encoders" in page
-    assert "Transfer rate, ℓ∞ ≤ 0.1. digits-simclr-adv: digits-simclr-adv " in page  # what the matrix says without being seen
+    assert (
+        "Transfer rate, ℓ∞ ≤ 0.1. digits-simclr-adv: digits-simclr-adv " in page
+    )  # what the matrix says without being seen
 
 
 def test_a_surrogate_adds_its_measures_to_any_profile() -> None:
