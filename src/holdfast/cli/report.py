@@ -34,13 +34,13 @@ def report(
     if encoder is not None and model_card is None:
         raise HoldfastError("--encoder: expected --model-card as well, whose encoder it names")
     run = open_run(folder)
-    written = publish(folder, with_pictures=not no_pictures)
     places: list[str] = []
     if model_card is not None:
         places += write_model_card(run.record, run_files(run.folder, run.record), model_card, encoder)
     if mteb is not None:
         write_mteb_results(run, mteb)
         places.append(mteb)
+    written = publish(folder, with_pictures=not no_pictures)
     show(run.record, json_output, lambda: print_record(run.record, out, brief(written)))
     for place in () if json_output else places:
         out.print(Text.assemble("written: ", (brief(place), "bold")), soft_wrap=True, highlight=False)
