@@ -128,8 +128,8 @@ class Surrogates:
         if spec not in self._identities:
             try:
                 encoder = self(spec)
-            except HoldfastError as error:
-                return [str(error)]
+            except Exception as error:  # whatever a foreign network raises
+                return [first_line(error)]
             facts = (f"{key}={encoder.origin[key]}" for key in sorted(encoder.origin))
             self._identities[spec] = [encoder.refresh_fingerprint(), str(encoder.module), *facts]
         return self._identities[spec]
