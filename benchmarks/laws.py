@@ -51,12 +51,14 @@ from holdfast.parts.observations.represented import Represented
 from holdfast.parts.observations.shared.margins import OfMargins
 from holdfast.parts.observations.smoothed import Smoothed
 from holdfast.parts.observations.thumbnails import Thumbnails
+from holdfast.parts.observations.transferred import Transferred
 from holdfast.parts.smoothing.pair_probability import PairProbability
 from holdfast.parts.threats.gamma import Gamma
 from holdfast.parts.threats.global_shuffle import GlobalShuffle
 
 DIM, CLASSES, SHARED, NEGATIVES = 6, 4, 0.7, 5
 CORRUPTIONS = (Gamma(0.2), GlobalShuffle(grid=4))
+SURROGATES = ("a", "b")
 SIZES = {"weak": 1.6, "strong": 0.35}
 """How far an attack moves the representation of the median image, where the images of a class have unit variance."""
 
@@ -178,6 +180,11 @@ class Seen:
             case Represented():
                 assert observation.threat in CORRUPTIONS
                 return {"reps": world.corrupted[CORRUPTIONS.index(observation.threat)][k]}
+            case Transferred():
+                return {
+                    "reps": world.corrupted[SURROGATES.index(observation.attacked.surrogate)][k],
+                    "same": torch.zeros(world.images),
+                }
             case Thumbnails():
                 return {"thumbnails": torch.arange(float(world.images))[:, None]}  # none looks like another
             case Drifts():
@@ -513,6 +520,8 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
     "synbench": (separated, {"mixtures": Mixtures(samples=256, separations=tuple(k / 4 for k in range(1, 17)))}),
     "tightness": (reached, COUNTED),
     "uniformity": (mixed, {}),
+    "transfer_quantile": (observed, {"surrogates": SURROGATES}),
+    "transfer_rate": (observed, {"surrogates": SURROGATES}),
     "universal_quantile": (observed, SHORT),
     "universal_robustness": (fooled, {}),
     "worst_noise_robustness": (draws, {}),

@@ -13,7 +13,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 from matplotlib import pyplot as plt
-from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
+from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, Rectangle
 from screenshots import browser, screenshot
 
 PLACE = Path(__file__).parent / "pictures"
@@ -111,6 +111,36 @@ def drift() -> None:
     axes[0].set_ylabel("pairs of images")
     axes[0].set_yticks([])
     _save(figure, "drift")
+
+
+def transfer() -> None:
+    """What attacks on one encoder do to another, of the shipped encoders."""
+    import holdfast
+
+    names = [*ENCODERS, "zoo:digits-supervised"]
+    record = holdfast.audit(names, "digits", profile="transfer", measures=["transfer_rate"])
+    columns = [*(f"from {name}" for name in names), "any surrogate", "queries", "whitebox"]
+    figure, axis = plt.subplots(figsize=(6, 2.3))
+    for row, encoder in enumerate(record.data["encoders"]):
+        for column, source in enumerate(columns):
+            score = encoder["measures"]["transfer_rate"]["scores"][source]
+            low, high = 100 * score["low"], 100 * score["high"]
+            axis.add_patch(Rectangle((column - 0.47, row - 0.45), 0.94, 0.9, color=ORANGE, alpha=score["value"], lw=0))
+            axis.text(
+                column, row, f"{score['value']:.0%}\n[{low:.0f}, {high:.0f}]", ha="center", va="center", fontsize=7
+            )
+    shown = [column.removeprefix("from ").removeprefix("zoo:digits-").replace(" ", "\n") for column in columns]
+    axis.set_xticks(range(len(columns)), shown, fontsize=8)
+    axis.set_yticks(range(len(names)), [name.removeprefix("zoo:digits-") for name in names], fontsize=8)
+    axis.set_xlim(-0.5, len(columns) - 0.5)
+    axis.set_ylim(len(names) - 0.5, -0.5)
+    axis.xaxis.tick_top()
+    axis.xaxis.set_label_position("top")
+    axis.set_xlabel("attacked on")
+    axis.set_ylabel("judged on")
+    axis.tick_params(length=0)
+    axis.spines[["left", "bottom"]].set_visible(False)
+    _save(figure, "transfer")
 
 
 def bracket() -> None:
@@ -409,7 +439,7 @@ PICTURES: dict[str, Callable[[], None]] = {
     one.__name__: one
     for one in (
         neighbours, smoothing, chances, feature_space, classifiers, synbench, corruptions, drift, bracket, theorems,
-        matching, upgrade, everyday, patches, image_text, report,
+        matching, upgrade, everyday, patches, image_text, transfer, report,
     )
 }  # fmt: skip
 

@@ -20,7 +20,7 @@ from holdfast.workflows.monitor import monitor
 OWN_WORD = {"model": "encoders", "settings": "set"}
 """A word of Python's own, where the others would be odd there: the word of the command line and of plan files."""
 
-ONE_BY_ONE = {"measure": "measures"}
+ONE_BY_ONE = {"measure": "measures", "surrogate": "surrogates"}
 """An option that may be repeated: the list that it makes."""
 
 PYTHON_ALONE = {

@@ -64,6 +64,7 @@ def audit(
     eps: float | str | None = None,
     norm: str | None = None,
     settings: Mapping[str, Any] | Sequence[str] | str = (),
+    surrogates: Model | Sequence[Model] | Mapping[str, Model] = (),
     train: Data = None,
     train_labels: Tensor | np.ndarray | Sequence[int] | None = None,
     train_images: int | None = None,
@@ -107,6 +108,8 @@ def audit(
             images: 4/255 in ℓ∞ for photos, see `holdfast.auditing.balls`.
         norm: norm of the ball, "linf", "l2" or "patch".
         settings: changes of single parameters, {"breakaway_risk.attack.steps": 100}; "*" is every measure.
+        surrogates: encoders that an outsider may have, attacked in the place of each audited one: specs, `Encoder`s,
+            names of audited ones, or "each", which is all of these. Measures of transferred attacks are then asked too.
         train: labelled images that probes learn from; those that are not attacked where None.
         train_labels: a class for each training image of an array.
         train_images: how many of the training images; all where None.
@@ -141,15 +144,22 @@ def audit(
     tested, spec = _source("data", data, labels)
     training, train_spec = _source("train", train, train_labels)
     usual = networks[0].device if networks else "cpu"
-    names = [network if isinstance(network, str) else name for name, network in opened.items()]
+    others = _encoders(surrogates, None, None)
+    surrogate_networks = {name: network for name, network in others.items() if isinstance(network, Encoder)}
+    if twice := sorted(opened.keys() & surrogate_networks.keys()):
+        raise HoldfastError(
+            f"surrogates: expected names that no audited encoder has, got {twice[0]!r} twice; name it in a dict, or "
+            "give the name alone where it is the same encoder"
+        )
     plan = make_plan(
-        names,
+        _specs(opened),
         spec,
         profile=profile,
         measures=_measures(measures, eps, norm),
         eps=eps,
         norm=norm,
         settings=_settings(settings),
+        surrogates=_specs(others),
         source=tested,
         images=images,
         attacked=attacked,
@@ -174,7 +184,8 @@ def audit(
         run_audit(
             plan,
             folder,
-            encoders={name: network for name, network in opened.items() if isinstance(network, Encoder)},
+            encoders={name: network for name, network in opened.items() if isinstance(network, Encoder)}
+            | surrogate_networks,
             source=tested,
             training=training,
             engine=engine,
@@ -258,6 +269,11 @@ def _encoders(model: Any, mean: Any, std: Any) -> dict[str, Encoder | str]:
         name: network if isinstance(network, str) else _opened(network, name, mean, std)
         for name, network in encoders.items()
     }
+
+
+def _specs(encoders: Mapping[str, Encoder | str]) -> list[str]:
+    """Return what encoders are called in a plan: the names of those that are open, the specs of others."""
+    return [network if isinstance(network, str) else name for name, network in encoders.items()]
 
 
 def _name_of(network: Any) -> str:

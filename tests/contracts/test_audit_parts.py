@@ -48,6 +48,7 @@ SMALL_MIXTURES = Mixtures(samples=64, separations=(1.0, 2.0, 3.0))
 LABELS = torch.arange(IMAGES) % 3
 ATTACK = {"attack": Pgd(4), "readouts": (2, 4)}
 
+TRANSFER = {"surrogates": ("zoo:digits-simclr",), "attack": Pgd(4), "asking": Square(4)}
 
 def captions() -> str:
     """Return a file of a caption of each image, of the width of the encoder."""
@@ -100,6 +101,8 @@ SMALL = {
     "matching": {"attack": Pgd(4), "rate": 0.05},
     "edited_matching": {"rate": 0.05},
     "breaking_edit": {"strengths": 3, "halvings": 1, "levels": 2},
+    "transfer_rate": TRANSFER,
+    "transfer_quantile": TRANSFER,
     "fine_tuned_drop": {"fine_tuned": FineTuned(epochs=2, rate=0.05, batch_size=4), "threats": (Gamma(0.5),)},
 }
 """Parameters that make measures cheap, of those that are not read out along an attack."""
@@ -119,6 +122,7 @@ def check(name: str) -> Check:
         "stronger_attack": {"attack": Pgd(4), "stronger": Apgd(8), "examined": 5},
         "masking": {"attack": Pgd(4), "free": Square(20), "examined": 5},
         "large_radius": {"attack": Pgd(4), "examined": 5},
+        "transfer_order": {"attack": Pgd(4), "ball": Linf(0.05), "transfers": measure("transfer_rate").transfers},
         "noise_order": {
             "measures": tuple(
                 map(measure, ("adversarial_robustness", "worst_noise_robustness", "probabilistic_robustness"))

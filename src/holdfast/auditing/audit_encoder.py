@@ -382,8 +382,8 @@ def _alone(measure: Measure, session: Session) -> Passes:
 
 
 def _charts_of(session: Session, observation: Observation) -> list[dict[str, Any]]:
-    """Return the charts of an observation as JSON data; of rows of training images, which stay in files, none."""
-    if observation.scope.training:
+    """Return the charts of an observation as JSON data; of what stays in files, none."""
+    if observation.scope.training or observation.in_files:
         return []
     clean = session.read(CLEAN)["reps"]
     return [chart_data(chart) for chart in observation.charts(session.read(observation), clean)]

@@ -1,6 +1,7 @@
 """From what a user says, on the command line or in a TOML file, to a plan."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from holdfast.auditing.series import expand
 from holdfast.auditing.until import until_of
 from holdfast.config.overrides import Change, changed, set_parameters
 from holdfast.config.reader import arguments, located
-from holdfast.core import Ball, HoldfastError, ImageSource, registry
+from holdfast.core import Ball, HoldfastError, ImageSource, Measure, registry
 from holdfast.core.threat import Shape
 from holdfast.runtime.deprecation import renamed
 from holdfast.runtime.durations import seconds
@@ -25,9 +26,15 @@ KEYS: dict[str, Any] = {
     "measures": tuple[str | dict, ...], "images": int, "attacked": int, "seed": int, "batch_size": int,
     "device": str, "skip_corrupt": bool, "skip_duplicates": bool, "train": str, "train_images": int, "precision": str,
     "compiled": bool, "shared_searches": bool, "allow": tuple[str, ...], "examined": int, "queries": int,
-    "budget": str | float, "until": str,
+    "budget": str | float, "until": str, "surrogates": tuple[str, ...],
 }  # fmt: skip
 """Keys of a plan file and their types."""
+
+TRANSFER = "transfer"
+"""The profile whose measures surrogates add to those that take none."""
+
+EACH = "each"
+"""Among surrogates: all encoders of the plan."""
 
 NO_DATA = "gaussian"
 """Images of an audit that asks nothing about images: noise of the encoder's own size."""
@@ -61,6 +68,7 @@ def make_plan(
     compiled: bool = False,
     skip_corrupt: bool = False,
     skip_duplicates: bool = False,
+    surrogates: str | Sequence[str] = (),
 ) -> Plan:
     """Return the plan of a profile, changed as asked.
 
@@ -93,6 +101,8 @@ def make_plan(
         compiled: whether the forward pass runs through torch.compile.
         skip_corrupt: leave out files that cannot be read, instead of stopping.
         skip_duplicates: leave out images that look like others.
+        surrogates: encoders that are attacked in the place of each encoder, for measures of transferred attacks; `EACH`
+            stands for all encoders of the plan.
 
     Raises:
         HoldfastError: anything unknown or out of range.
@@ -104,7 +114,8 @@ def make_plan(
     ball = _ball(profile, norm, eps, source or data, seed, skip_corrupt)
     base = open_profile(profile, ball)
     questions = changed(base.measures, measures, ball) if measures else base.measures
-    questions = set_parameters(questions, settings, ball)
+    others = (surrogates,) if isinstance(surrogates, str) else surrogates
+    questions = set_parameters(_with_surrogates(questions, others, encoders, ball), settings, ball)
 
     # Images, which synthetic measures do without
     if data is None:
@@ -163,6 +174,27 @@ def _ball(
             return None
 
     return audit_ball(usual if norm is None else norm, eps, shape)
+
+
+def _with_surrogates(
+    measures: tuple[Measure, ...], surrogates: Sequence[str], encoders: Sequence[str], ball: Ball
+) -> tuple[Measure, ...]:
+    """Return measures with surrogates where they take some: those given, else their own, else the plan's encoders.
+
+    Where surrogates are given and no measure takes any, those of the profile `TRANSFER` are asked too.
+    """
+    given = [spec for name in surrogates for spec in (encoders if name == EACH else [name])]
+    if given and not any(map(_takes_surrogates, measures)):
+        measures += open_profile(TRANSFER, ball).measures
+    asked: tuple[Any, ...] = measures
+    return tuple(
+        replace(m, surrogates=tuple(dict.fromkeys(given or m.surrogates or encoders))) if _takes_surrogates(m) else m
+        for m in asked
+    )
+
+
+def _takes_surrogates(measure: Any) -> bool:
+    return any(field.name == "surrogates" for field in fields(measure))
 
 
 def _budget(time: str | float | None, usual: float | None) -> float | None:

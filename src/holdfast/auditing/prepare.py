@@ -19,7 +19,7 @@ from holdfast.auditing.images import AuditImages, open_all, open_selected
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_entry import plan_entry
 from holdfast.core import Encoder, HoldfastError, ImageSource
-from holdfast.core.spec_string import parse
+from holdfast.core.spec_string import label
 from holdfast.runtime.errors import NothingAudited, UnreadableRecord, first_line, no_labels
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import placed, places, public
@@ -148,6 +148,7 @@ def prepare(
         check_device(plan.device)
         _check_encoders([spec for spec in plan.encoders if spec not in (encoders or {})], len(plan.encoders))
     listener.stage("reading the images")
+    _check_surrogates(plan, encoders or {})
     images, store = open_all(plan, source, training), Store(folder)
     for measure in plan.measures:
         measure.check(images.tested.ids)
@@ -197,6 +198,20 @@ def _check_encoders(specs: Sequence[str], of: int) -> None:
             failures.append(f"{label(spec)}: {error}")
     if len(failures) == of:
         raise NothingAudited(f"nothing could be audited: {'; '.join(failures)}")
+
+
+def _check_surrogates(plan: Plan, opened: Collection[str]) -> None:
+    """Look up surrogates before any image is read.
+
+    Raises:
+        HoldfastError: one that cannot be opened.
+    """
+    for spec in dict.fromkeys(observation.surrogate for observation in plan.observations):
+        if spec and spec not in opened:
+            try:
+                check_encoder(spec)
+            except HoldfastError as error:
+                raise HoldfastError(f"surrogate {label(spec)}: {error}") from error
 
 
 def _names(specs: Sequence[str], opened: Collection[str]) -> list[str]:
@@ -277,11 +292,6 @@ def _train_facts(images: AuditImages) -> dict[str, str]:
     if images.train is None:
         return {}
     return {"fingerprint": images.train.fingerprint, "labels": images.train.labels_fingerprint or ""}
-
-
-def label(spec: str) -> str:
-    """Return how an encoder is called in the record: its label, or its spec."""
-    return parse(spec)[2].get("label", spec)
 
 
 def check_device(name: str) -> None:

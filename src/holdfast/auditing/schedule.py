@@ -102,6 +102,7 @@ class Schedule:
         self._look, self._part = look, part
         self.encoders = [_Encoder() for _ in range(encoders)]
         self._attempts: Counter[tuple[int, Step, int, int]] = Counter()
+        self._made: set[str] = set()  # files of shards, which encoders may have in common
         self.deaths = self.shards = 0
 
     @property
@@ -182,6 +183,7 @@ class Schedule:
             case None:
                 encoder.running[item.observation] -= 1
                 self.shards += 1
+                self._made.add(encoder.shards[item.observation][item.shard].file)
                 work = encoder.work[item.observation][item.shard]
         return self._report(encoder, work)
 
@@ -195,7 +197,7 @@ class Schedule:
             missing = [shard for shard in range(len(files)) if shard not in stored]
             encoder.waiting.append([shard for shard in reversed(missing) if shard in own])
             encoder.elsewhere.append([shard for shard in missing if shard not in own])
-            encoder.stored += len(stored.intersection(own))
+            encoder.stored += sum(files[shard].file not in self._made for shard in stored.intersection(own))
             work += sum(passes[shard] for shard in stored.intersection(own))
         return work
 

@@ -1,9 +1,9 @@
 """An encoder being observed: runs observations shard by shard, stores them, and hands them to measures."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from importlib.metadata import version
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -14,14 +14,15 @@ from holdfast.auditing.memory import MemoryLimits
 from holdfast.auditing.plan import Split
 from holdfast.auditing.probing import classifier_of
 from holdfast.auditing.representations import CLEAN, training
+from holdfast.auditing.shard_names import ShardNames
 from holdfast.auditing.shards import Columns, Cost, ShardFile, ShardResults, columns_of, fits, joined, spans, unlike
+from holdfast.auditing.surrogates import Surrogates
 from holdfast.core import (
     Ball,
     Bank,
     Classifier,
     Encoder,
     Failure,
-    Geometry,
     Head,
     HoldfastError,
     Images,
@@ -30,7 +31,6 @@ from holdfast.core import (
     Passes,
     Positions,
     Probe,
-    Reps,
     Rng,
     Scope,
     Shard,
@@ -40,10 +40,7 @@ from holdfast.core import (
 from holdfast.runtime.errors import no_labels
 from holdfast.runtime.foreign import untouched
 from holdfast.sources.data import ImageSet
-from holdfast.storage.run_folder import Store, digest, files_read
-
-LAYOUT = 4
-"""Version of what shard files hold; part of their key."""
+from holdfast.storage.run_folder import Store
 
 Progress = Callable[[int], None]
 """Told how much work, in encoder passes, has been done (or was found stored)."""
@@ -64,11 +61,13 @@ class Session:
         store: where shards are kept; shards that are there already are not run again.
         progress: see `Progress`.
         train: the images that probes learn from, rendered for this encoder; None: those that are not attacked.
+        opened: encoders that are open already, among which surrogates may be, by the plan's name for them.
 
     Attributes:
         costs: of the observations that are complete.
         split: how the images are divided.
         decisive: what decides all that is stored, beside the observation.
+        identity: what the encoder is: the digest of its weights and of what else decides the representation.
         remade: how many shards were stored, but do not fit the others, and were made again.
     """
 
@@ -86,6 +85,7 @@ class Session:
         store: Store,
         progress: Progress = lambda passes: None,
         train: ImageSet | None = None,
+        opened: Mapping[str, Encoder] | None = None,
     ):
         # The encoder, and its images: those of the audit, and those that probes learn from
         self.encoder, self.images, self.attacked, self.seed = encoder, images, attacked, seed
@@ -104,7 +104,7 @@ class Session:
 
         # What was observed and learned so far
         self._tensors: dict[Observation, dict[str, Tensor]] = {}
-        self._files: dict[Observation, list[str]] = {}  # of training images, which may be too many for memory
+        self._files: dict[Observation, list[ShardFile]] = {}  # of what is too much for memory
         self._relied_on: tuple[Observation, ...] = ()
         self._written: dict[str, ShardResults] = {}  # by file, until their observation is complete
         self.costs: dict[Observation, Cost] = {}
@@ -115,20 +115,10 @@ class Session:
         self._memory = MemoryLimits(encoder)
 
         # What decides all that is stored, beside the observation
-        self.decisive = [
-            LAYOUT,
-            version("holdfast"),
-            encoder.refresh_fingerprint(),
-            _described(encoder, images.geometry),
-            images.fingerprint,
-            str(images.conversion),
-            seed,
-            batch_size,
-            self.split.reserved,
-            encoder.precision,
-            encoder.compiled,
-            *sorted(registry.files().values()),
-        ]
+        settings = [seed, batch_size, self.split.reserved, encoder.precision, encoder.compiled]
+        self._surrogates = Surrogates(encoder, images.shape, opened or {})
+        self._names = ShardNames(encoder, self._surrogates, images, train, settings)
+        self.decisive, self.identity = self._names.decisive, self._names.identity
 
     @property
     def population(self) -> int:
@@ -158,19 +148,13 @@ class Session:
         """Return the shards of an observation; the name of a file says everything that decides what is in it."""
         if observation not in self._shard_files:
             total = self.split.extent(observation)
-            spec = registry.spec(observation)
-            folder = f"cache/{digest([self.decisive, spec, *self._labels_read(observation), *files_read(spec)])}"
+            folder = self._names.folder(observation)
             sizes = (total, self.population, self.batch_size, self.images.shape)
             self._shard_files[observation] = [
                 ShardFile(start, stop, f"{folder}/{start:07d}-{stop:07d}.safetensors")
                 for start, stop in spans(observation, *sizes, self._cuts)
             ]
         return self._shard_files[observation]
-
-    @property
-    def identity(self) -> str:
-        """What the encoder is: the digest of its weights and of what else decides the representation."""
-        return digest([self.encoder.fingerprint, _described(self.encoder, self.images.geometry)])
 
     def make(self, observation: Observation, shard: ShardFile) -> None:
         """Observe one shard unless it is stored; what the observation reads must have been observed."""
@@ -187,7 +171,6 @@ class Session:
 
         # Each shard from memory or its file, or made again
         shards: list[dict[str, Tensor]] = []
-        in_files = observation.scope is Scope.TRAINING  # which may be too many for memory
         passes, seconds = Passes(), 0.0
         columns: Columns | None = None
         for shard in self.shard_files(observation):
@@ -198,12 +181,12 @@ class Session:
                 if not fits(results.tensors, observation, shard, columns):
                     raise unlike(observation, shard)
             columns = columns or columns_of(results.tensors)
-            shards += [] if in_files else [results.tensors]
+            shards += [] if observation.in_files else [results.tensors]
             passes, seconds = passes + results.passes, seconds + results.seconds
 
         # All shards as one, and what they cost
-        if in_files:
-            self._files[observation.key()] = [shard.file for shard in self.shard_files(observation)]
+        if observation.in_files:
+            self._files[observation.key()] = self.shard_files(observation)
         else:
             self._tensors[observation.key()] = joined(shards)
         total = self.split.extent(observation)
@@ -216,14 +199,6 @@ class Session:
         tensors, facts = stored
         passes = Passes(*(int(facts[name]) for name in ("forward", "backward", "bounds")))
         return ShardResults(tensors, passes, float(facts["seconds"]))
-
-    def _labels_read(self, observation: Observation) -> list[str | None]:
-        """Return the fingerprints of what else an observation depends on: training images, labels of both."""
-        train: list[str | None] = [] if self.train is None else [self.train.fingerprint, str(self.train.conversion)]
-        if not observation.needs_labels:
-            return train if observation.scope.training else []
-        train_labels = [] if self.train is None else [self.train.labels_fingerprint]
-        return [self.images.labels_fingerprint, *train, *train_labels]
 
     def bank(self, threat: Threat | None = None) -> Bank:
         """Return the representations of the training images, and their labels; chunks are read when asked for.
@@ -241,13 +216,25 @@ class Session:
         files = self._files.get(observation)
         if files is None:
             raise _not_observed(observation)
-        return Bank(labels, lambda: map(self._chunk, files))
+        return Bank(labels, lambda: (self._kept(shard)["reps"] for shard in files))
 
-    def _chunk(self, name: str) -> Reps:
-        stored = self._store.read_tensors(name)
-        if stored is None:
-            raise HoldfastError(f"the file {name!r} is gone or damaged since it was written; run the audit again")
-        return stored[0]["reps"]
+    def _kept(self, shard: ShardFile) -> dict[str, Tensor]:
+        """Return what a shard holds that was complete when it was observed."""
+        if (stored := self._stored(shard)) is None:
+            raise HoldfastError(f"the file {shard.file!r} is gone or damaged since it was written; run the audit again")
+        return stored.tensors
+
+    def _read_by_shard(self, observation: Observation, start: int, stop: int) -> dict[str, Tensor]:
+        """Return what an observation saw; of one that stays in files, of images `start` to `stop` (exclusive)."""
+        files = self._files.get(observation.key())
+        if files is None:
+            return self.read(observation)
+        rows = []
+        for shard in files:
+            if shard.start < stop and start < shard.stop:
+                kept = self._kept(shard)
+                rows.append({key: kept[key][max(start - shard.start, 0) : stop - shard.start] for key in kept})
+        return joined(rows)
 
     def learned(self, probe: Probe, threat: Threat | None = None, classes_apart: bool = False) -> Classifier:
         """Return what a probe learns from the training images; learned once."""
@@ -335,20 +322,20 @@ class Session:
         # Observe, and count the passes; adaptive searches may spare some of those that were predicted
         began, before = time.perf_counter(), self.encoder.passes
         results = self.run(observation, shard.start, shard.stop)
-        self.encoder.check_unchanged()
+        self._surrogates(observation.surrogate).check_unchanged()
         passes = self.encoder.passes - before
         predicted = observation.passes_at(self.encoder.precision) * (shard.stop - shard.start)
         if (spared := predicted.work - passes.work) > 0:
             self._progress(spared)
 
-        # Store, in the order in which files are read; training images may be too many for memory: their shapes stay
+        # Store, in the order in which files are read; of what may be too much for memory, the shapes stay
         tensors = {key: results[key].detach().cpu().contiguous() for key in sorted(results)}
         if not fits(tensors, observation, shard, None):
             raise unlike(observation, shard)
         seconds = f"{time.perf_counter() - began:.3f}"
         facts = {key: str(value) for key, value in asdict(passes).items()}
         self._store.write_tensors(shard.file, tensors, facts | {"seconds": seconds})
-        if observation.scope is Scope.TRAINING:
+        if observation.in_files:
             tensors = {key: value.to("meta") for key, value in tensors.items()}
         return ShardResults(tensors, passes, float(seconds))
 
@@ -366,8 +353,10 @@ class Session:
             case Scope.FIRST | Scope.LAST:
                 clean, labels = self._tensors.get(CLEAN, {}).get("reps"), self.labels
                 head, images = None if labels is None else self.head, self._all
-                context = (clean, images.at, labels, head, self.read, images.disturbed)
-                return Shard(self.encoder, *self._between(images, start, stop), *context)
+                read = partial(self._read_by_shard, start=start, stop=stop)
+                context = (clean, images.at, labels, head, read, images.disturbed)
+                encoder = self._surrogates(observation.surrogate)
+                return Shard(encoder, *self._between(images, start, stop), *context)
 
     def _between(self, images: ImageRange, start: int, stop: int) -> tuple[Images, Positions, Rng]:
         """Return images `start` to `stop` (exclusive), where they stand, and random numbers bound to their ids."""
@@ -390,9 +379,3 @@ class Session:
 
 def _not_observed(observation: Observation) -> HoldfastError:
     return HoldfastError(f"{registry.part_name(observation)} was not observed: it failed, or no measure names it first")
-
-
-def _described(encoder: Encoder, geometry: Geometry | None) -> list[str]:
-    """Return what, beside the weights, decides the representation."""
-    facts = {key: str(value) for key, value in encoder.origin.items()}
-    return [str(encoder.module), str(geometry), *(f"{key}={facts[key]}" for key in sorted(facts))]

@@ -64,7 +64,13 @@ class OpenedEncoder(NamedTuple):
 
 
 def session_of(
-    plan: Plan, encoder: Encoder, images: AuditImages, store: Store, progress: Progress, attacked: int | None = None
+    plan: Plan,
+    encoder: Encoder,
+    images: AuditImages,
+    store: Store,
+    progress: Progress,
+    attacked: int | None = None,
+    opened: Mapping[str, Encoder] | None = None,
 ) -> Session:
     """Return an encoder with the images of a plan.
 
@@ -75,6 +81,7 @@ def session_of(
         store: where its shards are kept.
         progress: told how much work is done.
         attacked: how many images are attacked; None: as the plan says.
+        opened: encoders that are open already, by the plan's name for them.
     """
     batch_size = plan.batch_size_of(images.tested.shape)
     split = plan.split(len(images.tested))
@@ -90,6 +97,7 @@ def session_of(
         store=store,
         progress=progress,
         train=images.train,
+        opened=opened,
     )
 
 
@@ -178,7 +186,7 @@ class Worker:
         encoder = (audit.encoders[spec] if spec in audit.encoders else open_encoder(spec)).to(plan.device)
         encoder.prepare(precision=plan.precision, compiled=plan.compiled)
         images = audit.images.rendered(encoder.geometry)
-        session = session_of(plan, encoder, images, audit.store, self._progress.advance)
+        session = session_of(plan, encoder, images, audit.store, self._progress.advance, opened=audit.encoders)
         if audit.recorded.get(audit.names[number]) not in (None, session.identity):
             raise OtherEncoder(audit.names[number])
         return session

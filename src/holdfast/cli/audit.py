@@ -80,6 +80,13 @@ def audit(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="measure.parameter=value; * means all measures.")
     ] = None,
+    surrogate: Annotated[
+        list[str] | None,
+        typer.Option(
+            autocompletion=completion.encoders,
+            help="Encoder that an outsider attacks instead; each: all of this audit; repeatable. Adds its measures.",
+        ),
+    ] = None,
     images: Annotated[
         int | None, typer.Option(help="Number of images: the population that attacked images are compared with.")
     ] = None,
@@ -137,7 +144,7 @@ def audit(
     run = {"images": images, "attacked": attacked, "seed": seed, "device": device, "skip_corrupt": skip_corrupt}
     run |= {"batch_size": batch_size, "norm": norm, "eps": eps, "train": train, "train_images": train_images}
     run |= {"skip_duplicates": skip_duplicates, "precision": precision, "compiled": compiled, "allow": allow}
-    run |= {"budget": budget, "until": until, "measures": measure or None}
+    run |= {"budget": budget, "until": until, "measures": measure or None, "surrogates": surrogate or None}
     if len(encoders) == 1 and encoders[0].endswith(".toml"):
         plan = read_plan(Path(encoders[0]), profile=profile, data=data, set=settings or None, **run)
     else:

@@ -3,10 +3,11 @@
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from holdfast.cli.common import JsonOption, out, show
+from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.privacy import brief
-from holdfast.storage.filesystem import Folder
 
 
 def report(
@@ -14,12 +15,32 @@ def report(
     no_pictures: Annotated[
         bool, typer.Option("--no-pictures", help="Leave out pictures of images, for readers who may not see these.")
     ] = False,
+    model_card: Annotated[
+        str | None,
+        typer.Option(help="Write a section of a model card (Markdown), with metadata for the Hub and a figure beside."),
+    ] = None,
+    encoder: Annotated[str | None, typer.Option(help="Whose card, where there are several encoders.")] = None,
+    mteb: Annotated[str | None, typer.Option(help="Write the scores as a results folder of MTEB.")] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Print the summary of a run folder again, and rewrite its report."""
+    from holdfast.comparison.mteb_results import write_mteb_results
+    from holdfast.comparison.records import open_run
     from holdfast.report.html import publish
+    from holdfast.report.model_card import write_model_card
     from holdfast.report.terminal import print_record
-    from holdfast.storage.record_file import read_record
+    from holdfast.storage.record_file import run_files
 
-    record, written = read_record(Folder(folder), folder), publish(folder, with_pictures=not no_pictures)
-    show(record, json_output, lambda: print_record(record, out, brief(written)))
+    if encoder is not None and model_card is None:
+        raise HoldfastError("--encoder: expected --model-card as well, whose encoder it names")
+    run = open_run(folder)
+    places: list[str] = []
+    if model_card is not None:
+        places += write_model_card(run.record, run_files(run.folder, run.record), model_card, encoder)
+    if mteb is not None:
+        write_mteb_results(run, mteb)
+        places.append(mteb)
+    written = publish(folder, with_pictures=not no_pictures)
+    show(run.record, json_output, lambda: print_record(run.record, out, brief(written)))
+    for place in () if json_output else places:
+        out.print(Text.assemble("written: ", (brief(place), "bold")), soft_wrap=True, highlight=False)

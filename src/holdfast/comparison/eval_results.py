@@ -1,12 +1,12 @@
 """Scores as the Hugging Face Hub reads them: `.eval_results/*.yaml` of a model repository."""
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from holdfast.auditing.record import slugs
 from holdfast.core import HoldfastError
+from holdfast.storage.documents import quoted
 from holdfast.storage.filesystem import write_text
 from holdfast.storage.standing import SOUND
 
@@ -69,12 +69,3 @@ def _entries(data: Mapping[str, Any], encoder: str, benchmark: str, source: str 
         lines += [f"  date: {quoted(date)}"] if date else []
         lines += ["  source:", f"    url: {quoted(source)}", '    name: "Holdfast audit"'] if source else []
         yield "\n".join([*lines, f"  notes: {quoted(notes)}", ""])
-
-
-def quoted(text: str) -> str:
-    """Return text as a double-quoted scalar of YAML: JSON's, with what YAML does not print escaped as well."""
-    return re.sub(
-        "[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]",
-        lambda m: f"\\u{ord(m[0]):04x}",
-        json.dumps(text, ensure_ascii=False),
-    )

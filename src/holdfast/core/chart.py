@@ -190,6 +190,29 @@ class Cells(Chart):
     corner: str
 
 
+@dataclass(frozen=True)
+class Shades(Chart):
+    """Shares as a row of coloured cells; the rows of all encoders are one matrix.
+
+    Attributes:
+        columns: heads of the cells; encoders whose columns differ leave cells empty.
+        scores: name of the score of each cell.
+        across: what the columns are.
+        label: what the rows are.
+    """
+
+    columns: tuple[str, ...]
+    scores: tuple[str, ...]
+    across: str
+    label: str
+
+    def __post_init__(self) -> None:
+        if len(self.columns) != len(self.scores):
+            raise HoldfastError(
+                f"shades: expected a score for each of {len(self.columns)} columns, got {len(self.scores)}"
+            )
+
+
 def numbers(values: Tensor) -> Numbers:
     """Return the values of a line, to seven digits; what is not finite leaves a gap."""
     return tuple(float(f"{value:.7g}") if math.isfinite(value) else None for value in values.double().tolist())

@@ -54,7 +54,7 @@ class Shard:
     positions, which rows to make.
 
     Attributes:
-        encoder: the encoder under audit.
+        encoder: the encoder under audit, or the surrogate that the observation names.
         x: the images, [B, C, H, W].
         positions: where they stand in the audit's population, [B].
         rng: random numbers bound to the ids of these images.
@@ -63,7 +63,8 @@ class Shard:
         labels: the class of every image of the population, [N]; None where the source does not know them all.
         head: gives the linear head that a probe learns from training images, disturbed by a threat where one is given;
             with `classes_apart` they need not have the classes of the tested images. None without labels.
-        read: gives what an earlier observation saw, one row for each of the population's first images.
+        read: gives what an earlier observation saw, one row for each of the population's first images; of one that is
+            `in_files` the rows of this shard.
         under: gives images that `others` gives, by their positions, under a threat; None: they have no other resolution
             than the encoder's.
     """
@@ -200,10 +201,21 @@ class Observation(metaclass=Checked):
         title: what it observes, in a few words.
         needs_labels: whether it reads labels.
         scope: which images it sees.
+        surrogate: the spec of another encoder, which it observes instead of the one under audit; "" for most. Encoders
+            with the same input share what is seen of it.
     """
 
     needs_labels: bool = False
     scope: ClassVar[Scope] = Scope.FIRST
+    surrogate: str = ""
+
+    @property
+    def in_files(self) -> bool:
+        """Whether what it sees may be too much for memory: it stays in files, and no measure reads it.
+
+        Observations that read it get the rows of their own shard.
+        """
+        return self.scope is Scope.TRAINING
 
     @property
     def shows(self) -> Literal["", "gallery", "changes", "impersonations", "noises", "perturbations"]:

@@ -59,6 +59,19 @@ def parse(text: str) -> tuple[str | None, str, Options]:
     return source, name, Options(values, text)
 
 
+def label(spec: str) -> str:
+    """Return how an encoder is called: by the label in its spec, or by its spec.
+
+    Example:
+        >>> label("zoo:digits-simclr"), label("zoo:digits-simclr?label=mine")
+        ('zoo:digits-simclr', 'mine')
+    """
+    try:
+        return parse(spec)[2].get("label", spec)
+    except HoldfastError:  # the name of one that is open already
+        return spec
+
+
 def take(options: Options, name: str, convert: Callable[[str], T], default: D) -> T | D:
     """Remove option `name` and return it converted, or return the default where it is absent.
 

@@ -13,6 +13,7 @@ from holdfast.config.overrides import holds
 from holdfast.core import HoldfastError, Score
 from holdfast.report import html
 from holdfast.report.comparison_table import Layout, latex, markdown
+from holdfast.report.model_card import write_model_card
 from holdfast.report.notebook import record_html
 from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.gather import Figures, figures_of_record
@@ -198,6 +199,21 @@ class Record:
         if missing:
             raise HoldfastError(f"cannot read the run folder {self.folder!r}: it is gone; audit again")
         return written(path, html.render(self.data, run_files(self.run.folder, self.data), with_pictures=pictures))
+
+    def model_card(self, path: str | os.PathLike[str], *, encoder: str | None = None) -> list[str]:
+        """Write a section of a model card, with metadata for the Hugging Face Hub and a figure beside it.
+
+        Args:
+            path: of the Markdown file.
+            encoder: whose card it is; needed where there are several.
+
+        Returns:
+            The files: the card, and the figure where there is one.
+
+        Raises:
+            HoldfastError: several encoders and none named, or a place that cannot be written.
+        """
+        return write_model_card(self.data, run_files(self.run.folder, self.data), os.fspath(path), encoder)
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False, pictures: bool = True) -> "Record":
         """Copy the record with its tables and pictures to another folder, or URL, and return the record there.

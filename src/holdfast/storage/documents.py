@@ -1,6 +1,7 @@
 """TOML and JSON that people write, read in one place: a file that is damaged, too deep or too long is one line."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -69,3 +70,12 @@ def _shallow(data: Any) -> Any:
         if not level:
             return data
     raise TooDeep
+
+
+def quoted(text: str) -> str:
+    """Return text as a double-quoted scalar of YAML: JSON's, with what YAML does not print escaped as well."""
+    return re.sub(
+        "[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]",
+        lambda m: f"\\u{ord(m[0]):04x}",
+        json.dumps(text, ensure_ascii=False),
+    )

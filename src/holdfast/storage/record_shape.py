@@ -65,6 +65,7 @@ CHARTS: dict[str, dict[str, Shape]] = {
     "scatter": {"x": TEXT, "y": TEXT, "across": TEXT, "label": TEXT},
     "row": {"name": TEXT, "place": Items(NUMBER), "across": TEXT, "setting": Items(Items(TEXT, 2))},
     "cells": {"rows": Items(TEXT), "columns": Items(TEXT), "scores": Items(Items(TEXT)), "corner": TEXT},
+    "shades": {"columns": Items(TEXT), "scores": Items(TEXT), "across": TEXT, "label": TEXT},
 }  # fmt: skip
 """What each kind of chart holds, beside what all of them do; see `holdfast.core.chart`."""
 LATER: dict[str, dict[str, Shape]] = {

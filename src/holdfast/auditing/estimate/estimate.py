@@ -21,12 +21,12 @@ from holdfast.auditing.estimate.time_shards import Stopwatch, time_shards
 from holdfast.auditing.image_range import memory_format
 from holdfast.auditing.images import AuditImages, open_all, open_unread
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.prepare import label
 from holdfast.auditing.schedule import Part, own_shards
 from holdfast.auditing.session import Session
 from holdfast.auditing.work import session_of
 from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Passes
 from holdfast.core.encoder import BOUND
+from holdfast.core.spec_string import label
 from holdfast.numerics.bounds.footprint import memory
 from holdfast.numerics.bounds.trace import trace
 from holdfast.runtime.errors import NotCertified, first_line, no_labels
@@ -124,7 +124,7 @@ def estimate(
 
     # Each encoder; one that cannot be opened says why, as it will in the audit
     began, opened, rows = clock(), encoders or {}, list[EncoderEstimate]()
-    estimator = _Estimator(plan, folder, source, seconds, part, clock)
+    estimator = _Estimator(plan, folder, source, seconds, part, clock, opened)
     images = estimator.unread.tested
     if (readers := plan.labelled()) and images.labels is None:
         raise no_labels(", ".join(readers), str(images))
@@ -171,6 +171,10 @@ class _Estimator:
     seconds: float
     part: Part | None
     clock: Clock
+    opened: Mapping[str, Encoder]
+
+    def __post_init__(self) -> None:
+        self._counted: set[str] = set()  # shards that encoders have in common
 
     @cached_property
     def unread(self) -> AuditImages:
@@ -227,13 +231,15 @@ class _Estimator:
             timings = time_shards(session, store, plan, predicted, step, began + self.seconds, watch)
             encoder.passes = before
 
-            # From these to all shards, or to those of one part
+            # From these to all shards, or to those of one part; what encoders have in common counts once
             files = [[shard.file for shard in session.shard_files(o)] for o in extents]
             stored = [[store.exists(file) for file in shards] for shards in files]
-            if self.part is not None:
-                own_of = own_shards(files, number, self.part)
-                shares = [len(own) / max(1, len(shards)) for own, shards in zip(own_of, files, strict=True)]
-                extents = {o: round(extents[o] * share) for o, share in zip(extents, shares, strict=True)}
+            own_of = own_shards(files, number, self.part or Part(1, 1))
+            mine = [[shards[own] for own in owned] for owned, shards in zip(own_of, files, strict=True)]
+            new = [[file for file in shards if file not in self._counted] for shards in mine]
+            self._counted.update(file for shards in mine for file in shards)
+            shares = [len(own) / max(1, len(shards)) for own, shards in zip(new, files, strict=True)]
+            extents = {o: round(extents[o] * share) for o, share in zip(extents, shares, strict=True)}
             costs = {
                 o: extrapolate(o, extents[o], timings[o], passes, plan.precision, readers)
                 for o, readers in plan.observations.items()
@@ -245,7 +251,7 @@ class _Estimator:
             host = max(host, held[0] + bounding)
         else:
             device_memory = max(device_memory, (held[1] or 0) + bounding)
-        host += sum(cost.stored for o, cost in costs.items() if not o.scope.training)
+        host += sum(cost.stored for o, cost in costs.items() if not (o.scope.training or o.in_files))
         kinds = {"observation": costs.values(), "once": once, "reading": [_reading(passes, reading)], "scores": scores}
         return EncoderEstimate(
             name,
@@ -266,7 +272,8 @@ class _Estimator:
         attacked = self.plan.attacked_of(population)
         if size and size < population:
             attacked = max(2, attacked * size // population // 2 * 2)
-        return session_of(self.plan, encoder, images.first(size) if size else images, store, watch.advance, attacked)
+        images = images.first(size) if size else images
+        return session_of(self.plan, encoder, images, store, watch.advance, attacked, self.opened)
 
     def _scores(self, session: Session, complete: Sequence[Observation]) -> list[Cost]:
         """Return what the measures take of which all that they read is stored."""

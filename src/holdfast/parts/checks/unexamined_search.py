@@ -40,6 +40,6 @@ class UnexaminedSearch(Check):
 
 
 def _silent(observation: Observation) -> bool:
-    """Whether it follows gradients on images of the population without naming its searches."""
-    of_population = not observation.scope.at_once and not observation.scope.training
+    """Whether it follows gradients of the audited encoder on the population without naming its searches."""
+    of_population = not (observation.scope.at_once or observation.scope.training or observation.surrogate)
     return of_population and observation.passes.backward > 0 and not observation.searches

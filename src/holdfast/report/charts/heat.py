@@ -38,7 +38,11 @@ class Heat(Drawing):
 
     def draw(self, axes: Axes, sheet: Sheet) -> None:
         """Draw the cells, and a line between bands."""
-        axes.imshow(_coloured(self.values), aspect="auto" if self.bands else "equal", interpolation="none")
+        axes.imshow(
+            coloured(self.values, float(np.abs(self.values).max())),
+            aspect="auto" if self.bands else "equal",
+            interpolation="none",
+        )
         axes.set_xlabel(self.x)
         axes.set_ylabel(self.y)
         if self.bands:
@@ -56,9 +60,9 @@ class Heat(Drawing):
                 yield {"name": name, "row": row, "column": column, "value": value}
 
 
-def _coloured(values: np.ndarray) -> np.ndarray:
-    """Return [rows, columns, 4] bytes: the sign is the colour, the magnitude how opaque it is."""
-    share = np.abs(values) / max(float(np.abs(values).max()), np.finfo(float).tiny)
+def coloured(values: np.ndarray, most: float) -> np.ndarray:
+    """Return [rows, columns, 4] bytes: the sign is the colour, the magnitude how opaque it is, fully so at `most`."""
+    share = np.abs(values) / max(most, np.finfo(float).tiny)
     alpha = np.round(share * LEVELS) / LEVELS
     rgb = np.where((values < 0)[..., None], np.array(BELOW), np.array(ABOVE))
     return np.concatenate([rgb, 255 * alpha[..., None]], axis=-1).round().astype(np.uint8)

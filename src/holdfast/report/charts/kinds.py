@@ -10,9 +10,11 @@ from holdfast.report.charts import figure
 from holdfast.report.charts.forest import Forest, Row
 from holdfast.report.charts.histogram import Histogram, Spread
 from holdfast.report.charts.lines import Curve, Horizontal, Lines
+from holdfast.report.charts.matrix import Matrix
 from holdfast.report.charts.points import Cloud, Scattered
 from holdfast.report.charts.twins import told_apart
 from holdfast.report.folder import read_column
+from holdfast.report.names import short_names
 from holdfast.report.numbers import choice, finite, number, plural, score, statement
 from holdfast.report.panel import Cell, Grid, Legend, Panel, caution, drawn_score, nan, standing
 from holdfast.runtime.errors import HoldfastError
@@ -280,8 +282,29 @@ def _row(p: Contribution, names: Sequence[str]) -> list[Cell]:
     return [Cell(*text, s.get("note") or "", i == at) for i, (text, s) in enumerate(zip(texts, scores, strict=True))]
 
 
+def shades(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles) -> list[Panel]:
+    """Draw scores of all encoders as a matrix of coloured cells: a row for each encoder, in order of the columns."""
+    columns = list(dict.fromkeys(column for p in parts for column in p.chart["columns"]))
+    heads = short_names(columns)
+    # the cells, with what is void left empty, and bounds in words
+    values, texts, notes, words = np.full((len(parts), len(columns)), np.nan), [], [], []
+    for row, p in enumerate(parts):
+        scores = dict(zip(p.chart["columns"], map(p.score, p.chart["scores"]), strict=False))
+        notes += dict.fromkeys(filter(None, (caution(f"{p.name}, {heads[name]}", s) for name, s in scores.items())))
+        values[row] = [drawn_score(scores.get(column, {}))[0] for column in columns]
+        unit, drawn = p.measure["unit"], dict(zip(columns, values[row], strict=True))
+        cells = {c: statement(scores[c], unit) if finite(value) else ("", "") for c, value in drawn.items()}
+        texts.append(list(cells.values()))
+        words.append(f"{p.name}: " + ", ".join(f"{heads[c]} {' '.join(text)}" for c, text in cells.items() if text[0]))
+    if not np.isfinite(values).any():
+        return [Panel(title, notes=notes)] if notes else []
+    names, chart = [p.name for p in parts], parts[0].chart
+    picture = Matrix(key, values, texts, names, list(heads.values()), x=chart["across"], y=chart["label"])
+    return [Panel(title, picture, f"{title}. {'; '.join(words)}.", notes)]
+
+
 KINDS: dict[str, Callable[[str, str, Sequence[Contribution], RunFiles], list[Panel]]] = {
-    "row": rows, "readouts": readouts, "cells": cells, "curves": curves, "scatter": clouds,
+    "row": rows, "readouts": readouts, "cells": cells, "shades": shades, "curves": curves, "scatter": clouds,
     "distribution": distribution,
 }  # fmt: skip
 """Kind of chart -> how it is drawn; in this order their sections stand on the page."""

@@ -1,0 +1,135 @@
+"""Surrogates: encoders that are attacked in the place of the audited one, fitted to images of its size."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from holdfast.core import Encoder, HoldfastError, Passes
+from holdfast.runtime.errors import first_line
+from holdfast.sources.encoders import open_encoder
+
+LUMA = (0.299, 0.587, 0.114)
+"""Weights of red, green and blue in grey (ITU-R BT.601), as pictures are converted."""
+
+
+class Fit(nn.Module):
+    """Pixels of the audited encoder's images as a surrogate takes them, differentiably: bilinear with antialiasing.
+
+    Args:
+        channels: of the surrogate: grey is repeated, colour becomes its luma.
+        size: (height, width) of the surrogate.
+    """
+
+    def __init__(self, channels: int, size: tuple[int, int]):
+        super().__init__()
+        self.channels, self.size = channels, size
+
+    def extra_repr(self) -> str:
+        """Return what decides the pixels, for fingerprints."""
+        return f"channels={self.channels}, size={self.size}"
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return [B, C', H', W'] of [B, C, H, W]."""
+        if x.shape[1] == 3 and self.channels == 1:
+            x = (x * x.new_tensor(LUMA).view(1, 3, 1, 1)).sum(1, keepdim=True)
+        elif x.shape[1] == 1 < self.channels:
+            x = x.expand(-1, self.channels, -1, -1)
+        if x.shape[2:] != self.size:
+            x = F.interpolate(x, self.size, mode="bilinear", antialias=True, align_corners=False)
+        return x
+
+
+class Surrogate(Encoder):
+    """A surrogate on images of the audited encoder, f_s ∘ fit: the pixels that move are those of the audited encoder.
+
+    Its passes are counted by the audited encoder, beside that one's own.
+
+    Args:
+        encoder: the surrogate.
+        shape: (channels, height, width) of the images.
+        audited: the encoder under audit.
+    """
+
+    def __init__(self, encoder: Encoder, shape: tuple[int, int, int], audited: Encoder):
+        own = len(encoder.mean) if len(encoder.mean) > 1 else encoder.geometry and encoder.geometry.channels
+        wanted = own or shape[0], encoder.geometry.size if encoder.geometry else shape[1:]
+        module, mean, std = encoder.module, encoder.mean, encoder.std
+        if wanted != (shape[0], shape[1:]):
+            module, mean, std = nn.Sequential(Fit(*wanted), encoder.normalisation, module), [0.0], [1.0]
+        super().__init__(module, mean=mean, std=std, name=encoder.name, origin=encoder.origin)
+        self._tell = audited.count
+        self.prepare(precision=audited.precision, compiled=audited.compiled)
+        self.to(audited.device)
+        self.check(shape)
+
+    def count(self, passes: Passes) -> None:
+        """Tell the audited encoder."""
+        self._tell(passes)
+
+    def check(self, shape: tuple[int, int, int]) -> None:
+        """Run it on one grey image, uncounted.
+
+        Raises:
+            HoldfastError: images that it does not take, or representations that are not finite.
+        """
+        tell, self._tell = self._tell, lambda passes: None
+        try:
+            with torch.no_grad():
+                reps = self(torch.full((1, *shape), 0.5, device=self.device))
+        except Exception as error:  # whatever a foreign network raises
+            raise HoldfastError(
+                f"surrogate {self.name!r}: expected an encoder that takes images {list(shape)}, as the audited one "
+                f"does, or says its own size; got: {first_line(error)}"
+            ) from error
+        finally:
+            self._tell = tell
+        if not bool(reps.isfinite().all()):
+            raise HoldfastError(
+                f"surrogate {self.name!r}: expected finite representations, got NaN or infinity; check its weights and "
+                "its normalisation"
+            )
+
+
+class Surrogates:
+    """The surrogates of one audited encoder; the last one is kept open, for several may not fit into memory.
+
+    Args:
+        audited: the encoder under audit, on its device.
+        shape: of its images.
+        opened: encoders that are open already, by the plan's name for them.
+    """
+
+    def __init__(self, audited: Encoder, shape: tuple[int, int, int], opened: Mapping[str, Encoder]):
+        self._audited, self._shape, self._opened = audited, shape, opened
+        self._last: tuple[str, Surrogate] | None = None
+        self._identities: dict[str, list[str]] = {}
+
+    def __call__(self, spec: str) -> Encoder:
+        """Return a surrogate by its spec; the audited encoder itself where that is "".
+
+        Raises:
+            HoldfastError: one that cannot be opened, or does not take these images.
+        """
+        if not spec:
+            return self._audited
+        if self._last is None or self._last[0] != spec:
+            self._last = None
+            encoder = self._opened[spec] if spec in self._opened else open_encoder(spec)
+            self._last = spec, Surrogate(encoder, self._shape, self._audited)
+        return self._last[1]
+
+    def identity(self, spec: str) -> list[str]:
+        """Return what decides a surrogate's representations, for the names of shards; why none, where it cannot be had.
+
+        That it cannot be opened is said where it is run.
+        """
+        if spec not in self._identities:
+            try:
+                encoder = self(spec)
+            except Exception as error:  # whatever a foreign network raises
+                return [first_line(error)]
+            facts = (f"{key}={encoder.origin[key]}" for key in sorted(encoder.origin))
+            self._identities[spec] = [encoder.refresh_fingerprint(), str(encoder.module), *facts]
+        return self._identities[spec]

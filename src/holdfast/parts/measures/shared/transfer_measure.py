@@ -1,0 +1,191 @@
+"""What the measures of transferred attacks have in common: one attack on every surrogate, and two that know more."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Attack, Ball, HoldfastError, Measure, Objective, Observation, Score, Search, Subject, Table
+from holdfast.core.chart import Chart, Shades
+from holdfast.core.registry import part_name
+from holdfast.core.spec_string import label
+from holdfast.numerics import statistics
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.square import Square
+from holdfast.parts.measures.shared.worst import trajectories, worst
+from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.observations.attacked import Attacked
+from holdfast.parts.observations.attacked_images import AttackedImages
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.transferred import Transferred
+from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.privacy import public
+
+ANY, QUERIES, WHITEBOX = "any surrogate", "queries", "whitebox"
+"""Beside single surrogates: the worst of all, an attack that only asks the encoder, and one that knows it."""
+
+MORE, LESS = f"{WHITEBOX} - {ANY}", f"{ANY} - {QUERIES}"
+"""Paired differences: what knowing the encoder adds, and what an open one adds to asking."""
+
+CONDITION = "given these surrogates, this attack and this population of images"
+
+ITSELF = "the surrogate is the encoder itself: this is a whitebox attack, and not among any surrogate"
+
+
+@dataclass(frozen=True)
+class TransferMeasure(Measure):
+    """A measure of the audited encoder on images that were attacked on surrogates.
+
+    A subclass says what an attack does to each image, `harm`, and how that is scored; the table has its columns for
+    each of `sources`, and `same@SURROGATE`, 1 where the surrogate is the audited encoder itself.
+
+    Attributes:
+        surrogates: specs of encoders that an outsider may have; what an audit fills in where none is named are its own
+            encoders.
+        attack: the attack on each surrogate, and the whitebox one on the audited encoder.
+        ball: where, in pixels of the audited encoder's images.
+        objective: what the attack maximises, of the representations of the encoder that it attacks.
+        asking: the attack without gradients that asks the audited encoder alone.
+    """
+
+    surrogates: tuple[str, ...] = ()
+    attack: Attack = Apgd(50)
+    ball: Ball = Linf(0.05)
+    objective: Objective = Untargeted()
+    asking: Attack = Square(500)
+
+    better = "lower"
+    unit = "share"
+    per_image: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        AttackedImages(objective=self.objective)  # refuses what cannot be transferred
+        if not all(spec.strip() for spec in self.surrogates):
+            raise HoldfastError(
+                f"{part_name(self)}: expected encoders as surrogates, got an empty name; see holdfast list encoders"
+            )
+        if len(set(self.names)) < len(self.names):
+            raise HoldfastError(
+                f"{part_name(self)}: expected surrogates with different names, got {', '.join(self.names)}; leave out "
+                "what is named twice, or give one of them another name with ?label="
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """How the surrogates are called, as encoders are: by their label, or their spec."""
+        return tuple(f"from {public(label(spec))}" for spec in self.surrogates)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """What attacks come from, as the scores are called."""
+        return *self.names, QUERIES, WHITEBOX, ANY
+
+    @property
+    def transfers(self) -> tuple[Transferred, ...]:
+        """The transferred attack of each surrogate."""
+        return tuple(
+            Transferred(AttackedImages(spec, self.attack, self.ball, self.objective)) for spec in self.surrogates
+        )
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations, the attacks on surrogates and what became of them, and the two other attacks."""
+        images = (transfer.attacked for transfer in self.transfers)
+        own = (self._own(attack) for attack in (self.asking, self.attack))
+        return Clean(), *images, *self.transfers, *(run for runs in own for run in runs)
+
+    def _own(self, attack: Attack) -> tuple[Attacked, ...]:
+        return trajectories(attack, self.ball, self.objective, (attack.steps,))
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The whitebox search; of the others a weak one is what an outsider has."""
+        return (Search(self.attack, self.ball, self.objective),)
+
+    def relies_on(self, score: str) -> tuple[Search, ...]:
+        """Return the whitebox search for what it found."""
+        return self.searches if score in (WHITEBOX, MORE) else ()
+
+    @property
+    def column(self) -> str:
+        """What the worst of all surrogates does."""
+        return f"{self.per_image}@{ANY}"
+
+    @abstractmethod
+    def harm(self, subject: Subject, reps: Float[Tensor, "attacked dim"]) -> Float[Tensor, "attacked"]:
+        """Return what an attack does to each image, the larger the worse.
+
+        Args:
+            subject: the audited encoder.
+            reps: its representations of the attacked images.
+        """
+
+    @abstractmethod
+    def scored(self, table: Table, source: str) -> Score:
+        """Return the score of one of the `sources`."""
+
+    @abstractmethod
+    def influence_of(self, table: Table, source: str) -> Float[Tensor, "units"]:
+        """Return each image's influence on the score of one of the `sources`."""
+
+    def columns(self, subject: Subject, harm: Mapping[str, Float[Tensor, "attacked"]]) -> Table:
+        """Return the columns of the table, `per_image`@SOURCE among them, from the harm of each source."""
+        return {f"{self.per_image}@{source}": values for source, values in harm.items()}
+
+    def observe(self, subject: Subject) -> Table:
+        """Return what each attack does to every attacked image."""
+        # what each attack does; the worst of all surrogates, image by image, leaves out the encoder itself
+        transferred = {name: subject.read(run) for name, run in zip(self.names, self.transfers, strict=True)}
+        harm = {name: self.harm(subject, results["reps"].double()) for name, results in transferred.items()}
+        itself = {name: bool(results["same"].all()) for name, results in transferred.items()}
+        others = [values for name, values in harm.items() if not itself[name]]
+        for name, attack in ((QUERIES, self.asking), (WHITEBOX, self.attack)):
+            (reps,) = worst(subject, attack, self._own(attack)).values()
+            harm[name] = self.harm(subject, reps)
+        harm[ANY] = torch.stack(others).amax(0) if others else torch.full_like(harm[WHITEBOX], torch.nan)
+        # a row for each image
+        table = self.columns(subject, harm)
+        rows = len(table[self.column])
+        return table | {f"same@{name}": torch.full((rows,), float(same)) for name, same in itself.items()}
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the score of each source, and two paired differences; that of any surrogate is the last one."""
+        scores = {source: self.scored(table, source) for source in self.sources}
+        for name in self.names:
+            if bool(table[f"same@{name}"].all()):
+                scores[name] = replace(scores[name], note=ITSELF)
+        headline = scores.pop(ANY)
+        if headline.value is None:
+            headline = replace(headline, note="no surrogate but the encoder itself; name others with --surrogate")
+        for name, first, second in ((MORE, WHITEBOX, ANY), (LESS, ANY, QUERIES)):
+            own = statistics.correlation(self.influence_of(table, first), self.influence_of(table, second))
+            ends = scores | {ANY: headline}
+            scores[name] = statistics.difference(ends[first], ends[second], own)
+        return scores | {ANY: headline}
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each image's influence on the headline."""
+        return self.influence_of(table, ANY)
+
+    def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
+        """Return its row of the matrix of encoders and surrogates."""
+        sources = (*self.names, ANY, QUERIES, WHITEBOX)
+        matrix = Shades(
+            heading="Attacks from other encoders",
+            short="transfer",
+            how_to_read=(
+                "Rows are the encoders that are judged, columns what the attack was made on. Each cell is what the "
+                "attack did to the row's encoder, with its interval; where both are one encoder, it is a whitebox "
+                "attack. “Any surrogate” takes the worst of the other encoders for each image, “queries” is an attack "
+                "that only asks the row's encoder, “whitebox” one that knows it."
+            ),
+            title=f"{self.title}, {self.ball.title}",
+            columns=tuple(source.removeprefix("from ") for source in sources),
+            scores=sources,
+            across="attacked on",
+            label="judged on",
+        )
+        return (matrix,)
