@@ -42,7 +42,7 @@ from holdfast.runtime.foreign import untouched
 from holdfast.sources.data import ImageSet
 from holdfast.storage.run_folder import Store, digest, files_read
 
-LAYOUT = 4
+LAYOUT = 5
 """Version of what shard files hold; part of their key."""
 
 Progress = Callable[[int], None]
