@@ -58,21 +58,16 @@ def rivals(clean: Tokens) -> Bool[Tensor, "*batch patches patches"]:
     return apart > ALIKE * apart.mean((-2, -1), keepdim=True)
 
 
-def margin(own: Float[Tensor, "*patches"], rival: Float[Tensor, "*patches"]) -> Float[Tensor, "*patches"]:
-    """Return (own - rival) / (own + rival), in [-1, 1]: above 0 where the rival is nearer; -1 without a rival.
-
-    Args:
-        own: distance of each token to what it was.
-        rival: distance to the nearest of what it could be taken for; infinite where there is none.
+def squared(a: Tokens, b: Float[Tensor, "*batch others dim"]) -> Float[Tensor, "*batch patches others"]:
+    """Return ||a_i - b_j||² of all pairs, differentiable, by a matrix product around the mean of b.
 
     Example:
-        >>> margin(torch.tensor([0.0, 3.0, 1.0]), torch.tensor([2.0, 1.0, torch.inf])).tolist()
-        [-1.0, 0.5, -1.0]
+        >>> squared(torch.tensor([[3.0, 0.0]]), torch.tensor([[0.0, 4.0], [3.0, 0.0]])).tolist()
+        [[25.0, 0.0]]
     """
-    exists = rival.isfinite()
-    finite = torch.where(exists, rival, 1.0)
-    total = (own + finite).clamp_min(torch.finfo(own.dtype).tiny)
-    return torch.where(exists, (own - finite) / total, -1.0)
+    middle = b.mean(-2, keepdim=True)
+    a, b = a - middle, b - middle
+    return a.square().sum(-1)[..., None] + b.square().sum(-1)[..., None, :] - 2 * a @ b.mT
 
 
 def segments(

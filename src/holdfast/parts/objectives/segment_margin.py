@@ -4,20 +4,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.numerics.geometry import patches
-from holdfast.parts.objectives.shared.tokens import OfMargins, Tokens
+from holdfast.parts.objectives.shared.tokens import OfMargins, Tokens, Values
 from holdfast.runtime.checked import Count
 
 
 @dataclass(frozen=True)
 class SegmentMargin(OfMargins):
-    """Maximise 1/P Σ_p min(m_p, 0.05), m_p = (d_p - e_p) / (d_p + e_p).
+    """Maximise 1/P Σ_p min(m_p, 0.05), m_p = (d_p² - e_p²) / g_p.
 
     The clean tokens of an image are clustered into segments. d_p: the distance of the token of patch p to the centre of
-    its own segment; e_p: to the nearest other centre. m_p is above 0 exactly where the patch leaves its segment.
+    its own segment; e_p: to the nearest other centre; g_p: e_p² - d_p² before the attack. m_p is -1 there, and above 0
+    exactly where the patch leaves its segment.
 
     Attributes:
         segments: how many for each image, at most.
@@ -43,10 +43,10 @@ class SegmentMargin(OfMargins):
             own.append(segment)
         return centres, torch.stack(own)
 
-    def distances(self, moved: Tokens, references: Any) -> tuple[Float[Tensor, "batch patches"], ...]:
-        """Return the distance of every patch to the centre of its segment, and to the nearest other one."""
+    def distances(self, moved: Tokens, references: Any) -> tuple[Values, Values]:
+        """Return the distance of every patch to the centre of its segment, and to the nearest other one, squared."""
         centres, own = references
         absent = centres.isinf().any(2)[:, None]
-        apart = torch.cdist(moved, centres.nan_to_num(posinf=0.0)).masked_fill(absent, torch.inf)
+        apart = patches.squared(moved, centres.nan_to_num(posinf=0.0)).masked_fill(absent, torch.inf)
         at = own[..., None]
         return apart.gather(2, at).squeeze(2), apart.scatter(2, at, torch.inf).amin(2)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -18,7 +19,11 @@ CAP = 0.05
 
 Own = TypeVar("Own", bound="OfTokens")
 
+NARROW = 0.05
+"""Share of an image's mean g_p that each is at least: patches at the edge of two segments would outweigh all others."""
+
 Tokens = Float[Tensor, "batch patches token"]
+Values = Float[Tensor, "batch patches"]
 
 
 @dataclass(frozen=True)
@@ -55,10 +60,12 @@ class OfTokens(Objective):
 
 @dataclass(frozen=True)
 class OfMargins(OfTokens):
-    """Maximise 1/P Σ_p min(m_p, 0.05), with m_p = (d_p - e_p) / (d_p + e_p).
+    """Maximise 1/P Σ_p min(m_p, 0.05), with m_p = (d_p² - e_p²) / g_p.
 
-    d_p: the distance of the token of patch p to its own; e_p: to the nearest of what it could be taken for. m_p is
-    above 0 exactly where the patch is lost. What is lost counts no further: searches turn to the patches that are left.
+    d_p: the distance of the token of patch p to its own; e_p: to the nearest of what it could be taken for; g_p: e_p² -
+    d_p² of the undisturbed image. m_p is -1 there, and above 0 exactly where the patch is lost; towards each rival it
+    is linear in the token, so that a search is not led away from its own to where no rival is. What is lost counts no
+    further: searches turn to the patches that are left.
 
     Attributes:
         divergence: "l2" or "cosine".
@@ -78,8 +85,8 @@ class OfMargins(OfTokens):
         """
 
     @abstractmethod
-    def distances(self, moved: Tokens, references: Any) -> tuple[Float[Tensor, "batch patches"], ...]:
-        """Return d_p and e_p for every patch of every image.
+    def distances(self, moved: Tokens, references: Any) -> tuple[Values, Values]:
+        """Return d_p² and e_p² for every patch of every image; e_p² is infinite where there is no rival.
 
         Args:
             moved: tokens of the disturbed images, as `compared` returns them.
@@ -90,23 +97,39 @@ class OfMargins(OfTokens):
         """Return tokens that are compared by Euclidean distance."""
         return patches.compared(self.tokens(reps), self.divergence)
 
+    def margins(self, clean: Reps) -> Callable[[Reps], Values]:
+        """Return m_p as a function of the representations of these images, disturbed."""
+        before = self.compared(clean)
+        references = self.references(before)
+        own, rival = self.distances(before, references)
+        exists = rival.isfinite()
+        gap = torch.where(exists, rival - own, 0.0)
+        gap = gap.maximum(NARROW * gap.sum(1, keepdim=True) / exists.sum(1, keepdim=True).clamp_min(1))
+
+        def margins(reps: Reps) -> Values:
+            own, rival = self.distances(self.compared(reps), references)
+            apart = own - torch.where(exists, rival, 0.0)
+            return torch.where(exists, apart / gap.clamp_min(torch.finfo(gap.dtype).tiny), -1.0)
+
+        return margins
+
     def __call__(self, reps: Reps, clean: Reps, target: Reps | None = None) -> PerImage:
         """Return the mean of the margins for every image."""
-        return self._mean(reps, self.references(self.compared(clean)))
+        return _mean(self.margins(clean)(reps))
 
     def pursue(self, encoder: Callable[[Images], Reps], clean: Reps, target: Reps | None = None) -> Goal:
-        """Close over an encoder and the references."""
-        objective = self.of(encoder) if isinstance(encoder, Encoder) else self
-        references = objective.references(objective.compared(clean))
+        """Close over an encoder and what tokens are compared with."""
+        margins = (self.of(encoder) if isinstance(encoder, Encoder) else self).margins(clean)
 
         def goal(x: Images) -> tuple[PerImage, Reps]:
             reps = encoder(x)
-            return objective._mean(reps, references), reps
+            return _mean(margins(reps)), reps
 
         return goal
 
-    def _mean(self, reps: Reps, references: Any) -> PerImage:
-        return patches.margin(*self.distances(self.compared(reps), references)).clamp_max(CAP).mean(1)
+
+def _mean(margins: Values) -> PerImage:
+    return margins.clamp_max(CAP).mean(1)
 
 
 def no_patches(encoder: Encoder) -> str:
