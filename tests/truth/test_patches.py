@@ -16,8 +16,10 @@ from holdfast.core import Album, Ball, Encoder, Grid, HoldfastError, Objective, 
 from holdfast.numerics.geometry import patches
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.measures.dense.edited_patch_breakaway import EditedPatchBreakaway
 from holdfast.parts.measures.dense.patch_breakaway import OTHERS, PatchBreakaway
 from holdfast.parts.measures.dense.patch_drift import WORST, PatchDrift
+from holdfast.parts.measures.dense.patch_spill import INSIDE, PatchSpill
 from holdfast.parts.measures.dense.segment_kept import SegmentKept
 from holdfast.parts.measures.shared.patches import bank
 from holdfast.parts.objectives.segment_margin import SegmentMargin
@@ -25,7 +27,10 @@ from holdfast.parts.objectives.token_drift import TokenDrift
 from holdfast.parts.objectives.token_margin import TokenMargin
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.covered import Covered, covered
+from holdfast.parts.observations.represented import Represented
 from holdfast.parts.observations.shared.gallery import gallery
+from holdfast.parts.threats.jpeg import Jpeg
 from holdfast.parts.threats.linf import Linf
 from holdfast.sources.data.arrays import Arrays
 from holdfast.storage.run_folder import Store
@@ -214,6 +219,7 @@ class Given(Unsearched):
         return None
 
     trained_apart = False
+    place = torch.tensor([0, 1, 2, 3, 4, 5])
 
     def batch(self, start: int, stop: int) -> Tensor:
         raise AssertionError("measures do not look at images")
@@ -226,6 +232,10 @@ class Given(Unsearched):
     def read(self, observation: Observation) -> dict[str, Tensor]:
         if isinstance(observation, Clean):
             return {"reps": self.clean.flatten(1)}
+        if isinstance(observation, Represented):
+            return {"reps": self.moved.flatten(1)}
+        if isinstance(observation, Covered):
+            return {"reps": self.moved.flatten(1), "place": self.place}
         assert isinstance(observation, Attacked)
         return {f"reps@{step}": self.moved.flatten(1) for step in observation.steps}
 
@@ -272,6 +282,59 @@ def test_breakaway_by_loops(name: str) -> None:
             among.append(lost / P)
         assert table["others"][i] == pytest.approx(max(among))
     assert 0.2 < float(table["lost@4"].mean()) < float(table["others"].mean())
+
+
+@pytest.mark.parametrize("name", ["l2", "cosine"])
+def test_edits_are_counted_as_attacks_are(name: str) -> None:
+    subject = given()
+    edited = EditedPatchBreakaway(divergence=name, threats=(Jpeg(30), Jpeg(75))).observe(subject)
+    attacked = PatchBreakaway(divergence=name, **SHORT).observe(subject)
+    for column in ("lost@JPEG 30", "lost@JPEG 75", "lost"):
+        assert torch.equal(edited[column], attacked["lost@4"]), list(edited)
+
+
+def test_what_is_covered_stays_local_where_tokens_are(tmp_path: Path) -> None:
+    """Tokens of their own patch spill nothing; those of a mean over the image spill evenly."""
+
+    class Everywhere(Own):
+        def forward(self, x: Tensor) -> Tensor:
+            tokens = super().forward(x)
+            return tokens.mean(1, keepdim=True).expand_as(tokens) + torch.arange(float(ROWS * COLUMNS))
+
+    everywhere = Encoder(Everywhere(), mean=0, std=1, grid=Grid(ROWS, COLUMNS, 1))
+    plan = Plan(("local", "all"), "arrays", (PatchSpill(),), (), images=12, attacked=10, batch_size=4)
+    encoders = {"local": local(), "all": everywhere}
+    record = run_audit(plan, tmp_path, encoders=encoders, source=Arrays(pictures()))
+    assert record["failures"] == []
+    own, even = (entry["measures"]["patch_spill"]["scores"] for entry in record["encoders"])
+    assert own["outside"]["value"] == 0
+    assert even["outside"]["value"] == pytest.approx(1 - 1 / (ROWS * COLUMNS), rel=1e-4)
+    assert own[INSIDE]["value"] > 0
+    assert record["encoders"][0]["passes"]["measures"] == {"forward": 12 + 10, "backward": 0}
+
+
+def test_one_cell_of_the_image_is_covered() -> None:
+    x = torch.rand(3, 2, 6, 12)
+    grey = covered(x, Grid(2, 4, 1), torch.tensor([0, 5, 7]))
+    for image, (rows, columns) in enumerate([((0, 3), (0, 3)), ((3, 6), (3, 6)), ((3, 6), (9, 12))]):
+        expected = x[image].clone()
+        expected[:, slice(*rows), slice(*columns)] = 0.5
+        assert torch.equal(grey[image], expected)
+    with pytest.raises(HoldfastError, match=r"patches of a pixel or more, got 9 × 4 patches of 1 numbers of 6 × 12"):
+        covered(x, Grid(9, 4, 1), torch.tensor([0, 5, 7]))
+    assert Covered(first=3).key() == Covered()
+
+
+def test_spill_by_loops() -> None:
+    subject = given()
+    table = PatchSpill(first=M).observe(subject)
+    for i in range(M):
+        drifts = [apart(subject.moved[i, p], subject.clean[i, p], "l2") for p in range(P)]
+        place = int(subject.place[i])
+        assert table["spill"][i] == pytest.approx((sum(drifts) - drifts[place]) / sum(drifts), rel=1e-6)
+        near = [p for p in range(P) if p != place and max(abs(p // 3 - place // 3), abs(p % 3 - place % 3)) == 1]
+        ratio = float(table["away@1"][i] / table["away@0"][i])
+        assert ratio == pytest.approx(np.mean([drifts[p] for p in near]) / drifts[place], rel=1e-5)
 
 
 @pytest.mark.parametrize("name", ["l2", "cosine", "linf"])

@@ -9,7 +9,7 @@ from torch import Tensor
 from holdfast.core import Objective, Observation, Score, Search, Subject, Table
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise, patches
-from holdfast.parts.measures.shared.patches import Bank, PatchMeasure, Tokens, bank, barred, lost
+from holdfast.parts.measures.shared.patches import Bank, PatchMeasure, Tokens, bank, barred, lost, lost_within
 from holdfast.parts.measures.shared.worst import trajectories
 from holdfast.parts.objectives.token_drift import TokenDrift
 from holdfast.parts.objectives.token_margin import TokenMargin
@@ -83,15 +83,10 @@ class PatchBreakaway(PatchMeasure):
         clean, attacked = self.tokens(subject)
         table: Table = {}
         for step, moved in attacked.items():
-            table[f"lost@{step}"] = torch.tensor(
-                [self._within(m, c.double()) for m, c in zip(moved, clean, strict=False)]
-            )
-        table["others"] = self._among_others(subject, clean)
-        return {name: values.double() for name, values in table.items()}
-
-    def _within(self, moved: Float[Tensor, "patches dim"], clean: Float[Tensor, "patches dim"]) -> float:
-        rivals = patches.rivals(patches.compared(clean, self.divergence))
-        return lost(moved, clean, clean, self.divergence, barred(rivals))
+            pairs = zip(moved, clean, strict=False)
+            shares = [lost_within(m, c, self.divergence) for m, c in pairs]
+            table[f"lost@{step}"] = torch.tensor(shares, dtype=torch.float64)
+        return table | {"others": self._among_others(subject, clean)}
 
     def _among_others(self, subject: Subject, clean: Tokens) -> Float[Tensor, "attacked"]:
         """Return the largest share of lost patches among all that any search met, for each attacked image."""

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from holdfast.core import Grid, HoldfastError, Objective, Rng, Subject
+from holdfast.core import Grid, HoldfastError, Measure, Objective, Rng, Subject
 from holdfast.core.registry import part_name
-from holdfast.numerics.geometry import pairwise
+from holdfast.numerics.geometry import pairwise, patches
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.measures.shared.worst import worst
 from holdfast.parts.objectives.shared.tokens import OfTokens, no_patches
@@ -63,21 +63,22 @@ class PatchMeasure(AttackMeasure):
         """Parameters that an objective of tokens shares with the measure."""
         return {"divergence": self.divergence}
 
-    def grid(self, subject: Subject) -> Grid:
-        """Return how the patches of the encoder lie.
-
-        Raises:
-            HoldfastError: an encoder without patches.
-        """
-        if subject.encoder.grid is None:
-            raise HoldfastError(f"{part_name(self)}: {no_patches(subject.encoder)}")
-        return subject.encoder.grid
-
     def tokens(self, subject: Subject) -> tuple[Tokens, dict[int, Float[Tensor, "attacked patches token"]]]:
         """Return the clean tokens of the population, and the attacked ones at every read-out; see `worst`."""
-        grid = self.grid(subject)
+        grid = grid_of(self, subject)
         attacked = worst(subject, self.attack, self.trajectories)
         return grid.tokens(subject.read(Clean())["reps"]), {step: grid.tokens(reps) for step, reps in attacked.items()}
+
+
+def grid_of(measure: Measure, subject: Subject) -> Grid:
+    """Return how the patches of an encoder lie.
+
+    Raises:
+        HoldfastError: an encoder without patches.
+    """
+    if subject.encoder.grid is None:
+        raise HoldfastError(f"{part_name(measure)}: {no_patches(subject.encoder)}")
+    return subject.encoder.grid
 
 
 def bank(subject: Subject, clean: Tokens, size: int) -> Bank:
@@ -122,6 +123,19 @@ def lost(
     return float((nearest < own * (1 - TIE)).double().mean())
 
 
-def barred(unlike: Tensor) -> Tensor:
+def lost_within(moved: Float[Tensor, "patches dim"], clean: Float[Tensor, "patches dim"], divergence: str) -> float:
+    """Return the share of an image's patches that are nearer to another patch of it; NaN where all are alike.
+
+    Args:
+        moved: tokens of the disturbed image.
+        clean: its clean tokens.
+        divergence: "l2" or "cosine".
+    """
+    moved, clean = moved.double(), clean.double()
+    rivals = patches.rivals(patches.compared(clean, divergence))
+    return lost(moved, clean, clean, divergence, barred(rivals))
+
+
+def barred(unlike: Bool[Tensor, "patches others"]) -> Float[Tensor, "patches others"]:
     """Return 0 where something holds, infinity elsewhere."""
     return torch.zeros(unlike.shape, dtype=torch.float64).masked_fill(~unlike, torch.inf)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Album, Grid
@@ -62,7 +63,7 @@ def gallery(results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]
     return entries
 
 
-def _drift_map(grid: Grid, x: Picture, moved: Tensor, clean: Tensor) -> Picture:
+def _drift_map(grid: Grid, x: Picture, moved: Tensor, clean: Tensor) -> Float[Tensor, "3 height width"]:
     """Return an image in grey that glows where its patches moved, in units of the one that moved farthest (ℓ2)."""
     drift = grid.maps(divergence("l2")(grid.tokens(moved), grid.tokens(clean)))
     enlarged = F.interpolate(drift[None, None], size=x.shape[1:], mode="nearest")[0]
