@@ -51,8 +51,8 @@ class EditedPatchBreakaway(DisturbedMeasure):
         "After an everyday edit, what share of an image's patches is closer to another patch than to what it was?"
     )
     how_to_read = (
-        "0 % means that every patch is still found at its place. What an attack adds to this is the difference to patch "
-        "breakaway."
+        "0 % means that every patch is still found at its place. What an attack adds to this is the difference to "
+        "patch breakaway."
     )
     reference = "patch breakaway, under edits as in Douze et al. (2021), “The 2021 Image Similarity Dataset”"
 
