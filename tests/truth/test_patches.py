@@ -365,6 +365,7 @@ def test_patches_of_one_background_are_no_rivals() -> None:
     moved[0, 2] = torch.tensor([7.0, 0.0])
     table = PatchBreakaway(**SHORT).observe(Given(clean, moved))
     assert table["lost@4"].tolist() == [pytest.approx(1 / 6), 0.0]
+    assert table["others"].tolist() == [0.0, 0.0], "patches of the image itself are none of others"
     # an image of one token everywhere has no answer, and is counted as such
     clean[0] = 5.0
     measure = PatchBreakaway(**SHORT)
