@@ -20,6 +20,7 @@ from holdfast.core import (
     Classifier,
     Encoder,
     Failure,
+    Grid,
     Images,
     Measure,
     Observation,
@@ -40,6 +41,7 @@ from holdfast.parts.observations.attacked_pairs import AttackedPairs
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.observations.certified import Certified
 from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.covered import Covered
 from holdfast.parts.observations.drifts import Drifts
 from holdfast.parts.observations.everyday_changes import NAMES, EverydayChanges
 from holdfast.parts.observations.minimal_radii import MinimalRadii
@@ -156,7 +158,7 @@ class World:
 class Seen:
     """One of a world's encoders, as far as measures read it from representations."""
 
-    trained_apart, encoder = False, Encoder(nn.Flatten(), mean=0, std=1)
+    trained_apart, encoder = False, Encoder(nn.Flatten(), mean=0, std=1, grid=Grid(1, 3, DIM // 3))
 
     def __init__(self, world: World, number: int):
         self.world, self.number, self.labels = world, number, world.labels
@@ -185,6 +187,8 @@ class Seen:
                     "reps": world.corrupted[SURROGATES.index(observation.attacked.surrogate)][k],
                     "same": torch.zeros(world.images),
                 }
+            case Covered():
+                return {"reps": world.corrupted[0][k], "place": torch.arange(world.images) % 3}
             case Thumbnails():
                 return {"thumbnails": torch.arange(float(world.images))[:, None]}  # none looks like another
             case Drifts():
@@ -488,6 +492,7 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
     "cosine_to_self": (observed, SHORT),
     "cosine_to_target": (observed, SHORT),
     "edited_matching": (observed, TWO | OFTEN),
+    "edited_patch_breakaway": (observed, TWO),
     "edited_retrieval": (observed, TWO),
     "effective_rank": (observed, {}),
     "failure_probability": (rare, {}),
@@ -504,6 +509,9 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
     "matching": (observed, QUICK | OFTEN),
     "neighbour_consistency": (observed, TWO),
     "overlap_risk": (observed, SHORT),
+    "patch_breakaway": (observed, SHORT),
+    "patch_drift": (observed, SHORT),
+    "patch_spill": (observed, {}),
     "probabilistic_accuracy": (held, {}),
     "probabilistic_robustness": (draws, {}),
     "probe_accuracy": (probed, {}),
@@ -514,6 +522,7 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
     "retrieval": (observed, QUICK),
     "robust_accuracy": (broken, {}),
     "robust_probe": (heads, TWO),
+    "segment_kept": (observed, SHORT | {"segments": 2}),
     "smoothed_accuracy": (observed, {}),
     "smoothed_probe_accuracy": (classified, {}),
     "smoothed_radius": (observed, {"certificate": PairProbability(negatives=NEGATIVES)}),

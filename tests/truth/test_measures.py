@@ -12,6 +12,7 @@ from holdfast.core import (
     Bank,
     Classifier,
     Encoder,
+    Grid,
     HoldfastError,
     Images,
     Measure,
@@ -56,7 +57,7 @@ class Told(Unsearched):
     later: Tensor | None = None
     seed: int = 0
     labels: Tensor | None = None
-    encoder: Encoder = field(default_factory=lambda: Encoder(nn.Flatten(), mean=0, std=1))
+    encoder: Encoder = field(default_factory=lambda: Encoder(nn.Flatten(), mean=0, std=1, grid=Grid(1, 4, 1)))
 
     @property
     def population(self) -> int:

@@ -11,6 +11,7 @@ from holdfast.parts.objectives.info_nce import InfoNce
 from holdfast.parts.objectives.instance_contrastive import InstanceContrastive
 from holdfast.parts.objectives.loss import Loss
 from holdfast.parts.objectives.nt_xent import NtXent
+from holdfast.parts.objectives.shared.tokens import OfTokens
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.objectives.untargeted import Untargeted
 
@@ -75,7 +76,9 @@ def test_hand_computed_values() -> None:
 OBJECTIVES: list[Objective] = [
     Loss(lambda reps, clean, target: (reps * clean).sin().sum(1))
     if name == "loss"
-    else registry.find("objectives", name)()
+    else registry.find("objectives", name)(
+        **({"dim": 1} if issubclass(registry.find("objectives", name), OfTokens) else {})
+    )
     for name in registry.names("objectives")
 ]
 

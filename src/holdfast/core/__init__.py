@@ -13,6 +13,7 @@ from holdfast.core.check import Check, Examination, Verdict
 from holdfast.core.classifier import Bank, Classifier, Head, LinearProbe, Probe
 from holdfast.core.encoder import Encoder, Geometry, Images, Passes, Reps
 from holdfast.core.grade import Grade
+from holdfast.core.grid import Grid
 from holdfast.core.image_source import ImageSource
 from holdfast.core.measure import InWords, Measure, Score, Table
 from holdfast.core.method import Facts, Method
@@ -26,9 +27,9 @@ from holdfast.runtime.errors import HoldfastError
 
 __all__ = [
     "Album", "Attack", "Ball", "Bank", "Batch", "Bound", "Certifier", "Chart", "Check", "Classifier", "Corruption",
-    "Draws", "EncodedView", "Encoder", "Event", "Examination", "Facts", "Failure", "Geometry", "Goal", "Grade", "Head",
-    "HoldfastError", "ImageSource", "Images", "InWords", "LinearProbe", "Look", "Margin", "Measure", "Method", "Noise",
-    "Objective", "Observation", "Passes", "PerImage", "Positions", "Probe", "Reader", "Reps", "Rivals", "Rng", "Rows",
-    "Scope", "Score", "Search", "Shard", "StepResult", "Student", "Subject", "Table", "Threat", "Trajectory", "Verdict",
-    "View",
+    "Draws", "EncodedView", "Encoder", "Event", "Examination", "Facts", "Failure", "Geometry", "Goal", "Grade",
+    "Grid", "Head", "HoldfastError", "ImageSource", "Images", "InWords", "LinearProbe", "Look", "Margin", "Measure",
+    "Method", "Noise", "Objective", "Observation", "Passes", "PerImage", "Positions", "Probe", "Reader", "Reps",
+    "Rivals", "Rng", "Rows", "Scope", "Score", "Search", "Shard", "StepResult", "Student", "Subject", "Table",
+    "Threat", "Trajectory", "Verdict", "View",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core.encoder import Reps
+from holdfast.core.grid import Grid
 
 Picture = Float[Tensor, "channels height width"]
 
@@ -45,6 +46,7 @@ class Album:
         clean: their clean representations, [N, D].
         attacked: how many of them, the first ones, are attacked.
         picture: gives the pixels of an image by its position.
+        grid: how the patches of the encoder lie; None where it has none.
     """
 
     files: Files
@@ -57,3 +59,4 @@ class Album:
     clean: Reps
     attacked: int
     picture: Callable[[int], Picture]
+    grid: Grid | None = None

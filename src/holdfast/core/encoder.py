@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from holdfast.core.compiled import compiled
+from holdfast.core.grid import Grid
 from holdfast.core.normalisation import Normalisation
 from holdfast.core.precision import check_precision, rounded, searched
 from holdfast.runtime.checked import Checked, Count
@@ -123,6 +124,7 @@ class Encoder(nn.Module):
         name: how the encoder is called in tables and reports.
         origin: facts for the record: source, weights, layer, pooling, where mean and std were taken from.
         root: dotted name, inside the module, of the network whose weights a file of weights holds.
+        grid: of a dense encoder, whose representations are the tokens of patches in a row: how they are arranged.
 
     Raises:
         HoldfastError: mean and std that are not finite, not positive (std), or of several different lengths.
@@ -138,6 +140,7 @@ class Encoder(nn.Module):
         name: str = "encoder",
         origin: Mapping[str, object] | None = None,
         root: str = "",
+        grid: Grid | None = None,
     ):
         super().__init__()
         self.module = module.eval().requires_grad_(False)
@@ -145,7 +148,8 @@ class Encoder(nn.Module):
         self.mean, self.std = self.normalisation.means, self.normalisation.stds
         self.geometry = geometry
         self.name = name
-        self.origin = dict(origin or {})
+        self.grid = grid
+        self.origin = ({} if grid is None else {"patches": grid.in_words}) | dict(origin or {})
         self.root = root
         # How passes are counted and made
         self.passes = Passes()
@@ -231,6 +235,11 @@ class Encoder(nn.Module):
             raise HoldfastError(
                 f"encoder {self.name!r}: expected a real [{len(x)}, dim] output, got {got}; "
                 "choose a layer and a pooling that give one vector per image"
+            )
+        if self.grid is not None and reps.shape[1] != self.grid.size:
+            raise HoldfastError(
+                f"encoder {self.name!r}: expected {self.grid.in_words} in a row, [{len(x)}, {self.grid.size}], got "
+                f"{list(reps.shape)} of images {list(x.shape[1:])}; images of another size have another grid"
             )
         return reps
 

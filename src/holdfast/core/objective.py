@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from holdfast.core.encoder import Images, Reps
+from holdfast.core.encoder import Encoder, Images, Reps
 from holdfast.core.threat import PerImage
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import HoldfastError
@@ -35,13 +35,22 @@ class Objective(metaclass=Checked):
             target: representations of the other images each is compared with, [B, D].
         """
 
+    def of(self, encoder: Encoder) -> "Objective":
+        """Return the objective of an encoder's representations: itself, unless it reads how these are arranged.
+
+        Raises:
+            HoldfastError: representations that are not arranged as it needs.
+        """
+        return self
+
     def pursue(self, encoder: Callable[[Images], Reps], clean: Reps, target: Reps | None = None) -> Goal:
-        """Close over an encoder and the reference representations: the function that attacks call."""
+        """Close over an encoder and the reference representations: the function that attacks call; see `of`."""
+        objective = self.of(encoder) if isinstance(encoder, Encoder) else self
         if self.needs_target and target is None:
             raise HoldfastError(f"{type(self).__name__} compares each image with another: give target representations")
 
         def goal(x: Images) -> tuple[PerImage, Reps]:
             reps = encoder(x)
-            return self(reps, clean, target), reps
+            return objective(reps, clean, target), reps
 
         return goal

@@ -168,6 +168,8 @@ def _worst(entry: Mapping[str, Any], folder: RunFiles) -> Worst:
             folder, entry["difference"], "difference", f"{name}: difference of the two, amplified", SPARSE, sparse=True
         ),
     ]
+    if "drift_map" in entry:
+        shots.append(shot(folder, entry["drift_map"], "drift of patches", f"{name}: how far each patch moved", SIDE))
     sides = [
         [
             shot(folder, n["picture"], n["id"], f"clean image {n['id']}, neighbour {side} the attack", TINY)

@@ -136,7 +136,7 @@ NEIGHBOUR = Object({"id": TEXT, "picture": TEXT})
 GALLERY = Object(
     {"id": TEXT, "clean": TEXT, "attacked": TEXT, "difference": TEXT,
      "before": Items(NEIGHBOUR), "after": Items(NEIGHBOUR)},
-    {"drift": Maybe(NUMBER), "quantile": Maybe(NUMBER)},
+    {"drift": Maybe(NUMBER), "quantile": Maybe(NUMBER), "drift_map": TEXT},
 )  # fmt: skip
 BROKEN = Object(
     {"id": TEXT, "radius": NUMBER, "norm": TEXT, "levels": Maybe(NUMBER), "amplified": NUMBER,

@@ -13,15 +13,13 @@ from holdfast.auditing.record import passes_entry
 from holdfast.auditing.representations import CLEAN
 from holdfast.auditing.session import Session
 from holdfast.core import HoldfastError, Images, LinearProbe, Measure, Reps, Rng, Scope, Threat, registry
-from holdfast.numerics.geometry.pictures import shrunk
+from holdfast.numerics.geometry.pictures import glowing, shrunk
 from holdfast.storage.run_folder import Store, StoreError
 
 IMAGES, STRIPS = 8, 12
 """Images of a strip, the first that are attacked; strips, the one of clean images among them."""
 SIDE, GAP = 64, 4
 """Largest side of a picture in a strip, and what is between pictures, in pixels."""
-GLOW = (1.0, 0.4, 0.0)
-"""The colour of attention, on a grey image."""
 
 
 @dataclass(frozen=True)
@@ -154,13 +152,6 @@ def _strip(store: Store, name: str, title: str, x: Images, maps: list[Maps]) -> 
     rows = [colours, *(glowing(colours, each) for each in maps)]
     store.write_picture(name, _tiles([_sized(row) for row in rows]))
     return {"title": title, "picture": name, "agreement": {}}
-
-
-def glowing(x: Images, maps: Maps) -> Images:
-    """Return images in grey that glow where their map is high, each map in units of its largest value."""
-    grey = x.mean(1, keepdim=True)
-    share = 0.8 * (maps / maps.amax((1, 2), keepdim=True).clamp_min(torch.finfo(maps.dtype).tiny))[:, None]
-    return (1 - share) * grey + share * torch.tensor(GLOW).view(1, 3, 1, 1)
 
 
 def _sized(x: Images) -> Float[Tensor, "batch channel rows columns"]:

@@ -1,6 +1,5 @@
 """Where an encoder looks: Grad-CAM maps of a representation, or of anything linear in it; without labels too."""
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,13 +11,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from holdfast.core import Encoder, HoldfastError, Images, Passes, Reps
+from holdfast.numerics.geometry.positions import Arrangement, arrangement
 from holdfast.runtime.errors import unknown
 
-PREFIX = 16
-"""Tokens, at most, that a transformer puts before those of its patches: class token and registers."""
-
 Maps = Float[Tensor, "batch rows columns"]
-Features = Float[Tensor, "batch channel rows columns"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,7 @@ class _Output:
 
     name: str
     values: Tensor
-    arrange: Callable[[Tensor], Features]
+    arrangement: Arrangement
 
 
 def attention(encoder: Encoder, x: Images, directions: Reps, layer: str | None = None) -> Attention:
@@ -89,9 +85,9 @@ def attention(encoder: Encoder, x: Images, directions: Reps, layer: str | None =
     encoder.count(Passes(backward=len(x)))
     for output in reversed(outputs):
         (slope,) = torch.autograd.grad(score, output.values, retain_graph=True, allow_unused=True)
-        if slope is not None and bool((gradient := output.arrange(slope)).any()):
+        if slope is not None and bool((gradient := output.arrangement.features(slope)).any()):
             weights = gradient.mean((2, 3), keepdim=True)
-            maps = (weights * output.arrange(output.values)).sum(1).relu()
+            maps = (weights * output.arrangement.features(output.values)).sum(1).relu()
             return Attention(maps.detach().float(), output.name)
     raise HoldfastError(
         f"attention: expected a score that depends on a layer with positions, but its gradient is 0 in "
@@ -119,9 +115,11 @@ def _recorded(encoder: Encoder, x: Images, layer: str | None) -> Iterator[list[_
             value = output[0] if isinstance(output, (tuple, list)) and output else output
             if not isinstance(value, Tensor) or len(value) != len(x) or not value.is_floating_point():
                 return
-            arrange = _arrangement(value, (x.shape[2], x.shape[3]), grids)
-            if arrange is not None and (name == layer or (layer is None and _is_a_layer(module, value))):
-                outputs.append(_Output(name, value, arrange))
+            places = arrangement(value.shape, (x.shape[2], x.shape[3]), grids)
+            if places is not None and value.ndim == 4:
+                grids.append((places.rows, places.columns))
+            if places is not None and (name == layer or (layer is None and _is_a_layer(module, value))):
+                outputs.append(_Output(name, value, places))
 
         return hook
 
@@ -141,35 +139,3 @@ def _is_a_layer(module: nn.Module, value: Tensor) -> bool:
     if isinstance(module, (nn.Identity, nn.Dropout)):
         return False
     return value.ndim == 4 or any(True for _ in module.children())
-
-
-def _arrangement(
-    value: Tensor, size: tuple[int, int], grids: list[tuple[int, int]]
-) -> Callable[[Tensor], Features] | None:
-    """Return how an output becomes [B, C, h, w]; None where it has no positions like those of the image.
-
-    Args:
-        value: the output, [B, C, h, w], [B, h, w, C], or tokens [B, T, D], those of patches last.
-        size: height and width of the image.
-        grids: of outputs so far; a new one is added.
-    """
-    if value.ndim == 4:
-        for rows, columns, move in ((2, 3, lambda t: t), (1, 2, lambda t: t.movedim(-1, 1))):
-            grid = (value.shape[rows], value.shape[columns])
-            if _like(grid, size):
-                grids.append(grid)
-                return move
-    if value.ndim == 3:
-        side = math.isqrt(value.shape[1])
-        for grid in (*reversed(grids), (side, side)):
-            count = math.prod(grid)
-            if count > 1 and 0 <= value.shape[1] - count <= PREFIX:
-                return lambda t: t[:, -count:].transpose(1, 2).unflatten(2, grid)
-    return None
-
-
-def _like(grid: tuple[int, int], size: tuple[int, int]) -> bool:
-    """Whether positions cover an image: several, not more than pixels, in its proportions up to rounding."""
-    (rows, columns), (height, width) = grid, size
-    fits = rows * columns > 1 and rows <= height and columns <= width
-    return fits and abs(rows * width - columns * height) <= max(height, width)

@@ -38,9 +38,8 @@ def album(store: Store, session: Session, slug: str, number: int = 0, readers: t
     def picture(position: int) -> Tensor:
         return session.images.batch(position, position + 1)[0].cpu()
 
-    return Album(
-        store, slug, number, readers, session.seed, session.ids, session.labels, clean, session.attacked, picture
-    )
+    known = (session.seed, session.ids, session.labels, clean, session.attacked)
+    return Album(store, slug, number, readers, *known, picture, session.encoder.grid)
 
 
 def write_extremes(measure: Measure, table: Table, album: Album) -> dict[str, list[dict[str, Any]]]:

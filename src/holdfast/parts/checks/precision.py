@@ -127,7 +127,7 @@ class Precision(Check):
         goal = observed.objective.pursue(subject.encoder, clean[: len(x)].to(x))
         with subject.encoder.exactly():
             trajectory = self.attack(goal, x, self.ball, Rng(subject.seed, ids=tuple(subject.ids[: len(x)])))
-        rounded = observed.objective(
+        rounded = observed.objective.of(subject.encoder)(
             _reduced(subject.encoder, trajectory.images[self.attack.steps]), clean[: len(x)].to(x)
         )
         return trajectory.values[-1].cpu().double(), rounded.cpu().double()

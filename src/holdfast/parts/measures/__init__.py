@@ -1,7 +1,7 @@
 """One question about an encoder per file, in groups."""
 
 GROUPS = (
-    "drift", "neighbours", "retrieval", "transfer", "certified", "smoothed", "probabilistic", "corruptions",
+    "drift", "neighbours", "retrieval", "transfer", "dense", "certified", "smoothed", "probabilistic", "corruptions",
     "classifiers", "feature_space", "synbench",
 )  # fmt: skip
 """The folders that hold the measures, in the order in which people meet them."""

@@ -40,7 +40,8 @@ class Attacked(Observation):
     """f(x') for the images that an attack found in a ball, as `reps@STEP` [M, D] for every read-out.
 
     Also `values` [M, steps + 1], the objective along the trajectory, and, for untargeted ones on all images, as
-    `gallery.image` and `gallery.position` those where the attack went furthest. Targeted objectives aim at the image's
+    `gallery.image` and `gallery.position` those where the attack went furthest; `apart` [M], the objective between each
+    image and its partner as they are. Targeted objectives aim at the image's
     partner, see `partners`.
 
     Where searches run in reduced precision, what is read out is made again in float32; `values` between the read-outs
@@ -130,12 +131,14 @@ class Attacked(Observation):
         """Attack one shard."""
         assert shard.clean is not None  # clean representations are always observed first
         clean = shard.clean.to(shard.x.device)
-        target = clean[partners(shard.positions)] if self.objective.needs_target else None
-        goal = self.objective.pursue(shard.encoder, clean[shard.positions], target)
+        own, other = clean[shard.positions], clean[partners(shard.positions)]
+        target = other if self.objective.needs_target else None
+        goal = self.objective.pursue(shard.encoder, own, target)
         attack = self.attack.truncated_to(max(self.steps))
         trajectory = attack(goal, shard.x, self.ball, shard.rng, self.steps).reevaluated(goal, shard.encoder)
         results = {f"reps@{step}": reps.float() for step, reps in trajectory.reps.items()}
         results["values"] = trajectory.values.T.float().contiguous()
+        results["apart"] = self.objective.of(shard.encoder)(other, own, own)
         if not self.objective.needs_target and self.first is None:
             worst = trajectory.values[-1].topk(max(1, min(GALLERY, len(shard.x) // 4))).indices
             results["gallery.image"] = trajectory.images[max(trajectory.images)][worst].cpu()
@@ -151,8 +154,7 @@ class Attacked(Observation):
             return ()
         # in units of the median objective between a clean image and its partner
         values = results["values"].double()
-        own = torch.arange(len(values))
-        scale = float(self.objective(clean[partners(own)], clean[own], clean[own]).abs().median()) or 1.0
+        scale = float(results["apart"].abs().median()) or 1.0
         low, median, high = (values / scale).quantile(torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64), dim=0)
         # median over images against the step, with the band from 10 to 90 %
         line = Line(tuple(range(values.shape[1])), numbers(median), numbers(low), numbers(high))

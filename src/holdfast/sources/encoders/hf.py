@@ -23,7 +23,7 @@ from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.texts import too_long
 from holdfast.sources.encoders.shared.weights import check_weights, fetching, no_pickle, read_safetensors, seeded
 
-_CHOICES = "?pool=cls, mean, avg or flatten (of the last hidden state), or ?layer="
+_CHOICES = "?pool=cls, mean, avg, flatten or none (of the last hidden state), or ?layer="
 
 
 class _Vision(nn.Module):
@@ -80,8 +80,8 @@ class Hf(EncoderSource):
     def open(self, name: str, options: Options) -> Encoder:
         """Open `hf:org/name` or `hf:./folder` (config.json, model.safetensors, preprocessor_config.json).
 
-        `pool=pooler|cls|mean|avg|flatten` reads the pooler output or reduces the last hidden state. Without it: the
-        image features of a dual encoder such as CLIP, else the pooler output where the model has a *trained* pooler.
+        `pool=pooler` reads the pooler output, another pooling the last hidden state (`none`: its patches). Without it:
+        the image features of a dual encoder such as CLIP, else the pooler output where that is *trained*.
         Only safetensors are read; code from the hub runs only with `trust_remote_code=true`. Masked autoencoders are
         run with nothing masked and patches in order.
 

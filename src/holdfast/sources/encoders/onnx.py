@@ -23,7 +23,7 @@ from holdfast.sources.encoders.shared.onnx_weights import parametrised, with_wei
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.weights import check_weights, fill, read_safetensors
 
-KEPT = ("output", "layer", "pool")
+KEPT = ("output", "layer", "pool", "grid")
 """Options that say what the representation is, which a file that is written does not say of itself."""
 
 SAME = 1e-4

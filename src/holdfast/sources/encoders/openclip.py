@@ -31,6 +31,32 @@ class _EncodeImage(nn.Module):
         return self.model.encode_image(x)
 
 
+class _Unpooled(nn.Module):
+    """Gives what an image tower pools: tokens of patches, or a map.
+
+    Args:
+        model: of OpenCLIP.
+        spec: of the encoder, for errors.
+    """
+
+    def __init__(self, model: Any, spec: str):
+        super().__init__()
+        self.model, visual = model, model.visual
+        self.of_timm = hasattr(visual, "trunk")
+        if not self.of_timm:
+            if not hasattr(visual, "output_tokens") or getattr(visual, "attn_pool", None) is not None:
+                kind = type(visual).__name__
+                raise HoldfastError(
+                    f"{spec}: expected a tower that pools patches, got {kind}; name one, ?layer=visual.…"
+                )
+            visual.output_tokens = True
+
+    def forward(self, x: Float[Tensor, "batch 3 height width"]) -> Tensor:
+        """Run the tower up to its pooling."""
+        visual = self.model.visual
+        return visual.trunk.forward_features(x) if self.of_timm else visual(x)[1]
+
+
 @dataclass(frozen=True)
 class Openclip(EncoderSource):
     """The image towers of OpenCLIP."""
@@ -50,7 +76,8 @@ class Openclip(EncoderSource):
         """Open `openclip:ViT-B-32/laion2b_s34b_b79k`, or `openclip:ViT-B-32?weights=random` (or a path).
 
         The representation is `encode_image`, not normalised; mean, std and geometry are the model's own preprocessing
-        configuration (`visual.preprocess_cfg`).
+        configuration (`visual.preprocess_cfg`). With `pool=none` the patches are those that the tower pools, not
+        projected.
 
         Raises:
             HoldfastError: an unknown model or weights, none named, weights that cannot be fetched.
@@ -64,6 +91,9 @@ class Openclip(EncoderSource):
         weights = {"default": tag, "random": f"random, seed {common.seed}"}.get(common.weights, common.weights)
         origin = {"source": f"openclip:{model_name}", "weights": weights, "open_clip": open_clip.__version__}
         config = _preprocessing(model.visual.preprocess_cfg)
+        if common.pool == "none" and common.layer is None:
+            network = _Unpooled(model, options.spec)
+            return assemble(network, common, config, origin, output="tokens of the image tower", root=model)
         return assemble(_EncodeImage(model), common, config, origin, output="encode_image", root=model)
 
     def texts(self, name: str, options: Options) -> TextTower:

@@ -56,7 +56,7 @@ class Py(EncoderSource):
         origin = {"source": f"py:{name}", "layer": common.layer or "network output", "pool": common.pool or "none"}
         # an Encoder brings all that options could say
         if isinstance(result, Encoder):
-            if common.layer or common.pool or common.mean or common.pictures.given or shape:
+            if common.layer or common.pool or common.grid or common.mean or common.pictures.given or shape:
                 raise HoldfastError(
                     f"{options.spec}: the factory returns an Encoder, which has its own layer, mean, std and geometry; "
                     "leave out layer, pool, mean, std, input, size, resize, crop and interpolation, or return the bare "
@@ -71,15 +71,16 @@ class Py(EncoderSource):
         if common.mean is None or common.std is None:
             raise HoldfastError(f"{options.spec} returns a bare module: give ?mean=...&std=... (mean=0&std=1 for none)")
         network = result if shape is None else Reshaped(result, shape)
-        if not common.pictures.given:
+        if not common.pictures.given and common.pool != "none":
             origin["normalisation"] = BY_CALLER
             tap = Tap(network, common.layer, common.pool, root=result)
             root = next(path for path, module in tap.named_modules() if module is result)
             return Encoder(tap, mean=common.mean, std=common.std, name=common.name, origin=origin, root=root)
         # how pictures become its input is for the spec to say
         if common.size is None or common.pictures.resize is None:
+            wanted = "pictures" if common.pictures.given else "the size of pictures, on which its patches depend"
             raise HoldfastError(
-                f"{options.spec}: a bare module says nothing of pictures; give all of it, as in resize=256&crop=224 or "
+                f"{options.spec}: a bare module says nothing of {wanted}; give all of it, as in resize=256&crop=224 or "
                 "resize=squash&size=224"
             )
         preprocessing = Preprocessing(None, None, BY_CALLER, (_channels(network, common), *common.size), None)

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jaxtyping import Float
+from torch import Tensor, nn
+
 from holdfast.core.encoder import Encoder, Geometry
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.spec_string import Options
@@ -17,6 +20,22 @@ from holdfast.sources.encoders.shared.equip import equip, named, said
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.pictures import interpolation
 from holdfast.sources.encoders.shared.weights import check_weights, fetching, fill, misfits, no_pickle, seeded
+
+
+class _Unpooled(nn.Module):
+    """Gives what a model pools.
+
+    Args:
+        model: of timm.
+    """
+
+    def __init__(self, model: Any):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Float[Tensor, "batch channel height width"]) -> Tensor:
+        """Run the model up to its pooling."""
+        return self.model.forward_features(x)
 
 
 @dataclass(frozen=True)
@@ -40,7 +59,7 @@ class Timm(EncoderSource):
         The representation is what the model gives with `num_classes=0`; mean, std and geometry are timm's data config
         of the model (`timm.data.resolve_data_config`). `size=` also moves models of a fixed input size to that size.
         A file that `?weights=moco_v3.pth.tar` names may be a checkpoint of any format of `shared/formats.py`, and
-        `&layer=projection` the head that it brings.
+        `&layer=projection` the head that it brings. With `pool=none` the patches are those of `forward_features`.
 
         Raises:
             HoldfastError: an unknown model, a folder without config.json, weights that cannot be fetched.
@@ -68,13 +87,10 @@ class Timm(EncoderSource):
             preprocessing = said(preprocessing, checkpoint)
             origin |= checkpoint.origin
         _resize(network, common)
-        return assemble(
-            network,
-            named(common, heads[0] if heads else None),
-            preprocessing,
-            origin,
-            output="pooled features (num_classes=0)",
-        )
+        common = named(common, heads[0] if heads else None)
+        if common.pool == "none" and common.layer is None:
+            return assemble(_Unpooled(network), common, preprocessing, origin, output="forward_features", root=network)
+        return assemble(network, common, preprocessing, origin, output="pooled features (num_classes=0)")
 
     def _asked(self, name: str, options: Options) -> tuple[Common, Any]:
         """Return the options and the package, once it knows the model."""

@@ -93,4 +93,4 @@ def _curve(subject: Subject, observation: Observation) -> Float[Tensor, "images 
     values = observed["values"][:, : observation.attack.steps + 1].double()
     clean, own = subject.read(Clean())["reps"].double(), torch.arange(len(values))
     target = clean[partners(own)] if observation.objective.needs_target else None
-    return values - observation.objective(clean[own], clean[own], target).double()[:, None]
+    return values - observation.objective.of(subject.encoder)(clean[own], clean[own], target).double()[:, None]

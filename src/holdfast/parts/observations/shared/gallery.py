@@ -3,11 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
+import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Album
+from holdfast.core import Album, Grid
+from holdfast.core.album import Picture
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.divergences import divergence
+from holdfast.numerics.geometry.pictures import glowing
 
 WORST = 8
 NEIGHBOURS = 3
@@ -15,6 +19,8 @@ NEIGHBOURS = 3
 
 def gallery(results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]:
     """Write pictures of the images with the largest drift by ℓ2 distance, and return the record's entries for them.
+
+    Of an encoder of patches with maps of how far each of them moved.
 
     Args:
         results: of `attacked`, an untargeted trajectory.
@@ -37,6 +43,8 @@ def gallery(results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]
         x, attacked = album.picture(position), results["gallery.image"][order[rank]]
         delta = attacked - x
         shown = {"clean": x, "attacked": attacked, "difference": 0.5 + delta / (2 * delta.abs().max().clamp_min(1e-9))}
+        if album.grid is not None:
+            shown["drift_map"] = _drift_map(album.grid, x, results[last][position], clean[position])
         files = {name: f"{folder}/{rank}-{name}.png" for name in shown}
         for name, pixels in shown.items():
             album.files.write_picture(files[name], pixels)
@@ -53,3 +61,10 @@ def gallery(results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]
             {"id": ids[position], "drift": float(drift[position]), "quantile": float(quantiles[rank])} | files | near
         )
     return entries
+
+
+def _drift_map(grid: Grid, x: Picture, moved: Tensor, clean: Tensor) -> Float[Tensor, "3 height width"]:
+    """Return an image in grey that glows where its patches moved, in units of the one that moved farthest (ℓ2)."""
+    drift = grid.maps(divergence("l2")(grid.tokens(moved), grid.tokens(clean)))
+    enlarged = F.interpolate(drift[None, None], size=x.shape[1:], mode="nearest")[0]
+    return glowing(x[None], enlarged)[0]

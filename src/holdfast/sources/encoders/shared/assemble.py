@@ -1,6 +1,7 @@
 """From a network and what its source says about preprocessing to an `Encoder`: the last step of every source."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +11,7 @@ from holdfast.core.encoder import BY_CALLER, Encoder, Geometry
 from holdfast.runtime.errors import HoldfastError, first_line
 from holdfast.sources.encoders.shared.layer import Tap
 from holdfast.sources.encoders.shared.options import Common
+from holdfast.sources.encoders.shared.patches import find_grid, patches_in_words
 from holdfast.sources.encoders.shared.pictures import reworded
 
 GIVEN = "given in the spec"
@@ -80,7 +82,13 @@ def assemble(
     geometry = reworded(geometry, common.pictures, shape, GIVEN, f"encoder {common.name!r}")
     if common.size is not None:
         shape = (shape[0], *common.size)
-    # one image shows that it runs, before any audit begins
+    # two grey images show that it runs, before any audit begins, and where patches lie
+    grey = torch.full((2, *shape), 0.5)
+    grid, patches = None, {}
+    if common.pool == "none":
+        with _tried(common.name, shape):
+            grid = find_grid(tap.eval(), grey, common.grid, common.name)
+        patches = {"patches": patches_in_words(grid, tap)}
     encoder = Encoder(
         tap,
         mean=mean,
@@ -92,21 +100,23 @@ def assemble(
             **origin,
             "layer": chosen or output,
             "pool": common.pool or "none",
+            **patches,
             "normalisation": source,
             "geometry": geometry.source if geometry else "none that pictures could be brought to",
         },
+        grid=grid,
     )
-    _try_once(encoder, shape)
+    with _tried(common.name, shape), torch.no_grad():
+        encoder(grey)
+    encoder.passes.forward = 0
     return encoder
 
 
-def _try_once(encoder: Encoder, shape: tuple[int, int, int]) -> None:
-    grey = torch.full((2, *shape), 0.5)
+@contextmanager
+def _tried(name: str, shape: tuple[int, int, int]) -> Iterator[None]:
     try:
-        with torch.no_grad():
-            encoder(grey)
+        yield
     except HoldfastError:
         raise
     except Exception as error:  # whatever a foreign network raises, the user wants to know which and for what input
-        raise HoldfastError(f"encoder {encoder.name!r} fails on images {list(shape)}: {first_line(error)}") from error
-    encoder.passes.forward = 0
+        raise HoldfastError(f"encoder {name!r} fails on images {list(shape)}: {first_line(error)}") from error

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from holdfast.numerics.geometry.positions import Arrangement
 from holdfast.runtime.errors import HoldfastError, unknown
 
 POOLS = {
@@ -15,7 +16,7 @@ POOLS = {
     "cls": "first token of [B, T, D]",
     "mean": "mean over the tokens of [B, T, D], class token included",
     "flatten": "all values in a row",
-    "none": "[B, D] as it is",
+    "none": "no pooling: the tokens of patches of [B, C, H, W] or [B, T, D], each whole, in a row",
 }
 """The poolings that `pool=` knows."""
 
@@ -94,6 +95,10 @@ class Tap(nn.Module):
         pool: a key of `POOLS`; None accepts only [B, D].
         root: where the names of layers start; the network itself by default.
 
+    Attributes:
+        places: with pool "none", where patches lie in what the layer returns; None before `find_grid` knows it, and
+            what the layer returns is then passed on.
+
     Raises:
         HoldfastError: an unknown layer ("did you mean") or pooling; when run: a layer that the pass never
             reaches, one that returns no tensor, or a shape that the pooling does not take.
@@ -106,6 +111,7 @@ class Tap(nn.Module):
         if pool is not None and pool not in POOLS:
             raise unknown("pooling", pool, POOLS)
         self.network, self.layer, self.pool = network, layer, pool
+        self.places: Arrangement | None = None
         if layer is None:
             return
         modules = dict((network if root is None else root).named_modules())
@@ -117,7 +123,12 @@ class Tap(nn.Module):
         else:
             raise unknown("layer", layer, modules)
 
-    def forward(self, x: Float[Tensor, "batch channel height width"]) -> Shaped[Tensor, "batch dim"]:
+    @property
+    def source(self) -> str:
+        """Where its values come from, in words."""
+        return "the network" if self.layer is None else f"layer {self.layer!r}"
+
+    def forward(self, x: Float[Tensor, "batch channel height width"]) -> Shaped[Tensor, "batch ..."]:
         """Map normalised images to representations (`Encoder` refuses those that are not real)."""
         if self.layer is None:
             return self._pooled(self.network(x))
@@ -142,15 +153,18 @@ class Tap(nn.Module):
     def _pooled(self, value: Any) -> Tensor:
         if isinstance(value, (tuple, list)) and len(value) == 1:
             value = value[0]
-        origin = "the network" if self.layer is None else f"layer {self.layer!r}"
         if not isinstance(value, Tensor):
-            raise HoldfastError(f"{origin} gives a {type(value).__name__}, expected one tensor; choose another layer")
-        return _pooled(value, self.pool, origin)
+            raise HoldfastError(
+                f"{self.source} gives a {type(value).__name__}, expected one tensor; choose another layer"
+            )
+        if self.pool == "none":
+            return value if self.places is None else self.places.features(value).movedim(1, -1).flatten(1)
+        return _pooled(value, self.pool, self.source)
 
 
 def _pooled(x: Shaped[Tensor, "batch ..."], pool: str | None, origin: str) -> Tensor:
     match pool, x.ndim:
-        case ((None | "none"), 2):
+        case None, 2:
             return x
         case "avg", 4:
             return x.mean(dim=(2, 3))
@@ -160,6 +174,10 @@ def _pooled(x: Shaped[Tensor, "batch ..."], pool: str | None, origin: str) -> Te
             return x.mean(dim=1)
         case "flatten", _:
             return x.flatten(1)
-    fits = {2: "none", 3: "cls, mean or flatten", 4: "avg or flatten"}.get(x.ndim, "flatten")
+    advice = {
+        2: "leave pool= out",
+        3: "choose pool=cls, mean or flatten, or pool=none for patches",
+        4: "choose pool=avg or flatten, or pool=none for patches",
+    }.get(x.ndim, "choose pool=flatten")
     problem = "not one vector per image" if pool is None else f"which pool={pool} does not take"
-    raise HoldfastError(f"{origin} gives {list(x.shape)}, {problem}; choose pool={fits}")
+    raise HoldfastError(f"{origin} gives {list(x.shape)}, {problem}; {advice}")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from holdfast.core.spec_string import Options, finish, one_of, take
+from holdfast.core.spec_string import Options, finish, one_of, sides, take
 from holdfast.runtime.checked import integer, number
 from holdfast.runtime.errors import HoldfastError
 from holdfast.sources.encoders.shared.layer import POOLS
@@ -19,6 +19,7 @@ class Common:
         seed: seed of random weights.
         layer: dotted module whose output (or, with ".input", input) is the representation.
         pool: how that becomes one vector per image, see `POOLS`.
+        grid: rows and columns of patches, where `pool` leaves them apart and a layer's output does not tell.
         mean: per-channel mean in [0, 1] pixels, overriding the source's; given together with `std`.
         std: per-channel standard deviation.
         pictures: how pictures become the input, overriding what the source says.
@@ -29,6 +30,7 @@ class Common:
     seed: int = 0
     layer: str | None = None
     pool: str | None = None
+    grid: tuple[int, int] | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     pictures: PictureWords = field(default_factory=PictureWords)
@@ -45,8 +47,8 @@ def read(options: Options, pools: tuple[str, ...] = tuple(POOLS), takes: tuple[s
     Args:
         options: what stood behind the `?`.
         pools: words that `pool=` accepts.
-        takes: those of "weights", "seed", "layer", "pool", "mean", "std", "size", "resize", "crop" and "interpolation"
-            that the source obeys; None: all, as `assemble` does.
+        takes: those of "weights", "seed", "layer", "pool", "grid", "mean", "std", "size", "resize", "crop" and
+            "interpolation" that the source obeys; None: all, as `assemble` does.
 
     Raises:
         HoldfastError: an option that nobody knows ("did you mean") or that the source does not obey, a value that
@@ -61,6 +63,7 @@ def read(options: Options, pools: tuple[str, ...] = tuple(POOLS), takes: tuple[s
         seed=take(options, "seed", integer, 0),
         layer=take(options, "layer", str, None),
         pool=take(options, "pool", one_of(*pools), None),
+        grid=take(options, "grid", _grid, None),
         mean=take(options, "mean", _numbers, None),
         std=take(options, "std", _numbers, None),
         pictures=picture_words(options),
@@ -68,6 +71,8 @@ def read(options: Options, pools: tuple[str, ...] = tuple(POOLS), takes: tuple[s
     finish(options)
     if (common.mean is None) != (common.std is None):
         raise HoldfastError(f"spec {options.spec!r}: expected mean and std together; mean=0&std=1 for none")
+    if common.grid is not None and common.pool != "none":
+        raise HoldfastError(f"spec {options.spec!r}: grid= says where patches lie, expected pool=none with it")
     return common
 
 
@@ -75,6 +80,14 @@ def _label(text: str) -> str:
     if len(text) > 80 or not text.isprintable():
         raise ValueError("expected a label of at most 80 printable characters")
     return text
+
+
+def _grid(text: str) -> tuple[int, int]:
+    wanted = "rows and columns of patches, such as 14x14"
+    grid = sides(text, wanted)
+    if len(grid) != 2:
+        raise ValueError(f"expected {wanted}")
+    return grid[0], grid[1]
 
 
 def _numbers(text: str) -> tuple[float, ...]:

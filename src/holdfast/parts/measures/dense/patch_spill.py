@@ -1,0 +1,127 @@
+"""Patch spill: how much of the effect of one covered patch lies outside it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Measure, Observation, Score, Subject, Table
+from holdfast.core.chart import Chart, Curves, Line, numbers
+from holdfast.numerics import statistics
+from holdfast.numerics.geometry.divergences import divergence
+from holdfast.parts.measures.shared.patches import bank, grid_of
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.covered import Covered
+from holdfast.runtime.checked import Count
+
+INSIDE = "drift of the covered patch"
+
+
+@dataclass(frozen=True)
+class PatchSpill(Measure):
+    """s(x) = Σ_{q≠p} d_q / Σ_q d_q with d_q = d(t_q(x'), t_q(x)), x' is x with patch p grey; the mean over images.
+
+    Table, one row per image: `spill`, s(x), undefined where no token moved; `away@K`, the mean drift of the patches K
+    steps away from p (the larger of rows and columns; 0 is p itself), in units of the median distance between patches
+    of different images; NaN where there are none.
+
+    Attributes:
+        divergence: how tokens are compared.
+        bank: clean patches whose distances are the unit, see `parts/measures/shared/patches.py`.
+        first: how many images; None: all that the audit attacks.
+    """
+
+    divergence: str = "l2"
+    bank: Count = 2000
+    first: Count | None = None
+
+    better = "lower"
+    unit = "share"
+    question = "When one patch of an image is covered, what share of all drift of tokens lies in the other patches?"
+    how_to_read = (
+        "0 % means that tokens depend on their own patch alone. If a change were felt everywhere alike, all but one "
+        "patch in P of it would lie outside: 98 % in a grid of 7 × 7."
+    )
+    reference = (
+        "covering as in Zeiler & Fergus (2014), “Visualizing and understanding convolutional networks”, for patches"
+    )
+
+    def __post_init__(self) -> None:
+        divergence(self.divergence)
+
+    @property
+    def column(self) -> str:
+        """The share outside."""
+        return "spill"
+
+    @property
+    def covered(self) -> Covered:
+        """The covered images."""
+        return Covered(first=self.first)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations, and those of covered images."""
+        return Clean(), self.covered
+
+    def observe(self, subject: Subject) -> Table:
+        """Return how much of every image's drift lies outside, and how far from the covered patch.
+
+        Raises:
+            HoldfastError: an encoder without patches.
+        """
+        grid, observed = grid_of(self, subject), subject.read(self.covered)
+        clean, moved = grid.tokens(subject.read(Clean())["reps"]), grid.tokens(observed["reps"])
+        place = observed["place"]
+        pairs = zip(moved, clean, strict=False)
+        drift = torch.stack([divergence(self.divergence)(m.double(), c.double()) for m, c in pairs])
+        outside = drift.scatter(1, place[:, None], 0.0).sum(1)
+        # how far every patch is from the covered one
+        patch = torch.arange(grid.patches)
+        rows = (patch // grid.columns - (place // grid.columns)[:, None]).abs()
+        columns = (patch % grid.columns - (place % grid.columns)[:, None]).abs()
+        steps = rows.maximum(columns)
+        apart = bank(subject, clean, self.bank).apart(self.divergence)
+        scale = float(apart.median()) if len(apart) else 0.0
+        away = {
+            f"away@{step}": drift.masked_fill(steps != step, torch.nan).nanmean(1) / (scale or torch.nan)
+            for step in range(max(grid.rows, grid.columns))
+        }
+        return {"spill": outside / drift.sum(1)} | away
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return how far the covered patch moves, and the share of all drift outside it."""
+        inside = statistics.mean(table["away@0"], condition="given the distances between patches of these images")
+        return {
+            INSIDE: replace(inside, unit="ratio"),
+            "outside": statistics.mean(table["spill"], condition="given one patch of each image", most=1.0),
+        }
+
+    def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
+        """Return drift against the distance from the covered patch, and how the share spreads over the images."""
+        known = [
+            (float(name.removeprefix("away@")), statistics.mean(values))
+            for name, values in table.items()
+            if name.startswith("away@") and not bool(values.isnan().all())
+        ]
+        ends = ([getattr(score, end) for _, score in known] for end in ("value", "low", "high"))
+        value, low, high = (
+            numbers(torch.tensor([torch.nan if number is None else number for number in end])) for end in ends
+        )
+        curves = Curves(
+            heading="Drift of patches around a covered one",
+            how_to_read=(
+                "The mean drift of patches so many steps from the covered one, in units of the median distance between "
+                "patches of different images. Bands are 95 % intervals."
+            ),
+            lines=(Line(tuple(at for at, _ in known), value, low, high),),
+            across="steps from the covered patch",
+            label="drift",
+            summary="Drift of patches against their distance from the covered one.",
+        )
+        return (curves, *super().charts(table, scores)) if known else super().charts(table, scores)
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each image's influence on the mean."""
+        return statistics.influence_of_mean(table["spill"])
