@@ -236,11 +236,15 @@ class Scoring:
         alone = sum((_alone(m, self.session) for m in self.plan.measures), Passes())
         return {
             **entries.passes_entry(spent),
-            "predicted": entries.passes_entry(self.plan.predict(self.session.population, self.session.split.train)),
+            "predicted": entries.passes_entry(self._predicted()),
             "measures": entries.passes_entry(useful),
             "alone": entries.passes_entry(alone),
             "shared_fraction": round(1 - useful.total / alone.total, 4) if alone.total else 0.0,
         }
+
+    def _predicted(self) -> Passes:
+        session = self.session
+        return self.plan.predict(session.population, session.split.train, session.encoder.draws)
 
     def _measure(self, name: str, measure: Measure, path: str) -> dict[str, Any]:
         self.listener.stage(f"scoring {name}")
@@ -378,7 +382,8 @@ def _skipped(reason: str) -> dict[str, Any]:
 
 def _alone(measure: Measure, session: Session) -> Passes:
     """Return what a measure would cost if it shared nothing with others."""
-    return total_passes(merge([("", measure.prerequisites())]), session.split, session.encoder.precision)
+    encoder = session.encoder
+    return total_passes(merge([("", measure.prerequisites())]), session.split, encoder.precision, encoder.draws)
 
 
 def _charts_of(session: Session, observation: Observation) -> list[dict[str, Any]]:

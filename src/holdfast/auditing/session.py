@@ -207,7 +207,11 @@ class Session:
         else:
             self._tensors[observation.key()] = joined(shards)
         total = self.split.extent(observation)
-        self.costs[observation] = Cost(passes, observation.passes_at(self.encoder.precision) * total, seconds)
+        self.costs[observation] = Cost(passes, self._each(observation) * total, seconds)
+
+    def _each(self, observation: Observation) -> Passes:
+        """Return the predicted passes of one image."""
+        return observation.passes_at(self.encoder.precision, self.encoder.draws)
 
     def _stored(self, shard: ShardFile) -> ShardResults | None:
         """Return what is stored of a shard; None where it is missing or damaged."""
@@ -337,7 +341,7 @@ class Session:
         results = self.run(observation, shard.start, shard.stop)
         self.encoder.check_unchanged()
         passes = self.encoder.passes - before
-        predicted = observation.passes_at(self.encoder.precision) * (shard.stop - shard.start)
+        predicted = self._each(observation) * (shard.stop - shard.start)
         if (spared := predicted.work - passes.work) > 0:
             self._progress(spared)
 

@@ -245,7 +245,7 @@ class Observation(metaclass=Checked):
 
     @property
     def reevaluated(self) -> int:
-        """How often one image that a search found is represented again in float32, where searches run in less."""
+        """How often one image that a search found is represented again, where searches see other values."""
         return 0
 
     @property
@@ -253,9 +253,15 @@ class Observation(metaclass=Checked):
         """Whether it may end before it has made all its `passes`, which are then the most or an estimate."""
         return False
 
-    def passes_at(self, precision: str) -> Passes:
-        """Return the encoder passes that one image costs where searches run in a precision, see `Encoder.prepare`."""
-        return self.passes if precision == "float32" else self.passes + Passes(forward=self.reevaluated)
+    def passes_at(self, precision: str, draws: int | None = None) -> Passes:
+        """Return the encoder passes that one image costs.
+
+        Args:
+            precision: of searches, see `Encoder.prepare`.
+            draws: of the encoder, see `Encoder`.
+        """
+        rereads = precision != "float32" or draws is not None
+        return (self.passes + Passes(forward=self.reevaluated if rereads else 0)).of_draws(draws)
 
     @property
     def reads(self) -> "tuple[Observation, ...]":
