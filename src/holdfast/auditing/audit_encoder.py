@@ -11,6 +11,7 @@ from holdfast.auditing.artifacts.attention import write_attention
 from holdfast.auditing.artifacts.pictures import album, shown, write_extremes
 from holdfast.auditing.copied import readable_by
 from holdfast.auditing.plan import Plan, merge, total_passes
+from holdfast.auditing.redrawn import with_draws
 from holdfast.auditing.representations import CLEAN
 from holdfast.auditing.session import Session
 from holdfast.auditing.verdicts import verdict_of
@@ -279,8 +280,12 @@ class Scoring:
         self.session.rely_on(self._shared() if self.plan.shared_searches else measure.prerequisites())
         try:
             with foreign(f"measure {name}", "run"):
-                table = measure.observe(readable_by(measure, self.session))
-                scores = {key: self._checked(measure, key, score) for key, score in measure.score(table).items()}
+                subject = readable_by(measure, self.session)
+                table = measure.observe(subject)
+                scores = measure.score(table)
+                if self.session.encoder.draws is not None:
+                    scores = with_draws(measure, subject, scores)
+                scores = {key: self._checked(measure, key, score) for key, score in scores.items()}
                 rows = measure.rows(table) or self.session.images.ids[: len(next(iter(table.values())))]
             self.store.write_table(path, rows, table)
         except StoreError:

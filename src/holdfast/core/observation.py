@@ -18,6 +18,7 @@ from holdfast.core.chart import Chart
 from holdfast.core.classifier import Head, Probe
 from holdfast.core.encoder import Encoder, Images, Passes
 from holdfast.core.objective import Objective
+from holdfast.core.randomness import GROUPS
 from holdfast.core.rng import Rng
 from holdfast.core.threat import Ball, Threat
 from holdfast.runtime.checked import Checked
@@ -249,6 +250,11 @@ class Observation(metaclass=Checked):
         return 0
 
     @property
+    def rejudged(self) -> int:
+        """How often one image is represented by each further group of draws, where the encoder is a mean over draws."""
+        return 0
+
+    @property
     def adaptive(self) -> bool:
         """Whether it may end before it has made all its `passes`, which are then the most or an estimate."""
         return False
@@ -260,8 +266,9 @@ class Observation(metaclass=Checked):
             precision: of searches, see `Encoder.prepare`.
             draws: of the encoder, see `Encoder`.
         """
-        rereads = precision != "float32" or draws is not None
-        return (self.passes + Passes(forward=self.reevaluated if rereads else 0)).of_draws(draws)
+        again = self.reevaluated if precision != "float32" or draws is not None else 0
+        again += 0 if draws is None else GROUPS * self.rejudged
+        return (self.passes + Passes(forward=again)).of_draws(draws)
 
     @property
     def reads(self) -> "tuple[Observation, ...]":

@@ -15,6 +15,14 @@ from torch import Tensor
 from holdfast.core.rng import Rng
 from holdfast.runtime.errors import HoldfastError, first_line
 
+GROUPS = 4
+"""Further groups of draws by which what was found is judged again, to see how much the draws decide."""
+
+
+def redrawn(name: str, group: int) -> str:
+    """Return the name of what is observed as `name` by another group of draws."""
+    return f"redrawn{group}.{name}"
+
 
 @dataclass
 class _Search:
@@ -62,21 +70,22 @@ def is_naive() -> bool:
     return _naive.get() and _search.get() is not None
 
 
-def draw_seeds(draws: int, seed: int, *, judged: bool = False) -> list[int]:
+def draw_seeds(draws: int, seed: int, *, judged: bool = False, group: int = 0) -> list[int]:
     """Return the seeds of the draws of the next pass.
 
     Args:
         draws: how many a pass has; a naive search has one.
         seed: of the run.
         judged: make the pass with the draws by which searches are judged, although one is running.
+        group: which of the groups of draws judges, 0 for the encoder's own; no two have a draw in common.
     """
     search = _search.get()
     if search is None or judged:
         stream = Rng(seed, ("draws of the encoder",))
     else:
-        stream, draws = search.stream.child(search.passes), 1 if is_naive() else draws
+        stream, draws, group = search.stream.child(search.passes), 1 if is_naive() else draws, 0
         search.passes += 1
-    return [stream.number(str(draw)) for draw in range(draws)]
+    return [stream.number(str(group * draws + draw)) for draw in range(draws)]
 
 
 class MeanOfDraws:

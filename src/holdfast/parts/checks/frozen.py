@@ -82,7 +82,8 @@ class Frozen(Check):
         # Δ_j: the images and their nearest ones, draw by draw
         clean = subject.read(Clean())["reps"].double()
         distances = torch.cdist(clean[: len(x)], clean)
-        nearest = distances.where(distances > 0, torch.inf).argmin(1).tolist()
+        same = distances <= self.rounding * clean.norm(dim=1).max()  # the image itself, and copies of it
+        nearest = distances.masked_fill(same, torch.inf).argmin(1).tolist()
         images = torch.cat([x, *(subject.batch(i, i + 1) for i in nearest)])
         each = subject.encoder.each_draw(images, max(draws, self.examined)).double()
         differences = each[:, : len(x)] - each[:, len(x) :]
@@ -103,7 +104,7 @@ class Frozen(Check):
         if not noise <= self.noise:
             needed = math.ceil(draws * (noise / self.noise) ** 2)
             meaning = (
-                f"Other draws would give other neighbours: the noise falls as 1/√k, so take ?draws={needed} or more."
+                f"Other draws could give other neighbours; the noise falls as 1/√k, so take ?draws={needed} or more."
             )
             return Verdict("warn", finding, meaning, details)
         return Verdict(

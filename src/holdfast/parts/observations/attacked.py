@@ -41,7 +41,7 @@ class Attacked(Observation):
 
     Also `values` [M, steps + 1], the objective along the trajectory, and, for untargeted ones on all images, as
     `gallery.image` and `gallery.position` those where the attack went furthest. Targeted objectives aim at the image's
-    partner, see `partners`.
+    partner, see `partners`. Of a mean over draws what was found is represented by others too (`redrawn`).
 
     Where searches run in reduced precision, what is read out is made again in float32; `values` between the read-outs
     are then what the search saw.
@@ -118,6 +118,11 @@ class Attacked(Observation):
         return len(self.steps)
 
     @property
+    def rejudged(self) -> int:
+        """Every read-out."""
+        return len(self.steps)
+
+    @property
     def shows(self) -> Literal["", "gallery"]:
         """Where images are moved as far as they go: those that went farthest."""
         return "gallery" if self.first is None and isinstance(self.objective, Untargeted) else ""
@@ -135,6 +140,8 @@ class Attacked(Observation):
         attack = self.attack.truncated_to(max(self.steps))
         trajectory = attack(goal, shard.x, self.ball, shard.rng, self.steps).reevaluated(goal, shard.encoder)
         results = {f"reps@{step}": reps.float() for step, reps in trajectory.reps.items()}
+        for step in self.steps:
+            results |= shard.encoder.judged_again(trajectory.images[step], f"reps@{step}")
         results["values"] = trajectory.values.T.float().contiguous()
         if not self.objective.needs_target and self.first is None:
             worst = trajectory.values[-1].topk(max(1, min(GALLERY, len(shard.x) // 4))).indices
