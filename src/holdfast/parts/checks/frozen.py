@@ -13,17 +13,19 @@ from holdfast.parts.observations.clean import Clean
 class Frozen(Check):
     """Fails for an encoder in train mode, with changed weights or buffers, or with a random forward pass.
 
-    Of a mean over draws two passes agree. What is left of the noise is that of the difference between an image and its
+    Passes of a mean over draws agree. What is left of the noise is that of the difference between an image and its
     nearest one, which is what decides: of Δ̄ = (1/k) Σ_j Δ_j, with Δ_j that difference by one draw,
     √(tr Cov(Δ) / k) / ‖Δ̄‖.
 
     Attributes:
-        examined: images that are represented twice.
+        examined: images that are represented several times.
+        passes: how often; a mean over draws twice.
         rounding: relative difference of two passes up to which it counts as rounding.
         noise: of the mean over draws, above which it warns; see above.
     """
 
     examined: int = 8
+    passes: int = 4
     rounding: float = 1e-5
     noise: float = 0.1
 
@@ -40,7 +42,7 @@ class Frozen(Check):
         return (Clean(),)
 
     def judge(self, subject: Subject) -> Verdict:
-        """Compare fingerprints before and after, and two forward passes."""
+        """Compare fingerprints before and after, and several forward passes."""
         encoder = subject.encoder
         # modes, weights and buffers
         training = [name for name, module in encoder.module.named_modules() if module.training]
@@ -50,20 +52,21 @@ class Frozen(Check):
         if encoder.take_fingerprint() != encoder.fingerprint:
             meaning = "The forward pass changes the network, so the numbers depend on the order of the images."
             return Verdict("fail", "weights or buffers changed during the audit", meaning)
-        # two forward passes of the same images, relative to the largest representation
+        # forward passes of the same images, relative to the largest representation; a coin may fall alike twice
         x = subject.batch(0, min(self.examined, subject.population))
         with torch.no_grad():
-            first, second = encoder(x), encoder(x)
-        gap = float((first - second).norm(dim=1).max() / first.norm(dim=1).max().clamp_min(1e-30))
+            first, *again = (encoder(x) for _ in range(self.passes if encoder.draws is None else 2))
+        moved = torch.stack([(reps - first).norm(dim=1) for reps in again])
+        gap = float(moved.max() / first.norm(dim=1).max().clamp_min(1e-30))
         if not gap <= self.rounding and encoder.draws is None:
-            finding = f"stochastic: two passes of the same images differ by {gap:.1e}"
+            finding = f"stochastic: passes of the same images differ by {gap:.1e}"
             meaning = (
                 "The forward pass is random (dropout, masking, sampling?), so attacks and distances measure noise; "
                 "audit the mean of k draws, ?draws=k, or switch off what is random."
             )
             return Verdict("fail", finding, meaning, {"difference": gap}, called="Random")
         if not gap <= self.rounding:
-            finding = f"two passes by the same draws differ by {gap:.1e}"
+            finding = f"passes by the same draws differ by {gap:.1e}"
             meaning = (
                 "It has a generator of its own, which no seed reaches; draw from the global ones of torch or NumPy."
             )
@@ -72,9 +75,9 @@ class Frozen(Check):
             return self._of_draws(subject, x, encoder.draws)
         if gap > 0:
             meaning = "The device rounds differently on each pass; repeated audits agree only to this precision."
-            return Verdict("warn", f"two passes of the same images differ by {gap:.1e}", meaning, {"difference": gap})
+            return Verdict("warn", f"passes of the same images differ by {gap:.1e}", meaning, {"difference": gap})
         return Verdict(
-            "pass", "eval mode, weights and buffers unchanged, two passes agree to the bit", "The encoder is frozen."
+            "pass", "eval mode, weights and buffers unchanged, passes agree to the bit", "The encoder is frozen."
         )
 
     def _of_draws(self, subject: Subject, x: Images, draws: int) -> Verdict:
