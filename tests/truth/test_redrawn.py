@@ -24,6 +24,7 @@ from holdfast.parts.checks.gradient_health import GradientHealth
 from holdfast.parts.measures.drift.naive_overstatement import NaiveOverstatement
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.measures.neighbours.breaking_radius import BreakingRadius
+from holdfast.parts.observations.shared.judged_again import judged_again
 from holdfast.parts.threats.linf import Linf
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.encoders import check_encoder, open_encoder
@@ -159,7 +160,7 @@ def test_other_draws_give_the_scores_of_an_encoder_of_these_draws(tmp_path: Path
     measure = NaiveOverstatement(Pgd(5), Linf(0.1), readouts=(5,))
     record = audit(tmp_path, encoder, measures=(measure,), checks=())
     x = torch.rand(IMAGES, 1, 4, 4, generator=torch.Generator().manual_seed(5))
-    again = encoder.judged_again(x, "reps")
+    again = judged_again(encoder, x, "reps")
     assert list(again) == [f"redrawn{group}.reps" for group in range(1, GROUPS + 1)]
     own = encoder(x)
     assert all(not torch.allclose(own, reps) for reps in again.values())

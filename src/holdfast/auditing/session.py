@@ -207,11 +207,7 @@ class Session:
         else:
             self._tensors[observation.key()] = joined(shards)
         total = self.split.extent(observation)
-        self.costs[observation] = Cost(passes, self._each(observation) * total, seconds)
-
-    def _each(self, observation: Observation) -> Passes:
-        """Return the predicted passes of one image."""
-        return observation.passes_at(self.encoder.precision, self.encoder.draws)
+        self.costs[observation] = Cost(passes, observation.passes_of(self.encoder) * total, seconds)
 
     def _stored(self, shard: ShardFile) -> ShardResults | None:
         """Return what is stored of a shard; None where it is missing or damaged."""
@@ -341,7 +337,7 @@ class Session:
         results = self.run(observation, shard.start, shard.stop)
         self.encoder.check_unchanged()
         passes = self.encoder.passes - before
-        predicted = self._each(observation) * (shard.stop - shard.start)
+        predicted = observation.passes_of(self.encoder) * (shard.stop - shard.start)
         if (spared := predicted.work - passes.work) > 0:
             self._progress(spared)
 

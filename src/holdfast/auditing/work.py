@@ -134,7 +134,7 @@ class Worker:
         if remade is None:
             raise OtherEncoder(name)
         shards = [session.shard_files(observation) for observation in order]
-        passes = [observation.passes_at(session.encoder.precision, session.encoder.draws) for observation in order]
+        passes = [observation.passes_of(session.encoder) for observation in order]
         work = [
             [(each * (shard.stop - shard.start)).work for shard in files]
             for each, files in zip(passes, shards, strict=True)

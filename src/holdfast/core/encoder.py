@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from holdfast.core.compiled import compiled
 from holdfast.core.normalisation import Normalisation
 from holdfast.core.precision import check_precision, rounded, searched
-from holdfast.core.randomness import GROUPS, MeanOfDraws, draw_seeds, redrawn
+from holdfast.core.randomness import MeanOfDraws, draw_seeds
 from holdfast.core.straight_through import straight_through as pass_straight_through
 from holdfast.runtime.checked import Checked, Count, fitting
 from holdfast.runtime.errors import HoldfastError
@@ -185,7 +185,6 @@ class Encoder(nn.Module):
         self.mean_of_draws = MeanOfDraws(self._mapped)
         self._graph: Callable[[Tensor], Any] | None = None
         self._plain = self._judged = False
-        self._group = 0
         self._fingerprint: str | None = None
         self._bits: dict[str, int] = {}
         self.eval()
@@ -279,9 +278,7 @@ class Encoder(nn.Module):
             HoldfastError: channels that do not fit, or an output that is not a real [B, D] tensor.
         """
         self._check_input(x)
-        seeds = (
-            None if self.draws is None else draw_seeds(self.draws, self.seed, judged=self._judged, group=self._group)
-        )
+        seeds = None if self.draws is None else draw_seeds(self.draws, self.seed, judged=self._judged)
         each = Passes(1, 1).of_draws(None if seeds is None else len(seeds))
         self.count(Passes(forward=each.forward * len(x)))
         # a pass with a gradient to the pixels counts its backward half when that runs
@@ -308,20 +305,6 @@ class Encoder(nn.Module):
                 f"encoder {self.name!r}: expected a real [{len(x)}, dim] output, got {got}; "
                 "choose a layer and a pooling that give one vector per image"
             )
-        return reps
-
-    @torch.no_grad()
-    def judged_again(self, x: Images, name: str) -> dict[str, Reps]:
-        """Return representations by other groups of draws, see `redrawn`; none where nothing is drawn."""
-        if self.draws is None:
-            return {}
-        reps = {}
-        try:
-            for group in range(1, GROUPS + 1):
-                self._group = group
-                reps[redrawn(name, group)] = self(x).float()
-        finally:
-            self._group = 0
         return reps
 
     def each_draw(self, x: Images, draws: int) -> Float[Tensor, "draws batch dim"]:

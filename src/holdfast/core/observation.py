@@ -270,6 +270,10 @@ class Observation(metaclass=Checked):
         again += 0 if draws is None else GROUPS * self.rejudged
         return (self.passes + Passes(forward=again)).of_draws(draws)
 
+    def passes_of(self, encoder: Encoder) -> Passes:
+        """Return the passes of an encoder that one image costs."""
+        return self.passes_at(encoder.precision, encoder.draws)
+
     @property
     def reads(self) -> "tuple[Observation, ...]":
         """Other observations that must be made before, beside those among its fields."""

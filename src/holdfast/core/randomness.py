@@ -39,6 +39,7 @@ class _Search:
 
 _search: ContextVar[_Search | None] = ContextVar("search", default=None)
 _naive: ContextVar[bool] = ContextVar("naive", default=False)
+_group: ContextVar[int] = ContextVar("group", default=0)
 
 
 @contextmanager
@@ -65,27 +66,36 @@ def naively() -> Iterator[None]:
         _naive.reset(token)
 
 
+@contextmanager
+def judged_by(group: int) -> Iterator[None]:
+    """Judge by one of the further groups of draws, from 1; no two groups have a draw in common."""
+    token = _group.set(group)
+    try:
+        yield
+    finally:
+        _group.reset(token)
+
+
 def is_naive() -> bool:
     """Whether a search is running that takes the encoder for a plain network."""
     return _naive.get() and _search.get() is not None
 
 
-def draw_seeds(draws: int, seed: int, *, judged: bool = False, group: int = 0) -> list[int]:
+def draw_seeds(draws: int, seed: int, *, judged: bool = False) -> list[int]:
     """Return the seeds of the draws of the next pass.
 
     Args:
         draws: how many a pass has; a naive search has one.
         seed: of the run.
         judged: make the pass with the draws by which searches are judged, although one is running.
-        group: which of the groups of draws judges, 0 for the encoder's own; no two have a draw in common.
     """
     search = _search.get()
     if search is None or judged:
-        stream = Rng(seed, ("draws of the encoder",))
+        stream, first = Rng(seed, ("draws of the encoder",)), _group.get() * draws
     else:
-        stream, draws, group = search.stream.child(search.passes), 1 if is_naive() else draws, 0
+        stream, first, draws = search.stream.child(search.passes), 0, 1 if is_naive() else draws
         search.passes += 1
-    return [stream.number(str(group * draws + draw)) for draw in range(draws)]
+    return [stream.number(str(first + draw)) for draw in range(draws)]
 
 
 class MeanOfDraws:

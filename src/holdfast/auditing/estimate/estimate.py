@@ -218,7 +218,7 @@ class _Estimator:
                 population, train = session.population, session.split.train
             split = plan.split(population, train)
             extents = {o: split.extent(o) for o in plan.observations}
-            per_image = {o: o.passes_at(plan.precision, encoder.draws) for o in extents}
+            per_image = {o: o.passes_of(encoder) for o in extents}
             predicted = {
                 o: passes.seconds(per_image[o] + Passes(BOUND * per_image[o].bounds)) * count
                 for o, count in extents.items()

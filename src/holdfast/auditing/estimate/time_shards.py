@@ -237,8 +237,7 @@ def time_observation(session: Session, store: Store, observation: Observation, w
             runs.append((size, seconds))
     except TimeUp:
         if not (runs or trials):
-            each = observation.passes_at(session.encoder.precision, session.encoder.draws)
-            return _stopped(observation, each, count, watch)
+            return _stopped(observation, observation.passes_of(session.encoder), count, watch)
     if not runs:
         return _mean(trials[-2:], watch, f"{trials[-1][0]:,} images to the end", rows, trials[-1][0])
     stored = store.read_tensors(file)

@@ -14,6 +14,7 @@ from holdfast.core.registry import part_name
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.shared.gallery import gallery
+from holdfast.parts.observations.shared.judged_again import judged_again
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
 
@@ -141,7 +142,7 @@ class Attacked(Observation):
         trajectory = attack(goal, shard.x, self.ball, shard.rng, self.steps).reevaluated(goal, shard.encoder)
         results = {f"reps@{step}": reps.float() for step, reps in trajectory.reps.items()}
         for step in self.steps:
-            results |= shard.encoder.judged_again(trajectory.images[step], f"reps@{step}")
+            results |= judged_again(shard.encoder, trajectory.images[step], f"reps@{step}")
         results["values"] = trajectory.values.T.float().contiguous()
         if not self.objective.needs_target and self.first is None:
             worst = trajectory.values[-1].topk(max(1, min(GALLERY, len(shard.x) // 4))).indices

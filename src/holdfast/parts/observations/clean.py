@@ -7,6 +7,7 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError, Passes, Shard
 from holdfast.parts.observations.shared.all import OfAll
+from holdfast.parts.observations.shared.judged_again import judged_again
 from holdfast.runtime.errors import first_line
 
 
@@ -60,4 +61,4 @@ class Clean(OfAll):
                 f"encoder {shard.encoder.name!r}: the representation of {len(bad)} images is NaN or infinite "
                 f"(first: {names}); check its weights, its normalisation and its precision"
             )
-        return {"reps": reps.float(), **shard.encoder.judged_again(shard.x, "reps")}
+        return {"reps": reps.float(), **judged_again(shard.encoder, shard.x, "reps")}
