@@ -29,7 +29,7 @@ def widened(score: Score, others: Sequence[float], least: float = -math.inf, mos
         >>> score = Score(0.5, 0.4, 0.7, 50, "binomial")
         >>> wide = widened(score, [0.48, 0.53, 0.51, 0.5], 0, 1)
         >>> print(f"[{wide.low:.3f}, {wide.high:.3f}]: {wide.note}")
-        [0.388, 0.708]: other draws give 0.48 to 0.53
+        [0.388, 0.706]: other draws give 0.48 to 0.53
     """
     kind, drawn = f"{score.interval}, widened by {len(others)} other groups of draws", [score.value, *others]
     if score.value is None or score.low is None or score.high is None or not all(map(math.isfinite, others)):

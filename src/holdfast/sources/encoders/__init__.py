@@ -11,7 +11,17 @@ from holdfast.runtime.doctor import advice, doctor
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.guess import ALIKE, likeness, nearest, offered
 
-__all__ = ["advice", "check_encoder", "doctor", "open_encoder", "open_texts", "suffixes", "write", "written_as"]
+__all__ = [
+    "advice",
+    "check_encoder",
+    "doctor",
+    "draws_of",
+    "open_encoder",
+    "open_texts",
+    "suffixes",
+    "write",
+    "written_as",
+]
 
 
 def open_encoder(spec: str) -> Encoder:
@@ -30,6 +40,15 @@ def open_encoder(spec: str) -> Encoder:
     source, name, options = _source(spec)
     draws, steps = _randomness(options)
     return source.open(name, options).randomised(draws, steps)
+
+
+def draws_of(spec: str) -> int | None:
+    """Return of how many draws the encoder of a spec is the mean, as far as the spec says it.
+
+    Raises:
+        HoldfastError: no spec of an encoder, a number that is none.
+    """
+    return _randomness(parse(spec)[2])[0]
 
 
 def open_texts(spec: str) -> TextTower:
