@@ -21,11 +21,13 @@ from holdfast.numerics.statistics.redrawn import widened
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.checks.frozen import Frozen
 from holdfast.parts.checks.gradient_health import GradientHealth
+from holdfast.parts.checks.steps_converged import StepsConverged
 from holdfast.parts.measures.drift.naive_overstatement import NaiveOverstatement
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.measures.neighbours.breaking_radius import BreakingRadius
 from holdfast.parts.observations.shared.judged_again import judged_again
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.listener import Silent
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.encoders import check_encoder, open_encoder
 
@@ -112,8 +114,9 @@ def audit(folder: Path, encoder: Encoder, **plan: Any) -> dict[str, Any]:
         "checks": (Frozen(), GradientHealth()),
         "batch_size": 8,
     } | plan
+    listener = chosen.pop("listener", None)
     asked = Plan(("it",), "arrays", images=IMAGES, attacked=ATTACKED, **chosen)
-    return run_audit(asked, folder, encoders={"it": encoder}, source=Arrays(x, None))
+    return run_audit(asked, folder, encoders={"it": encoder}, source=Arrays(x, None), listener=listener)
 
 
 def of(noise: float, **options: Any) -> Encoder:
@@ -145,6 +148,26 @@ def test_every_draw_is_counted_as_foretold_and_scores_say_what_draws_change(tmp_
         assert "other draws give" in score["note"]
     for score in entry["measures"]["breaking_radius"]["scores"].values():
         assert score["interval"].endswith("given its draws") or score["interval"].startswith("none")
+
+
+class Heard(Silent):
+    """Hears how much work there is, and how much of it is done."""
+
+    total = done = 0
+
+    def begin(self, encoder: str, passes: int, unit: str = "passes") -> None:
+        self.total += passes
+
+    def advance(self, passes: int) -> None:
+        self.done += passes
+
+
+def test_progress_is_told_of_every_draw(tmp_path: Path) -> None:
+    heard = Heard()
+    measures = (NaiveOverstatement(Pgd(2), Linf(0.1), readouts=(2,)),)
+    record = audit(tmp_path, of(0.2, draws=3), measures=measures, checks=(), listener=heard)
+    passes = record["encoders"][0]["passes"]
+    assert heard.total == heard.done == passes["forward"] + passes["backward"]
 
 
 def test_other_draws_give_the_scores_of_an_encoder_of_these_draws(tmp_path: Path, monkeypatch) -> None:
@@ -258,6 +281,16 @@ def test_frozen_names_what_makes_it_slow(tmp_path: Path) -> None:
 
     found = verdict(tmp_path, Encoder(Deciding(0.02), mean=0, std=1, draws=3))
     assert "image by image, which is slow" in found["finding"]
+
+
+def test_steps_are_compared_as_the_search_saw_them(tmp_path: Path) -> None:
+    """The end of a search is judged by other draws, which would look like a fall."""
+    attack, ball = Pgd(10), Linf(0.1)
+    checks, measures = (StepsConverged(attack, ball),), (UniversalQuantile(attack, ball),)
+    record = audit(tmp_path, of(0.4, draws=2), measures=measures, checks=checks)
+    found = record["encoders"][0]["checks"]["steps_converged"]
+    assert found["finding"].startswith("the last 2 of 9 steps")
+    assert found["details"]["rise"] >= 0
 
 
 # --- specs --------------------------------------------------------------------------------------------
