@@ -73,6 +73,14 @@ def test_monitor_training(capsys):
     assert all("drift under attack" in line and "uniformity" in line for line in lines)
 
 
+def test_purifiers(capsys):
+    assert example("purifiers")(["--images", "30", "--attacked", "8", "--steps", "4", "--draws", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line[0] != " "][:3] == ["no defence", "random resizing", "JPEG 50"]
+    naive, adaptive = (float(lines[row].split(": ")[1].split(" [")[0]) for row in (9, 10))
+    assert naive < adaptive  # of JPEG
+
+
 class Flatten(torch.nn.Flatten):
     """Stands for a class of a package that is not installed."""
 

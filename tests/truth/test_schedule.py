@@ -55,7 +55,7 @@ class World:
 
     def run(self, pick) -> Schedule:
         """Run the schedule; `pick` chooses which of the busy workers ends first."""
-        schedule = Schedule(self.encoders, self.needed, self.needed, self.work, self.look)
+        schedule = Schedule(self.needed, self.needed, [self.work] * self.encoders, self.look)
         busy, last = {}, {}
         for _ in range(10_000):
             if schedule.finished:
@@ -170,7 +170,7 @@ def gone(fates: list[str]) -> bool:
 
 
 def test_a_worker_keeps_the_encoder_that_it_has_open() -> None:
-    schedule = Schedule(2, [set()], [set()], 4, lambda shards, verified: set())
+    schedule = Schedule([set()], [set()], [4, 4], lambda shards, verified: set())
     opened = OpenedEncoder([[ShardFile(0, 1, "0/0"), ShardFile(1, 2, "0/1")]], [[1, 1]])
     assert [schedule.next(), schedule.next()] == [WorkItem(0, Step.OPEN), WorkItem(1, Step.OPEN)]
     for encoder in (0, 1):
@@ -181,7 +181,7 @@ def test_a_worker_keeps_the_encoder_that_it_has_open() -> None:
 
 
 def test_of_several_errors_that_of_the_first_shard_is_kept() -> None:
-    schedule = Schedule(1, [set()], [set()], 2, lambda shards, verified: set())
+    schedule = Schedule([set()], [set()], [2], lambda shards, verified: set())
     schedule.next()
     schedule.done(WorkItem(0, Step.OPEN), OpenedEncoder([[ShardFile(0, 1, "0/0"), ShardFile(1, 2, "0/1")]], [[1, 1]]))
     items = [schedule.next(), schedule.next()]
@@ -196,7 +196,7 @@ def test_of_several_errors_that_of_the_first_shard_is_kept() -> None:
 @given(worlds(faults=False), st.integers(1, 3), st.randoms(use_true_random=False))
 def test_parts_together_make_every_shard_once_and_score_nothing(world: World, count: int, random) -> None:
     for number in range(1, count + 1):
-        schedule = Schedule(1, world.needed, world.needed, world.work, world.look_now, Part(number, count))
+        schedule = Schedule(world.needed, world.needed, [world.work], world.look_now, Part(number, count))
         told = 0
         while not schedule.finished:
             item = schedule.next()

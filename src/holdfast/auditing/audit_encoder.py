@@ -11,6 +11,7 @@ from holdfast.auditing.artifacts.attention import write_attention
 from holdfast.auditing.artifacts.pictures import album, shown, write_extremes
 from holdfast.auditing.copied import readable_by
 from holdfast.auditing.plan import Plan, merge, total_passes
+from holdfast.auditing.redrawn import with_draws
 from holdfast.auditing.representations import CLEAN
 from holdfast.auditing.session import Session
 from holdfast.auditing.verdicts import verdict_of
@@ -236,11 +237,15 @@ class Scoring:
         alone = sum((_alone(m, self.session) for m in self.plan.measures), Passes())
         return {
             **entries.passes_entry(spent),
-            "predicted": entries.passes_entry(self.plan.predict(self.session.population, self.session.split.train)),
+            "predicted": entries.passes_entry(self._predicted()),
             "measures": entries.passes_entry(useful),
             "alone": entries.passes_entry(alone),
             "shared_fraction": round(1 - useful.total / alone.total, 4) if alone.total else 0.0,
         }
+
+    def _predicted(self) -> Passes:
+        session = self.session
+        return self.plan.predict(session.population, session.split.train, session.encoder.draws)
 
     def _measure(self, name: str, measure: Measure, path: str) -> dict[str, Any]:
         self.listener.stage(f"scoring {name}")
@@ -275,8 +280,12 @@ class Scoring:
         self.session.rely_on(self._shared() if self.plan.shared_searches else measure.prerequisites())
         try:
             with foreign(f"measure {name}", "run"):
-                table = measure.observe(readable_by(measure, self.session))
-                scores = {key: self._checked(measure, key, score) for key, score in measure.score(table).items()}
+                subject = readable_by(measure, self.session)
+                table = measure.observe(subject)
+                scores = measure.score(table)
+                if self.session.encoder.draws is not None:
+                    scores = with_draws(measure, subject, scores)
+                scores = {key: self._checked(measure, key, score) for key, score in scores.items()}
                 rows = measure.rows(table) or self.session.images.ids[: len(next(iter(table.values())))]
             self.store.write_table(path, rows, table)
         except StoreError:
@@ -378,7 +387,8 @@ def _skipped(reason: str) -> dict[str, Any]:
 
 def _alone(measure: Measure, session: Session) -> Passes:
     """Return what a measure would cost if it shared nothing with others."""
-    return total_passes(merge([("", measure.prerequisites())]), session.split, session.encoder.precision)
+    encoder = session.encoder
+    return total_passes(merge([("", measure.prerequisites())]), session.split, encoder.precision, encoder.draws)
 
 
 def _charts_of(session: Session, observation: Observation) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """The one executor of audits: work items go to the workers of an engine in the order of the schedule."""
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -9,9 +10,10 @@ from holdfast.auditing.prepare import PreparedAudit
 from holdfast.auditing.schedule import Part, Schedule
 from holdfast.auditing.shards import ShardFile
 from holdfast.auditing.work import Step, Worker, WorkItem
-from holdfast.core import registry
+from holdfast.core import HoldfastError, registry
 from holdfast.core.engine import Engine
 from holdfast.runtime.listener import FailureListener, Listener
+from holdfast.sources.encoders import draws_of
 from holdfast.storage.run_folder import Store
 
 INLINE: Engine = registry.part("engines", "inline")
@@ -31,12 +33,13 @@ def execute(audit: PreparedAudit, engine: Engine, part: Part | None = None) -> S
     """
     plan, names, listener = audit.plan, audit.names, _Counting(audit.listener)
     tested, train = audit.images.tested, audit.images.train
-    work = plan.predict(len(tested), None if train is None else len(train)).work // (part.count if part else 1)
+    predict = partial(plan.predict, len(tested), None if train is None else len(train))
+    work = [predict(_draws(audit, spec)).work // (part.count if part else 1) for spec in plan.encoders]
     look = partial(stored_shards, audit.store)
-    schedule = Schedule(len(names), plan.dependencies, plan.requirements, work, look, part)
+    schedule = Schedule(plan.dependencies, plan.requirements, work, look, part)
     with engine.open(partial(Worker, replace(audit, listener=listener))) as pool:
         if pool.size > 1:
-            listener.begin(names[0] if len(names) == 1 else f"{len(names)} encoders", work * len(names))
+            listener.begin(names[0] if len(names) == 1 else f"{len(names)} encoders", sum(work))
         listener.stage(f"{engine.title}: starting")
         busy: dict[int, WorkItem] = {}
         last: dict[int, int] = {}
@@ -46,7 +49,7 @@ def execute(audit: PreparedAudit, engine: Engine, part: Part | None = None) -> S
                 if (item := schedule.next(last.get(worker))) is None:
                     continue
                 if pool.size == 1 and item.step is Step.OPEN:
-                    listener.begin(names[item.encoder], work)
+                    listener.begin(names[item.encoder], work[item.encoder])
                 busy[worker], last[worker] = item, item.encoder
                 pool.give(worker, item)
             if not busy:
@@ -70,6 +73,15 @@ def execute(audit: PreparedAudit, engine: Engine, part: Part | None = None) -> S
             work_done = schedule.died(item, outcome.died) if outcome.died else schedule.done(item, outcome.value)
             listener.advance(work_done - listener.heard)
     return schedule
+
+
+def _draws(audit: PreparedAudit, spec: str) -> int | None:
+    """Return of how many draws an encoder is the mean, as far as that is known before it is opened."""
+    if spec in audit.encoders:
+        return audit.encoders[spec].draws
+    with suppress(HoldfastError):  # which is said when it is opened
+        return draws_of(spec)
+    return None
 
 
 def results_of(audit: PreparedAudit, schedule: Schedule) -> list[EncoderResult]:

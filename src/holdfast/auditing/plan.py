@@ -201,9 +201,9 @@ class Plan(metaclass=Checked):
         """Return how so many images are divided; `train` is how many training images there are."""
         return Split(population, self.attacked_now(population), self.attacked_of(population), train)
 
-    def predict(self, population: int, train: int | None = None) -> Passes:
-        """Return the encoder passes of all observations, for one encoder."""
-        return total_passes(self.observations, self.split(population, train), self.precision)
+    def predict(self, population: int, train: int | None = None, draws: int | None = None) -> Passes:
+        """Return the encoder passes of all observations, for one encoder of so many draws."""
+        return total_passes(self.observations, self.split(population, train), self.precision, draws)
 
 
 @dataclass(frozen=True)
@@ -233,9 +233,11 @@ class Split:
         return observation.images(learned_from, learned_from)
 
 
-def total_passes(observations: Iterable[Observation], split: Split, precision: str = "float32") -> Passes:
-    """Return the encoder passes of some observations on divided images, searches in a precision."""
-    return sum((o.passes_at(precision) * split.extent(o) for o in observations), Passes())
+def total_passes(
+    observations: Iterable[Observation], split: Split, precision: str = "float32", draws: int | None = None
+) -> Passes:
+    """Return the encoder passes of some observations on divided images; see `Observation.passes_at`."""
+    return sum((o.passes_at(precision, draws) * split.extent(o) for o in observations), Passes())
 
 
 def unread(measures: Iterable[Measure]) -> bool:

@@ -62,6 +62,7 @@ class _Encoder:
     elsewhere: list[list[int]] = field(default_factory=list)  # shards that other parts are to make
     running: Counter[int] = field(default_factory=Counter)  # of each observation, shards that are being made
     lost: dict[int, ItemError] = field(default_factory=dict)  # why observations could not be made
+    total: int = 0  # work that it takes
     reported: int = 0  # work that progress has heard of
     stored: int = 0  # shards that were there
     remade: int = 0
@@ -77,10 +78,9 @@ class Schedule:
     """The work items of an audit, or of one part of it: which is next, and what came out.
 
     Args:
-        encoders: how many there are.
         dependencies: for each observation, the numbers of those that must be over before; see `Plan.dependencies`.
         requirements: those of them without which it is not tried; see `Plan.requirements`.
-        work: that each encoder takes, in encoder passes.
+        work: that each encoder takes, in passes of its own.
         look: tells which shards are stored.
         part: which shards are made, and no encoder is scored; None: all are, and each encoder is.
 
@@ -91,16 +91,15 @@ class Schedule:
 
     def __init__(
         self,
-        encoders: int,
         dependencies: Sequence[set[int]],
         requirements: Sequence[set[int]],
-        work: int,
+        work: Sequence[int],
         look: Look,
         part: Part | None = None,
     ):
-        self._dependencies, self._requirements, self._work = dependencies, requirements, work
+        self._dependencies, self._requirements = dependencies, requirements
         self._look, self._part = look, part
-        self.encoders = [_Encoder() for _ in range(encoders)]
+        self.encoders = [_Encoder(total=total) for total in work]
         self._attempts: Counter[tuple[int, Step, int, int]] = Counter()
         self._made: set[str] = set()  # files of shards, which encoders may have in common
         self.deaths = self.shards = 0
@@ -206,7 +205,7 @@ class Schedule:
         if encoder.step is Step.OBSERVE and not any(encoder.waiting) and not encoder.running.total():
             encoder.step = Step.SCORE if self._part is None else None
         if encoder.step is None:
-            work = self._work - encoder.reported
+            work = encoder.total - encoder.reported
         encoder.reported += work
         return work
 

@@ -190,7 +190,7 @@ class Session:
         else:
             self._tensors[observation.key()] = joined(shards)
         total = self.split.extent(observation)
-        self.costs[observation] = Cost(passes, observation.passes_at(self.encoder.precision) * total, seconds)
+        self.costs[observation] = Cost(passes, observation.passes_of(self.encoder) * total, seconds)
 
     def _stored(self, shard: ShardFile) -> ShardResults | None:
         """Return what is stored of a shard; None where it is missing or damaged."""
@@ -324,7 +324,7 @@ class Session:
         results = self.run(observation, shard.start, shard.stop)
         self._surrogates(observation.surrogate).check_unchanged()
         passes = self.encoder.passes - before
-        predicted = observation.passes_at(self.encoder.precision) * (shard.stop - shard.start)
+        predicted = observation.passes_of(self.encoder) * (shard.stop - shard.start)
         if (spared := predicted.work - passes.work) > 0:
             self._progress(spared)
 

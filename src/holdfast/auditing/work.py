@@ -142,7 +142,7 @@ class Worker:
         if remade is None:
             raise OtherEncoder(name)
         shards = [session.shard_files(observation) for observation in order]
-        passes = [observation.passes_at(session.encoder.precision) for observation in order]
+        passes = [observation.passes_of(session.encoder) for observation in order]
         work = [
             [(each * (shard.stop - shard.start)).work for shard in files]
             for each, files in zip(passes, shards, strict=True)
@@ -184,7 +184,7 @@ class Worker:
         audit.listener.stage("opening the encoder")
         spec = plan.encoders[number]
         encoder = (audit.encoders[spec] if spec in audit.encoders else open_encoder(spec)).to(plan.device)
-        encoder.prepare(precision=plan.precision, compiled=plan.compiled)
+        encoder.prepare(precision=plan.precision, compiled=plan.compiled, seed=plan.seed)
         images = audit.images.rendered(encoder.geometry)
         session = session_of(plan, encoder, images, audit.store, self._progress.advance, opened=audit.encoders)
         if audit.recorded.get(audit.names[number]) not in (None, session.identity):

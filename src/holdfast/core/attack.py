@@ -13,6 +13,7 @@ from torch import Tensor
 
 from holdfast.core.encoder import Encoder, Images, Passes
 from holdfast.core.objective import Goal
+from holdfast.core.randomness import searching
 from holdfast.core.rng import Rng
 from holdfast.core.threat import Ball
 from holdfast.runtime.checked import Checked
@@ -37,10 +38,11 @@ class Trajectory:
     winner: Int[Tensor, "batch"] | None = None
 
     def reevaluated(self, goal: Goal, encoder: Encoder) -> "Trajectory":
-        """Return the trajectory with its read-outs evaluated again in float32, where the search ran in less.
+        """Return the trajectory with its read-outs evaluated again, where the search saw other values.
 
-        One forward pass for each read-out. Values between read-outs stay those that the search saw, and so do its
-        choices of the best image.
+        That is in float32 where it ran in less, and by the encoder's own draws where it saw others. One forward pass
+        for each read-out. Values between read-outs stay those that the search saw, and so do its choices of the best
+        image.
 
         Args:
             goal: what was maximised.
@@ -49,7 +51,7 @@ class Trajectory:
         Raises:
             HoldfastError: a representation or a value that is not finite.
         """
-        if encoder.precision == "float32":
+        if not encoder.rereads:
             return self
         # one pass for each read-out
         values, reps = self.values.clone(), {}
@@ -65,17 +67,20 @@ class Trajectory:
 
 
 def _of_pixels(search: Callable[..., "Trajectory"]) -> Callable[..., "Trajectory"]:
-    """Return a search that refuses images outside [0, 1]: radii are in pixels of a [0, 1] image."""
+    """Return a search that refuses images outside [0, 1], for radii are in pixels, and whose draws are its own."""
 
     @wraps(search)
-    def call(self: "Attack", goal: Goal, x: Tensor, *arguments: Any, **named: Any) -> "Trajectory":
+    def call(
+        self: "Attack", goal: Goal, x: Tensor, ball: Ball, rng: Rng, *arguments: Any, **named: Any
+    ) -> "Trajectory":
         low, high = (float(end) for end in x.aminmax()) if x.numel() else (0.0, 1.0)
         if not -PIXELS <= low <= high <= 1 + PIXELS:  # NaN is neither
             raise HoldfastError(
                 f"attack: expected pixels in [0, 1], got values from {low:.4g} to {high:.4g}; divide bytes by 255, and "
                 "leave normalisation to the encoder"
             )
-        return search(self, goal, x, *arguments, **named)
+        with searching(rng):
+            return search(self, goal, x, ball, rng, *arguments, **named)
 
     return call
 

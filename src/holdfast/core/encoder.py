@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -14,7 +15,9 @@ from holdfast.core.compiled import compiled
 from holdfast.core.grid import Grid
 from holdfast.core.normalisation import Normalisation
 from holdfast.core.precision import check_precision, rounded, searched
-from holdfast.runtime.checked import Checked, Count
+from holdfast.core.randomness import MeanOfDraws, draw_seeds
+from holdfast.core.straight_through import straight_through as pass_straight_through
+from holdfast.runtime.checked import Checked, Count, fitting
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.foreign import bits, foreign
 
@@ -56,6 +59,10 @@ class Passes:
 
     def __mul__(self, images: int) -> "Passes":
         return Passes(self.forward * images, self.backward * images, self.bounds * images)
+
+    def of_draws(self, draws: int | None) -> "Passes":
+        """Return those of an encoder that is the mean over draws, each of which is a pass; None: it has none."""
+        return self if draws is None else Passes(self.forward * draws, self.backward * draws, self.bounds)
 
     @property
     def total(self) -> int:
@@ -116,6 +123,11 @@ class Encoder(nn.Module):
     A pass without a gradient to the pixels is float32 as IEEE has it (on CUDA too, where torch would allow TF32).
     Passes with one, of which searches are made, run in `precision`, see `prepare`.
 
+    A network that draws random numbers becomes an encoder by `draws`: f(x) = (1/k) Σ_j module(x, ω_j). Its own k draws
+    ω_j follow from the seed of the run and are the same in every pass and for every image, so results repeat and depend
+    on no batch. An attack sees other draws, fresh ones in each pass (expectation over transformation), and is judged by
+    the encoder's own. Each draw is a pass.
+
     Args:
         module: maps normalised images [B, C, H, W] to representations [B, D].
         mean: what the module's preprocessing subtracts, in [0, 1] pixels: one number, or one per channel (0 for none).
@@ -125,9 +137,22 @@ class Encoder(nn.Module):
         origin: facts for the record: source, weights, layer, pooling, where mean and std were taken from.
         root: dotted name, inside the module, of the network whose weights a file of weights holds.
         grid: of a dense encoder, whose representations are the tokens of patches in a row: how they are arranged.
+        draws: k, where the network draws random numbers; None: it draws none.
+        straight_through: modules inside `root` without a useful gradient (rounding, JPEG), which count as the identity
+            on the way back.
 
     Raises:
-        HoldfastError: mean and std that are not finite, not positive (std), or of several different lengths.
+        HoldfastError: mean and std that are not finite, not positive (std), or of several different lengths; draws
+            below 1, a module that is not there.
+
+    Source: Athalye et al. (2018), "Synthesizing robust adversarial examples" (expectation over transformation).
+
+    Example:
+        >>> noisy = nn.Sequential(nn.Flatten(), nn.Dropout(0.5))
+        >>> noisy[1].forward = lambda x: nn.functional.dropout(x, 0.5, training=True)  # random in eval mode, too
+        >>> encoder, x = Encoder(noisy, mean=0, std=1, draws=8), torch.rand(3, 1, 2, 2)
+        >>> bool((encoder(x)[:2] == encoder(x[:2])).all()), encoder.passes.forward
+        (True, 40)
     """
 
     def __init__(
@@ -141,6 +166,8 @@ class Encoder(nn.Module):
         origin: Mapping[str, object] | None = None,
         root: str = "",
         grid: Grid | None = None,
+        draws: int | None = None,
+        straight_through: Sequence[str] = (),
     ):
         super().__init__()
         self.module = module.eval().requires_grad_(False)
@@ -156,38 +183,78 @@ class Encoder(nn.Module):
         self.watch: Callable[[int], None] | None = None
         self.precision = "float32"
         self.compiled = False
+        self.seed = 0
+        self.draws: int | None = None
+        self.straight_through: tuple[str, ...] = ()
+        self.mean_of_draws = MeanOfDraws(self._mapped)
         self._graph: Callable[[Tensor], Any] | None = None
-        self._plain = False
+        self._plain = self._judged = False
         self._fingerprint: str | None = None
         self._bits: dict[str, int] = {}
         self.eval()
+        self.randomised(draws, straight_through)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what was compiled: it belongs to this encoder's own network, a copy compiles anew."""
         return {**self.__dict__, "_graph": None, "watch": None}
 
-    def prepare(self, *, precision: str = "float32", compiled: bool = False) -> "Encoder":
+    def randomised(self, draws: int | None, straight_through: Sequence[str] = ()) -> "Encoder":
+        """Say how many draws of its random numbers it is the mean of, and which steps have no gradient.
+
+        Args:
+            draws: see `Encoder`; None leaves it as it is.
+            straight_through: see `Encoder`; these join what it has.
+
+        Raises:
+            HoldfastError: see `Encoder`.
+        """
+        draws = fitting(draws, Count | None, "Encoder.draws")
+        names = fitting(tuple(straight_through), tuple[str, ...], "Encoder.straight_through")
+        for name in names:
+            pass_straight_through(self.module.get_submodule(self.root), name)
+        self.draws = self.draws if draws is None else draws
+        self.straight_through = tuple(dict.fromkeys((*self.straight_through, *names)))
+        if self.draws is not None:
+            self.origin["draws"] = self.draws
+        if self.straight_through:
+            self.origin["straight_through"] = ", ".join(self.straight_through)
+        self._fingerprint = None
+        return self
+
+    def prepare(self, *, precision: str = "float32", compiled: bool = False, seed: int = 0) -> "Encoder":
         """Say how passes are made; the network and its fingerprint stay as they are.
 
         Args:
             precision: of passes with a gradient to the pixels: float32, tf32, bf16 or fp16; see `precision`.
             compiled: run the forward pass through torch.compile; certificates and attention maps read the network.
+            seed: of the run, from which the encoder's own draws follow.
 
         Raises:
-            HoldfastError: a precision that is not known, or that the device does not have.
+            HoldfastError: a precision that is not known, or that the device does not have; a randomised encoder that is
+                to be compiled.
         """
         check_precision(precision, str(self.device))
-        self.precision, self.compiled = precision, compiled
+        if compiled and self.draws is not None:
+            raise HoldfastError(
+                f"encoder {self.name!r} is a mean over draws, which cannot be compiled; leave --compiled out"
+            )
+        self.precision, self.compiled, self.seed = precision, compiled, seed
         return self
+
+    @property
+    def rereads(self) -> bool:
+        """Whether searches see other values than their results are judged by: in less precision, or of other draws."""
+        return self.precision != "float32" or (self.draws is not None and not self._judged)
 
     @contextmanager
     def exactly(self) -> Iterator[None]:
-        """Make all passes in float32: for searches each pass of which decides something."""
-        before, self.precision = self.precision, "float32"
+        """Make all passes in float32 by the encoder's own draws: for searches each pass of which decides something."""
+        before = self.precision, self._judged
+        self.precision, self._judged = "float32", True
         try:
             yield
         finally:
-            self.precision = before
+            self.precision, self._judged = before
 
     @contextmanager
     def plainly(self) -> Iterator[None]:
@@ -215,21 +282,27 @@ class Encoder(nn.Module):
             HoldfastError: channels that do not fit, or an output that is not a real [B, D] tensor.
         """
         self._check_input(x)
-        self.count(Passes(forward=x.shape[0]))
+        seeds = None if self.draws is None else draw_seeds(self.draws, self.seed, judged=self._judged)
+        each = Passes(1, 1).of_draws(None if seeds is None else len(seeds))
+        self.count(Passes(forward=each.forward * len(x)))
         # a pass with a gradient to the pixels counts its backward half when that runs
         search = torch.is_grad_enabled() and x.requires_grad
         if search:
             x = x.view_as(x)  # a fresh node: a hook on a leaf would stay and count twice
-            x.register_hook(self._count_backward)
+            x.register_hook(lambda gradient: self.count(Passes(backward=each.backward * len(gradient))))
         # float32 on a CPU needs no care; searches may run in less precision
         with foreign(f"encoder {self.name!r}", "run"):
-            if self._plain or (self.precision == "float32" and not self.compiled and x.device.type != "cuda"):
-                reps = self._mapped(x)
+            plain = self._plain or (self.precision == "float32" and not self.compiled and x.device.type != "cuda")
+            call = self._mapped if plain else self._call
+            if seeds is not None:
+                call = partial(self.mean_of_draws, seeds=seeds)
+            if plain:
+                reps = call(x)
             elif search:
-                reps = searched(self._call, x, self.precision, self.name)
+                reps = searched(call, x, self.precision, self.name)
             else:
                 with rounded("float32", x.device):
-                    reps = self._call(x)
+                    reps = call(x)
         if not isinstance(reps, Tensor) or reps.ndim != 2 or len(reps) != len(x) or not reps.is_floating_point():
             got = f"{reps.dtype} {list(reps.shape)}" if isinstance(reps, Tensor) else type(reps).__name__
             raise HoldfastError(
@@ -242,6 +315,13 @@ class Encoder(nn.Module):
                 f"{list(reps.shape)} of images {list(x.shape[1:])}; images of another size have another grid"
             )
         return reps
+
+    def each_draw(self, x: Images, draws: int) -> Float[Tensor, "draws batch dim"]:
+        """Return the representations of so many draws, the first ones its own, to see by how much they differ."""
+        self.count(Passes(forward=len(x) * draws))
+        seeds, normalised = draw_seeds(draws, self.seed, judged=True), self.normalisation(x)
+        with foreign(f"encoder {self.name!r}", "run"), rounded("float32", x.device), torch.no_grad():
+            return torch.stack([self.mean_of_draws.draw(normalised, seed) for seed in seeds])
 
     def _mapped(self, x: Tensor) -> Any:
         return self.module(self.normalisation(x))
@@ -272,9 +352,6 @@ class Encoder(nn.Module):
                 f"encoder {self.name!r} takes {channels} channels; the images have {x.shape[1]}; {convert}"
             )
 
-    def _count_backward(self, gradient: Tensor) -> None:
-        self.count(Passes(backward=gradient.shape[0]))
-
     def count(self, passes: Passes) -> None:
         """Add to `passes` what was done with this encoder."""
         self.passes += passes
@@ -283,7 +360,7 @@ class Encoder(nn.Module):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 (first 16 hex digits) of weights, buffers and normalisation, when first asked for."""
+        """SHA-256 (first 16 hex digits) of weights, buffers, normalisation and draws, when first asked for."""
         return self._fingerprint or self.refresh_fingerprint()
 
     def refresh_fingerprint(self) -> str:
@@ -310,6 +387,8 @@ class Encoder(nn.Module):
     def take_fingerprint(self) -> str:
         """Return the fingerprint of the weights and buffers as they are now."""
         digest = hashlib.sha256(repr((self.mean, self.std)).encode())
+        if self.draws is not None or self.straight_through:
+            digest.update(repr((self.draws, self.straight_through)).encode())
         for key, value in sorted(self.module.state_dict().items()):
             if isinstance(value, Tensor):
                 digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())

@@ -18,6 +18,7 @@ from holdfast.core.chart import Chart
 from holdfast.core.classifier import Head, Probe
 from holdfast.core.encoder import Encoder, Images, Passes
 from holdfast.core.objective import Objective
+from holdfast.core.randomness import GROUPS
 from holdfast.core.rng import Rng
 from holdfast.core.threat import Ball, Corruption, Threat
 from holdfast.runtime.checked import Checked
@@ -259,7 +260,12 @@ class Observation(metaclass=Checked):
 
     @property
     def reevaluated(self) -> int:
-        """How often one image that a search found is represented again in float32, where searches run in less."""
+        """How often one image that a search found is represented again, where searches see other values."""
+        return 0
+
+    @property
+    def rejudged(self) -> int:
+        """How often one image is represented by each further group of draws, where the encoder is a mean over draws."""
         return 0
 
     @property
@@ -267,9 +273,20 @@ class Observation(metaclass=Checked):
         """Whether it may end before it has made all its `passes`, which are then the most or an estimate."""
         return False
 
-    def passes_at(self, precision: str) -> Passes:
-        """Return the encoder passes that one image costs where searches run in a precision, see `Encoder.prepare`."""
-        return self.passes if precision == "float32" else self.passes + Passes(forward=self.reevaluated)
+    def passes_at(self, precision: str, draws: int | None = None) -> Passes:
+        """Return the encoder passes that one image costs.
+
+        Args:
+            precision: of searches, see `Encoder.prepare`.
+            draws: of the encoder, see `Encoder`.
+        """
+        again = self.reevaluated if precision != "float32" or draws is not None else 0
+        again += 0 if draws is None else GROUPS * self.rejudged
+        return (self.passes + Passes(forward=again)).of_draws(draws)
+
+    def passes_of(self, encoder: Encoder) -> Passes:
+        """Return the passes of an encoder that one image costs."""
+        return self.passes_at(encoder.precision, encoder.draws)
 
     @property
     def reads(self) -> "tuple[Observation, ...]":

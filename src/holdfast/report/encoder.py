@@ -47,7 +47,9 @@ def print_encoder(encoder: Encoder, x: Images | None, console: Console, geometry
         with torch.no_grad():
             reps = f"{encoder(x[:1].to(encoder.device)).shape[1]} numbers: {reps}"
         rows["input"] = "x".join(str(side) for side in x.shape[1:])
-    rows["representation"] = reps
+    rows["representation"] = reps if encoder.draws is None else f"{reps}\nmean of {encoder.draws} draws"
+    if encoder.straight_through:
+        rows["gradient"] = f"straight through {', '.join(encoder.straight_through)}"
     mean, std = (", ".join(f"{value:g}" for value in values) for values in (encoder.mean, encoder.std))
     rows["normalisation"] = f"(pixel - mean) / std, mean {mean}, std {std}\n{origin.get('normalisation')}"
     said = "nobody says how they become its input; arrays and images of one size are taken as they are"

@@ -63,10 +63,15 @@ def attention(encoder: Encoder, x: Images, directions: Reps, layer: str | None =
         layer: dotted name of another module, or the end of one; see `Attention.layer`.
 
     Raises:
-        HoldfastError: no layer with positions (an MLP), one that is not known, or no gradient.
+        HoldfastError: a mean over draws, no layer with positions (an MLP), one that is not known, or no gradient.
 
     Source: Selvaraju et al. (2017), "Grad-CAM: visual explanations from deep networks via gradient-based localization".
     """
+    if encoder.draws is not None:
+        raise HoldfastError(
+            f"attention: expected an encoder without random numbers, but {encoder.name!r} is the mean of "
+            f"{encoder.draws} draws, each with maps of its own; switch them off and leave draws out"
+        )
     # Forward: record the outputs that have positions, and the score s
     chosen = None if layer is None else _named(encoder, layer)
     with encoder.plainly(), torch.enable_grad(), _recorded(encoder, x, chosen) as outputs:

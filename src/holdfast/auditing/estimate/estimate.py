@@ -193,7 +193,7 @@ class _Estimator:
         # The encoder, and its single passes
         opening = clock()
         encoder = (open_encoder(opened) if isinstance(opened, str) else opened).to(plan.device)
-        encoder.prepare(precision=plan.precision, compiled=plan.compiled)
+        encoder.prepare(precision=plan.precision, compiled=plan.compiled, seed=plan.seed)
         encoder.to(memory_format=memory_format(encoder))  # pyright: ignore[reportCallIssue] torch has no stub for it
         began, before = clock(), encoder.passes
         once = [_once("opening the encoder", began - opening)]
@@ -212,7 +212,7 @@ class _Estimator:
         with tempfile.TemporaryDirectory(prefix="holdfast-") as beside:
             # Its first shards, which stay in the run folder if all images can be read and represented in time
             reading = fmean(passes.read) * (len(images) + len(self.unread.train or ()))
-            first = reading + fmean(passes.forward) * len(images)
+            first = reading + passes.seconds(Passes(1).of_draws(encoder.draws)) * len(images)
             lasting = first < FIRST * self.seconds
             store, watch = Store(self.folder if lasting else beside), Stopwatch(encoder, clock)
             size = max(2 * batch_size, int(len(images) * FIRST / 2 * self.seconds / first))
@@ -222,12 +222,12 @@ class _Estimator:
                 population, train = session.population, session.split.train
             split = plan.split(population, train)
             extents = {o: split.extent(o) for o in plan.observations}
-            per_image = {o: o.passes_at(plan.precision) for o in extents}
+            per_image = {o: o.passes_of(encoder) for o in extents}
             predicted = {
                 o: passes.seconds(per_image[o] + Passes(BOUND * per_image[o].bounds)) * count
                 for o, count in extents.items()
             }
-            step = passes.seconds(Passes(1, 1)) * batch_size
+            step = passes.seconds(Passes(1, 1).of_draws(encoder.draws)) * batch_size
             timings = time_shards(session, store, plan, predicted, step, began + self.seconds, watch)
             encoder.passes = before
 
@@ -241,7 +241,7 @@ class _Estimator:
             shares = [len(own) / max(1, len(shards)) for own, shards in zip(new, files, strict=True)]
             extents = {o: round(extents[o] * share) for o, share in zip(extents, shares, strict=True)}
             costs = {
-                o: extrapolate(o, extents[o], timings[o], passes, plan.precision, readers)
+                o: extrapolate(o, extents[o], timings[o], passes, plan.precision, readers, encoder.draws)
                 for o, readers in plan.observations.items()
             }
             complete = [o for o, shards in zip(extents, stored, strict=True) if all(shards)]

@@ -44,7 +44,13 @@ class Cost:
 
 
 def extrapolate(
-    observation: Observation, images: int, timing: Timing, passes: PassTimes, precision: str, readers: tuple[str, ...]
+    observation: Observation,
+    images: int,
+    timing: Timing,
+    passes: PassTimes,
+    precision: str,
+    readers: tuple[str, ...],
+    draws: int | None = None,
 ) -> Cost:
     """Return what an observation takes.
 
@@ -57,8 +63,9 @@ def extrapolate(
         passes: times of single passes.
         precision: of searches.
         readers: measures and checks that read it.
+        draws: of the encoder.
     """
-    each = observation.passes_at(precision)
+    each = observation.passes_at(precision, draws)
     total, guessed, seconds, how = each * images, timing.seconds is None, timing.seconds, timing.how
     if seconds is None:
         seconds, how = passes.seconds(each + Passes(forward=each.bounds)), f"passes alone, not timed: {timing.how}"

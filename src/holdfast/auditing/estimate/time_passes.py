@@ -20,7 +20,7 @@ ROUNDS = 20
 
 @dataclass(frozen=True)
 class PassTimes:
-    """Seconds of one image at the audit's batch size, in every round.
+    """Seconds of one image (of one draw of it) at the audit's batch size, in every round.
 
     Attributes:
         read: reading and converting it.
@@ -79,8 +79,8 @@ def time_passes(
         with suppress(Exception):  # the attacks themselves say why there is no gradient
             _gradient(encoder, x)
             both = _rounds(lambda: _gradient(encoder, x), seconds, clock)
-    each = [tuple(t / size for t in times) for times in ([read], forward, both)]
-    return PassTimes(*each, dim=reps.shape[1])
+    times = [tuple(t / size / (encoder.draws or 1) for t in rounds) for rounds in (forward, both)]
+    return PassTimes((read / size,), *times, dim=reps.shape[1])
 
 
 def synchronised(device: str, clock: Clock = time.perf_counter) -> Clock:

@@ -14,7 +14,7 @@ from holdfast.auditing.estimate.time_passes import Clock
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.session import Session
 from holdfast.auditing.shards import ShardFile
-from holdfast.core import Encoder, HoldfastError, Observation
+from holdfast.core import Encoder, HoldfastError, Observation, Passes
 from holdfast.numerics.bounds.effort import Standing, listening
 from holdfast.runtime.errors import NotCertified, first_line
 from holdfast.runtime.foreign import Ended
@@ -237,7 +237,7 @@ def time_observation(session: Session, store: Store, observation: Observation, w
             runs.append((size, seconds))
     except TimeUp:
         if not (runs or trials):
-            return _stopped(observation, session.encoder.precision, count, watch)
+            return _stopped(observation, observation.passes_of(session.encoder), count, watch)
     if not runs:
         return _mean(trials[-2:], watch, f"{trials[-1][0]:,} images to the end", rows, trials[-1][0])
     stored = store.read_tensors(file)
@@ -268,16 +268,15 @@ def _stored(store: Store, shards: Sequence[ShardFile]) -> Timing:
     return Timing(sum(paces) / len(paces), paces, "stored already", sound[0][1], sound[0][0])
 
 
-def _stopped(observation: Observation, precision: str, images: int, watch: Stopwatch) -> Timing:
+def _stopped(observation: Observation, each: Passes, images: int, watch: Stopwatch) -> Timing:
     """Return what is known of an observation that was stopped before its first images were done.
 
     Args:
         observation: which.
-        precision: of its searches.
+        each: its passes of one image.
         images: how many were observed together.
         watch: has heard of what was done.
     """
-    each = observation.passes_at(precision)
     (began, _), (last, done) = watch.moments[0], watch.moments[-1]
     if done > 0:
         share = done / (each.work * images)

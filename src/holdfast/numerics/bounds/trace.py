@@ -27,14 +27,19 @@ def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
     Normalisation and BatchNorm are folded into weights in float64 too: folded in float32, another network is bounded.
 
     Raises:
-        NotCertified: a network that cannot be exported, holds an operation that cannot be bounded (the error names
-            it and where it stands), or weights that are not finite.
+        NotCertified: a mean over draws, a network that cannot be exported, holds an operation that cannot be bounded
+            (the error names it and where it stands), or weights that are not finite.
 
     Example:
         >>> network = trace(Encoder(nn.Sequential(nn.Flatten(), nn.Linear(4, 2), nn.ReLU()), mean=0, std=1), (1, 2, 2))
         >>> [type(node.operation).__name__ for node in network.nodes[1:]]
         ['Reshape', 'Matrix', 'Relu']
     """
+    if encoder.draws is not None:
+        raise NotCertified(
+            f"not certified: encoder {encoder.name!r} is the mean of {encoder.draws} draws of a network, and "
+            "bound propagation takes one without random numbers; switch them off and leave draws out, or use smoothing"
+        )
     state = {**dict(encoder.named_parameters()), **dict(encoder.named_buffers())}
     traced, layers = _traced.setdefault(encoder, {}), repr(encoder.module)
     if shape in traced and _same(traced[shape][0], state) and traced[shape][1] == layers:

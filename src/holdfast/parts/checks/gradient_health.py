@@ -49,7 +49,10 @@ class GradientHealth(Check):
         points = (x + (2 * rng.uniform(*x.shape[1:]).to(x) - 1) * self.radius).clamp(0, 1).requires_grad_()
         reps = subject.encoder(points)
         if not reps.requires_grad:
-            meaning = "The encoder is not differentiable; only gradient-free attacks (square) are meaningful."
+            meaning = (
+                "The encoder is not differentiable; only gradient-free attacks (square) are meaningful, unless the "
+                "step that is to blame is named: ?straight_through=MODULE."
+            )
             return Verdict("fail", "the representation has no gradient with respect to the pixels", meaning)
         direction = rng.child("direction").normal(reps.shape[1]).to(reps)
         (gradient,) = torch.autograd.grad((reps * direction).sum(), points)
@@ -62,7 +65,10 @@ class GradientHealth(Check):
             return Verdict("fail", f"{100 * (1 - finite):.1f} % of the gradient is NaN or infinite", meaning, details)
         dead = int((gradient.flatten(1).abs().amax(1) == 0).sum())
         if dead:
-            meaning = "Gradient attacks do nothing where the gradient vanishes, so robustness is overestimated."
+            meaning = (
+                "Gradient attacks do nothing where the gradient vanishes, so robustness is overestimated; if a step "
+                "such as rounding or JPEG is the cause, name it: ?straight_through=MODULE."
+            )
             finding = f"no gradient at all for {dead} of {count} images"
             return Verdict("fail", finding, meaning, details, called="Hides its gradient")
         if reached < 0.5:

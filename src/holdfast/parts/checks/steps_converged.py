@@ -32,6 +32,8 @@ class StepsConverged(SearchCheck):
     def judge(self, subject: Subject) -> Verdict:
         """Compare the objective at the end with that at four fifths of the steps."""
         curve = rise(subject, self.search, self.examined).median(0).values
+        if subject.encoder.draws is not None:
+            curve = curve[:-1]  # its end is judged by other draws than the search saw
         steps = len(curve) - 1
         then, end = float(curve[steps * 4 // 5]), float(curve[-1])
         gain = end / then - 1 if then > 0 else 0.0

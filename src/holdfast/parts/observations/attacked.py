@@ -14,6 +14,7 @@ from holdfast.core.registry import part_name
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.shared.gallery import gallery
+from holdfast.parts.observations.shared.judged_again import judged_again
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
 
@@ -41,8 +42,8 @@ class Attacked(Observation):
 
     Also `values` [M, steps + 1], the objective along the trajectory, and, for untargeted ones on all images, as
     `gallery.image` and `gallery.position` those where the attack went furthest; `apart` [M], the objective between each
-    image and its partner as they are. Targeted objectives aim at the image's
-    partner, see `partners`.
+    image and its partner as they are. Targeted objectives aim at the image's partner, see `partners`. Of a mean over
+    draws what was found is represented by others too (`redrawn`).
 
     Where searches run in reduced precision, what is read out is made again in float32; `values` between the read-outs
     are then what the search saw.
@@ -119,6 +120,11 @@ class Attacked(Observation):
         return len(self.steps)
 
     @property
+    def rejudged(self) -> int:
+        """Every read-out."""
+        return len(self.steps)
+
+    @property
     def shows(self) -> Literal["", "gallery"]:
         """Where images are moved as far as they go: those that went farthest."""
         return "gallery" if self.first is None and isinstance(self.objective, Untargeted) else ""
@@ -137,6 +143,8 @@ class Attacked(Observation):
         attack = self.attack.truncated_to(max(self.steps))
         trajectory = attack(goal, shard.x, self.ball, shard.rng, self.steps).reevaluated(goal, shard.encoder)
         results = {f"reps@{step}": reps.float() for step, reps in trajectory.reps.items()}
+        for step in self.steps:
+            results |= judged_again(shard.encoder, trajectory.images[step], f"reps@{step}")
         results["values"] = trajectory.values.T.float().contiguous()
         results["apart"] = self.objective.of(shard.encoder)(other, own, own)
         if not self.objective.needs_target and self.first is None:

@@ -7,12 +7,13 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError, Passes, Shard
 from holdfast.parts.observations.shared.all import OfAll
+from holdfast.parts.observations.shared.judged_again import judged_again
 from holdfast.runtime.errors import first_line
 
 
 @dataclass(frozen=True)
 class Clean(OfAll):
-    """f(x) of every image of the population, as `reps` [N, D]."""
+    """f(x) of every image of the population, as `reps` [N, D]; of a mean over draws by others too (`redrawn`)."""
 
     @property
     def title(self) -> str:
@@ -23,6 +24,11 @@ class Clean(OfAll):
     def passes(self) -> Passes:
         """One forward pass."""
         return Passes(forward=1)
+
+    @property
+    def rejudged(self) -> int:
+        """Once."""
+        return 1
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Represent one shard.
@@ -55,4 +61,4 @@ class Clean(OfAll):
                 f"encoder {shard.encoder.name!r}: the representation of {len(bad)} images is NaN or infinite "
                 f"(first: {names}); check its weights, its normalisation and its precision"
             )
-        return {"reps": reps.float()}
+        return {"reps": reps.float(), **judged_again(shard.encoder, shard.x, "reps")}

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from holdfast.core import Album, Chart, HoldfastError, Shard
 from holdfast.core.chart import Curves, Line, numbers
+from holdfast.core.randomness import searching
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.pictures import shrunk
 from holdfast.parts.learners.given import Given, save
@@ -60,7 +61,8 @@ class UniversalPerturbation(Learning):
         assert shard.clean is not None  # clean representations are always observed first
         clean = shard.clean[shard.positions].to(shard.x.device)
         rng, event = shard.rng.child("universal perturbation"), self.failure.bind(shard)
-        learned = self.learner.learn(shard.encoder, shard.x, clean, event, None, self.ball, rng)
+        with searching(rng):
+            learned = self.learner.learn(shard.encoder, shard.x, clean, event, None, self.ball, rng)
         return {
             "delta": learned.delta.cpu(),
             "held": torch.tensor([learned.held], dtype=torch.float64),

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Album, HoldfastError, Noise, Shard
+from holdfast.core.randomness import searching
 from holdfast.core.registry import part_name, spec
 from holdfast.parts.learners.worst_mixture import WorstMixture
 from holdfast.parts.observations.shared.learning import Learning
@@ -50,7 +51,9 @@ class WorstNoise(Learning):
         clean = shard.clean[shard.positions].to(shard.x.device)
         labels = None if shard.labels is None else shard.labels[shard.positions]
         rng = shard.rng.child("worst noise")
-        learned = self.learner.learn(shard.encoder, shard.x, clean, self.failure.bind(shard), labels, self.ball, rng)
+        event = self.failure.bind(shard)
+        with searching(rng):
+            learned = self.learner.learn(shard.encoder, shard.x, clean, event, labels, self.ball, rng)
         history = {"chance": learned.chance, "entropy": learned.entropy}
         return {**pack(learned.noise), **history, "learned_on": torch.tensor([learned.images])}
 

@@ -6,12 +6,22 @@ from typing import Any
 from holdfast.core import registry
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource, TextTower
-from holdfast.core.spec_string import Options, parse
+from holdfast.core.spec_string import Options, parse, positive, take
 from holdfast.runtime.doctor import advice, doctor
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.guess import ALIKE, likeness, nearest, offered
 
-__all__ = ["advice", "check_encoder", "doctor", "open_encoder", "open_texts", "suffixes", "write", "written_as"]
+__all__ = [
+    "advice",
+    "check_encoder",
+    "doctor",
+    "draws_of",
+    "open_encoder",
+    "open_texts",
+    "suffixes",
+    "write",
+    "written_as",
+]
 
 
 def open_encoder(spec: str) -> Encoder:
@@ -21,13 +31,24 @@ def open_encoder(spec: str) -> Encoder:
     .safetensors or .onnx file needs no source. All sources understand `weights=default|random|path`, `seed=`, `layer=`,
     `pool=`, `mean=`, `std=`, `label=`, and how pictures become the input: `resize=256&crop=224` scales the shorter side
     and cuts out the centre, `resize=squash` takes the whole picture, `interpolation=` is the filter of both; `size=`
-    alone moves the input to another size and keeps the share that is cropped.
+    alone moves the input to another size and keeps the share that is cropped. `draws=` says of how many draws of a
+    network with random numbers the encoder is the mean, `straight_through=` which modules have no useful gradient.
 
     Raises:
         HoldfastError: an unknown source, name or option, an absent package, weights that cannot be had.
     """
     source, name, options = _source(spec)
-    return source.open(name, options)
+    draws, steps = _randomness(options)
+    return source.open(name, options).randomised(draws, steps)
+
+
+def draws_of(spec: str) -> int | None:
+    """Return of how many draws the encoder of a spec is the mean, as far as the spec says it.
+
+    Raises:
+        HoldfastError: no spec of an encoder, a number that is none.
+    """
+    return _randomness(parse(spec)[2])[0]
 
 
 def open_texts(spec: str) -> TextTower:
@@ -47,6 +68,7 @@ def check_encoder(spec: str) -> None:
         HoldfastError: an unknown source, name or option, a file or package that is not there.
     """
     source, name, options = _source(spec)
+    _randomness(options)
     source.check(name, options)
 
 
@@ -63,6 +85,11 @@ def write(spec: str, encoder: Encoder, path: Path) -> None:
     """
     source, name, options = _source(spec)
     source.write(name, options, encoder, path)
+
+
+def _randomness(options: Options) -> tuple[int | None, list[str]]:
+    """Take what every encoder understands, whatever its source: `draws=` and `straight_through=`."""
+    return take(options, "draws", positive, None), take(options, "straight_through", lambda text: text.split(","), [])
 
 
 def _source(spec: str) -> tuple[EncoderSource, str, Options]:

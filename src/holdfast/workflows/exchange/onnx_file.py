@@ -46,10 +46,15 @@ def write_onnx(
         x: one clean image, [1, C, H, W].
 
     Raises:
-        HoldfastError: weights that are not finite, an encoder that torch cannot export, or a file that computes
-            something else.
+        HoldfastError: a mean over draws, weights that are not finite, an encoder that torch cannot export, or a file
+            that computes something else.
     """
     onnx = optional("onnx", "onnx", "onnx", "writing ONNX files")
+    if encoder.draws is not None:
+        raise HoldfastError(
+            f"encoder {encoder.name!r} is the mean of {encoder.draws} draws of a randomised network, which an ONNX "
+            "file cannot hold; switch its random numbers off and leave draws out"
+        )
     weights, bias = layer
     last = nn.Linear(weights.shape[1], len(weights))
     last.weight.data, last.bias.data = weights.float(), bias.float()

@@ -23,8 +23,13 @@ def trainable(encoder: Encoder) -> Encoder:
     """Return a copy in training mode, all of whose weights have a gradient.
 
     Raises:
-        HoldfastError: a network that was traced, or whose weights are no parameters.
+        HoldfastError: a mean over draws, a network that was traced, or whose weights are no parameters.
     """
+    if encoder.draws is not None:
+        raise HoldfastError(
+            f"encoder {encoder.name!r}: expected a network to train, got the mean of {encoder.draws} draws of one; "
+            "leave draws out"
+        )
     for module in encoder.modules():
         if isinstance(module, (torch.fx.GraphModule, torch.jit.ScriptModule)) and not trains(module):
             raise HoldfastError(
@@ -61,8 +66,18 @@ def filled(encoder: Encoder, state: Mapping[str, Tensor]) -> Encoder:
 def copied(encoder: Encoder, network: nn.Module | None = None) -> Encoder:
     """Return the same encoder, frozen, with a network of its own (a copy, or the one that is given), on its device."""
     module: nn.Module = copy.deepcopy(encoder.module) if network is None else network
-    twin = Encoder(module, mean=encoder.mean, std=encoder.std, geometry=encoder.geometry, name=encoder.name)
-    twin.origin, twin.root = dict(encoder.origin), encoder.root
+    twin = Encoder(
+        module,
+        mean=encoder.mean,
+        std=encoder.std,
+        geometry=encoder.geometry,
+        name=encoder.name,
+        origin=encoder.origin,
+        root=encoder.root,
+        draws=encoder.draws,
+        straight_through=encoder.straight_through,
+    )
+    twin.seed = encoder.seed
     return twin.to(encoder.device)
 
 

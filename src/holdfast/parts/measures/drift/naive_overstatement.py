@@ -1,0 +1,71 @@
+"""Naive overstatement: how much farther an attack gets that knows what is random in an encoder."""
+
+from dataclasses import dataclass
+
+from holdfast.core import Observation, Score, Search, Subject, Table
+from holdfast.numerics import statistics
+from holdfast.numerics.geometry.divergences import divergence
+from holdfast.parts.measures.shared.attack_measure import AttackMeasure
+from holdfast.parts.measures.shared.worst import worst
+from holdfast.parts.observations.naively_attacked import NaivelyAttacked
+
+
+@dataclass(frozen=True)
+class NaiveOverstatement(AttackMeasure):
+    """(d(f(x̂), f(x)) - d(f(x̂ₙ), f(x))) / median of d(f(x'), f(x'')) over random pairs; the score is the mean.
+
+    x̂ is found by an attack that averages k fresh draws in every pass and passes gradients straight through steps that
+    have none; x̂ₙ by the same attack from the same start with one draw in each pass, and without such gradients. Both
+    are judged by the same draws, which neither has seen. For an encoder without either it is 0.
+
+    Table, one row per attacked image: `adaptive@STEP` and `naive@STEP`, the two drifts in units of the median distance,
+    and `overstated@STEP`, their difference.
+    """
+
+    per_image = "overstated"
+    statistic = "mean"
+    condition = "paired by image, given the population's median distance"
+    better = "lower"
+    unit = "ratio"
+    question = "By how much does an attack that ignores an encoder's randomness overstate how well it holds?"
+    how_to_read = (
+        "At 0.3 the adaptive attack moves images farther than the naive one by 0.3 of the usual distance between two "
+        "images. At 0 the naive attack would have done. Below 0 it did better: the adaptive one needs more steps."
+    )
+    reference = 'Athalye, Carlini & Wagner (2018), "Obfuscated gradients give a false sense of security"'
+
+    @property
+    def naive(self) -> tuple[NaivelyAttacked, ...]:
+        """The trajectories of the naive attack."""
+        return tuple(NaivelyAttacked(t.attack, t.ball, t.objective, t.readouts) for t in self.trajectories)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations and the trajectories of both attacks."""
+        return *super().observations(), *self.naive
+
+    def observe(self, subject: Subject) -> Table:
+        """Return both drifts of every attacked image, and their difference."""
+        clean, adaptive = self.reps(subject)
+        naive = worst(subject, self.attack, self.naive)
+        distance = divergence(self.divergence)
+        usual = distance(clean, clean.roll(1, 0)).median()  # the order of the population is random
+        table: Table = {}
+        for step in adaptive:
+            drifts = {"adaptive": adaptive[step], "naive": naive[step]}
+            rows = {name: distance(reps, clean[: len(reps)]) / usual for name, reps in drifts.items()}
+            rows["overstated"] = rows["adaptive"] - rows["naive"]
+            table |= {f"{name}@{step}": row for name, row in rows.items()}
+        return table
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the mean drift of both attacks at the last read-out, then the mean difference at every read-out."""
+        last, condition = self.steps[-1], self.condition.removeprefix("paired by image, ")
+        drifts = {
+            f"{name} attack": statistics.mean(table[f"{name}@{last}"], None, condition)
+            for name in ("naive", "adaptive")
+        }
+        return drifts | super().score(table)
+
+    def relies_on(self, score: str) -> tuple[Search, ...]:
+        """Return the adaptive search; the naive one is as weak as it is meant to be."""
+        return () if score == "naive attack" else self.searches

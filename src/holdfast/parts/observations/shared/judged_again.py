@@ -1,0 +1,22 @@
+"""What an observation has found, represented by further groups of draws where its encoder is a mean over draws."""
+
+import torch
+
+from holdfast.core import Encoder, Images, Reps
+from holdfast.core.randomness import GROUPS, judged_by, redrawn
+
+
+@torch.no_grad()
+def judged_again(encoder: Encoder, x: Images, name: str) -> dict[str, Reps]:
+    """Return the representations of images by each further group of draws; none where nothing is drawn.
+
+    Args:
+        encoder: the encoder.
+        x: the images.
+        name: under which the observation has their representations by the encoder's own draws, see `redrawn`.
+    """
+    reps = {}
+    for group in range(1, GROUPS + 1) if encoder.draws is not None else ():
+        with judged_by(group):
+            reps[redrawn(name, group)] = encoder(x).float()
+    return reps
