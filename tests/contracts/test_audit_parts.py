@@ -50,6 +50,7 @@ ATTACK = {"attack": Pgd(4), "readouts": (2, 4)}
 
 TRANSFER = {"surrogates": ("zoo:digits-simclr",), "attack": Pgd(4), "asking": Square(4)}
 
+
 def captions() -> str:
     """Return a file of a caption of each image, of the width of the encoder."""
     folder = TemporaryDirectory()
