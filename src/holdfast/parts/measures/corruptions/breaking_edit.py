@@ -81,7 +81,7 @@ class BreakingEdit(Measure):
     unit = "share"
     question = "How strong may everyday edits be before an image is taken for another one?"
     how_to_read = (
-        "At 100 % no edit breaks any image anywhere in its range from mild to heavy; at 40 % an image holds over the "
+        "At 100 % no strength looked at breaks any image, from mild to heavy; at 40 % an image holds over the "
         "first 40 % of every range, on average, until one of the edits breaks it. It depends on the ranges and on the "
         "number of images, so compare it between audits that have both in common. The truth may be lower: strengths "
         "between those looked at may break an image too."
