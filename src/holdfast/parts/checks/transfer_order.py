@@ -52,6 +52,7 @@ class TransferOrder(SearchCheck):
 
     @property
     def _whitebox(self) -> tuple[Attacked, ...]:
+        assert isinstance(self.objective, Objective)  # measures of transferred attacks have no other search
         return trajectories(self.attack, self.ball, self.objective, (self.attack.steps,))
 
     def judge(self, subject: Subject) -> Verdict:
@@ -63,7 +64,7 @@ class TransferOrder(SearchCheck):
         others = [results["reps"].double() for results in seen if not bool(results["same"].all())]
         if not others:
             return Verdict("skip", "no surrogate but the encoder itself", "There is no other encoder to compare with.")
-        assert isinstance(self.objective, Objective)  # measures of transferred attacks have no other search
+        assert isinstance(self.objective, Objective)
         start = self.objective(clean, clean)
         own = self.objective(reps, clean) - start
         best = torch.stack([self.objective(other, clean) - start for other in others]).amax(0)
