@@ -58,7 +58,7 @@ from holdfast.parts.smoothing.pair_probability import PairProbability
 from holdfast.parts.threats.gamma import Gamma
 from holdfast.parts.threats.global_shuffle import GlobalShuffle
 
-DIM, CLASSES, SHARED, NEGATIVES = 6, 4, 0.7, 5
+DIM, CLASSES, SHARED, NEGATIVES, OTHERS = 6, 4, 0.7, 5, 3000
 CORRUPTIONS = (Gamma(0.2), GlobalShuffle(grid=4))
 SURROGATES = ("a", "b")
 SIZES = {"weak": 1.6, "strong": 0.35}
@@ -410,9 +410,11 @@ def taken(measure: Any, world: World) -> list[Table]:
 
 
 def captioned(measure: Any, world: World) -> list[Table]:
-    """How early images and their captions, two of each, find each other."""
-    owners = torch.arange(world.images).repeat_interleave(2)
-    texts = world.clean[:, owners] + 0.5 * world.normal(len(owners), DIM)
+    """How early images and their captions, two of each, find each other; most captions of the file are of others."""
+    given = World(OTHERS, world.strong, torch.Generator().manual_seed(11)).clean[:1].expand(2, -1, -1)
+    own = torch.arange(world.images).repeat_interleave(2)
+    owners = torch.cat([own, torch.full((OTHERS,), -1)])
+    texts = torch.cat([world.clean[:, own] + 0.5 * world.normal(len(own), DIM), given], 1)
     return [measure.table(texts[k], owners, world.clean[k], world.images, [world.found[k]]) for k in range(2)]
 
 
