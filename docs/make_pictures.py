@@ -251,13 +251,14 @@ def patches() -> None:
         shares = [next(iter(m["scores"].values())) for m in record.data["encoders"][0]["measures"].values()]
         value, low, high = (np.array([100 * score[end] for score in shares]) for end in ("value", "low", "high"))
         at = np.array([100 * size**2 / 64 for size in sizes]) + 0.25 * number
-        axis.errorbar(at, value, (value - low, high - value), color=colour, marker="o", ms=4, lw=1.2, capsize=2)
+        axis.errorbar(at, value, (value - low, high - value), color=colour, marker="o", ms=4, lw=1.2)
         axis.annotate(encoder.removeprefix("zoo:"), (at[number], value[number]), xytext=(9, 6), color=colour,
                       textcoords="offset points")  # fmt: skip
     axis.set_xticks([100 * size**2 / 64 for size in sizes], [f"{size} x {size}" for size in sizes])
     axis.set_xlabel("patch, in pixels of 8 x 8, anywhere")
     axis.set_ylabel("images that hold, %")
     axis.set_ylim(-3, 103)
+    axis.set_yticks([0, 50, 100])
     _save(figure, "patches")
 
 

@@ -37,8 +37,8 @@ class Patch(Ball):
     h = round(√(share · H · W · aspect)), w = round(h / aspect), with h not yet rounded. At a fixed place this is a box.
     "anywhere" it is the union of the boxes of all places: not convex, so that of what lies between two of its images
     nothing is known. `project` then takes the window that retains most of ||δ||², `ascend` the one in which the
-    gradient's sum of absolute values is largest, `step` the one that is best for a linear goal, given what the patch
-    holds by then; the bound of `least_on` is the minimum over all windows, exact for a linear function of the image.
+    gradient's sum of absolute values is largest, as does `step` where the patch does harm to its goal; the bound of
+    `least_on` is the minimum over all windows, exact for a linear function of the image.
 
     Attributes:
         radius: the largest change of a pixel, in (0, 1]; with 1 a pixel may take any value.
@@ -171,19 +171,24 @@ class Patch(Ball):
     def step(
         self, x: Images, at: Images, gradient: Images, length: float | Tensor, radii: PerImage | None = None
     ) -> Images:
-        """Return x' of the ball after a step: of all windows the one with the largest gradient · (x' - x).
+        """Return x' of the ball after a step: in the window where the patch is, or in a better one.
 
-        In every window pixels that have moved go on from where they are, the others at once as far as they can; what is
-        outside the new window is as in x again. So a patch moves where that is better for a linear goal, of which the
-        first step finds the best window.
+        A patch moves only where what it holds does harm to a linear goal, gradient · (x' - x) <= 0: to the window in
+        which such a goal can rise most, and there as far as it can. Elsewhere gradients of real networks would make it
+        move at every step, and no patch would get anywhere.
         """
         if self.is_box:
             return super().step(x, at, gradient, length, radii)
         reach = x.new_tensor(rounded_down(self.radius, x.dtype)) if radii is None else radii.view(-1, 1, 1, 1)
         uphill, delta = gradient.sign(), at - x
-        moved = torch.where((delta != 0).any(1, keepdim=True), delta + length * uphill, reach * uphill)
-        moved = (x + moved.clamp(-reach, reach)).clamp(0, 1) - x
-        return towards(x, torch.where(self._where(moved, gradient * moved), moved, 0)).clamp_(0, 1)
+        farthest = (x + reach * uphill).clamp(0, 1) - x
+        rise = gradient * farthest
+        harmful = (gradient * delta).sum((1, 2, 3), keepdim=True) <= 0
+        moves = harmful & (rise.sum((1, 2, 3), keepdim=True) > 0)
+        here = (delta != 0).any(1, keepdim=True).to(x).expand_as(x)
+        moved = torch.where(moves, farthest, (delta + length * uphill).clamp(-reach, reach))
+        inside = self._where(moved, torch.where(moves, rise, here))
+        return towards(x, torch.where(inside, moved, 0)).clamp_(0, 1)
 
     def squash(self, u: Float[Tensor, "*batch channel height width"]) -> Float[Tensor, "*batch channel height width"]:
         """Return radius · tanh(u) in the window, that of the largest u² where the place is not fixed; else 0."""
