@@ -49,6 +49,7 @@ from holdfast.parts.threats.imagenet_c import ImagenetC
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.laplace import Laplace
 from holdfast.parts.threats.linf import Linf
+from holdfast.parts.threats.patch import Patch
 
 
 def test_twins_are_named_by_what_differs() -> None:
@@ -233,6 +234,9 @@ def test_joined_observations_serve_both() -> None:
 def test_profiles_take_any_ball(name: str, ball) -> None:
     asked = [measure.ball for measure in profile(name, ball).measures if hasattr(measure, "ball")]
     assert asked or name in ("corruptions", "contrastive", "everyday", "feature_space", "synbench")
+    if name == "patches":  # is about a ball of its own
+        assert {type(each) for each in asked} == {Patch}
+        return
     assert {type(each) for each in asked} <= {type(ball)}
     assert {each.radius for each in asked} <= {ball.radius, 2 * ball.radius}
 

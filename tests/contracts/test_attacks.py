@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast.core import Attack, Ball, Encoder, HoldfastError, Passes, Rng, registry
+from holdfast.core import Attack, Ball, Encoder, Grid, HoldfastError, Passes, Rng, registry
 from holdfast.parts.attacks.ensemble import Ensemble
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.square import Square
@@ -28,8 +28,10 @@ def any_loss(reps: Tensor, clean: Tensor, target: Tensor | None) -> Tensor:
     return (reps - clean).square().sum(1)
 
 
+OF_TOKENS = {name: {"dim": 1} for name in ("token_drift", "token_margin", "segment_margin")}
 OBJECTIVES = [
-    Loss(any_loss) if name == "loss" else registry.find("objectives", name)() for name in registry.names("objectives")
+    Loss(any_loss) if name == "loss" else registry.find("objectives", name)(**OF_TOKENS.get(name, {}))
+    for name in registry.names("objectives")
 ]
 DRIFT = Untargeted()
 CASES = [(name, ball, DRIFT) for name in NAMES for ball in BALLS]
@@ -49,6 +51,7 @@ def make(name: str) -> Attack:
 def run(attack: Attack, encoder: Encoder, x: Tensor, ball: Ball, objective=DRIFT, ids=IDS, seed=0, readouts=()):
     with torch.no_grad():
         clean = encoder(x)
+    encoder.grid = Grid(clean.shape[1], 1, 1)  # objectives of patches take each number for a token
     goal = objective.pursue(encoder, clean, clean.roll(1, 0))
     encoder.passes = Passes()
     return attack(goal, x, ball, Rng(seed, ids=tuple(ids)), readouts), clean

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -169,9 +169,10 @@ class Ball(Threat):
         return f"{self.norm} ≤ {self.written}"
 
     @property
-    def of_usual_radius(self) -> Self:
+    def of_usual_radius(self) -> "Ball":
         """The same ball with the radius that its kind has where none is named, for those who read no radius."""
-        return replace(cast("Any", self), radius=type(self)().radius)
+        ball: Any = self
+        return replace(ball, radius=type(self)().radius)
 
     def even(self, shape: Shape) -> float:
         """Return the largest size of a change, by 1 of every pixel that may change, in images of a shape."""

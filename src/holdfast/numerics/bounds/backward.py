@@ -66,8 +66,11 @@ class Region:
         _, high = form.windows(self.box[1])
         _, x = form.windows(self.x)
         radii = self.radii.view(-1, *[1] * (low.ndim - 2)).expand(low.shape[:-1])
-        coefs, x, low, high = (values.unflatten(-1, form.coefs.shape[-3:]) for values in (coefs, x, low, high))
-        return form.rows(self.ball.least_on(coefs, x, (low, high), radii, image_shape(self.x)))
+        # what is no picture, such as a row of numbers, counts as one pixel high
+        picture = self.x.ndim == 4
+        window, shape = (form.coefs.shape[-3:], image_shape(self.x)) if picture else 2 * ((1, 1, low.shape[-1]),)
+        coefs, x, low, high = (values.unflatten(-1, window) for values in (coefs, x, low, high))
+        return form.rows(self.ball.least_on(coefs, x, (low, high), radii, shape))
 
 
 def boxes(network: Network, region: Region, held: Mapping[int, Box] | None = None) -> dict[int, Box]:
