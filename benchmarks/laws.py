@@ -35,6 +35,7 @@ from holdfast.numerics.statistics import drawn_pairs
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.measures.shared import population as _population
+from holdfast.parts.measures.shared.edits import EVERYDAY
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.attacked import Attacked, partners
 from holdfast.parts.observations.attacked_pairs import AttackedPairs
@@ -46,6 +47,7 @@ from holdfast.parts.observations.drifts import Drifts
 from holdfast.parts.observations.everyday_changes import NAMES, EverydayChanges
 from holdfast.parts.observations.minimal_radii import MinimalRadii
 from holdfast.parts.observations.mixtures import Mixtures
+from holdfast.parts.observations.naively_attacked import NaivelyAttacked
 from holdfast.parts.observations.nearest_image import NearestImage
 from holdfast.parts.observations.proved_radii import ProvedRadii
 from holdfast.parts.observations.radii import Radii
@@ -176,6 +178,8 @@ class Seen:
         match observation:
             case Clean():
                 return {"reps": world.clean[k]}
+            case NaivelyAttacked():
+                return {f"reps@{step}": world.corrupted[0][k] for step in observation.steps}
             case Attacked():
                 reps = world.aimed[k] if isinstance(observation.objective, Targeted) else world.found[k]
                 return {f"reps@{step}": reps for step in observation.steps}
@@ -327,8 +331,25 @@ def held(measure: Measure, world: World) -> list[Table]:
 def fooled(measure: Measure, world: World) -> list[Table]:
     """Images that hold or not under a perturbation that was learned on others."""
     rows = torch.ones(world.images, dtype=torch.float64)
-    common = {"failed": 0 * rows, "fitted": 0.5 * rows, "learned_on": 300 * rows}
-    return [table | common for table in held(measure, world)]
+    common = {"failed": 0 * rows, "fitted": 0.5 * rows, "learned_on": 300 * rows, "target": 0 * rows}
+    image = torch.randint(CLASSES, (world.images,), generator=world.random).double()
+    return [table | common | {"taken": torch.where(table["held"] == 0, image, -1)} for table in held(measure, world)]
+
+
+def edited(measure: Any, world: World) -> list[Table]:
+    """The smallest strengths of edits that break an image, on a grid; some images break at none, some as they are."""
+    wrong = world.hits(0.1, 0.02)
+    columns: dict[str, Tensor] = {}
+    for title in measure.corruptions:
+        strength = ((0.2 if world.strong else -0.7) + 0.7 * world.hardness + 0.7 * world.normal(world.images)).exp()
+        steps = (8 * strength).ceil() / 8
+        columns[f"strength@{title}"] = torch.where(wrong == 1, 0.0, steps.masked_fill(steps > 1, torch.inf))
+    smallest, number = torch.stack(list(columns.values())).min(0)
+    zeros = torch.zeros_like(smallest)
+    columns |= {f"{name}@{title}": zeros for title in measure.corruptions for name in ("held", "again")}
+    first = number.double().masked_fill(smallest.isinf() | (wrong > 0), torch.nan)
+    columns |= {"strength": smallest, "first": first, "reach": smallest.clamp_max(1.0), "wrong": wrong}
+    return _each(columns | {"population": zeros + world.images})
 
 
 def draws(measure: Any, world: World) -> list[Table]:
@@ -479,6 +500,7 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
     "adversarial_robustness": (held, {}),
     "alignment": (observed, TWO),
     "breakaway_risk": (observed, SHORT),
+    "breaking_edit": (edited, {"edits": EVERYDAY[:2], "levels": 0}),
     "breaking_radius": (observed, {}),
     "caption_retrieval": (captioned, QUICK),
     "center_smoothing": (observed, {}),
@@ -507,6 +529,7 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
     "linear_radius": (classified, {}),
     "margin_calibration": (observed, {"tail": 5, "orders": (2, 1)}),
     "margin_distribution": (observed, SHORT),
+    "naive_overstatement": (observed, SHORT),
     "nearest_neighbour_accuracy": (observed, SHORT),
     "matching": (observed, QUICK | OFTEN),
     "neighbour_consistency": (observed, TWO),
