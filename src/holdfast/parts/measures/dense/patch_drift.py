@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from holdfast.core import Score, Search, Subject, Table
-from holdfast.numerics import statistics
 from holdfast.numerics.geometry.divergences import divergence
 from holdfast.parts.measures.shared.patches import PatchMeasure, bank
+from holdfast.parts.measures.shared.usual_distance import UNIT, in_units, influence_in_units, padded
 from holdfast.runtime.checked import Count
 
 WORST = "worst patch of each image"
@@ -19,7 +21,10 @@ class PatchDrift(PatchMeasure):
 
     The attack maximises the mean over patches; the worst patch of each image is told beside it.
 
-    Table, one row per attacked image: `drift@STEP`, r(x); `worst@STEP`, the same of the patch that moved farthest.
+    The interval holds the error of the median too, see `usual_distance`.
+
+    Table, one row per image of the population, NaN where it was not attacked: `drift@STEP`, r(x); `worst@STEP`, the
+    same of the patch that moved farthest; `unit`, the median, and `unit moved by`, what each image has to do with it.
 
     Attributes:
         bank: clean patches whose distances are the scale; see `parts/measures/shared/patches.py`.
@@ -29,7 +34,6 @@ class PatchDrift(PatchMeasure):
 
     usual = (5, 10, 30, 50)
     per_image = "drift"
-    condition = "given the distances between patches of these images"
     better = "lower"
     in_brief = True
     unit = "ratio"
@@ -49,20 +53,25 @@ class PatchDrift(PatchMeasure):
             HoldfastError: an encoder without patches.
         """
         clean, attacked = self.tokens(subject)
-        apart = bank(subject, clean, self.bank).apart(self.divergence)
-        scale = float(apart.median()) if len(apart) else 0.0
-        table: Table = {}
+        table = bank(subject, clean, self.bank).usual_distance(len(clean), self.divergence)
         for step, moved in attacked.items():
             pairs = zip(moved, clean, strict=False)
             drifts = torch.stack([divergence(self.divergence)(m.double(), c.double()) for m, c in pairs])
-            drifts = drifts / scale if scale > 0 else torch.full_like(drifts, torch.nan)
-            table |= {f"drift@{step}": drifts.mean(1), f"worst@{step}": drifts.amax(1)}
+            drifts = drifts / table[UNIT][: len(drifts), None]
+            columns = {f"drift@{step}": drifts.mean(1), f"worst@{step}": drifts.amax(1)}
+            table |= {name: padded(values, len(clean)) for name, values in columns.items()}
         return table
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the worst patch at the last read-out, and the mean over patches at every one."""
-        worst = statistics.mean(table[f"worst@{self.steps[-1]}"], condition=self.condition)
-        return {WORST: worst} | super().score(table)
+        return {WORST: in_units(table, f"worst@{self.steps[-1]}")} | super().score(table)
+
+    def _reduced(self, table: Table, column: str) -> Score:
+        return in_units(table, column)
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each image's influence on the headline: by its own drift, and by the median."""
+        return influence_in_units(table, self.column)
 
     def relies_on(self, score: str) -> tuple[Search, ...]:
         """Return the search, for every score."""

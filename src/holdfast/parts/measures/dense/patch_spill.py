@@ -12,6 +12,7 @@ from holdfast.core.chart import Chart, Curves, Line, numbers
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.divergences import divergence
 from holdfast.parts.measures.shared.patches import bank, grid_of
+from holdfast.parts.measures.shared.usual_distance import UNIT, in_units, padded, unpadded
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.covered import Covered
 from holdfast.runtime.checked import Count
@@ -23,9 +24,10 @@ INSIDE = "drift of the covered patch"
 class PatchSpill(Measure):
     """s(x) = Σ_{q≠p} d_q / Σ_q d_q with d_q = d(t_q(x'), t_q(x)), x' is x with patch p grey; the mean over images.
 
-    Table, one row per image: `spill`, s(x), undefined where no token moved; `away@K`, the mean drift of the patches K
-    steps away from p (the larger of rows and columns; 0 is p itself), in units of the median distance between patches
-    of different images; NaN where there are none.
+    Table, one row per image of the population, NaN where none of its patches was covered: `spill`, s(x), undefined
+    where no token moved; `away@K`, the mean drift of the patches K steps away from p (the larger of rows and columns; 0
+    is p itself), in units of the median distance between patches of different images; NaN where there are none; `unit`,
+    that median, and `unit moved by`, see `usual_distance`.
 
     Attributes:
         divergence: how tokens are compared.
@@ -76,32 +78,33 @@ class PatchSpill(Measure):
         place = observed["place"]
         pairs = zip(moved, clean, strict=False)
         drift = torch.stack([divergence(self.divergence)(m.double(), c.double()) for m, c in pairs])
-        outside = drift.scatter(1, place[:, None], 0.0).sum(1)
+        outside = drift.scatter(1, place[:, None], 0.0).sum(1) / drift.sum(1)
         # how far every patch is from the covered one
         patch = torch.arange(grid.patches)
         rows = (patch // grid.columns - (place // grid.columns)[:, None]).abs()
         columns = (patch % grid.columns - (place % grid.columns)[:, None]).abs()
         steps = rows.maximum(columns)
-        apart = bank(subject, clean, self.bank).apart(self.divergence)
-        scale = float(apart.median()) if len(apart) else 0.0
+        table = bank(subject, clean, self.bank).usual_distance(len(clean), self.divergence)
+        drift = drift / table[UNIT][: len(drift), None]
         away = {
-            f"away@{step}": drift.masked_fill(steps != step, torch.nan).nanmean(1) / (scale or torch.nan)
+            f"away@{step}": drift.masked_fill(steps != step, torch.nan).nanmean(1)
             for step in range(max(grid.rows, grid.columns))
         }
-        return {"spill": outside / drift.sum(1)} | away
+        columns = {"spill": outside} | away
+        return {name: padded(values, len(clean)) for name, values in columns.items()} | table
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return how far the covered patch moves, and the share of all drift outside it."""
-        inside = statistics.mean(table["away@0"], condition="given the distances between patches of these images")
+        condition = "given one patch of each image"
         return {
-            INSIDE: replace(inside, unit="ratio"),
-            "outside": statistics.mean(table["spill"], condition="given one patch of each image", most=1.0),
+            INSIDE: replace(in_units(table, "away@0"), unit="ratio"),
+            "outside": statistics.mean(unpadded(table["spill"]), condition=condition, most=1.0),
         }
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return drift against the distance from the covered patch, and how the share spreads over the images."""
         known = [
-            (float(name.removeprefix("away@")), statistics.mean(values))
+            (float(name.removeprefix("away@")), in_units(table, name))
             for name, values in table.items()
             if name.startswith("away@") and not bool(values.isnan().all())
         ]

@@ -2,29 +2,37 @@
 
 from dataclasses import dataclass
 
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
 from holdfast.core import Observation, Score, Search, Subject, Table
-from holdfast.numerics import statistics
 from holdfast.numerics.geometry.divergences import divergence
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
+from holdfast.parts.measures.shared.usual_distance import UNIT, in_units, influence_in_units, padded, usual_distance
 from holdfast.parts.measures.shared.worst import worst
 from holdfast.parts.observations.naively_attacked import NaivelyAttacked
+
+POINTS = 2000
+"""Images, the first ones, of whose distances the unit is the median."""
 
 
 @dataclass(frozen=True)
 class NaiveOverstatement(AttackMeasure):
-    """(d(f(x̂), f(x)) - d(f(x̂ₙ), f(x))) / median of d(f(x'), f(x'')) over random pairs; the score is the mean.
+    """(d(f(x̂), f(x)) - d(f(x̂ₙ), f(x))) / median of d(f(x'), f(x'')) over pairs of images; the score is the mean.
 
     x̂ is found by an attack that averages k fresh draws in every pass and passes gradients straight through steps that
     have none; x̂ₙ by the same attack from the same start with one draw in each pass, and without such gradients. Both
-    are judged by the same draws, which neither has seen. For an encoder without either it is 0.
+    are judged by the same draws, which neither has seen. For an encoder without either it is 0. The median is over the
+    first 2,000 images; its error is in the intervals, see `usual_distance`.
 
-    Table, one row per attacked image: `adaptive@STEP` and `naive@STEP`, the two drifts in units of the median distance,
-    and `overstated@STEP`, their difference.
+    Table, one row per image of the population, NaN where it was not attacked: `adaptive@STEP` and `naive@STEP`, the two
+    drifts in units of the median, and `overstated@STEP`, their difference; `unit` and `unit moved by`.
     """
 
     per_image = "overstated"
     statistic = "mean"
-    condition = "paired by image, given the population's median distance"
+    condition = "paired by image"
     better = "lower"
     unit = "ratio"
     question = "By how much does an attack that ignores an encoder's randomness overstate how well it holds?"
@@ -47,24 +55,26 @@ class NaiveOverstatement(AttackMeasure):
         """Return both drifts of every attacked image, and their difference."""
         clean, adaptive = self.reps(subject)
         naive = worst(subject, self.attack, self.naive)
-        distance = divergence(self.divergence)
-        usual = distance(clean, clean.roll(1, 0)).median()  # the order of the population is random
-        table: Table = {}
+        distance, points = divergence(self.divergence), clean[:POINTS]
+        table = usual_distance(points, torch.arange(len(points)), len(clean), self.divergence)
         for step in adaptive:
             drifts = {"adaptive": adaptive[step], "naive": naive[step]}
-            rows = {name: distance(reps, clean[: len(reps)]) / usual for name, reps in drifts.items()}
+            rows = {name: distance(reps, clean[: len(reps)]) / table[UNIT][0] for name, reps in drifts.items()}
             rows["overstated"] = rows["adaptive"] - rows["naive"]
-            table |= {f"{name}@{step}": row for name, row in rows.items()}
+            table |= {f"{name}@{step}": padded(row, len(clean)) for name, row in rows.items()}
         return table
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the mean drift of both attacks at the last read-out, then the mean difference at every read-out."""
-        last, condition = self.steps[-1], self.condition.removeprefix("paired by image, ")
-        drifts = {
-            f"{name} attack": statistics.mean(table[f"{name}@{last}"], None, condition)
-            for name in ("naive", "adaptive")
-        }
+        drifts = {f"{name} attack": in_units(table, f"{name}@{self.steps[-1]}") for name in ("naive", "adaptive")}
         return drifts | super().score(table)
+
+    def _reduced(self, table: Table, column: str) -> Score:
+        return in_units(table, column, self.condition)
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each image's influence on the headline: by its own drifts, and by the median."""
+        return influence_in_units(table, self.column)
 
     def relies_on(self, score: str) -> tuple[Search, ...]:
         """Return the adaptive search; the naive one is as weak as it is meant to be."""

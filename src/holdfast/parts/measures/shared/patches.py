@@ -6,10 +6,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from holdfast.core import Grid, HoldfastError, Measure, Objective, Rng, Subject
+from holdfast.core import Grid, HoldfastError, Measure, Objective, Rng, Subject, Table
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry import pairwise, patches
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
+from holdfast.parts.measures.shared.usual_distance import usual_distance
 from holdfast.parts.measures.shared.worst import worst
 from holdfast.parts.objectives.shared.tokens import OfTokens, no_patches
 from holdfast.parts.objectives.token_drift import TokenDrift
@@ -32,6 +33,10 @@ class Bank:
 
     tokens: Float[Tensor, "bank dim"]
     image: Int[Tensor, "bank"]
+
+    def usual_distance(self, images: int, divergence: str) -> Table:
+        """Return the median distance of its patches of different images, as columns; see `usual_distance`."""
+        return usual_distance(self.tokens, self.image, images, divergence)
 
     def apart(self, divergence: str) -> Float[Tensor, "pairs"]:
         """Return the distances of all pairs of patches of different images."""
