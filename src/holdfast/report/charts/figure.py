@@ -22,8 +22,8 @@ COLOURS = 8
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 """Eight colours and seven markers: coprime, so the first 56 encoders all look different."""
 
-INK, GRID, CARD = "#0c0001", "#0c0002", "#0c0003"
-"""Colours that stand for those of the page: of text, of lines, of the ground of a chart."""
+INK, GRID, CARD, TEXT = "#0c0001", "#0c0002", "#0c0003", "#0c0004"
+"""Colours that stand for those of the page: of labels, of lines, of the ground of a chart, of text on a colour."""
 
 PERCENT = FuncFormatter(lambda value, _: f"{100 * value:.6g} %")
 _STYLE: dict[Any, Any] = {
@@ -132,7 +132,7 @@ def css(token: str) -> str:
     kind, level = token[1:5], int(token[5:], 16)
     if kind == "0c02":  # polar, so that the way from one end to the other passes through colours and not through grey
         return f"color-mix(in oklch, var(--e1) {100 * level / 255:.4g}%, var(--e0))"
-    return f"var(--s{level})" if kind == "0c01" else f"var(--{('muted', 'line', 'card')[level - 1]})"
+    return f"var(--s{level})" if kind == "0c01" else f"var(--{('muted', 'line', 'card', 'ink')[level - 1]})"
 
 
 def marker(series: int) -> str:

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from holdfast.report.charts.figure import CARD, GRID, INK, PAGE, Drawing, Sheet, Value
+from holdfast.report.charts.figure import CARD, GRID, PAGE, TEXT, Drawing, Sheet, Value
 from holdfast.report.charts.heat import coloured
+
+STRONGEST = 0.6
+"""Of the full colour, for the largest share: text on it must be read, in both themes."""
 
 
 @dataclass(frozen=True)
 class Matrix(Drawing):
-    """Shares as colours, full at the largest, with their text.
+    """Shares as colours, strongest at the largest, with their text.
 
     Attributes:
         values: [rows, columns]; NaN leaves a cell empty.
@@ -49,12 +52,12 @@ class Matrix(Drawing):
     def draw(self, axes: Axes, sheet: Sheet) -> None:
         """Draw the cells, their numbers, and the heads above them."""
         values = np.nan_to_num(self.values)
-        axes.imshow(coloured(values, float(values.max())), aspect="auto", interpolation="none")
+        axes.imshow(coloured(values, float(values.max()) / STRONGEST), aspect="auto", interpolation="none")
         small = min(sheet.small, sheet.width * 10 / max(1, len(self.columns)))
         for row, cells in enumerate(self.texts):
             for column, (value, interval) in enumerate(cells):
                 text = "\n".join(filter(None, (value, interval)))
-                axes.text(column, row, text, ha="center", va="center", fontsize=small, color=sheet.paint(INK))
+                axes.text(column, row, text, ha="center", va="center", fontsize=small, color=sheet.paint(TEXT))
         axes.set_xticks(range(len(self.columns)), self._heads(sheet), fontsize=small)
         axes.set_yticks(range(len(self.names)), [_in_lines(name, 18) for name in self.names], fontsize=small)
         axes.xaxis.tick_top()

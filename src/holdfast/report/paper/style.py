@@ -8,7 +8,7 @@ from typing import Any, Literal
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
 
-from holdfast.report.charts.figure import CARD, GRID, INK, Sheet
+from holdfast.report.charts.figure import CARD, GRID, INK, TEXT, Sheet
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import HoldfastError, unknown
 
@@ -25,7 +25,7 @@ COLOURS = ("#003c7d", "#e09a00", "#b34c5e", "#000000", "#009e73", "#882255", "#5
 """Of encoders: the first four differ in lightness by 19 of 100 and more, so that they differ in greyscale; every mark
 has a shape of its own as well. After P. Tol's "high contrast" and M. Okabe and K. Ito's "Color Universal Design"."""
 
-_NAMED = {INK: "#000000", GRID: "#dcdcdc", CARD: "#ffffff"}
+_NAMED = {INK: "#000000", GRID: "#dcdcdc", CARD: "#ffffff", TEXT: "#000000"}
 _LIGHTEST = 0.85
 """Where the scale of shades ends: what is lighter cannot be seen on white."""
 
