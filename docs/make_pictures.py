@@ -69,7 +69,7 @@ def everyday() -> None:
     import holdfast
 
     figure, axes = plt.subplots(1, 3, sharey=True)
-    shown = ("cropped to 95 to 50 %", "rotation +2 to +30", "contrast −0.1 to −0.8")
+    shown = ("cropped to 95 to 50 %", "rotation +2° to +30°", "contrast −0.1 to −0.8")
     for spec, colour in ENCODERS.items():
         record = holdfast.audit(spec, "digits", profile="everyday", images=500, attacked=100)
         drawn = record.data["encoders"][0]["measures"]["breaking_edit"]["charts"]

@@ -11,6 +11,9 @@ from holdfast.parts.threats.rotation import Rotation
 
 ENDS = {"upper": "+", "lower": "−"}
 
+SIGNS = {"degrees": "°"}
+"""Units that are written behind an amount, by its name."""
+
 FEW = 2
 """Numbers that a draw takes at most: of noise in single pixels the ends of the range are no picture."""
 
@@ -47,9 +50,9 @@ class Extreme(Corruption):
 
     @property
     def title(self) -> str:
-        """For example "rotation +15"."""
-        amounts = [amount for amount in spec(self.noise).values() if isinstance(amount, float)]
-        written = " ".join(f"{ENDS[self.end]}{amount:g}" for amount in amounts)
+        """For example "rotation +15°"."""
+        amounts = {name: amount for name, amount in spec(self.noise).items() if isinstance(amount, float)}
+        written = " ".join(f"{ENDS[self.end]}{amount:g}{SIGNS.get(name, '')}" for name, amount in amounts.items())
         return f"{part_name(self.noise)} {written}{self.resized}"
 
     def sample(self, x: Images, rng: Rng) -> Images:

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from holdfast.core import Score, Search, Subject, Table
 from holdfast.numerics.geometry.divergences import divergence
+from holdfast.numerics.statistics.universal import padded
 from holdfast.parts.measures.shared.patches import PatchMeasure, bank
-from holdfast.parts.measures.shared.usual_distance import UNIT, in_units, influence_in_units, padded
+from holdfast.parts.measures.shared.usual_distance import UNIT, in_units, influence_in_units
 from holdfast.runtime.checked import Count
 
 WORST = "worst patch of each image"

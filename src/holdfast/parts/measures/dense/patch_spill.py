@@ -11,8 +11,9 @@ from holdfast.core import Measure, Observation, Score, Subject, Table
 from holdfast.core.chart import Chart, Curves, Line, numbers
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.divergences import divergence
+from holdfast.numerics.statistics.universal import padded
 from holdfast.parts.measures.shared.patches import bank, grid_of
-from holdfast.parts.measures.shared.usual_distance import UNIT, in_units, padded, unpadded
+from holdfast.parts.measures.shared.usual_distance import UNIT, in_units, unpadded
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.covered import Covered
 from holdfast.runtime.checked import Count

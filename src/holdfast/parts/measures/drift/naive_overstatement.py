@@ -8,8 +8,9 @@ from torch import Tensor
 
 from holdfast.core import Observation, Score, Search, Subject, Table
 from holdfast.numerics.geometry.divergences import divergence
+from holdfast.numerics.statistics.universal import padded
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
-from holdfast.parts.measures.shared.usual_distance import UNIT, in_units, influence_in_units, padded, usual_distance
+from holdfast.parts.measures.shared.usual_distance import UNIT, in_units, influence_in_units, usual_distance
 from holdfast.parts.measures.shared.worst import worst
 from holdfast.parts.observations.naively_attacked import NaivelyAttacked
 

@@ -52,10 +52,7 @@ def pair_in_words(edits: Sequence[Edit], table: Table, scores: Mapping[str, Scor
     broken, apart = (int(table[column].nansum()) for column in ("together", "alone"))
     if not broken:
         return ""
-    return (
-        f"Two edits, each nearly harmless alone: {names} break {broken} of {scores[PAIR].n} images, one of the two "
-        f"{apart}."
-    )
+    return f"Most harmful pair: {names}; together they break {broken} of {scores[PAIR].n} images, alone {apart}."
 
 
 def _names(edits: Sequence[Edit], table: Table) -> str:

@@ -62,11 +62,6 @@ def usual_distance(
     return {UNIT: torch.full((images,), median, dtype=torch.float64), MOVES: -slope * moves}
 
 
-def padded(values: Float[Tensor, "attacked"], images: int) -> Float[Tensor, "images"]:
-    """Return a column with a row for each image of the population, NaN for those that were not attacked."""
-    return torch.nn.functional.pad(values.double(), (0, images - len(values)), value=torch.nan)
-
-
 def unpadded(values: Float[Tensor, "images"]) -> Float[Tensor, "attacked"]:
     """Return the rows of a column up to the last one that has a value."""
     known = (~values.isnan()).nonzero()
@@ -81,7 +76,7 @@ def in_units(table: Table, column: str, condition: str = "") -> Score:
 
     Args:
         table: with the columns of `usual_distance`.
-        column: distances as multiples of the unit, or differences of such; see `padded`.
+        column: distances as multiples of the unit, or differences of such; NaN where an image was not attacked.
         condition: what else the interval is conditional on.
     """
     values, moves = table[column], table[MOVES]
