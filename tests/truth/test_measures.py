@@ -28,8 +28,10 @@ from holdfast.numerics.geometry.divergences import DIVERGENCES, divergence
 from holdfast.parts.attacks.ensemble import Ensemble
 from holdfast.parts.attacks.fgsm import Fgsm
 from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.measures.dense.patch_drift import PatchDrift
 from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
 from holdfast.parts.measures.drift.cosine_to_target import CosineToTarget
+from holdfast.parts.measures.drift.naive_overstatement import NaiveOverstatement
 from holdfast.parts.measures.drift.relative_quantile import RelativeQuantile
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.measures.neighbours.adversarial_margin import AdversarialMargin
@@ -330,7 +332,8 @@ def test_influence_has_one_entry_per_unit(cls) -> None:
     subject = told()
     table = measure.observe(subject)
     influence = measure.influence(table)
-    everyone = dict.fromkeys((BreakawayRisk, UniversalQuantile), subject.population)
+    of_pairs = (BreakawayRisk, UniversalQuantile, NaiveOverstatement, PatchDrift)  # of the whole population
+    everyone = dict.fromkeys(of_pairs, subject.population)
     units = everyone.get(cls, 3 if "pair" in table else subject.attacked)
     assert influence.shape == (units,)
     assert torch.isfinite(influence).all()
