@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -154,6 +154,19 @@ class Ball(Threat):
     usual: ClassVar[float | None] = None
 
     @property
+    def places(self) -> int:
+        """How many balls at fixed places searches choose among, see `placed`; 1: it is no union of such."""
+        return 1
+
+    def placed(self, numbers: Int[Tensor, "batch"]) -> "Ball":
+        """Return the part of the ball at one fixed place of each image.
+
+        Args:
+            numbers: of the places, from 0 to `places` - 1, [B]; one for all images, or one for each.
+        """
+        return self
+
+    @property
     def written(self) -> str:
         """The radius as people write it, see `holdfast.runtime.sizes.written`."""
         return written(self.radius)
@@ -169,7 +182,7 @@ class Ball(Threat):
         return f"{self.norm} ≤ {self.written}"
 
     @property
-    def of_usual_radius(self) -> Self:
+    def of_usual_radius(self) -> "Ball":
         """The same ball with the radius that its kind has where none is named, for those who read no radius."""
         return replace(cast("Any", self), radius=type(self)().radius)
 
