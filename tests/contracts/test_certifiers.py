@@ -19,7 +19,7 @@ from holdfast.parts.threats.patch import Patch
 
 IDS = tuple("abcdefgh")
 NAMES = registry.names("certifiers")
-BALLS: list[Ball] = [Linf(0.04), L2(0.25), Patch(0.2, share=0.1), Patch(0.3, share=0.1, place="top-right")]
+BALLS: list[Ball] = [Linf(0.04), L2(0.25), Patch(0.5, share=0.1), Patch(0.3, share=0.1, place="top-right")]
 BOTH = [*(pytest.param(name, ball, id=f"{name}-{type(ball).__name__}") for name in NAMES for ball in BALLS)]
 
 

@@ -1,16 +1,18 @@
 """The worst patch of linear encoders, over all windows by hand; certificates that no patch beats; patches pasted."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import avg_pool2d
 
-from holdfast.core import Attack, Encoder, HoldfastError, Margin, Rng
+from holdfast.core import Attack, Encoder, HoldfastError, Margin, Passes, Rng
 from holdfast.numerics.bounds.backward import Region
 from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.bim import Bim
 from holdfast.parts.attacks.fgsm import Fgsm
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.square import Square
@@ -18,6 +20,7 @@ from holdfast.parts.certifiers.alpha_crown import AlphaCrown
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.crown_ibp import CrownIbp
 from holdfast.parts.certifiers.interval import Interval
+from holdfast.parts.learners.universal import Universal
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.patch import Patch
 
@@ -54,7 +57,7 @@ def lowest(patch: Patch, slopes: Tensor, x: Tensor) -> Tensor:
     low, high = (x - patch.radius).clamp_min(0), (x + patch.radius).clamp_max(1)
     corner = torch.where(slopes > 0, low, high)
     values = []
-    for rows, columns in windows(patch):
+    for rows, columns in windows(patch, *x.shape[2:]):
         moved = x.clone()
         moved[..., rows, columns] = corner[..., rows, columns]
         values.append((slopes * moved).flatten(1).sum(1))
@@ -84,8 +87,7 @@ def test_of_a_linear_encoder_attacks_reach_the_worst_window_and_the_certificate_
         reps = encoder(z)
         return -margin(reps)[:, 0], reps
 
-    tries = 12 if place == "anywhere" else 1  # a patch moves to the best window where it begins with a bad one
-    attacks: list[Attack] = [Pgd(30, restarts=tries), Apgd(30, restarts=tries), Fgsm()]
+    attacks: list[Attack] = [Pgd(30), Apgd(30), Bim(30), Fgsm()]  # images so small have no window beside the grid
     for attack in attacks:
         reached = -attack(goal, x, patch, Rng(0, ids=IDS)).values[-1].double()
         torch.testing.assert_close(reached, truth, rtol=1e-5, atol=1e-5)
@@ -141,6 +143,72 @@ def test_no_patch_of_many_beats_a_certificate(seed: int, place: str) -> None:
         assert bool((lower <= least + 1e-5).all()), name
     linf = Crown()(encoder, margin, x, Linf(patch.radius)).lower
     assert bool((lowers["Crown"] > linf).all())  # worth more than the bound of all pixels
+
+
+def textures(count: int = 24, side: int = 20) -> Tensor:
+    """Images in which each place looks different: coarse and fine noise."""
+    generator = torch.Generator().manual_seed(3)
+    coarse = (
+        torch.rand(count, 2, 4, 4, generator=generator).repeat_interleave(side // 4, 2).repeat_interleave(side // 4, 3)
+    )
+    return (0.7 * coarse + 0.3 * torch.rand(count, 2, side, side, generator=generator)).clamp(0, 1)
+
+
+def rivals() -> tuple[Encoder, Tensor, Callable[[Tensor], tuple[Tensor, Tensor]], Callable[[Tensor, Tensor], Tensor]]:
+    """A small network, images, how much nearer each is to its second nearest one, and the same as a failure."""
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        layers = [nn.Conv2d(2, 8, 5, stride=2), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2), nn.ReLU(), nn.Flatten()]
+        head = nn.Linear(144, 8)
+        head.weight.data *= torch.randn(1, 1, 3, 3).mul(1.5).exp().expand(1, 16, 3, 3).flatten(1)  # some places matter
+        encoder = Encoder(nn.Sequential(*layers, head), mean=0.5, std=0.3)
+    x = textures()
+    with torch.no_grad():
+        bank = encoder(x)
+
+    def event(reps: Tensor, rows: Tensor) -> Tensor:
+        apart = torch.cdist(reps, bank)
+        own = apart.gather(2, rows[:, None, None].expand(-1, reps.shape[1], 1))
+        return (own[..., 0] - apart.scatter(2, rows[:, None, None].expand(-1, reps.shape[1], 1), 1e9).amin(2)).double()
+
+    def goal(z: Tensor) -> tuple[Tensor, Tensor]:
+        reps = encoder(z)
+        return event(reps[:, None], torch.arange(len(z)))[:, 0].float(), reps
+
+    return encoder, x, goal, event
+
+
+@pytest.mark.parametrize("attack", [Pgd(20), Apgd(20)], ids=["pgd", "apgd"])
+def test_anywhere_attacks_are_no_weaker_than_at_one_place_and_than_one_patch_for_all(attack: Attack) -> None:
+    encoder, x, goal, event = rivals()
+    patch, rng = Patch(0.14, share=0.03), Rng(0, ids=tuple(map(str, range(len(x)))))
+    reached = attack(goal, x, patch, rng).values[-1]
+    places = torch.arange(patch.places)[:, None]
+    fixed = torch.stack([attack(goal, x, patch.placed(place), rng).values[-1] for place in places])
+    assert reached.mean() > fixed.mean(1).max()
+    assert float((reached > fixed.amax(0) - 0.1).double().mean()) > 0.8
+    held = float((reached <= 0).double().mean())
+    assert 0 < held <= float((fixed <= 0).double().mean(1).min())
+    with torch.no_grad():
+        clean = encoder(x)
+    encoder.passes, learner = Passes(), Universal(batch=12)
+    learned = learner.learn(encoder, x, clean, event, None, patch, Rng(0))
+    assert encoder.passes == learner.passes_in(patch) * len(x)
+    assert held <= learned.held
+
+
+def test_of_a_linear_encoder_attacks_come_near_the_worst_of_many_windows() -> None:
+    x, patch = textures(), Patch(share=0.1)
+    slopes = avg_pool2d(torch.randn(24, 2, 24, 24, generator=torch.Generator().manual_seed(4)), 5, 1)
+    least, clean = lowest(patch, slopes, x), (slopes * x).flatten(1).sum(1)
+
+    def goal(z: Tensor) -> tuple[Tensor, Tensor]:
+        return -(slopes * z).flatten(1).sum(1), z.flatten(1)
+
+    reached = -Pgd(20)(goal, x, patch, Rng(0, ids=tuple(map(str, range(24))))).values[-1]
+    share = (clean - reached) / (clean - least)
+    assert float(share.max()) < 1 + 1e-5
+    assert float(share.min()) > 0.85
 
 
 def test_a_part_of_the_image_is_bounded_by_the_largest_part_of_a_patch_on_it() -> None:

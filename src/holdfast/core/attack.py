@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
@@ -19,6 +19,9 @@ from holdfast.core.threat import Ball
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.rounding import PIXELS
+
+TRIAL, BEST = 2, 3
+"""Steps of the trial at each place of a ball, and at how many of the best places of each image the attack is made."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +68,22 @@ class Trajectory:
                 )
         return replace(self, reps=reps, values=values)
 
+    def stronger(self, trajectory: "Trajectory") -> "Trajectory":
+        """Return the better of two searches of the same images, image by image and step by step."""
+        better = trajectory.values > self.values
+
+        def pick(new: Mapping[int, Tensor], old: Mapping[int, Tensor]) -> dict[int, Tensor]:
+            return {n: torch.where(better[n].view(-1, *[1] * (new[n].ndim - 1)), new[n], old[n]) for n in old}
+
+        winner = None
+        if self.winner is not None and trajectory.winner is not None:
+            winner = torch.where(better[-1], trajectory.winner, self.winner)
+        images, reps = pick(trajectory.images, self.images), pick(trajectory.reps, self.reps)
+        return Trajectory(images, reps, torch.maximum(self.values, trajectory.values), winner)
+
 
 def _of_pixels(search: Callable[..., "Trajectory"]) -> Callable[..., "Trajectory"]:
-    """Return a search that refuses images outside [0, 1], for radii are in pixels, and whose draws are its own."""
+    """Return a search that refuses images outside [0, 1], whose draws are its own, and that goes to the best places."""
 
     @wraps(search)
     def call(
@@ -80,7 +96,12 @@ def _of_pixels(search: Callable[..., "Trajectory"]) -> Callable[..., "Trajectory
                 "leave normalisation to the encoder"
             )
         with searching(rng):
-            return search(self, goal, x, ball, rng, *arguments, **named)
+            best: Trajectory | None = None
+            for rank, at in enumerate(self.at_places(goal, x, ball, rng, BEST)):
+                trajectory = search(self, goal, x, at, rng.child("place", rank) if rank else rng, *arguments, **named)
+                best = trajectory if best is None else best.stronger(trajectory)
+            assert best is not None  # every ball has a place
+            return best
 
     return call
 
@@ -91,7 +112,7 @@ class Attack(metaclass=Checked):
     steps: int
 
     def __init_subclass__(cls, **named: Any) -> None:
-        """Let every attack refuse images that are none."""
+        """Let every attack refuse images that are none, and search at the best places of each image."""
         super().__init_subclass__(**named)
         if "__call__" in vars(cls):
             cls.__call__ = _of_pixels(cls.__call__)  # pyright: ignore[reportAttributeAccessIssue]
@@ -115,7 +136,44 @@ class Attack(metaclass=Checked):
     @property
     @abstractmethod
     def passes(self) -> Passes:
-        """Encoder passes that one image costs."""
+        """Encoder passes that one image costs in a ball that has one place."""
+
+    def passes_in(self, ball: Ball) -> Passes:
+        """Encoder passes that one image costs in a ball: at its best places, and to choose them."""
+        return self.passes * min(BEST, ball.places) + self.choosing(ball)
+
+    def trial(self, steps: int) -> "Attack":
+        """Return the cheap attack that tells how much a place of the ball is worth: by default the attack itself.
+
+        It must not depend on the number of this attack's steps.
+        """
+        return self
+
+    def at_places(self, goal: Goal, x: Images, ball: Ball, rng: Rng, count: int = 1) -> list[Ball]:
+        """Return the ball at the places of each image where a trial of a few steps gets farthest, the best one first.
+
+        In a union of balls a search that may change its place on its way loses what it has gained at every change, so
+        places are chosen before.
+
+        Args:
+            goal: what to maximise.
+            x: clean images in [0, 1].
+            ball: where to search; one that has a single place is returned as it is.
+            rng: random numbers bound to the ids of these images.
+            count: how many places.
+        """
+        if ball.places == 1:
+            return [ball]
+        reached, trial = [], self.trial(TRIAL)
+        for place in range(ball.places):
+            at = ball.placed(torch.tensor([place], device=x.device))
+            reached.append(trial(goal, x, at, rng.child("trial", place)).values[-1])
+        order = torch.stack(reached).argsort(dim=0, descending=True, stable=True)
+        return [ball.placed(numbers) for numbers in order[:count]]
+
+    def choosing(self, ball: Ball) -> Passes:
+        """Encoder passes that `at_places` costs one image."""
+        return self.trial(TRIAL).passes * ball.places if ball.places > 1 else Passes()
 
     @property
     def members(self) -> "tuple[Attack, ...]":

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -152,6 +152,19 @@ class Ball(Threat):
     landmarks: ClassVar[tuple[tuple[float, str], ...]] = ()
     grades: ClassVar[tuple[Grade, ...]] = ()
     usual: ClassVar[float | None] = None
+
+    @property
+    def places(self) -> int:
+        """How many balls at fixed places searches choose among, see `placed`; 1: it is no union of such."""
+        return 1
+
+    def placed(self, numbers: Int[Tensor, "batch"]) -> "Ball":
+        """Return the part of the ball at one fixed place of each image.
+
+        Args:
+            numbers: of the places, from 0 to `places` - 1, [B]; one for all images, or one for each.
+        """
+        return self
 
     @property
     def written(self) -> str:

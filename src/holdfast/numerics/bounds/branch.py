@@ -72,14 +72,15 @@ class Tree:
         margin: rows of the image, a batch of one.
         region: of the image, a batch of one.
         ranges: of the inputs of curved nodes over the whole ball.
-        scales: the usual size of the coefficients of what reads a node, the unit of β, for each node that may be split.
+        scales: the usual size of the coefficients of what reads a node, the unit of β, of each row, for each node that may be
+            split.
     """
 
     network: Network
     margin: Margin
     region: Region
     ranges: dict[int, Box]
-    scales: dict[int, float]
+    scales: dict[int, Tensor]
 
     @cached_property
     def single(self) -> "Tree":
@@ -176,9 +177,10 @@ class Tree:
         # one row per leaf, all around the same image; β multiplies sign · scale
         form = Dense(self.margin.weights[0, [leaf.row for leaf in leaves]][:, None])
         region = self.region.part([0] * many)
-        signs = {
-            k: torch.stack([leaf.signs[k] for leaf in leaves])[:, None].to(kind) * s for k, s in self.scales.items()
-        }
+        rows, signs = [leaf.row for leaf in leaves], {}
+        for node, scale in self.scales.items():
+            sign = torch.stack([leaf.signs[node] for leaf in leaves])[:, None].to(kind)
+            signs[node] = sign * scale[rows].to(kind).view(-1, *[1] * (sign.ndim - 1))
         return Problem(self.network, len(self.network.nodes) - 1, form, region, ranges, relaxations, signs)
 
     def _relaxed(self, index: int, ranges: Mapping[int, Box]) -> LinearRelaxation:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
+from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.shared.gradient import evaluate, pick, value_and_grad
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
 
@@ -43,6 +44,10 @@ class Apgd(Attack):
             raise HoldfastError(
                 f"apgd: expected steps >= 1 and restarts >= 1, got steps={self.steps}, restarts={self.restarts}"
             )
+
+    def trial(self, steps: int) -> Attack:
+        """Return PGD of a few steps."""
+        return Pgd(steps)
 
     @property
     def passes(self) -> Passes:

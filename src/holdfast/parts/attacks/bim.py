@@ -46,6 +46,10 @@ class Bim(Attack):
         """As `Pgd`."""
         return self._pgd.reach(ball, steps)
 
+    def trial(self, steps: int) -> Attack:
+        """Return PGD of a few steps."""
+        return Pgd(steps)
+
     @property
     def passes(self) -> Passes:
         """As `Pgd`."""

@@ -8,6 +8,7 @@ import torch
 
 from holdfast.core import Attack, Ball, Goal, Images, Passes, Rng, Trajectory
 from holdfast.core.threat import towards
+from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.shared.gradient import evaluate, value_and_grad
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
 from holdfast.runtime.checked import Count, Positive
@@ -65,6 +66,10 @@ class CarliniWagner(Attack):
     def reach(self, ball: Ball, steps: int | None = None) -> float:
         """Return steps · rate / 3: it starts near x, and at u = 3 lies the edge, ε tanh 3 = .995 ε, in every ball."""
         return (self.steps if steps is None else steps) * self.rate / EDGE
+
+    def trial(self, steps: int) -> Attack:
+        """Return PGD of a few steps."""
+        return Pgd(steps)
 
     @property
     def passes(self) -> Passes:

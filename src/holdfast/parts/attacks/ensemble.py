@@ -8,7 +8,6 @@ import torch
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
-from holdfast.parts.attacks.shared.gradient import pick
 from holdfast.parts.attacks.shared.readout import check_readouts
 from holdfast.parts.attacks.square import Square
 
@@ -61,6 +60,14 @@ class Ensemble(Attack):
         """The sum of its members'."""
         return sum((member.passes for member in self.members), Passes())
 
+    def passes_in(self, ball: Ball) -> Passes:
+        """The sum of its members'."""
+        return sum((member.passes_in(ball) for member in self.members), Passes())
+
+    def at_places(self, goal: Goal, x: Images, ball: Ball, rng: Rng, count: int = 1) -> list[Ball]:
+        """Return the whole ball: its members choose places of their own, as they would alone."""
+        return [ball]
+
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
         """Attack a batch with every member, see `Attack`."""
         read_at = check_readouts(readouts, self.steps)
@@ -75,19 +82,6 @@ class Ensemble(Attack):
                 torch.stack([trajectory.values[0], trajectory.values[-1]]),
                 torch.full((len(x),), number, device=x.device),
             )
-            best = ends if best is None else _stronger(best, ends)
+            best = ends if best is None else best.stronger(ends)
         assert best is not None  # __post_init__ has checked
         return best
-
-
-def _stronger(old: Trajectory, new: Trajectory) -> Trajectory:
-    assert old.winner is not None
-    assert new.winner is not None
-    better = new.values > old.values
-    row = {step: better[0 if step == 0 else 1] for step in old.images}
-    return Trajectory(
-        {step: pick(row[step], new.images[step], old.images[step]) for step in row},
-        {step: pick(row[step], new.reps[step], old.reps[step]) for step in row},
-        torch.maximum(old.values, new.values),
-        torch.where(better[1], new.winner, old.winner),
-    )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.core import Attack, Ball, Goal, Images, Passes, Rng, Trajectory
+from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.shared.gradient import evaluate, value_and_grad
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
 
@@ -34,6 +35,10 @@ class Fgsm(Attack):
         """One."""
         return 1
 
+    def trial(self, steps: int) -> Attack:
+        """Return PGD of a few steps."""
+        return Pgd(steps)
+
     @property
     def passes(self) -> Passes:
         """One gradient, and one look at the result."""
@@ -52,6 +57,7 @@ class Fgsm(Attack):
 
     def worst(self, goal: Goal, x: Images, ball: Ball, rng: Rng) -> Images:
         """Return the attacked images alone, which are not evaluated."""
+        (ball,) = self.at_places(goal, x, ball, rng)
         gradient = value_and_grad(goal, self._nudged(x, ball, rng))[2]
         return ball.step(x, x, gradient, ball.radius)
 

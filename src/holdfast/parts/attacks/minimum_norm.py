@@ -8,6 +8,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, PerImage, Rng, Trajectory
+from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.shared.gradient import evaluate
 from holdfast.parts.attacks.shared.minimal import minimal_radius, passes
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
@@ -47,6 +48,10 @@ class MinimumNorm(Attack):
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise HoldfastError(f"minimum_norm: expected steps >= 1, got {self.steps}")
+
+    def trial(self, steps: int) -> Attack:
+        """Return PGD of a few steps."""
+        return Pgd(steps)
 
     @property
     def passes(self) -> Passes:

@@ -61,6 +61,10 @@ class Pgd(Attack):
         longest = ball.radius if self.start == "nudge" else 2 * ball.radius
         return (self.steps if steps is None else steps) * self._size(ball) / longest
 
+    def trial(self, steps: int) -> Attack:
+        """Return PGD of a few steps."""
+        return Pgd(steps)
+
     @property
     def passes(self) -> Passes:
         """One forward pass more than backward: the last iterate is evaluated, not stepped from."""
@@ -85,6 +89,7 @@ class Pgd(Attack):
         """Return the attacked images alone; a single last iterate is not evaluated."""
         if self.keep == "best" or self.restarts > 1:
             return super().worst(goal, x, ball, rng)
+        (ball,) = self.at_places(goal, x, ball, rng)
         at, evaluate_at = self._begin(x, ball, rng.child("pgd", 0))
         for _ in range(self.steps):
             at = evaluate_at = self._step(x, at, value_and_grad(goal, evaluate_at)[2], ball)

@@ -142,14 +142,15 @@ class BetaCrown(ByLayers):
         return self.until == "positive" and bool(upper[row] <= 0)
 
 
-def _scales(problem: Problem, parameters: AlphaBeta) -> dict[int, float]:
-    """Return the mean size of the coefficients of what reads each node that may be split, the largest of them."""
+def _scales(problem: Problem, parameters: AlphaBeta) -> dict[int, Tensor]:
+    """Return the mean size of the coefficients of what reads each node that may be split, the largest of them, [R]."""
     trail: dict[int, Tensor] = {}
     with torch.no_grad():
         problem.bound(parameters, trail)
-    network, sizes = problem.network, dict.fromkeys(splittable(problem.network), 0.0)
+    network, sizes = problem.network, dict.fromkeys(splittable(problem.network), torch.zeros(1))
     for index in trail.keys() - {0}:
         for source in network.nodes[index].inputs:
             if source in sizes:
-                sizes[source] = max(sizes[source], float(trail[index].abs().mean()))
-    return {node: size for node, size in sizes.items() if size > 0}
+                # of each row by itself: no row depends on those it is bounded with
+                sizes[source] = torch.maximum(sizes[source].to(trail[index]), trail[index].abs().flatten(2).mean(2)[0])
+    return {node: size for node, size in sizes.items() if bool((size > 0).any())}

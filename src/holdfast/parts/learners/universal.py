@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -39,7 +39,8 @@ class Universal(Learner):
     along a cosine. "aggregation": image after image; one that does not fail yet adds the smallest change that makes it,
     δ ← Π_ε[δ + Δ], with Δ by Newton steps on its value (DeepFool). Both keep the δ of the epoch after which the fewest
     images stand; neither is sure to find the worst. Of a patch δ stands for pixels that take the place of the image's,
-    see `Patch.under`; where it may lie anywhere, it stays where it begins, so restarts choose its place.
+    see `Patch.under`. Where it may lie anywhere, one epoch is spent at each place that attacks choose among, and each
+    restart goes to the place where the fewest images stood after it, the next restart to the next best.
 
     Attributes:
         algorithm: "ascent" or "aggregation".
@@ -88,8 +89,15 @@ class Universal(Learner):
     @property
     def passes(self) -> Passes:
         """A forward pass of every epoch to judge δ; one forward and one backward for every step from an image."""
+        return self._of_epochs(self.epochs * self.restarts)
+
+    def passes_in(self, ball: Ball) -> Passes:
+        """Encoder passes that one training image costs in a ball: one epoch more for each of its places."""
+        return self.passes + (self._of_epochs(ball.places) if ball.places > 1 else Passes())
+
+    def _of_epochs(self, count: int) -> Passes:
         steps = self.newton if self.adaptive else 1
-        return Passes(forward=steps + 1, backward=steps) * (self.epochs * self.restarts)
+        return Passes(forward=steps + 1, backward=steps) * count
 
     def learn(
         self,
@@ -106,38 +114,59 @@ class Universal(Learner):
         rows = unharmed(clean, event, self.images)
         size = float(event(clean[rows, None], rows).abs().median()) or 1.0
         task = _Task(encoder, event, x, rows, ball, size)
-        search = self._ascent if self.algorithm == "ascent" else self._aggregation
         best, kept, reached, chances = (math.inf, math.inf), torch.zeros_like(x[0]), clean[rows], []
+        balls = self._places(task, rng)
         for restart in range(self.restarts):
-            numbers = rng.child("universal", restart).generator()
-            start = ball.squash(torch.randn(x[:1].shape, generator=numbers).to(x))[0]
+            numbers, at = rng.child("universal", restart).generator(), replace(task, ball=balls[restart % len(balls)])
             history = []
-            for delta in search(task, start, numbers):
+            for delta in self._search(at, numbers, self.epochs):
                 # fewest images that stand; among equals those that are nearest to failing
-                held, depth, reps = task.judge(delta)
+                held, depth, reps = at.judge(delta)
                 history.append(held)
                 if (held, depth) < best:
                     best, kept, reached, chances = (held, depth), delta, reps, history
         return LearnedPerturbation(len(rows), torch.tensor(chances, dtype=torch.float64), kept, best[0], rows, reached)
 
-    def _ascent(self, task: "_Task", delta: Perturbation, numbers: torch.Generator) -> Iterator[Perturbation]:
+    def _places(self, task: "_Task", rng: Rng) -> list[Ball]:
+        """Return the ball at its fixed places, first that where the fewest images stand after one epoch."""
+        ball = task.ball
+        if ball.places == 1:
+            return [ball]
+        ranks = []
+        for place in range(ball.places):
+            at = replace(task, ball=ball.placed(torch.tensor([place], device=task.x.device)))
+            (delta,) = self._search(at, rng.child("universal", "place", place).generator(), 1)
+            ranks.append((*at.judge(delta)[:2], place, at.ball))
+        return [at for *_, at in sorted(ranks, key=lambda rank: rank[:3])]
+
+    def _search(self, task: "_Task", numbers: torch.Generator, epochs: int) -> Iterator[Perturbation]:
+        """Yield δ after each epoch of a search from a random point of the ball."""
+        start = task.ball.squash(torch.randn(task.x[:1].shape, generator=numbers).to(task.x))[0]
+        search = self._ascent if self.algorithm == "ascent" else self._aggregation
+        return search(task, start, numbers, epochs)
+
+    def _ascent(
+        self, task: "_Task", delta: Perturbation, numbers: torch.Generator, epochs: int
+    ) -> Iterator[Perturbation]:
         """Yield δ after each epoch of steepest ascent."""
         count = max(1, len(task.rows) // self.batch)
         going = torch.zeros_like(delta)
-        for epoch in range(self.epochs):
+        for epoch in range(epochs):
             for number, rows in enumerate(task.shuffled(numbers).tensor_split(count)):
                 gradient = task.gradient(delta, rows)
                 # batches of any slope count alike in the momentum
                 going = MOMENTUM * going + gradient / gradient.norm().clamp_min(torch.finfo(gradient.dtype).tiny)
-                fall = (1 + math.cos(math.pi * (epoch + number / count) / self.epochs)) / 2
+                fall = (1 + math.cos(math.pi * (epoch + number / count) / epochs)) / 2
                 size = task.ball.radius * (LAST + (FIRST - LAST) * fall)
                 delta = task.within(delta + size * task.ball.ascend(going[None])[0])
             yield delta
 
-    def _aggregation(self, task: "_Task", delta: Perturbation, numbers: torch.Generator) -> Iterator[Perturbation]:
+    def _aggregation(
+        self, task: "_Task", delta: Perturbation, numbers: torch.Generator, epochs: int
+    ) -> Iterator[Perturbation]:
         """Yield δ after each epoch in which every image that still stands has added what breaks it."""
         delta = delta / 100  # at 0 itself values such as a drift have no slope
-        for _ in range(self.epochs):
+        for _ in range(epochs):
             for row in task.shuffled(numbers).split(1):
                 delta = task.within(delta + task.newton(delta, row, self.newton))
             yield delta

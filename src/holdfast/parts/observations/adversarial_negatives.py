@@ -55,7 +55,7 @@ class AdversarialNegatives(MadeNegatives):
     @property
     def passes(self) -> Passes:
         """Those of the attack, and one for the view."""
-        return self.attack.passes + Passes(forward=1)
+        return self.attack.passes_in(self.ball) + Passes(forward=1)
 
     @property
     def reevaluated(self) -> int:

@@ -112,7 +112,7 @@ class Attacked(Observation):
     @property
     def passes(self) -> Passes:
         """Those of the attack, up to the last read-out."""
-        return self.attack.truncated_to(max(self.steps)).passes
+        return self.attack.truncated_to(max(self.steps)).passes_in(self.ball)
 
     @property
     def reevaluated(self) -> int:

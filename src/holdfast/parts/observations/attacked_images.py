@@ -61,7 +61,7 @@ class AttackedImages(OfFirst):
     @property
     def passes(self) -> Passes:
         """The clean representation, and the attack."""
-        return Passes(forward=1) + self.attack.passes
+        return Passes(forward=1) + self.attack.passes_in(self.ball)
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Attack one shard.

@@ -62,7 +62,7 @@ class AttackedPairs(OfMargins):
     @property
     def passes(self) -> Passes:
         """Those of all attacks; at most so many where there are fewer classes."""
-        return self.attack.passes * self._attacks
+        return self.attack.passes_in(self.ball) * self._attacks
 
     @property
     def searches(self) -> tuple[Search, ...]:

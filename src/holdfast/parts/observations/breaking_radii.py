@@ -24,6 +24,7 @@ from holdfast.core import (
     Shard,
 )
 from holdfast.parts.attacks.minimum_norm import MinimumNorm
+from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.shared.gradient import pick
 from holdfast.parts.attacks.shared.smallest import Breaks
 from holdfast.parts.attacks.shared.tournament import Sought, most_rivals, passes, tournament
@@ -88,7 +89,7 @@ class BreakingRadii(OfAnyRadius, OfFirst):
     @property
     def passes(self) -> Passes:
         """Those of the search; a few less in small populations, and where rivals have no images."""
-        return passes(self.steps, self.steps, self.steps)
+        return passes(self.steps, self.steps, self.steps) + Pgd().choosing(self.ball)
 
     @property
     def adaptive(self) -> bool:
@@ -110,7 +111,8 @@ class BreakingRadii(OfAnyRadius, OfFirst):
         breaks: Breaks = lambda reps: value(reps) > CLEARLY  # noqa: E731
         sought = Sought(goal, breaks, *_pursuable(shard, rivals))
         with shard.encoder.exactly():  # every pass decides whether an image breaks
-            smallest, halfway = tournament(sought, shard.x, self.ball, self.steps, shard.rng)
+            (ball,) = Pgd().at_places(goal, shard.x, self.ball, shard.rng)
+            smallest, halfway = tournament(sought, shard.x, ball, self.steps, shard.rng)
         assert smallest.reps is not None  # the search has looked
         # what fails as it is need not move
         clean = clean_of(shard)[shard.positions]

@@ -58,7 +58,7 @@ class Broken(OfFirst):
     @property
     def passes(self) -> Passes:
         """Those of the attack."""
-        return self.attack.passes
+        return self.attack.passes_in(self.ball)
 
     @property
     def reevaluated(self) -> int:

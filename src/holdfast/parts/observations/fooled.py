@@ -101,7 +101,7 @@ class Fooled(OfFirst):
     @property
     def passes(self) -> Passes:
         """Those of all members: the most that an image can cost; one that is fooled early costs less."""
-        return sum((attack.passes for attack in self.attacks), Passes())
+        return sum((attack.passes_in(self.ball) for attack in self.attacks), Passes())
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Attack the images of one shard.

@@ -123,7 +123,7 @@ class Impersonated(OfFirst):
     @property
     def passes(self) -> Passes:
         """Those of the attack, up to the last read-out; nothing for images that are in no pair."""
-        return self.attack.truncated_to(max(self.steps)).passes
+        return self.attack.truncated_to(max(self.steps)).passes_in(self.ball)
 
     @property
     def reevaluated(self) -> int:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from holdfast.core import Ball, HoldfastError, Images, Margin, Passes, PerImage, Reps, Search, Shard
 from holdfast.parts.attacks.minimum_norm import MinimumNorm
+from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.shared.minimal import minimal_radius, passes
 from holdfast.parts.attacks.shared.smallest import Breaks
 from holdfast.parts.failures.misclassified import Misclassified
@@ -66,7 +67,7 @@ class MinimalRadii(OfAnyRadius, OfMargins):
     @property
     def passes(self) -> Passes:
         """Those of one search for each negative, or class; at most so many where there are fewer classes."""
-        return passes(self.steps, self.probe is None) * (self.compared or 1)
+        return (passes(self.steps, self.probe is None) + Pgd().choosing(self.ball)) * (self.compared or 1)
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Search for one shard."""
@@ -88,7 +89,8 @@ class MinimalRadii(OfAnyRadius, OfMargins):
     def _search(self, shard: Shard, margin: Margin, broken: Images | None) -> tuple[PerImage, Reps]:
         goal, breaks = confusion(shard.encoder, margin, shard.x), breaks_of(margin)
         with shard.encoder.exactly():  # every pass decides whether an image breaks
-            radius, _, reps = minimal_radius(goal, breaks, shard.x, self.ball, self.steps, broken)
+            (ball,) = Pgd().at_places(goal, shard.x, self.ball, shard.rng)
+            radius, _, reps = minimal_radius(goal, breaks, shard.x, ball, self.steps, broken)
         return radius.double().cpu(), reps.float().cpu()
 
 

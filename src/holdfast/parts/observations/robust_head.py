@@ -71,7 +71,7 @@ class RobustHead(OfTraining):
     @property
     def passes(self) -> Passes:
         """One forward pass, and an attack in each epoch: the most that an image can cost, see `RobustLinear`."""
-        return Passes(forward=1) + self.probe.attack.passes * self.probe.epochs
+        return Passes(forward=1) + self.probe.attack.passes_in(self.probe.ball) * self.probe.epochs
 
     @property
     def reevaluated(self) -> int:

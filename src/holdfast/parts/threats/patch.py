@@ -1,16 +1,16 @@
 """A patch: the pixels of one window may take any value, all others stay as they are."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from holdfast.core import Ball, HoldfastError, Images, PerImage, Rng
-from holdfast.core.threat import Frame, Shape, least_in_box, rounded_down, towards
+from holdfast.core.threat import Frame, Shape, least_in_box, towards
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.shared.window import Size, best, rectangle, spread, sums
 from holdfast.runtime.checked import Positive
@@ -29,6 +29,9 @@ CORNERS = MappingProxyType(
 
 ANYWHERE, RANDOM = "anywhere", "random"
 
+GRID = 5
+"""Rows and columns of places among which searches choose."""
+
 
 @dataclass(frozen=True)
 class Patch(Ball):
@@ -37,8 +40,8 @@ class Patch(Ball):
     h = round(√(share · H · W · aspect)), w = round(h / aspect), with h not yet rounded. At a fixed place this is a box.
     "anywhere" it is the union of the boxes of all places: not convex, so that of what lies between two of its images
     nothing is known. `project` then takes the window that retains most of ||δ||², `ascend` the one in which the
-    gradient's sum of absolute values is largest, as does `step` where the patch does harm to its goal; the bound of
-    `least_on` is the minimum over all windows, exact for a linear function of the image.
+    gradient's sum of absolute values is largest; attacks choose one of 5 x 5 evenly spaced places first and search
+    there alone; the bound of `least_on` is the minimum over all windows, exact for a linear function of the image.
 
     Attributes:
         radius: the largest change of a pixel, in (0, 1]; with 1 a pixel may take any value.
@@ -88,6 +91,15 @@ class Patch(Ball):
     def is_box(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Whether its place is fixed."""
         return self.place != ANYWHERE
+
+    @property
+    def places(self) -> int:
+        """Those of a square grid, from the first row and column to the last; 1 where the place is fixed."""
+        return 1 if self.is_box else GRID * GRID
+
+    def placed(self, numbers: Int[Tensor, "batch"]) -> Ball:
+        """Return the patch at places of the grid, numbered row by row; see `Ball.placed`."""
+        return self if self.is_box else _Placed(self.radius, self.share, self.place, self.aspect, numbers=numbers)
 
     @property
     def norm(self) -> str:
@@ -168,28 +180,6 @@ class Patch(Ball):
         """Return the gradient's sign in the window where its absolute values sum up to the most."""
         return torch.where(self._where(gradient, gradient.abs()), gradient.sign(), 0)
 
-    def step(
-        self, x: Images, at: Images, gradient: Images, length: float | Tensor, radii: PerImage | None = None
-    ) -> Images:
-        """Return x' of the ball after a step: in the window where the patch is, or in a better one.
-
-        A patch moves only where what it holds does harm to a linear goal, gradient · (x' - x) <= 0: to the window in
-        which such a goal can rise most, and there as far as it can. Elsewhere gradients of real networks would make it
-        move at every step, and no patch would get anywhere.
-        """
-        if self.is_box:
-            return super().step(x, at, gradient, length, radii)
-        reach = x.new_tensor(rounded_down(self.radius, x.dtype)) if radii is None else radii.view(-1, 1, 1, 1)
-        uphill, delta = gradient.sign(), at - x
-        farthest = (x + reach * uphill).clamp(0, 1) - x
-        rise = gradient * farthest
-        harmful = (gradient * delta).sum((1, 2, 3), keepdim=True) <= 0
-        moves = harmful & (rise.sum((1, 2, 3), keepdim=True) > 0)
-        here = (delta != 0).any(1, keepdim=True).to(x).expand_as(x)
-        moved = torch.where(moves, farthest, (delta + length * uphill).clamp(-reach, reach))
-        inside = self._where(moved, torch.where(moves, rise, here))
-        return towards(x, torch.where(inside, moved, 0)).clamp_(0, 1)
-
     def squash(self, u: Float[Tensor, "*batch channel height width"]) -> Float[Tensor, "*batch channel height width"]:
         """Return radius · tanh(u) in the window, that of the largest u² where the place is not fixed; else 0."""
         return torch.where(self._where(u, u.detach().square()), self._pixels.squash(u), 0)
@@ -198,7 +188,7 @@ class Patch(Ball):
         """Return max |delta| of each image; infinite where no window holds all that changed."""
         moved = (delta != 0).any(1)
         if (fixed := self._fixed(delta)) is not None:
-            outside = (moved & ~fixed).flatten(1).any(1)
+            outside = (moved & ~fixed.squeeze(-3)).flatten(1).any(1)
         else:
             high, wide = self.window(*delta.shape[2:])
             tall, broad = spread(moved)
@@ -276,7 +266,7 @@ class Patch(Ball):
         size = self.window(gain.shape[-2], gain.shape[-1])
         return best(gain.detach().sum(-3), size, like.detach().abs().sum(-3)).unsqueeze(-3)
 
-    def _fixed(self, like: Tensor) -> Bool[Tensor, "one height width"] | None:
+    def _fixed(self, like: Tensor) -> Bool[Tensor, "*batch one height width"] | None:
         """Return the pixels of the window, [1, H, W], of images like these; None where it may be anywhere."""
         shares = self._shares()
         if shares is None:
@@ -293,6 +283,38 @@ class Patch(Ball):
             down, across = Rng(self.seed, ("patch",), ("place",)).uniform(2)[0].tolist()
             return down, across
         return CORNERS.get(self.place)
+
+
+@dataclass(frozen=True, eq=False)
+class _Placed(Patch):
+    """The patch at a place of its own of each image.
+
+    Attributes:
+        numbers: of the places on the grid, row by row, [B]; or one for all images.
+    """
+
+    numbers: Tensor = field(kw_only=True)
+
+    @property
+    def is_box(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Its places are fixed."""
+        return True
+
+    def frame(self, x: Images, rng: Rng) -> Frame:
+        """Return the windows."""
+        over = (x.shape[2], x.shape[3])
+        size = self.window(*over)
+        shares = self.numbers // GRID, self.numbers % GRID
+        top, left = (
+            (share * (whole - side)) // (GRID - 1) for share, whole, side in zip(shares, over, size, strict=True)
+        )
+        return top.expand(len(x)), left.expand(len(x)), size
+
+    def _fixed(self, like: Tensor) -> Bool[Tensor, "*batch one height width"]:
+        """Return the pixels of the windows, [B, 1, H, W]."""
+        over = (like.shape[-2], like.shape[-1])
+        top, left, size = self.frame(like.reshape(-1, *like.shape[-3:]), Rng(0))
+        return rectangle(top, left, size, over, like.device)[:, None]
 
 
 def _place(shares: tuple[float, float], size: Size, over: Size) -> tuple[int, int]:

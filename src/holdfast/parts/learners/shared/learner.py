@@ -95,7 +95,11 @@ class Learner(metaclass=Checked):
     @property
     @abstractmethod
     def passes(self) -> Passes:
-        """Encoder passes that one training image costs."""
+        """Encoder passes that one training image costs in a ball that has one place."""
+
+    def passes_in(self, ball: Ball) -> Passes:
+        """Encoder passes that one training image costs in a ball, with those that choose its place."""
+        return self.passes
 
 
 def unharmed(clean: Reps, event: Event, most: int | None) -> Int[Tensor, "rows"]:

@@ -8,6 +8,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from holdfast.core import Ball, HoldfastError, Margin, Passes, Shard
+from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.shared.minimal import minimal_radius, passes
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
@@ -63,7 +64,7 @@ class BothRadii(OfAnyRadius, OfFirst):
     @property
     def passes(self) -> Passes:
         """Those of one search for each margin, and an estimate of the bound propagations."""
-        return passes(self.steps, True) * self.margins_each + Passes(bounds=PROBES * self.margins_each)
+        return (passes(self.steps, True) + Pgd().choosing(self.ball) + Passes(bounds=PROBES)) * self.margins_each
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Bound and search for one shard."""
@@ -77,5 +78,6 @@ class BothRadii(OfAnyRadius, OfFirst):
                 single = row(margin, torch.full_like(others, number))
                 goal, breaks = confusion(shard.encoder, single, shard.x), breaks_of(single)
                 start = shard.others(others)
-                sizes.append(minimal_radius(goal, breaks, shard.x, self.ball, self.steps, start)[0])
+                (ball,) = Pgd().at_places(goal, shard.x, self.ball, shard.rng)
+                sizes.append(minimal_radius(goal, breaks, shard.x, ball, self.steps, start)[0])
         return {"certificate": proved.double().cpu(), "attack": torch.stack(sizes, 1).double().cpu()}

@@ -49,4 +49,4 @@ class Learning(Observation):
     @property
     def passes(self) -> Passes:
         """Those of the learner for each image."""
-        return self.learner.passes
+        return self.learner.passes_in(self.ball)
