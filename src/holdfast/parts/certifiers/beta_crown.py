@@ -43,7 +43,7 @@ class BetaCrown(ByLayers):
         gap: relative to the margin of the clean image.
         inside: steps of ascent for each layer inside the network, see `AlphaCrown`.
         steps: steps of ascent for the margin, before it is split; as many as in `AlphaCrown`.
-        leaf_steps: steps of ascent for each leaf; None: 20 where signs decide, 100 where minima do.
+        leaf_steps: steps of ascent for each leaf; None: 5 where signs decide, 100 where minima do.
         seconds: time after which an image's splitting ends; it makes the result depend on the machine.
         minutes: what the ranges inside may take, see `ByLayers`.
         beyond: what happens where that is too little: "refuse" or "intervals".
@@ -116,7 +116,7 @@ class BetaCrown(ByLayers):
         open_rows = [row for row in range(len(lower)) if lower[row] <= threshold()[row] and self.splits]
         roots = tree.roots(open_rows, parameters, lower) if open_rows else []
         leaves = [leaf for leaf in roots if leaf.split is not None]
-        few = {"positive": 20, "tight": 100}[self.until]
+        few = {"positive": 5, "tight": 100}[self.until]
         ascent = Ascent(few if self.leaf_steps is None else self.leaf_steps, 0.2, 0.9)
         proved = torch.full_like(lower, torch.inf)  # the lowest leaf that is not split any more
         # bound: split the worst leaves; images met on the way lower the upper bound; drop what is decided
