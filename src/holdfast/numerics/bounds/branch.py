@@ -75,8 +75,8 @@ class Tree:
         margin: rows of the image, a batch of one.
         region: of the image, a batch of one.
         ranges: of the inputs of curved nodes over the whole ball.
-        scales: the usual size of the coefficients of what reads a node, the unit of β, of each row, [R], for each node
-            that may be split.
+        scales: the usual size of each row's coefficients of what reads a node, the unit of β, [R], for each node that
+            may be split.
     """
 
     network: Network
