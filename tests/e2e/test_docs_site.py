@@ -139,7 +139,7 @@ def test_the_parts_shown_join_through_entry_points_and_are_audited(tmp_path: Pat
                 "from holdfast.cli import main; main()", *command]  # fmt: skip
         run = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert run.returncode == 0, run.stdout + run.stderr
-        return run.stdout
+        return " ".join(run.stdout.split())  # as wide as the terminal is
 
     assert "usual distance of two images" in holdfast("show", "relative_drift")
     assert "among `steps` images" in holdfast("show", "random_search")
