@@ -11,7 +11,10 @@ from torch import nn
 import holdfast
 from holdfast import HoldfastError
 from holdfast.auditing.estimate.estimate import estimate
+from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.run import run_audit
+from holdfast.auditing.surrogates import Surrogate
 from holdfast.core import Encoder
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.square import Square
@@ -121,3 +124,26 @@ def test_a_surrogate_that_takes_other_images_costs_its_measure_alone() -> None:
     measures = record.data["encoders"][0]["measures"]
     assert "surrogate 'other': expected an encoder that takes images [1, 8, 8]" in measures["transfer_rate"]["error"]
     assert measures["uniformity"]["error"] is None
+
+
+class Noisy(nn.Module):
+    """Adds noise to the pixels, in eval mode too."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x + 0.1 * torch.randn_like(x)).flatten(1)
+
+
+def test_the_draws_of_an_encoder_are_none_of_its_surrogates(tmp_path: Path) -> None:
+    noisy = Encoder(Noisy(), mean=0, std=1, name="noisy", draws=3)
+    asked = TransferRate((HARDENED,), Apgd(3), asking=Square(5))
+    plan = Plan(("noisy",), "digits", (asked,), (), images=24, attacked=8)
+    record = run_audit(plan, tmp_path, encoders={"noisy": noisy})
+    passes = record["encoders"][0]["passes"]
+    assert record["failures"] == []
+    assert {k: v for k, v in passes.items() if k in passes["predicted"]} == passes["predicted"]
+
+
+def test_a_surrogate_that_draws_is_refused() -> None:
+    noisy = Encoder(Noisy(), mean=0, std=1, name="noisy", draws=3)
+    with pytest.raises(HoldfastError, match="surrogate 'noisy': expected an encoder without random numbers"):
+        Surrogate(noisy, (1, 8, 8), Encoder(nn.Flatten(), mean=0, std=1))

@@ -50,9 +50,17 @@ class Surrogate(Encoder):
         encoder: the surrogate.
         shape: (channels, height, width) of the images.
         audited: the encoder under audit.
+
+    Raises:
+        HoldfastError: a mean over draws, whose attacks would take other draws than its own.
     """
 
     def __init__(self, encoder: Encoder, shape: tuple[int, int, int], audited: Encoder):
+        if encoder.draws is not None:
+            raise HoldfastError(
+                f"surrogate {encoder.name!r}: expected an encoder without random numbers, got the mean of "
+                f"{encoder.draws} draws; switch them off and leave draws out"
+            )
         own = len(encoder.mean) if len(encoder.mean) > 1 else encoder.geometry and encoder.geometry.channels
         wanted = own or shape[0], encoder.geometry.size if encoder.geometry else shape[1:]
         module, mean, std = encoder.module, encoder.mean, encoder.std

@@ -63,6 +63,10 @@ class AttackedImages(OfFirst):
         """The clean representation, and the attack."""
         return Passes(forward=1) + self.attack.passes_in(self.ball)
 
+    def passes_at(self, precision: str, draws: int | None = None) -> Passes:
+        """Return the passes of one image; the draws of the audited encoder are none of the surrogate's."""
+        return super().passes_at(precision, None if self.surrogate else draws)
+
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Attack one shard.
 
