@@ -225,6 +225,7 @@ class Scoring:
             "predicted": entries.passes_entry(cost.predicted),
             "serves": list(readers),
             "seconds": round(cost.seconds, 3),
+            "shards": self.session.shard_folder(observation),
         }
 
     def _passes(self) -> dict[str, Any]:

@@ -25,6 +25,9 @@ PACKAGES = (
     "numpy", "scipy", "scikit-learn", "pillow", "torchvision", "timm", "transformers", "open_clip_torch", "onnx2torch",
 )  # fmt: skip
 
+IMAGES = "tables/images.parquet"
+"""The table of the population: the id of every image, in their order."""
+
 
 def data_entry(plan: Plan, images: AuditImages, labels: str | None, facts: Mapping[str, str]) -> dict[str, Any]:
     """Return what the images are, and how large the balls of the plan are on them.
@@ -51,6 +54,7 @@ def data_entry(plan: Plan, images: AuditImages, labels: str | None, facts: Mappi
         "balls": told(plan.measures, shape_of(tested)),
         "duplicates": [{"image": image, "like": like, "levels": levels} for image, like, levels in tested.duplicates],
         "duplicates_left_out": tested.skips_duplicates,
+        "table": IMAGES,
     }
 
 

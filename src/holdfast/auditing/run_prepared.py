@@ -76,6 +76,7 @@ def run_prepared(
             failures.append(f"{title}: {first_line(error)}")
             return default
 
+    store.write_table(entries.IMAGES, images.tested.ids, {})
     record: dict[str, Any] = {
         "schema": SCHEMA,
         "holdfast": entries.software(),

@@ -112,6 +112,7 @@ class Session:
         self.remade = 0
         self._learned: dict[tuple[Probe, Threat | None, bool], Classifier] = {}
         self._shard_files: dict[Observation, list[ShardFile]] = {}
+        self._shard_folders: dict[Observation, str] = {}  # to name one may take the digest of a file that a part reads
         self._memory = MemoryLimits(encoder)
 
         # What decides all that is stored, beside the observation
@@ -148,13 +149,19 @@ class Session:
         """Return the shards of an observation; the name of a file says everything that decides what is in it."""
         if observation not in self._shard_files:
             total = self.split.extent(observation)
-            folder = self._names.folder(observation)
+            folder = self.shard_folder(observation)
             sizes = (total, self.population, self.batch_size, self.images.shape)
             self._shard_files[observation] = [
                 ShardFile(start, stop, f"{folder}/{start:07d}-{stop:07d}.safetensors")
                 for start, stop in spans(observation, *sizes, self._cuts)
             ]
         return self._shard_files[observation]
+
+    def shard_folder(self, observation: Observation) -> str:
+        """Return the folder of an observation's shards, within the run folder."""
+        if observation not in self._shard_folders:
+            self._shard_folders[observation] = self._names.folder(observation)
+        return self._shard_folders[observation]
 
     def make(self, observation: Observation, shard: ShardFile) -> None:
         """Observe one shard unless it is stored; what the observation reads must have been observed."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.common import AllowOption, JsonOption, err, out, show
+from holdfast.cli.common import AllowOption, JsonOption, err, listening, number, out, show
 from holdfast.runtime.errors import HoldfastError, os_reason
 from holdfast.runtime.exit_status import ExitStatus
 
@@ -44,6 +44,20 @@ def check(
     match: Annotated[
         list[str] | None, typer.Option(help="NEW=OLD: compare this encoder of the run with that one of the baseline.")
     ] = None,
+    canaries: Annotated[
+        Path | None,
+        typer.Option(help="CSV file of pairs by image id: first,second,together or first,second,apart."),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(parser=number, help="Share of false positives at which canaries are judged. (default: 0.001)"),
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(parser=number, help="The baseline's threshold, a distance, instead of --rate.")
+    ] = None,
+    divergence: Annotated[
+        str | None, typer.Option(help="Distance of representations for --canaries and overlap@10: l2, cosine, ...")
+    ] = None,
     encoder: Annotated[list[str] | None, typer.Option(help="Encoders to check. (default: all)")] = None,
     allow: AllowOption = None,
     strict: Annotated[
@@ -65,6 +79,7 @@ def check(
     from holdfast.report.gate import print_gate
     from holdfast.storage.standing import refuse_unknown
     from holdfast.workflows.gate import hold
+    from holdfast.workflows.index_gate import IndexQuestions
 
     lines = _lines(require_file) if require_file else []
     drops = [*(allow_drop or []), *(line.removeprefix(DROP).strip() for line in lines if line.startswith(DROP))]
@@ -72,7 +87,19 @@ def check(
     run = open_run(folder, allow=allow or ())
     before = None if baseline is None else open_run(baseline, allow=allow or ())
     refuse_unknown(allow or (), [known.record for known in (run, before) if known])
-    data = hold(run, requirements, before, allow_drop=drops, match=match or (), encoders=encoder or [], strict=strict)
+    index = IndexQuestions(None if canaries is None else str(canaries), rate, threshold, divergence)
+    with listening(json_output) as bars:
+        data = hold(
+            run,
+            requirements,
+            before,
+            allow_drop=drops,
+            match=match or (),
+            encoders=encoder or [],
+            strict=strict,
+            index=index,
+            listener=bars,
+        )
     show(data, json_output, lambda: print_gate(data, out))
     if annotate:
         for command in annotations(data):

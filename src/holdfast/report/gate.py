@@ -9,6 +9,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from holdfast.report.comparison import p_text
+from holdfast.report.index_sentences import sentences as upgrade_sentences
 from holdfast.report.leader import told
 from holdfast.report.numbers import BETTER, finite, number, plural
 from holdfast.report.table import Table, markdown_text
@@ -43,6 +44,8 @@ def print_gate(data: Mapping[str, Any], console: Console) -> None:
     """
     if data["findings"]:
         console.print(_requirements(data["findings"]))
+    for text in index(data):
+        console.print(text)
     if regression := data["regression"]:
         console.print(Text(against(regression), "bold"))
         for encoder, rows in by_encoder(regression):
@@ -57,6 +60,11 @@ def print_gate(data: Mapping[str, Any], console: Console) -> None:
         for text in notes(regression):
             console.print(text)
     console.print(outcome(data))
+
+
+def index(data: Mapping[str, Any]) -> list[Text]:
+    """Return what changes where an encoder takes the place of the baseline's behind an index."""
+    return [Text(sentence) for compared in data["index"] for sentence in upgrade_sentences(compared)]
 
 
 def by_encoder(regression: Mapping[str, Any]) -> list[tuple[str, list[Mapping[str, Any]]]]:
@@ -236,6 +244,8 @@ def markdown(data: Mapping[str, Any]) -> str:
     parts = [f"## {mark} holdfast check {markdown_text(data['record'])}", markdown_text(outcome(data).plain)]
     if data["findings"]:
         parts.append("\n".join(f"- {markdown_text(line.plain)}" for line in requirements(data)))
+    if texts := index(data):
+        parts.append("\n".join(f"- {markdown_text(text.plain)}" for text in texts))
     if regression := data["regression"]:
         parts.append(f"### {markdown_text(against(regression))}")
         for encoder, rows in by_encoder(regression):

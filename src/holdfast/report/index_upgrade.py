@@ -11,7 +11,7 @@ from rich.text import Text
 from holdfast.report.charts.figure import colour
 from holdfast.report.charts.lines import Curve, Horizontal, Lines
 from holdfast.report.gate import MARKS, requirements
-from holdfast.report.names import short_names
+from holdfast.report.index_sentences import OUTCOMES, names, sentences
 from holdfast.report.numbers import number, plural, score
 from holdfast.report.page import page
 from holdfast.report.pictures import Shot, shot
@@ -23,9 +23,6 @@ REPORT = "report.html"
 
 SIDE, TINY = 176, 104
 """Pixels of a side of the pictures at most: of images, and of their neighbours."""
-
-OUTCOMES = {"broken": "bold red", "wrong before and after": "yellow", "mended": "green"}
-"""What may become of a canary but to hold, and its colour."""
 
 LISTED = 10
 """Canaries that the terminal lists."""
@@ -39,13 +36,6 @@ class Changed:
     image: Shot
     before: list[Shot]
     after: list[Shot]
-
-
-def names(record: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what the old and the new encoder are called, briefly."""
-    old, new = (record["encoders"][side]["name"] for side in ("old", "new"))
-    short = short_names([old, new]) if old != new else {old: old}
-    return short[old], short[new]
 
 
 def print_upgrade(record: Mapping[str, Any], console: Console) -> None:
@@ -69,32 +59,6 @@ def print_upgrade(record: Mapping[str, Any], console: Console) -> None:
         console.print(line)
     console.print(Text(spent(record), "dim"))
     console.print(outcome(record))
-
-
-def sentences(record: Mapping[str, Any]) -> list[str]:
-    """Return the answer: what is kept, where the threshold goes, what becomes of the old one."""
-    old, new = names(record)
-    data, measures = record["data"], record["measures"]
-    overlaps = [name for name in measures if name.startswith("overlap@")]
-    last = max(overlaps, key=lambda name: int(name.partition("@")[2]))
-    kept, k = score(_headline(measures[last]), "share"), last.partition("@")[2]
-    answer = [
-        f"{new} in the place of {old}, on {plural(data['images'], 'image')}: {kept} of an image's first {k} neighbours "
-        "stay."
-    ]
-    if "threshold" not in measures:
-        return answer
-    limits, positives = (measures[name]["scores"] for name in ("threshold", "false_positives"))
-    rate = score(positives["old"], "share")
-    answer.append(
-        f"At a false-positive rate of {rate} the threshold {number(limits['old']['value'])} becomes "
-        f"{score(limits['new'], 'ratio')}; kept as it is, the rate would be {score(positives['kept'], 'share')}."
-    )
-    if record["canaries"]:
-        counts = [sum(row["outcome"] == name for row in record["canaries"]) for name in OUTCOMES]
-        parts = ", ".join(f"{count} {name}" for count, name in zip(counts, OUTCOMES, strict=True) if count)
-        answer.append(f"Canaries: {len(record['canaries'])} checked, {parts or 'all hold'}.")
-    return answer
 
 
 def kept_table(record: Mapping[str, Any]) -> Table:
@@ -124,10 +88,6 @@ def sides_table(record: Mapping[str, Any]) -> Table:
 
 def _cell(entry: Mapping[str, Any], column: str) -> str:
     return score(entry["scores"][column], entry["unit"]) if column in entry["scores"] else ""
-
-
-def _headline(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    return entry["scores"][entry["headline"]]
 
 
 def canaries(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:

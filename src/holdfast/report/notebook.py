@@ -32,7 +32,7 @@ def comparison_html(data: Mapping[str, Any]) -> str:
 def gate_html(data: Mapping[str, Any]) -> str:
     """Return what the gate found as a piece of HTML; see `record_html`."""
     blocks: list[Text | Table] = [gate.outcome(data)]
-    blocks += gate.requirements(data)
+    blocks += [*gate.requirements(data), *gate.index(data)]
     if regression := data["regression"]:
         blocks.append(Text(gate.against(regression), "bold"))
         for encoder, rows in gate.by_encoder(regression):

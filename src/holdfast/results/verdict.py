@@ -15,6 +15,7 @@ from holdfast.results.shown import text_of, written
 from holdfast.runtime.checked import checked
 from holdfast.storage.standing import allowing, refuse_unknown
 from holdfast.workflows.gate import hold
+from holdfast.workflows.index_gate import IndexQuestions
 
 
 class CheckResult:
@@ -77,6 +78,10 @@ def check(
     encoders: str | Sequence[str] = (),
     allow: Sequence[str] = (),
     strict: bool = False,
+    canaries: str | os.PathLike[str] | None = None,
+    rate: float | None = None,
+    threshold: float | None = None,
+    divergence: str | None = None,
 ) -> CheckResult:
     """Hold an audit against requirements, and against an earlier one; the same as the command `holdfast check`.
 
@@ -89,6 +94,10 @@ def check(
         encoders: which encoders are held; all where none is given.
         allow: checks whose failure is accepted.
         strict: whether what cannot be told does not pass.
+        canaries: a CSV file of pairs that must match, or must not, whatever the encoder; see `holdfast.compare_index`.
+        rate: false positives at which they are judged, a share of the pairs; 0.001 where None.
+        threshold: instead, the baseline's threshold, a distance.
+        divergence: how representations are compared for canaries and `overlap@10`; l2 where None.
 
     Raises:
         HoldfastError: nothing to hold it against, audits that cannot be compared, an unknown name, or a request that
@@ -100,14 +109,17 @@ def check(
     assert now is not None
     if before is None and (allow_drop or match):
         raise HoldfastError("check: expected a baseline beside allow_drop and match, got none; say baseline=RUN")
-    if before is None and not require:
+    if before is None and not require and canaries is None:
         raise HoldfastError(
             "check: expected at least one requirement, or a baseline, got none; say require='breakaway_risk < 5 %' or "
             "baseline=RUN"
         )
     several = ([words] if isinstance(words, str) else words for words in (require, allow_drop, encoders))
     requirements, drops, names = several
-    data = hold(now, requirements, earlier, allow_drop=drops, match=match or {}, encoders=names, strict=strict)
+    index = IndexQuestions(None if canaries is None else os.fspath(canaries), rate, threshold, divergence)
+    data = hold(
+        now, requirements, earlier, allow_drop=drops, match=match or {}, encoders=names, strict=strict, index=index
+    )
     return CheckResult(data)
 
 

@@ -128,7 +128,7 @@ OBSERVATION = Object(
         "serves": Items(TEXT),
         "seconds": Maybe(NUMBER),
     },
-    {"charts": Items(AnyChart())},
+    {"charts": Items(AnyChart()), "shards": TEXT},
 )
 
 
@@ -281,6 +281,7 @@ RECORD_SHAPE = Object(
              "available": COUNT, "skipped": Items(Items(TEXT, 2))},
             {"synthetic": FLAG, "labels": Maybe(TEXT), "runs_left_out": COUNT, "balls": Items(TEXT),
              "duplicates": Items(Object({"image": TEXT, "like": TEXT, "levels": COUNT})), "duplicates_left_out": FLAG,
+             "table": TEXT,
              "train": Maybe(Object({}, {"images": COUNT, "left_out": COUNT, "fingerprint": TEXT, "labels": TEXT}))},
         ),
         "encoders": Items(AnyEncoder()),

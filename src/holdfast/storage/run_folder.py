@@ -196,15 +196,8 @@ class Store:
         self.write(name, lambda path: safetensors.torch.save_file(ready, path, sealed))
 
     def read_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]] | None:
-        """Return tensors and facts; None where the file is missing, damaged or another one (it is then made again)."""
-        try:
-            with self.files.fetched(name) as path, safe_open(path, "pt") as file:
-                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-                facts = dict(file.metadata() or {})
-        except (OSError, safetensors.SafetensorError, ValueError, RuntimeError, TypeError, AttributeError, KeyError):
-            return None  # a header of which a byte is wrong may name a type or a shape that nobody knows
-        seal = facts.pop(SEAL, None)
-        return (tensors, facts) if seal == _seal(name, tensors, facts) else None
+        """Return tensors and facts; see `read_tensors`."""
+        return read_tensors(self.files, name)
 
     def forget_damaged(self, under: str) -> int:
         """Delete the tensors below a subfolder that are not as they were written, and return how many there were.
@@ -217,6 +210,18 @@ class Store:
         for name in damaged:
             self.delete(name)
         return len(damaged)
+
+
+def read_tensors(files: Folder, name: str) -> tuple[dict[str, Tensor], dict[str, str]] | None:
+    """Return tensors and facts about them; None where the file is missing, damaged or another one."""
+    try:
+        with files.fetched(name) as path, safe_open(path, "pt") as file:
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            facts = dict(file.metadata() or {})
+    except (OSError, safetensors.SafetensorError, ValueError, RuntimeError, TypeError, AttributeError, KeyError):
+        return None  # a header of which a byte is wrong may name a type or a shape that nobody knows
+    seal = facts.pop(SEAL, None)
+    return (tensors, facts) if seal == _seal(name, tensors, facts) else None
 
 
 def _seal(name: str, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> str:

@@ -4,11 +4,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from holdfast.comparison.baseline import couples
 from holdfast.comparison.records import Run
 from holdfast.comparison.regression import UNTOLD, regressions
 from holdfast.config.requirements import judge
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.exit_status import ExitStatus
+from holdfast.runtime.listener import Listener, Silent
+from holdfast.workflows.index_gate import IndexQuestions, hold_index, of_index
 
 
 def hold(
@@ -20,6 +23,8 @@ def hold(
     match: Mapping[str, str] | Iterable[str] = (),
     encoders: Collection[str] = (),
     strict: bool = False,
+    index: IndexQuestions | None = None,
+    listener: Listener | None = None,
 ) -> dict[str, Any]:
     """Return what the gate found, as JSON data.
 
@@ -31,23 +36,38 @@ def hold(
         match: see `holdfast.comparison.baseline.couples`.
         encoders: which encoders of the run; all where none is given.
         strict: whether what cannot be told does not pass.
+        index: canaries, and how the run is compared with the baseline as the encoder behind an index.
+        listener: told what is being done.
 
     Returns:
         `record`, the place; `status`, the exit status; `passed`; `verdict`, "passed", "undecided" (passed, but
         something cannot be told) or "failed"; `met`, whether all requirements are, and the `findings`; `regression`,
-        see `holdfast.comparison.regression.regressions`, None without a baseline; `strict`.
+        see `holdfast.comparison.regression.regressions`, None without a baseline; `index`, see
+        `holdfast.workflows.index_gate.hold_index`, empty where no requirement or canary is about it; `strict`.
 
     Raises:
         HoldfastError: nothing to hold it against, or a request that cannot be answered.
     """
     if baseline is None and (allow_drop or match):
         raise HoldfastError("expected a baseline beside what may be lost against it, got none; add --baseline RUN")
-    if baseline is None and not requirements:
+    if baseline is None and not requirements and not index:
         raise HoldfastError(
             "expected at least one requirement, or a baseline, got none; add --require 'breakaway_risk < 5 %' or "
             "--baseline RUN"
         )
-    findings = judge(run.record, requirements, encoders) if requirements else []
+    shared = of_index(run, requirements)
+    if baseline is None and (shared or index):
+        raise HoldfastError(
+            f"expected a baseline to compare {'the canaries' if index else repr(shared[0])} with, got none; add "
+            "--baseline RUN"
+        )
+    own = [text for text in requirements if text not in shared]
+    findings = judge(run.record, own, encoders) if own else []
+    compared: list[dict[str, Any]] = []
+    if baseline is not None and (shared or index):
+        pairs = [pair for pair in couples(run, baseline, encoders, match) if not pair[0].entry.get("error")]
+        about, compared = hold_index(pairs, shared, index or IndexQuestions(), listener or Silent())
+        findings += about
     rows = [{"found" if key == "actual" else key: v for key, v in asdict(f).items()} for f in findings]
     met, regression = all(finding.met for finding in findings), None
     if baseline is not None:
@@ -59,5 +79,5 @@ def hold(
     return {
         "record": run.place, "status": int(ExitStatus.DONE if passed else ExitStatus.UNMET), "passed": passed,
         "verdict": "failed" if not passed else "undecided" if undecided else "passed", "met": met, "findings": rows,
-        "regression": regression, "strict": strict,
+        "regression": regression, "index": compared, "strict": strict,
     }  # fmt: skip

@@ -1,6 +1,5 @@
 """Images as an encoder represents them: each sees the pictures its own way, in one pass; stored ones cost none."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,33 +19,32 @@ from holdfast.sources.data import ImageSet
 from holdfast.sources.encoders import open_encoder
 from holdfast.storage.run_folder import Store
 from holdfast.workflows.compare_index.plan import IndexPlan
+from holdfast.workflows.compare_index.upgrade import Represented
 
 THUMBNAILS: Observation = registry.part("observations", "thumbnails")
 """Small pictures, by which look-alikes are known."""
 
 
 @dataclass(frozen=True)
-class Represented:
-    """What one encoder makes of the images.
+class Side:
+    """One encoder, and what it makes of the images.
 
     Attributes:
         entry: who it is, and what its passes were.
         images: the images as it sees them.
-        reps: representations, [N, D].
-        thumbnails: of the images, [N, cells].
-        edited: representations of edited copies, by the title of the edit, each [N, D].
+        thumbnails: of these, [N, cells].
+        represented: what it makes of them.
     """
 
     entry: dict[str, Any]
     images: ImageSet
-    reps: Float[Tensor, "images dim"]
     thumbnails: Float[Tensor, "images cells"]
-    edited: Mapping[str, Float[Tensor, "images dim"]]
+    represented: Represented
 
 
 def represent(
     plan: IndexPlan, spec: str, encoder: Encoder | None, images: ImageSet, store: Store, listener: Listener
-) -> Represented:
+) -> Side:
     """Represent the images, and their edited copies where the plan asks for them, by one encoder.
 
     Args:
@@ -90,10 +88,10 @@ def represent(
     entry = encoder_entry(opened, "", rendered.geometry) | {"name": name, "input": list(rendered.shape)}
     reps = session.read(CLEAN)["reps"]
     passes = {"predicted": passes_entry(predicted), "made": passes_entry(opened.passes - begun)}
-    return Represented(
+    edited = {title: session.read(observation)["reps"] for title, observation in edits.items()}
+    return Side(
         entry | {"dim": reps.shape[1], "identity": session.identity, "passes": passes},
         rendered,
-        reps.double(),
         session.read(THUMBNAILS)["thumbnails"],
-        {title: session.read(observation)["reps"] for title, observation in edits.items()},
+        Represented(reps.double(), edited, rendered.labels),
     )

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import Score
@@ -20,7 +20,6 @@ from holdfast.numerics.geometry.neighbour_lists import (
 from holdfast.numerics.statistics.list_means import list_mean
 from holdfast.numerics.statistics.pair_ranks import pair_rank_correlation
 from holdfast.workflows.compare_index import copies
-from holdfast.workflows.compare_index.encoders import Represented
 from holdfast.workflows.compare_index.plan import IndexPlan
 from holdfast.workflows.compare_index.thresholds import Distanced, Thresholds, scale
 
@@ -31,6 +30,8 @@ MEAN = "mean"
 """The score of a measure that has one alone."""
 
 Entries = dict[str, dict[str, Any]]
+
+Reps = Float[Tensor, "images dim"]
 
 
 def entry(
@@ -47,12 +48,10 @@ def entry(
     }
 
 
-def of_lists(
-    plan: IndexPlan, old: Represented, new: Represented
-) -> tuple[Entries, dict[str, Kept], tuple[Lists, Lists]]:
+def of_lists(plan: IndexPlan, old: Reps, new: Reps) -> tuple[Entries, dict[str, Kept], tuple[Lists, Lists]]:
     """Return how much of its neighbours each image keeps, the same image by image, and the lists of neighbours."""
-    depth = max(*plan.k, min(DEPTH, len(old.reps) - 2))
-    lists = tuple(neighbour_lists(reps, depth + 1, plan.divergence) for reps in (old.reps, new.reps))
+    depth = max(*plan.k, min(DEPTH, len(old) - 2))
+    lists = tuple(neighbour_lists(reps, depth + 1, plan.divergence) for reps in (old, new))
     names = [f"overlap@{k}" for k in plan.k]
     weights = torch.stack([*(overlap_weights(k, depth) for k in plan.k), rank_biased_weights(PERSISTENCE, depth)])
     both = kept(lists[0], lists[1], weights)
@@ -125,33 +124,31 @@ def of_thresholds(thresholds: Thresholds) -> Entries:
 
 def of_copies(
     plan: IndexPlan,
-    old: Represented,
-    new: Represented,
-    lists: tuple[Lists, Lists],
+    clean: tuple[Reps, Reps],
+    edited: tuple[Mapping[str, Reps], Mapping[str, Reps]],
     distanced: Distanced,
     thresholds: Thresholds | None,
 ) -> Entries:
-    """Return how edited copies are found and matched, and images of a class: before and after."""
-    entries: Entries = {}
-    clean, name = (old.reps, new.reps), plan.divergence
-    titles = list(old.edited)
-    edited = tuple([seen.edited[title] for title in titles] for seen in (old, new))
-    if titles:
-        ranks = [copies.ranks_of_originals(r, c, name) for r, c in zip(clean, edited, strict=True)]
-        entries |= _recalls(plan.k, "recall", "edited copies", ranks)
-    if titles and thresholds is not None:
+    """Return how edited copies are found and matched, before and after."""
+    titles, name = list(edited[0]), plan.divergence
+    old, new = [edited[0][title] for title in titles], [edited[1][title] for title in titles]
+    ranks = [copies.ranks_of_originals(reps, copied, name) for reps, copied in ((clean[0], old), (clean[1], new))]
+    entries = _recalls(plan.k, "recall", "edited copies", ranks)
+    if thresholds is not None:
         entries["missed_copies"] = entry(
             "edited copies missed",
-            copies.missed(distanced, thresholds, clean, (edited[0], edited[1]), name),
+            copies.missed(distanced, thresholds, clean, (old, new), name),
             "new",
             better="lower",
             how_to_read="The share of edited copies that are farther from their originals than the threshold.",
         )
-    if (labels := old.images.labels) is not None and len(set(labels)) > 1:
-        classes = torch.tensor(labels)
-        ranks = [copies.ranks_of_class(places, classes) for places in lists]
-        entries |= _recalls(plan.k, "class_recall", "same class", ranks)
     return entries
+
+
+def of_classes(plan: IndexPlan, lists: tuple[Lists, Lists], classes: Int[Tensor, "images"]) -> Entries:
+    """Return how images of the same class are found, before and after."""
+    ranks = [copies.ranks_of_class(places, classes) for places in lists]
+    return _recalls(plan.k, "class_recall", "same class", ranks)
 
 
 def _recalls(k: Sequence[int], name: str, what: str, ranks: list[Float[Tensor, "queries images"]]) -> Entries:

@@ -11,38 +11,26 @@ from holdfast.auditing.prepare import check_device
 from holdfast.auditing.record import environment, finite, software
 from holdfast.config.requirements import judge, parse
 from holdfast.core import Encoder, HoldfastError, ImageSource
-from holdfast.numerics.geometry.image_pairs import ImagePairs
 from holdfast.numerics.geometry.matching import look_alikes
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import public
-from holdfast.sources.data import ImageSet, open_images
+from holdfast.sources.data import open_images
 from holdfast.sources.encoders import check_encoder
 from holdfast.storage.record_file import RECORD as AUDIT
 from holdfast.storage.run_folder import Store
-from holdfast.workflows.compare_index import measures
-from holdfast.workflows.compare_index.canaries import BROKEN, Canary, judged, known_copies, read_canaries
+from holdfast.workflows.compare_index.canaries import BROKEN, read_canaries
 from holdfast.workflows.compare_index.changed import most_changed
-from holdfast.workflows.compare_index.encoders import Represented, represent
+from holdfast.workflows.compare_index.encoders import represent
 from holdfast.workflows.compare_index.outcome import IndexRecord
-from holdfast.workflows.compare_index.plan import RATE, IndexPlan
-from holdfast.workflows.compare_index.thresholds import (
-    Distanced,
-    Thresholds,
-    enough,
-    thresholds_at,
-    thresholds_for,
-    translation,
-)
+from holdfast.workflows.compare_index.plan import IndexPlan
+from holdfast.workflows.compare_index.upgrade import PAIRED, refuse_too_few, upgrade
 
 RECORD = "index.json"
 TABLE = "tables/images.parquet"
 
 SCHEMA = 1
 """Version of the record's layout."""
-
-PAIRED = 4000
-"""Images whose pairs are compared: 8 million pairs. Lists of neighbours are those of all images."""
 
 
 def compare_index(
@@ -89,7 +77,8 @@ def compare_index(
     images = open_images(
         plan.data if source is None else source, images=plan.images, seed=plan.seed, skip_corrupt=plan.skip_corrupt
     )
-    canaries = _refused_early(plan, images)
+    canaries = [] if plan.canaries is None else read_canaries(Path(plan.canaries), images.ids, images.available)
+    refuse_too_few(plan, len(images), canaries)  # before any encoder is opened
     store = Store(folder)
     if store.exists(AUDIT):
         raise HoldfastError(f"the folder {str(store.files)!r} holds an audit; choose another --out")
@@ -97,26 +86,15 @@ def compare_index(
     # Both encoders, one after the other: two may not fit into memory
     old, new = (represent(plan, spec, opened.get(spec), images, store, listener) for spec in (plan.old, plan.new))
 
-    # Neighbours, distances and thresholds
-    listener.stage("comparing neighbours")
-    entries, each, lists = measures.of_lists(plan, old, new)
-    listener.stage("comparing distances")
-    distanced = _distanced(plan, canaries, old, new)
-    thresholds, why = _thresholds(plan, distanced, needed=bool(canaries))
-    entries |= measures.of_distances(distanced)
-    entries |= {} if thresholds is None else measures.of_thresholds(thresholds)
-    entries |= measures.of_copies(plan, old, new, lists, distanced, thresholds)
-    sides = (
-        judged(canaries, images.ids, (old.reps, new.reps), thresholds, plan.divergence)
-        if canaries and thresholds is not None
-        else []
-    )
+    # Neighbours, distances, thresholds and canaries
+    alike = torch.cat([look_alikes(side.thumbnails[:PAIRED]) for side in (old, new)])
+    upgraded = upgrade(plan, old.represented, new.represented, alike, canaries, images.ids, listener.stage)
 
     # Images that changed most, and a row for each image
     listener.stage("drawing the images that changed most")
-    columns = {name: values for name, (values, _) in each.items()}
+    columns = {name: values for name, (values, _) in upgraded.each.items()}
     store.write_table(TABLE, images.ids, columns)
-    changed = most_changed(store, (old.images, new.images), columns["rank_biased_overlap"], max(plan.k), lists)
+    changed = most_changed(store, (old.images, new.images), columns["rank_biased_overlap"], max(plan.k), upgraded.lists)
     record: dict[str, Any] = {
         "schema": SCHEMA,
         "holdfast": software(),
@@ -127,16 +105,16 @@ def compare_index(
             "description": str(images),
             "available": images.available,
             "images": len(images),
-            "paired": distanced.pairs.images,
-            "pairs": distanced.pairs.count,
+            "paired": upgraded.pairs.images,
+            "pairs": upgraded.pairs.count,
             "fingerprint": images.fingerprint,
             "skipped": [list(item) for item in images.skipped],
         },
         "encoders": {"old": old.entry, "new": new.entry},
-        "measures": entries,
-        "threshold": why,
-        "translation": translation(distanced),
-        "canaries": sides,
+        "measures": upgraded.measures,
+        "threshold": upgraded.threshold,
+        "translation": upgraded.translation,
+        "canaries": upgraded.canaries,
         "changed": changed,
         "table": TABLE,
         "environment": environment(),
@@ -145,53 +123,6 @@ def compare_index(
     whole = IndexRecord(public(finite(record)))
     store.write_json(RECORD, whole)
     return whole
-
-
-def _refused_early(plan: IndexPlan, images: ImageSet) -> list[Canary]:
-    """Refuse what the images are too few for, before any encoder is opened; return the canaries.
-
-    Raises:
-        HoldfastError: k or a rate for which the images are too few, or canaries that cannot be read.
-    """
-    if max(plan.k) > len(images) - 2:
-        raise HoldfastError(
-            f"k: expected fewer neighbours than the {len(images) - 1} other images have places, got {max(plan.k)}; "
-            "lower k or use more images"
-        )
-    canaries = [] if plan.canaries is None else read_canaries(Path(plan.canaries), images.ids, images.available)
-    paired = min(len(images), PAIRED)
-    if plan.rate is not None and (why := enough(paired, plan.rate)):
-        raise HoldfastError(f"rate: {why}")
-    if canaries and plan.rate is None and plan.threshold is None and (why := enough(paired, RATE)):
-        raise HoldfastError(f"canaries are judged at a threshold: {why}; or give --rate or --threshold")
-    return canaries
-
-
-def _distanced(plan: IndexPlan, canaries: list[Canary], old: Represented, new: Represented) -> Distanced:
-    """Return distances of pairs of different images: neither look-alikes to an encoder nor known copies."""
-    paired = min(len(old.reps), PAIRED)
-    copies = known_copies(canaries)
-    alike = [look_alikes(seen.thumbnails[:paired]) for seen in (old, new)]
-    pairs = ImagePairs(paired, torch.cat([*alike, copies[(copies < paired).all(1)]]))
-    if not pairs.count:
-        raise HoldfastError("expected different images, got none but look-alikes; use other images")
-    return Distanced(pairs, *(pairs.distances(seen.reps[:paired], plan.divergence) for seen in (old, new)))
-
-
-def _thresholds(plan: IndexPlan, distanced: Distanced, needed: bool) -> tuple[Thresholds | None, str]:
-    """Return the thresholds, or why there are none where nobody asked for any.
-
-    Raises:
-        HoldfastError: a rate or a threshold that was asked for, and that these images cannot tell.
-    """
-    if plan.threshold is not None:
-        return thresholds_for(distanced, plan.threshold), ""
-    try:
-        return thresholds_at(distanced, plan.rate or RATE), ""
-    except HoldfastError as error:
-        if plan.rate is not None or needed:
-            raise
-        return None, str(error)
 
 
 def _verdict(record: Mapping[str, Any], requirements: Collection[str]) -> dict[str, Any]:

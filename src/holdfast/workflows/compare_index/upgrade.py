@@ -1,0 +1,152 @@
+"""What becomes of an index when another encoder represents its images, measured on representations alone."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.core import HoldfastError
+from holdfast.numerics.geometry.image_pairs import ImagePairs
+from holdfast.numerics.geometry.neighbour_lists import Kept, Lists
+from holdfast.workflows.compare_index import measures
+from holdfast.workflows.compare_index.canaries import Canary, judged, known_copies
+from holdfast.workflows.compare_index.plan import RATE, IndexPlan
+from holdfast.workflows.compare_index.thresholds import (
+    Distanced,
+    Thresholds,
+    enough,
+    thresholds_at,
+    thresholds_for,
+    translation,
+)
+
+PAIRED = 4000
+"""Images whose pairs are compared: 8 million pairs. Lists of neighbours are those of all images."""
+
+
+@dataclass(frozen=True)
+class Represented:
+    """What one encoder makes of the images of an index.
+
+    Attributes:
+        reps: representations, [N, D].
+        edited: representations of edited copies, by the title of the edit, each [N, D].
+        labels: a class for each image; None where there is none.
+    """
+
+    reps: Float[Tensor, "images dim"]
+    edited: Mapping[str, Float[Tensor, "images dim"]] = field(default_factory=dict)
+    labels: Sequence[int] | None = None
+
+
+@dataclass(frozen=True)
+class Upgrade:
+    """What changes where a new encoder takes the place of an old one.
+
+    Attributes:
+        measures: as records have them.
+        each: what each image keeps of its neighbours, by the name of the measure.
+        lists: nearest neighbours of each image by both encoders.
+        pairs: the pairs of different images.
+        threshold: why there is no threshold; "" where there is one.
+        translation: distances of both encoders at the same rates of false positives.
+        canaries: on which side of the thresholds each lies, see `canaries.judged`.
+    """
+
+    measures: measures.Entries
+    each: dict[str, Kept]
+    lists: tuple[Lists, Lists]
+    pairs: ImagePairs
+    threshold: str
+    translation: list[dict[str, float | None]]
+    canaries: list[dict[str, Any]]
+
+
+def refuse_too_few(plan: IndexPlan, images: int, canaries: Sequence[Canary]) -> None:
+    """Refuse questions that so many images cannot answer.
+
+    Raises:
+        HoldfastError: k or a rate for which the images are too few.
+    """
+    if max(plan.k) > images - 2:
+        raise HoldfastError(
+            f"k: expected fewer neighbours than the {images - 1} other images have places, got {max(plan.k)}; "
+            "lower k or use more images"
+        )
+    paired = min(images, PAIRED)
+    if plan.rate is not None and (why := enough(paired, plan.rate)):
+        raise HoldfastError(f"rate: {why}")
+    if canaries and plan.rate is None and plan.threshold is None and (why := enough(paired, RATE)):
+        raise HoldfastError(f"canaries are judged at a threshold: {why}; or give --rate or --threshold")
+
+
+def upgrade(
+    plan: IndexPlan,
+    old: Represented,
+    new: Represented,
+    alike: Int[Tensor, "pairs 2"],
+    canaries: Sequence[Canary] = (),
+    ids: Sequence[str] = (),
+    stage: Callable[[str], object] = lambda text: None,
+) -> Upgrade:
+    """Return what changes: neighbours, distances, thresholds, canaries. Not a pass is made.
+
+    Args:
+        plan: what is asked: k, the divergence, a rate or a threshold.
+        old: the images by the encoder behind the index.
+        new: the same images by the one that is to replace it.
+        alike: pairs of images that show the same picture, and count as no pair of different ones.
+        canaries: pairs that must match, or must not.
+        ids: of the images, by which canaries are named.
+        stage: told what comes next.
+
+    Raises:
+        HoldfastError: too few different images for a rate, or a threshold that no pair reaches.
+    """
+    refuse_too_few(plan, len(old.reps), canaries)
+    stage("comparing neighbours")
+    entries, each, lists = measures.of_lists(plan, old.reps, new.reps)
+    stage("comparing distances")
+    distanced = _distanced(plan, torch.cat([alike, known_copies(canaries)]), old, new)
+    thresholds, why = _thresholds(plan, distanced, needed=bool(canaries))
+    entries |= measures.of_distances(distanced)
+    if thresholds is not None:
+        entries |= measures.of_thresholds(thresholds)
+    if old.edited:
+        entries |= measures.of_copies(plan, (old.reps, new.reps), (old.edited, new.edited), distanced, thresholds)
+    if old.labels is not None and len(set(old.labels)) > 1:
+        entries |= measures.of_classes(plan, lists, torch.tensor(old.labels))
+    sides = (
+        judged(canaries, ids, (old.reps, new.reps), thresholds, plan.divergence)
+        if canaries and thresholds is not None
+        else []
+    )
+    return Upgrade(entries, each, lists, distanced.pairs, why, translation(distanced), sides)
+
+
+def _distanced(plan: IndexPlan, copies: Int[Tensor, "pairs 2"], old: Represented, new: Represented) -> Distanced:
+    """Return distances of pairs of different images: those that are no copies of each other."""
+    paired = min(len(old.reps), PAIRED)
+    pairs = ImagePairs(paired, copies[(copies < paired).all(1)])
+    if not pairs.count:
+        raise HoldfastError("expected different images, got none but look-alikes; use other images")
+    return Distanced(pairs, *(pairs.distances(side.reps[:paired], plan.divergence) for side in (old, new)))
+
+
+def _thresholds(plan: IndexPlan, distanced: Distanced, needed: bool) -> tuple[Thresholds | None, str]:
+    """Return the thresholds, or why there are none where nobody asked for any.
+
+    Raises:
+        HoldfastError: a rate or a threshold that was asked for, and that these images cannot tell.
+    """
+    if plan.threshold is not None:
+        return thresholds_for(distanced, plan.threshold), ""
+    try:
+        return thresholds_at(distanced, plan.rate or RATE), ""
+    except HoldfastError as error:
+        if plan.rate is not None or needed:
+            raise
+        return None, str(error)
