@@ -404,3 +404,29 @@ def test_a_setting_without_a_name_changes_all_parts_of_a_list_that_have_it() -> 
     assert all(title.endswith(", resized first") for title in titles)
     with pytest.raises(HoldfastError, match="a part needs a 'kind' and a 'name'"):
         make_plan(["a"], "digits", profile="corruptions", settings=["*.threats.nothing=3"])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"profile": "patches", "norm": "linf"}, "norm: "),
+        ({"profile": "everyday", "eps": 0.05}, "eps: "),
+        ({"profile": "patches", "norm": "l2", "measures": ["uniformity"]}, "norm: "),
+    ],
+)
+def test_a_ball_that_no_measure_would_take_is_refused(given: dict, said: str) -> None:
+    with pytest.raises(HoldfastError, match=f"{said}expected a measure in the ball of the audit, but all of "):
+        make_plan(["zoo:digits-simclr"], "digits", **given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"profile": "quick", "norm": "l2"},
+        {"profile": "patches", "norm": "patch[aspect=2]"},
+        {"profile": "everyday", "eps": 0.05, "measures": ["breaking_radius"]},
+        {"profile": "rvcl", "eps": 0.05},
+    ],
+)
+def test_a_ball_that_some_measure_takes_is_not(given: dict) -> None:
+    assert make_plan(["zoo:digits-simclr"], "digits", **given).measures

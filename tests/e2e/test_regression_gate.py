@@ -119,7 +119,8 @@ def test_what_pipelines_could_misread_is_escaped() -> None:
     name = "a,b: 100 %\n::error::<x> & \x00 | `y`"
     finding = {"requirement": name, "encoder": name, "met": False, "compared": "c", "found": None, "reason": "no"}
     data = {
-        "record": name, "passed": False, "met": False, "findings": [finding], "regression": None, "strict": False, "index": []
+        "record": name, "passed": False, "met": False, "findings": [finding], "regression": None, "index": [],
+        "strict": False,
     }  # fmt: skip
     (command,) = annotations(data)
     assert "\n" not in command
