@@ -118,12 +118,16 @@ def test_parts_join_through_entry_points(monkeypatch: pytest.MonkeyPatch) -> Non
         def load(self) -> type:
             return Foreign
 
+    class Points:
+        def select(self, group: str) -> list[Point]:
+            return [Point()] if group == "holdfast.threats" else []
+
     @dataclasses.dataclass(frozen=True)
     class Foreign(registry.find("threats", "linf")):
         """A ball from another package."""
 
     registry.forget()
-    monkeypatch.setattr(registry, "entry_points", lambda group: [Point()] if group == "holdfast.threats" else [])
+    monkeypatch.setattr(registry, "entry_points", lambda: Points())
     try:
         assert "foreign" in registry.names("threats")
         part = registry.build({"kind": "threats", "name": "foreign", "radius": 0.2})
