@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.auditing.profile_files import profile_names
 from holdfast.core import registry
 from holdfast.runtime import outline
 from holdfast.sources.data import SOURCES
@@ -20,8 +19,10 @@ SHOWN = ("question", "how_to_read", "reference", "better", "about", "extra", "su
 
 TELLING = """
 import contextlib, inspect, io, sys
+from holdfast.auditing.profile_files import profile_names
 from holdfast.cli import app
 from holdfast.core import registry
+from holdfast.report.profile_page import profile_page
 
 def light(line):
     heavy = {"torch", "numpy", "scipy", "sklearn", "pyarrow", "PIL", "matplotlib"} & {*sys.modules}
@@ -35,6 +36,9 @@ for kind in registry.KINDS:
     for name in registry.names(kind):
         inspect.signature(registry.outlined(kind, name))
         light(name)
+for name in profile_names():
+    profile_page(name)
+    light(name)
 """
 
 
@@ -71,7 +75,7 @@ def test_tables_read_are_those_that_are_imported() -> None:
 
 def test_what_there_is_is_told_without_torch() -> None:
     lines = ["list", *(f"list {kind}" for kind in (*registry.KINDS, "data", "profiles")), "list measures --json"]
-    lines += [f"show {({*registry.names(kind)} - {*profile_names()}).pop()}" for kind in registry.KINDS]
+    lines += [f"show {name}" for name in ("quick", *(registry.names(kind)[0] for kind in registry.KINDS))]
     done = subprocess.run([sys.executable, "-c", TELLING], input="\n".join(lines), capture_output=True, text=True)
     assert not done.returncode, done.stderr
 

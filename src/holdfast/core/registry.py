@@ -182,6 +182,12 @@ def home(kind: str, name: str) -> str | None:
     return None if name in _here[kind] or name in _outside(kind) else _inside(kind).get(name)
 
 
+def all_own() -> bool:
+    """Whether all parts are Holdfast's own: no other package, and no file of a user's own, has any."""
+    _load_own()
+    return not any(_here[kind] or _outside(kind) for kind in KINDS)
+
+
 def outlined(kind: str, name: str) -> type:
     """Return the class of a part, to be looked at alone: one of Holdfast's own as its file says it, see `outline`.
 
