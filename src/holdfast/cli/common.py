@@ -194,11 +194,12 @@ def run_plan(
     """Run an audit as `audited` does."""
     from holdfast.auditing.execute import INLINE
     from holdfast.auditing.run import run_audit
-    from holdfast.report.html import publish
-    from holdfast.report.terminal import round_lines
 
     def told(record: Any) -> None:
         """Write the report of a round, and say what it answers."""
+        from holdfast.report.html import publish
+        from holdfast.report.terminal import round_lines
+
         with _drawing("the report", folder):
             publish(folder)
         if not quiet:
@@ -221,11 +222,12 @@ def audited(
     drawn: what cannot be drawn is a warning.
     """
     from holdfast.auditing.run_prepared import LOG
-    from holdfast.report.html import publish
-    from holdfast.report.terminal import print_record
 
     with listening(quiet) as bars:
         record = run(bars)
+        from holdfast.report.html import publish  # which brings matplotlib: after the first image, not before it
+        from holdfast.report.terminal import print_record
+
         bars.stage("writing the report")
         report = None
         with _drawing("the report", folder):
