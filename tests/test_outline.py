@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,28 @@ from holdfast.sources.encoders.zoo import NETWORKS, SHIPPED
 
 SHOWN = ("question", "how_to_read", "reference", "better", "about", "extra", "suffix")
 """Constants of classes that `holdfast show` and `list` print."""
+
+OVERRIDING = """
+import math, torch.nn
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
+
+T = TypeVar("T")
+HALF, QUARTER = 1 / 2, 1 / math.sqrt(16)
+
+class _Above(torch.nn.Module, Generic[T]):
+    question: ClassVar[str] = "?"
+    reference = f"PIL of {HALF}"
+
+@dataclass(frozen=True)
+class Drift(_Above[int]):
+    radius: float = QUARTER
+    path: str | None = None
+
+    @property
+    def question(self) -> str:
+        return f"how far within {self.radius}?"
+"""
 
 TELLING = """
 import contextlib, inspect, io, sys
@@ -78,6 +101,16 @@ def test_what_there_is_is_told_without_torch() -> None:
     lines += [f"show {name}" for name in ("quick", *(registry.names(kind)[0] for kind in registry.KINDS))]
     done = subprocess.run([sys.executable, "-c", TELLING], input="\n".join(lines), capture_output=True, text=True)
     assert not done.returncode, done.stderr
+
+
+def test_a_property_hides_the_text_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "drift.py"
+    path.write_text(OVERRIDING, encoding="utf-8")
+    monkeypatch.setattr(outline, "file", lambda module: path)
+    drift: Any = outline.outline("holdfast.test_a_property_hides_the_text_above")
+    assert drift.question is None
+    assert drift.reference == "PIL of 0.5"
+    assert repr(drift()) == "Drift(radius=0.25, path=None)"
 
 
 @pytest.mark.usefixtures("own_parts_forgotten")

@@ -112,15 +112,16 @@ def test_observations_join_with_themselves(subtests: pytest.Subtests) -> None:
 
 
 def test_parts_join_through_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclasses.dataclass
     class Point:
-        name = "foreign"
+        name: str
 
         def load(self) -> type:
             return Foreign
 
     class Points:
         def select(self, group: str) -> list[Point]:
-            return [Point()] if group == "holdfast.threats" else []
+            return [Point("foreign"), Point("l2")] if group == "holdfast.threats" else []
 
     @dataclasses.dataclass(frozen=True)
     class Foreign(registry.find("threats", "linf")):
@@ -133,6 +134,7 @@ def test_parts_join_through_entry_points(monkeypatch: pytest.MonkeyPatch) -> Non
         part = registry.build({"kind": "threats", "name": "foreign", "radius": 0.2})
         assert isinstance(part, Foreign)
         assert registry.spec(part) == {"kind": "threats", "name": "foreign", "radius": 0.2}
+        assert registry.outlined("threats", "l2") is Foreign  # which takes the place of ours
     finally:
         registry.forget()
 

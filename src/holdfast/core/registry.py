@@ -179,7 +179,7 @@ def names(kind: str) -> tuple[str, ...]:
 
 def home(kind: str, name: str) -> str | None:
     """Return the module of one of Holdfast's own parts; None for a part of others."""
-    return None if name in _here[kind] or name in _outside(kind) else _inside(kind).get(name)
+    return None if name in _outside(kind) else _inside(kind).get(name)
 
 
 def all_own() -> bool:

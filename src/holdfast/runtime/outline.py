@@ -11,6 +11,7 @@ import sys
 from functools import cache
 from importlib import import_module
 from tokenize import STRING, generate_tokens
+from types import new_class
 from typing import Any, ClassVar
 
 from holdfast.runtime.names import file
@@ -32,7 +33,7 @@ def outline(module: str) -> type:
     methods and properties are missing, and what other packages define is a name.
 
     Raises:
-        LookupError: a module without exactly one public class.
+        ValueError: a module without exactly one public class.
     """
     names = _names(module)
     (public,) = (name for name, node in names.nodes.items() if isinstance(node, ast.ClassDef) and name[0] != "_")
@@ -102,7 +103,7 @@ class _Names(dict[str, Any]):
             case None:
                 raise KeyError(name)
             case ast.Import(names=aliases):
-                whole = next(alias.name for alias in aliases if (alias.asname or alias.name) == name)
+                whole = next(alias.name for alias in aliases if name in (alias.asname, alias.name.partition(".")[0]))
                 value = import_module(whole) if whole.partition(".")[0] in _STDLIB else _Elsewhere(name, (), {})
             case ast.ImportFrom(module=str(module), names=aliases):
                 there = next(alias.name for alias in aliases if (alias.asname or alias.name) == name)
@@ -137,7 +138,7 @@ class _Names(dict[str, Any]):
                 case ast.FunctionDef(name=name) if not name.startswith("__"):
                     body[name] = None  # hides what it overrides
         bases = tuple(self.evaluate(base) for base in node.bases)
-        cls: Any = type(node.name, bases, body)
+        cls: Any = new_class(node.name, bases, exec_body=lambda inner: inner.update(body))
         for decorator in reversed(node.decorator_list):
             cls = self.evaluate(decorator)(cls)
         return cls
