@@ -76,7 +76,8 @@ def _read() -> tuple[np.ndarray, np.ndarray]:
         return table[:, :-1], table[:, -1]
     from sklearn.datasets import load_digits  # where it keeps the file elsewhere
 
-    return load_digits(return_X_y=True)
+    pixels, labels = load_digits(return_X_y=True)
+    return np.asarray(pixels), np.asarray(labels)
 
 
 @cache
