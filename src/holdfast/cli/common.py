@@ -197,12 +197,13 @@ def run_plan(
 
     def told(record: Any) -> None:
         """Write the report of a round, and say what it answers."""
-        from holdfast.report.html import publish
-        from holdfast.report.terminal import round_lines
-
         with _drawing("the report", folder):
+            from holdfast.report.html import publish  # brings matplotlib: after the first image, not before it
+
             publish(folder)
         if not quiet:
+            from holdfast.report.terminal import round_lines
+
             for line in round_lines(record):
                 err.print(brief(line), soft_wrap=True, highlight=False)
 
@@ -225,17 +226,18 @@ def audited(
 
     with listening(quiet) as bars:
         record = run(bars)
-        from holdfast.report.html import publish  # which brings matplotlib: after the first image, not before it
-        from holdfast.report.terminal import print_record
-
         bars.stage("writing the report")
         report = None
         with _drawing("the report", folder):
+            from holdfast.report.html import publish  # brings matplotlib: after the first image, not before it
+
             report = publish(folder)
     if json_output:
         answer(record)
     else:
         with _drawing("the table", folder):
+            from holdfast.report.terminal import print_record
+
             print_record(record, out, brief(report) if report else None)
     if record["failures"] and (log := Path(folder, LOG)).is_file():
         warned("tracebacks:", str(log))

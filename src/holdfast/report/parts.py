@@ -65,7 +65,8 @@ def _first_line(kind: str, name: str) -> str:
     if (module := registry.home(kind, name)) is not None:
         return headline(module)
     part = registry.find(kind, name)
-    docs = (inspect.getdoc(part), inspect.getdoc(inspect.getmodule(part)))
+    module_of_others = inspect.getmodule(part)
+    docs = (inspect.getdoc(part), module_of_others and inspect.getdoc(module_of_others))
     return next(filter(None, docs), "").split("\n")[0]
 
 
