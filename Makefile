@@ -29,6 +29,7 @@ format: $(VENV)/installed-test
 
 surface: $(VENV)/installed-test
 	$(VENV)/bin/python tests/surface.py
+	$(VENV)/bin/python tests/profile_pages.py
 
 bench: $(VENV)/installed-test
 	$(PIP) install -q -c constraints.txt -e '.[bench]'

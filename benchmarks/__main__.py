@@ -16,7 +16,7 @@ from benchmarks.result import Result, arguments, publish
 QUICK = (
     "sharing", "whole_audit", "attack_step", "pair_memory", "knn", "sampling", "learning_step", "adversarial_step",
     "certified_radius", "common_corruptions", "images", "dimensions", "certificate_growth", "index", "workers",
-    "constants", "onnx_step",
+    "constants", "onnx_step", "startup",
 )  # fmt: skip
 SLOW = ("rare_events", "synbench", "certified_accuracy", "breaking_radius")
 

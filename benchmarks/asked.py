@@ -80,6 +80,12 @@ ASKED = (
           why="comparing all pairs grows with their number: it shows where the encoder costs next to nothing"),
     Asked("memory beyond representations", "flat", ("images, memory",), 64.0),
     Asked("index of 10⁶: images read, not chosen", "0", INDEX, 0.0),
+    Asked("holdfast --help", "≤ 0.2 s", ("holdfast --help, processor",), 0.2),
+    Asked("holdfast list, show, Tab", "≤ 0.5 s, without torch",
+          ("holdfast list, processor", "holdfast list measures, processor", "holdfast list encoders, processor",
+           "holdfast show breakaway_risk, processor", "holdfast show quick, processor", "Tab after"), 0.5,
+          "1.5 to 3 s earlier, with torch"),
+    Asked("first encoder pass after torch's import", "≤ 2 s", ("first encoder pass of an audit, processor",), 2.0),
     Asked("2 workers / 1", "≤ 0.588", ("2 workers / 1 worker, busy",), 1 / 1.7,
           why="wall time with two cores free of other work; starting a worker takes seconds of processor time"),
 )  # fmt: skip

@@ -22,6 +22,7 @@ from benchmarks import (
     mutants,
     onnx_step,
     sharing,
+    startup,
     whole_audit,
     workers,
 )
@@ -188,6 +189,13 @@ def test_attack_steps_and_radii_are_measured(monkeypatch):
     monkeypatch.setattr(certified_radius, "ENCODERS", {"mnist_base": certified_radius.ENCODERS["mnist_base"]})
     monkeypatch.setattr(certified_radius, "ALPHA", ())
     finite(certified_radius.measure())
+
+
+@pytest.mark.slow
+def test_starting_is_measured():
+    found = finite(startup.measure(rounds=1, commands={"holdfast --help": 0.2}))
+    assert all(result.value > 0 for result in found.values())
+    assert found["first encoder pass of an audit, processor"].target == startup.FIRST
 
 
 def test_names_are_chosen():

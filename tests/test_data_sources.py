@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from holdfast.core import Geometry, HoldfastError
-from holdfast.sources.data import ImageSet, open_images
+from holdfast.runtime.names import file
+from holdfast.sources.data import ImageSet, digits, open_images
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.digits import Digits, train_images
 from holdfast.sources.data.folder import Folder
@@ -50,9 +51,12 @@ def test_digits_split_once_and_for_all():
         Digits("test")
 
 
-def test_digits_are_scikit_learns():
+@pytest.mark.parametrize("place", ["sklearn.datasets", "nowhere.datasets"])
+def test_digits_are_scikit_learns(place: str, monkeypatch: pytest.MonkeyPatch):
     from sklearn.datasets import load_digits
 
+    monkeypatch.setattr(digits, "file", lambda module: file(place))
+    monkeypatch.setattr(digits, "_digits", digits._digits.__wrapped__)  # not what an earlier test has read
     data = load_digits()
     held = Digits()
     for index in range(0, 600, 97):

@@ -1,5 +1,6 @@
 """Profiles: TOML files that lie over each other, in any ball; one of your own is read like Holdfast's."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,10 @@ import pytest
 from holdfast.auditing.plan_file import make_plan, read_plan
 from holdfast.auditing.profile import profile
 from holdfast.auditing.profile_files import profile_names
-from holdfast.core import HoldfastError
+from holdfast.core import HoldfastError, registry
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.checks.collapse import Collapse
 from holdfast.parts.failures.misclassified import Misclassified
 from holdfast.parts.learners.worst_mixture import WorstMixture
 from holdfast.parts.measures.certified.certified_radius import CertifiedRadius
@@ -21,6 +23,7 @@ from holdfast.parts.measures.probabilistic.worst_noise_robustness import WorstNo
 from holdfast.parts.threats.imagenet_c import CORRUPTIONS
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
+from holdfast.report import profile_page
 
 OWN = """
 description = "mine"
@@ -47,6 +50,26 @@ def test_every_profile_can_be_asked(name: str) -> None:
     plan = make_plan(["zoo:digits-simclr"], "digits", profile=name)
     assert plan.profile == name
     assert profile(name).description
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_the_page_that_is_written_is_that_of_the_plan(name: str) -> None:
+    assert profile_page.read(name) == profile_page.work_out(name), "type make surface, or python tests/profile_pages.py"
+
+
+@pytest.mark.usefixtures("own_parts_forgotten")
+def test_parts_of_ones_own_count_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = profile_page.profile_page("quick")
+    monkeypatch.setattr(profile_page, "WRITTEN", Path("nowhere"))
+    with pytest.raises(FileNotFoundError):
+        profile_page.profile_page("quick")
+
+    @registry.register("checks")
+    @dataclass(frozen=True)
+    class Twice(Collapse):
+        """A check twice."""
+
+    assert profile_page.profile_page("quick").checks == page.checks + 1
 
 
 def test_values_follow_the_ball() -> None:

@@ -12,8 +12,9 @@ with other verifiers. What they are made of is in `holdfast.core` (the nouns),
 and `holdfast.auditing.run.run_audit`; `holdfast.extend` is what parts of your own are written with.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from holdfast.runtime.lazy import lazy
 
 if TYPE_CHECKING:
     from holdfast.api import audit as audit
@@ -49,20 +50,19 @@ _HOME = {
 """Name -> the module that holds it, imported when the name is first used: `import holdfast` brings no torch."""
 
 
+_get, _names = lazy(__name__, _HOME)
+
+
 def __getattr__(name: str) -> Any:
     """Return what is imported, or looked up, when it is first asked for."""
-    if name == "__version__":
-        from importlib.metadata import version
+    if name != "__version__":
+        return _get(name)
+    from importlib.metadata import version
 
-        value: Any = version("holdfast")
-    elif name in _HOME:
-        value = getattr(import_module(_HOME[name]), name)
-    else:
-        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
-    globals()[name] = value
-    return value
+    globals()[name] = version("holdfast")
+    return globals()[name]
 
 
 def __dir__() -> list[str]:
     """Return the names that completion offers first."""
-    return sorted({*globals(), *_HOME, "__version__"})
+    return sorted({*_names(), "__version__"})

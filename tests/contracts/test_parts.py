@@ -112,23 +112,29 @@ def test_observations_join_with_themselves(subtests: pytest.Subtests) -> None:
 
 
 def test_parts_join_through_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclasses.dataclass
     class Point:
-        name = "foreign"
+        name: str
 
         def load(self) -> type:
             return Foreign
+
+    class Points:
+        def select(self, group: str) -> list[Point]:
+            return [Point("foreign"), Point("l2")] if group == "holdfast.threats" else []
 
     @dataclasses.dataclass(frozen=True)
     class Foreign(registry.find("threats", "linf")):
         """A ball from another package."""
 
     registry.forget()
-    monkeypatch.setattr(registry, "entry_points", lambda group: [Point()] if group == "holdfast.threats" else [])
+    monkeypatch.setattr(registry, "entry_points", lambda: Points())
     try:
         assert "foreign" in registry.names("threats")
         part = registry.build({"kind": "threats", "name": "foreign", "radius": 0.2})
         assert isinstance(part, Foreign)
         assert registry.spec(part) == {"kind": "threats", "name": "foreign", "radius": 0.2}
+        assert registry.outlined("threats", "l2") is Foreign  # which takes the place of ours
     finally:
         registry.forget()
 

@@ -194,14 +194,16 @@ def run_plan(
     """Run an audit as `audited` does."""
     from holdfast.auditing.execute import INLINE
     from holdfast.auditing.run import run_audit
-    from holdfast.report.html import publish
-    from holdfast.report.terminal import round_lines
 
     def told(record: Any) -> None:
         """Write the report of a round, and say what it answers."""
         with _drawing("the report", folder):
+            from holdfast.report.html import publish  # brings matplotlib: after the first image, not before it
+
             publish(folder)
         if not quiet:
+            from holdfast.report.terminal import round_lines
+
             for line in round_lines(record):
                 err.print(brief(line), soft_wrap=True, highlight=False)
 
@@ -221,19 +223,21 @@ def audited(
     drawn: what cannot be drawn is a warning.
     """
     from holdfast.auditing.run_prepared import LOG
-    from holdfast.report.html import publish
-    from holdfast.report.terminal import print_record
 
     with listening(quiet) as bars:
         record = run(bars)
         bars.stage("writing the report")
         report = None
         with _drawing("the report", folder):
+            from holdfast.report.html import publish  # brings matplotlib: after the first image, not before it
+
             report = publish(folder)
     if json_output:
         answer(record)
     else:
         with _drawing("the table", folder):
+            from holdfast.report.terminal import print_record
+
             print_record(record, out, brief(report) if report else None)
     if record["failures"] and (log := Path(folder, LOG)).is_file():
         warned("tracebacks:", str(log))

@@ -1,7 +1,7 @@
 """holdfast compare: encoders of several audits, side by side."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -55,7 +55,6 @@ def compare(
     from holdfast.report.comparison_table import Layout
     from holdfast.report.comparison_table import latex as latex_of
     from holdfast.report.comparison_table import markdown as markdown_of
-    from holdfast.report.leaderboard import render
     from holdfast.runtime.errors import HoldfastError
     from holdfast.storage.filesystem import write_text
 
@@ -68,13 +67,19 @@ def compare(
     if (digits, transpose, p_values) != (None, False, False) and markdown is None and latex is None:
         raise HoldfastError("--digits, --transpose and --p-values: expected --markdown or --latex as well, to lay out")
     layout = Layout(digits=digits, transpose=transpose, p_values=p_values)
-    page: dict[str, Any] = {"groups": [data], "unreadable": []}
+
+    def page() -> str:
+        """Return the page, for which matplotlib is imported."""
+        from holdfast.report.leaderboard import render
+
+        return render({"groups": [data], "unreadable": []}, "Comparison")
+
     exports: list[tuple[str | None, Callable[[str], object]]] = [
         (csv, lambda place: write_csv(data, place)),
         (parquet, lambda place: write_parquet(data, place)),
         (markdown, lambda place: write_text(place, markdown_of(data, layout))),
         (latex, lambda place: write_text(place, latex_of(data, layout))),
-        (html, lambda place: write_text(place, render(page, "Comparison"))),
+        (html, lambda place: write_text(place, page())),
         (eval_results, lambda place: write_eval_results(data, place, benchmark, source_url)),
     ]
     requested = [(place, write) for place, write in exports if place is not None]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from holdfast.auditing.profile_files import profile_names
-from holdfast.runtime.names import configured_models, listed_in, parts, registered_models
+from holdfast.runtime.names import configured_models, listed_in, registered_models
 
 NORMS = ("linf", "l2", "patch")
 CORRECTIONS = ("holm", "bh", "none")
@@ -44,15 +44,16 @@ def named(*names: str) -> Callable[[str], list[str]]:
 
 
 def of_kind(*kinds: str) -> Callable[[str], list[str]]:
-    """Return what offers Holdfast's own parts of some kinds."""
-    return lambda incomplete: _beginning((name for kind in kinds for name in parts(kind)), "", incomplete)
+    """Return what offers the installed parts of some kinds."""
+    return lambda incomplete: _beginning((name for kind in kinds for name in _parts(kind)), "", incomplete)
 
 
 def shown(incomplete: str) -> list[str]:
     """Offer what `holdfast show` explains: measures, checks, attacks and other parts, profiles, encoders."""
-    kinds = [path.name for path in Path(__file__).parents[1].joinpath("parts").iterdir() if path.is_dir()]
+    from holdfast.core.registry import KINDS
+
     before, typed, _ = _in_bash(incomplete)
-    known = {*profile_names(), *(name for kind in kinds for name in parts(kind))}
+    known = {*profile_names(), *(name for kind in KINDS for name in _parts(kind))}
     return [*_beginning(sorted(known), before, typed), *(encoders(incomplete) if typed or before else [])]
 
 
@@ -75,6 +76,13 @@ def data_specs() -> list[str]:
     sources = [name if name in alone else f"{name}:" for name in listed_in(_SOURCES, "SOURCES")]
     datasets = [f"torchvision:{name}" for name in listed_in("torchvision.datasets", "__all__")]
     return [*(source for source in sources if source != "torchvision:" or not datasets), *datasets]
+
+
+def _parts(kind: str) -> tuple[str, ...]:
+    """Return the parts of a kind that are installed; files of one's own are not run for it."""
+    from holdfast.core.registry import installed
+
+    return installed(kind)
 
 
 def _beginning(names: Iterable[str], before: str, typed: str) -> list[str]:

@@ -24,10 +24,8 @@ def report(
     json_output: JsonOption = False,
 ) -> None:
     """Print the summary of a run folder again, and rewrite its report."""
-    from holdfast.comparison.mteb_results import write_mteb_results
     from holdfast.comparison.records import open_run
     from holdfast.report.html import publish
-    from holdfast.report.model_card import write_model_card
     from holdfast.report.terminal import print_record
     from holdfast.storage.record_file import run_files
 
@@ -36,8 +34,12 @@ def report(
     run = open_run(folder)
     places: list[str] = []
     if model_card is not None:
+        from holdfast.report.model_card import write_model_card
+
         places += write_model_card(run.record, run_files(run.folder, run.record), model_card, encoder)
     if mteb is not None:
+        from holdfast.comparison.mteb_results import write_mteb_results  # which brings torch
+
         write_mteb_results(run, mteb)
         places.append(mteb)
     written = publish(folder, with_pictures=not no_pictures)

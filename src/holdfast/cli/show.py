@@ -7,6 +7,7 @@ import typer
 
 from holdfast.cli import completion
 from holdfast.cli.common import out
+from holdfast.runtime.errors import HoldfastError
 
 
 def show(
@@ -26,11 +27,7 @@ def show(
     ] = None,
 ) -> None:
     """Explain a part (formula, parameters), a profile (its measures) or an encoder (how images become its input)."""
-    from holdfast.report.encoder import SHOWN, names_encoder, print_encoder, write_row
-    from holdfast.report.parts import print_part
-    from holdfast.runtime.errors import HoldfastError
-    from holdfast.sources.data import open_images
-    from holdfast.sources.encoders import open_encoder
+    from holdfast.report.parts import names_encoder, print_part
 
     if path is not None and data is None:
         raise HoldfastError("--out: expected --data as well, images of which a picture is made")
@@ -39,6 +36,10 @@ def show(
             raise HoldfastError(f"--data: expected an encoder to see the images, such as timm:resnet18, got {name!r}")
         print_part(name, out)
         return
+    from holdfast.report.encoder import SHOWN, print_encoder, write_row
+    from holdfast.sources.data import open_images
+    from holdfast.sources.encoders import open_encoder
+
     encoder = open_encoder(name)
     if data is None:
         print_encoder(encoder, None, out)

@@ -4,18 +4,15 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-import torch
-
-from holdfast.core import HoldfastError, Score, Table
-from holdfast.runtime.errors import UnreadableRecord, first_line
+from holdfast.runtime.errors import HoldfastError, UnreadableRecord, first_line
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import read_record, run_files
 from holdfast.storage.standing import allowing, refuse_unknown
+
+if TYPE_CHECKING:  # a record is read without torch
+    from holdfast.core import Score, Table
 
 
 @dataclass(frozen=True)
@@ -32,17 +29,23 @@ class Run:
     folder: Folder
     record: Mapping[str, Any]
 
-    def table(self, name: str) -> tuple[list[str], Table]:
+    def table(self, name: str) -> "tuple[list[str], Table]":
         """Return the names of the rows of a table, and its columns.
 
         Raises:
             UnreadableRecord: a table that is missing, damaged, or outside the folder.
         """
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+        import torch
+
         data = run_files(self.folder, self.record).read(name, "a Parquet table")
         try:
             columns = pq.read_table(io.BytesIO(data))
             ids = columns["id"].to_pylist()
-            table = {key: _tensor(columns[key]) for key in columns.column_names if key != "id"}
+            values = {key: np.array(columns[key].to_numpy()) for key in columns.column_names if key != "id"}
+            table = {key: torch.from_numpy(value) for key, value in values.items()}  # copies, which may be written
         except (OSError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
             # pyarrow's exceptions are no OSError where the file is no Parquet at all
             raise UnreadableRecord(
@@ -50,10 +53,6 @@ class Run:
                 "audit again"
             ) from error
         return ids, table
-
-
-def _tensor(column: pa.ChunkedArray) -> torch.Tensor:
-    return torch.from_numpy(np.array(column.to_numpy()))  # a copy: torch wants memory that it may write
 
 
 def open_run(place: str, title: str | None = None, allow: Iterable[str] = ()) -> Run:
@@ -119,8 +118,10 @@ class Audited:
         return next((m for m in self.entry["measures"].values() if m["part"] == spec), None)
 
 
-def score_of(data: Mapping[str, Any]) -> Score:
+def score_of(data: Mapping[str, Any]) -> "Score":
     """Return a score of a record."""
+    from holdfast.core import Score
+
     values: dict[str, Any] = {field.name: data[field.name] for field in fields(Score) if field.name in data}
     for key in values.keys() & {"checks", "because"}:
         values[key] = tuple(values[key])

@@ -23,6 +23,8 @@ from typing import Any, TypeVar
 from holdfast.runtime.checked import called, shown
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.foreign import foreign
+from holdfast.runtime.names import file, listed_in
+from holdfast.runtime.outline import outline
 
 KINDS = (
     "encoders", "threats", "objectives", "attacks", "certifiers", "smoothing", "probes", "estimators", "learners",
@@ -132,27 +134,38 @@ def _load_own() -> None:
 
 def forget() -> None:
     """Look for parts anew, where they have changed since."""
-    for cached in (names, find, _outside, _name_of):
+    for cached in (names, find, _outside, _points, _name_of):
         cached.cache_clear()
 
 
 @cache
 def _outside(kind: str) -> dict[str, Any]:
-    return {point.name: point for point in entry_points(group=f"holdfast.{kind}")}
+    """Return the parts of other packages of a kind: name -> entry point."""
+    return {point.name: point for point in _points().select(group=f"holdfast.{kind}")}
+
+
+@cache
+def _points() -> Any:
+    """Return all entry points: the files of all packages are read for them, once."""
+    return entry_points()
 
 
 @cache
 def _inside(kind: str) -> dict[str, str]:
     """Return Holdfast's own parts of a kind: name -> module."""
-    package = importlib.import_module(HOMES.get(kind, f"holdfast.parts.{kind}"))
-    groups = getattr(package, "GROUPS", ())
-    places = [package, *(importlib.import_module(f"{package.__name__}.{group}") for group in groups)]
+    home = HOMES.get(kind, f"holdfast.parts.{kind}")
+    groups = listed_in(home, "GROUPS")
     return {
-        module.name: f"{place.__name__}.{module.name}"
-        for place in places
-        for module in pkgutil.iter_modules(place.__path__)
-        if module.name != "shared" and not (place is package and module.name in groups)
+        module.name: f"{place}.{module.name}"
+        for place in (home, *(f"{home}.{group}" for group in groups))
+        for module in pkgutil.iter_modules([str(file(place).parent)])
+        if module.name != "shared" and not (place == home and module.name in groups)
     }
+
+
+def installed(kind: str) -> tuple[str, ...]:
+    """Return the names of the parts of a kind that are installed, sorted; those of files of one's own are not."""
+    return tuple(sorted({*_inside(kind), *_outside(kind)}))
 
 
 @cache
@@ -161,7 +174,28 @@ def names(kind: str) -> tuple[str, ...]:
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)
     _load_own()
-    return tuple(sorted({*_inside(kind), *_outside(kind), *_here[kind]}))
+    return tuple(sorted({*installed(kind), *_here[kind]}))
+
+
+def home(kind: str, name: str) -> str | None:
+    """Return the module of one of Holdfast's own parts; None for a part of others."""
+    return None if name in _outside(kind) else _inside(kind).get(name)
+
+
+def all_own() -> bool:
+    """Whether all parts are Holdfast's own: no other package, and no file of a user's own, has any."""
+    _load_own()
+    return not any(_here[kind] or _outside(kind) for kind in KINDS)
+
+
+def outlined(kind: str, name: str) -> type:
+    """Return the class of a part, to be looked at alone: one of Holdfast's own as its file says it, see `outline`.
+
+    Raises:
+        HoldfastError: as `find` does.
+    """
+    module = home(kind, name)
+    return find(kind, name) if module is None else outline(module)
 
 
 @cache

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.report.answer import answers, called, duplicates
+from holdfast.report.cells import Cell, standing
 from holdfast.report.leader import Leader, lead, told
 from holdfast.report.numbers import bracket, finite, listing, plural
-from holdfast.report.panel import Cell, standing
 from holdfast.report.verdict import Sentence
 from holdfast.storage.standing import SOUND, VOID
 

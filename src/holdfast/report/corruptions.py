@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.report.cells import Drawn, drawn_score
 from holdfast.report.charts.points import Cloud, Scattered
 from holdfast.report.numbers import BETTER, finite, plural, score
-from holdfast.report.panel import Drawn, Panel, drawn_score
+from holdfast.report.panel import Panel
 from holdfast.report.verdict import titles
 
 DRAWN = 6

@@ -9,21 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.core import Encoder, Geometry, Images
-from holdfast.core.spec_string import parse
 from holdfast.runtime.errors import HoldfastError, os_reason
-from holdfast.sources.encoders import suffixes
 
 SHOWN = 5
 """Images in a row."""
 
 SIDE, GAP = 128, 4
 """Pixels: smaller images are enlarged to about this side; between images."""
-
-
-def names_encoder(text: str) -> bool:
-    """Whether a text is an encoder spec: it names a source, or a file that one opens."""
-    source, name, _ = parse(text)
-    return source is not None or Path(name).suffix.lower() in suffixes()
 
 
 def print_encoder(encoder: Encoder, x: Images | None, console: Console, geometry: Geometry | None = None) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.report.cells import nan
 from holdfast.report.charts.bars import Bars, ComponentBars
 from holdfast.report.charts.dots import Dots
 from holdfast.report.charts.figure import Drawing, colour, marker
@@ -13,7 +14,7 @@ from holdfast.report.charts.heat import Heat
 from holdfast.report.charts.lines import Curve, Horizontal, Lines
 from holdfast.report.folder import read_column
 from holdfast.report.numbers import finite, number, plural
-from holdfast.report.panel import Legend, Panel, nan
+from holdfast.report.panel import Legend, Panel
 from holdfast.report.pictures import Shot, shot
 from holdfast.report.verdict import titles
 from holdfast.runtime.errors import HoldfastError

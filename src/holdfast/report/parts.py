@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -11,12 +12,10 @@ from rich.text import Text
 
 from holdfast.auditing.profile_files import descriptions, profile_names
 from holdfast.core import registry
-from holdfast.report.profile import print_profile
+from holdfast.core.spec_string import parse
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.guess import offered
-from holdfast.sources import data
-from holdfast.sources.encoders import opens
-from holdfast.sources.encoders.zoo import NETWORKS, SHIPPED
+from holdfast.runtime.outline import constant, headline
 
 LISTED = ("encoders", "data", *registry.KINDS[1:], "profiles")
 """Kinds of what can be named."""
@@ -28,12 +27,12 @@ def catalogue(kinds: Iterable[str] = LISTED) -> dict[str, dict[str, str]]:
 
 
 def _entries(kind: str) -> dict[str, str]:
-    """Return what of one kind can be named, with one line each; only its parts are imported."""
+    """Return what of one kind can be named, with one line each; what is Holdfast's own is read, not imported."""
     if kind == "encoders":
-        opened: dict[str, Any] = {name: registry.find(kind, name) for name in registry.names(kind)}
-        zoo = SHIPPED | {name: network.about for name, network in NETWORKS.items()}
+        trained, networks = (constant("holdfast.sources.encoders.zoo", name) for name in ("SHIPPED", "NETWORKS"))
+        zoo = trained | {name: network.about for name, network in networks.items()}
         return {
-            **_sources({name: (source.about, source.extra) for name, source in opened.items()}),
+            **_sources({name: (source.about, source.extra) for name, source in _encoder_sources().items()}),
             **{f"zoo:{name}": line for name, line in zoo.items()},
             "series:": "all checkpoints in a folder, in order, series:FOLDER?pattern=*.safetensors&label=",
             "all take": (
@@ -44,12 +43,16 @@ def _entries(kind: str) -> dict[str, str]:
     if kind == "data":
         shaped = "balance=long_tail|uniform ratio= balance_seed="
         return {
-            **_sources(data.SOURCES),
+            **_sources(constant("holdfast.sources.data", "SOURCES")),
             "all take": f"?size=H|HxW channels=1|3 skip_corrupt=true skip_duplicates=true {shaped}",
         }
     if kind == "profiles":
         return descriptions()
-    return {name: _first_line(registry.find(kind, name)) for name in registry.names(kind)}
+    return {name: _first_line(kind, name) for name in registry.names(kind)}
+
+
+def _encoder_sources() -> dict[str, Any]:
+    return {name: registry.outlined("encoders", name) for name in registry.names("encoders")}
 
 
 def _sources(sources: Mapping[str, tuple[str, str | None]]) -> dict[str, str]:
@@ -57,12 +60,21 @@ def _sources(sources: Mapping[str, tuple[str, str | None]]) -> dict[str, str]:
     return {f"{name}:": about + (f" [extra {extra}]" if extra else "") for name, (about, extra) in sources.items()}
 
 
-def _first_line(part: type) -> str:
+def _first_line(kind: str, name: str) -> str:
     """Return the sentence that a part's file begins with; files of others may hold several parts."""
-    module = inspect.getmodule(part)
-    docs = [module and inspect.getdoc(module), inspect.getdoc(part)]
-    doc = next(filter(None, docs if part.__module__.startswith("holdfast.") else reversed(docs)), "")
-    return doc.split("\n")[0]
+    if (module := registry.home(kind, name)) is not None:
+        return headline(module)
+    part = registry.find(kind, name)
+    module_of_others = inspect.getmodule(part)
+    docs = (inspect.getdoc(part), module_of_others and inspect.getdoc(module_of_others))
+    return next(filter(None, docs), "").split("\n")[0]
+
+
+def names_encoder(text: str) -> bool:
+    """Whether a text is an encoder spec: it names a source, or a file that one opens."""
+    source, name, _ = parse(text)
+    suffix = Path(name).suffix.lower()
+    return source is not None or (bool(suffix) and suffix in {source.suffix for source in _encoder_sources().values()})
 
 
 def print_part(name: str, console: Console) -> None:
@@ -72,12 +84,16 @@ def print_part(name: str, console: Console) -> None:
         HoldfastError: a name that nothing has.
     """
     # A profile, a part, or both
-    kinds = [(kind, registry.find(kind, name)) for kind in registry.KINDS if name in registry.names(kind)]
+    kinds = [(kind, registry.outlined(kind, name)) for kind in registry.KINDS if name in registry.names(kind)]
     if name in profile_names() or name.endswith(".toml"):
+        from holdfast.report.profile import print_profile
+
         print_profile(name, console)
         if kinds:  # a measure may be called like its profile
             console.print()
     elif not kinds:
+        from holdfast.sources.encoders import opens
+
         known = {*profile_names(), *(part for kind in registry.KINDS for part in registry.names(kind))}
         encoders = [f"{source}:{name}" for source in registry.names("encoders") if name in opens(source)]
         if encoders:
@@ -86,7 +102,7 @@ def print_part(name: str, console: Console) -> None:
 
     # What it is, what its class says of its parameters, and their defaults
     for kind, part in kinds:
-        console.print(Text.assemble((name, "bold"), f" ({kind.rstrip('s')}): {_first_line(part)}\n"))
+        console.print(Text.assemble((name, "bold"), f" ({kind.rstrip('s')}): {_first_line(kind, name)}\n"))
         console.print(_reflowed(inspect.getdoc(part) or ""), "\n")
         if inherited := _inherited(part):
             console.print("Further parameters:", "\n".join(["", *inherited]), "\n")

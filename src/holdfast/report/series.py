@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+from holdfast.report.cells import caution, drawn_score
 from holdfast.report.charts.figure import colour, marker
 from holdfast.report.charts.lines import Curve, Horizontal, Lines
 from holdfast.report.numbers import finite, number, plural, score
-from holdfast.report.panel import Panel, caution, drawn_score
+from holdfast.report.panel import Panel
 from holdfast.report.verdict import titles
 
 CURVES = 12

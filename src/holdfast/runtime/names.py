@@ -30,9 +30,7 @@ def listed_in(module: str, name: str) -> tuple[str, ...]:
         module: "torchvision.datasets"; none of it is imported.
         name: "__all__".
     """
-    package, *inner = module.split(".")
-    path = _folder(package, *inner)
-    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    path = file(module)
     if not path.is_file():
         return ()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -46,14 +44,11 @@ def listed_in(module: str, name: str) -> tuple[str, ...]:
     return ()
 
 
-def parts(kind: str) -> tuple[str, ...]:
-    """Return the names of Holdfast's own parts of a kind, "measures" or "checks"."""
-    groups = listed_in(f"holdfast.parts.{kind}", "GROUPS")
-    home = _folder("holdfast", "parts", kind)
-    paths = [path for path in home.iterdir() if path.name not in groups]
-    paths += [path for group in groups for path in (home / group).iterdir()]
-    known = {path.stem for path in paths if path.suffix == ".py" or (path / "__init__.py").is_file()}
-    return tuple(sorted(known - {"__init__", "shared"}))
+def file(module: str) -> Path:
+    """Return the file of a module, which is not imported, nor are the packages that it is in; it may not exist."""
+    package, *inner = module.split(".")
+    path = _folder(package, *inner)
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
 def _folder(package: str, *inner: str) -> Path:

@@ -6,7 +6,6 @@ from typing import Any
 
 from holdfast.comparison.baseline import couples
 from holdfast.comparison.records import Run
-from holdfast.comparison.regression import UNTOLD, regressions
 from holdfast.config.requirements import judge
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.exit_status import ExitStatus
@@ -69,13 +68,14 @@ def hold(
         about, compared = hold_index(pairs, shared, index or IndexQuestions(), listener or Silent())
         findings += about
     rows = [{"found" if key == "actual" else key: v for key, v in asdict(f).items()} for f in findings]
-    met, regression = all(finding.met for finding in findings), None
+    met, regression, undecided = all(finding.met for finding in findings), None, False
     if baseline is not None:
+        from holdfast.comparison.regression import UNTOLD, regressions  # which bring torch
+
         regression = regressions(run, baseline, allow_drop, match=match, encoders=encoders)
-        untold = any(row["verdict"] == UNTOLD for row in regression["verdicts"])
-        regression["passed"] = regression["passed"] and not (strict and untold)
+        undecided = any(row["verdict"] == UNTOLD for row in regression["verdicts"])
+        regression["passed"] = regression["passed"] and not (strict and undecided)
     passed = met and (regression is None or regression["passed"])
-    undecided = regression is not None and any(row["verdict"] == UNTOLD for row in regression["verdicts"])
     return {
         "record": run.place, "status": int(ExitStatus.DONE if passed else ExitStatus.UNMET), "passed": passed,
         "verdict": "failed" if not passed else "undecided" if undecided else "passed", "met": met, "findings": rows,

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
+import scipy
 import torch
 import torch.nn.functional as F
-from scipy.optimize import linprog
 from torch import Tensor
 
 from holdfast.numerics.bounds.forms import Dense
@@ -68,7 +68,7 @@ def multipliers(problem: Problem, parameters: AlphaBeta) -> dict[int, Tensor]:
     box = F.pad(torch.stack([end.flatten() for end in problem.region.box], 1), (0, 0, 0, 1), value=torch.inf)
     box[-1, 0] = 0
     numbers = (F.pad(row[0], (0, 1), value=MOST), elastic, -torch.cat(ends))
-    program: Any = linprog(*(part.cpu().numpy() for part in numbers), bounds=box.cpu().numpy())
+    program: Any = scipy.optimize.linprog(*(part.cpu().numpy() for part in numbers), bounds=box.cpu().numpy())
     if program.status:  # the solver gave up: any β are valid
         return parameters.betas
     betas = torch.from_numpy(-program.ineqlin.marginals).to(box).clamp_min(0)

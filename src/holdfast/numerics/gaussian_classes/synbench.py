@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import scipy
 import torch
 from jaxtyping import Float
-from scipy import special
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Score
@@ -142,10 +141,10 @@ class TradeOff:
         """Return the score with all accuracies at the ends of exact intervals that hold together (Bonferroni)."""
         right, n = (self.accuracy.double() * self.samples).numpy(), self.samples
         tail = (1 - confidence) / 2 / right.size
-        low = torch.from_numpy(special.betaincinv(right.clip(min=0.5), n - right + 1, tail)).where(
+        low = torch.from_numpy(scipy.special.betaincinv(right.clip(min=0.5), n - right + 1, tail)).where(
             self.accuracy > 0, 0.0
         )
-        high = torch.from_numpy(special.betainccinv(right + 1, (n - right).clip(min=0.5), tail)).where(
+        high = torch.from_numpy(scipy.special.betainccinv(right + 1, (n - right).clip(min=0.5), tail)).where(
             self.accuracy < 1, 1.0
         )
         ends = [float(area(end, self.bound, start).mean(-1).sum()) / self.total(start) for end in (low, high)]

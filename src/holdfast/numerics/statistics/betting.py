@@ -7,9 +7,9 @@ any [0, 1] variable, that holds however the number of draws was chosen. The latt
 import math
 from functools import cache
 
+import scipy
 import torch
 from jaxtyping import Bool, Float, Shaped
-from scipy import special
 from torch import Tensor
 
 from holdfast.runtime.errors import HoldfastError
@@ -220,7 +220,7 @@ def highest_radius(draws: int, alpha: float) -> float:
         >>> print(f"{highest_radius(1000, alpha=0.001):.2f}")
         2.43
     """
-    return float(special.ndtri(float(lower(_all_ones(draws), alpha, draws))))
+    return float(scipy.special.ndtri(float(lower(_all_ones(draws), alpha, draws))))
 
 
 def _all_ones(draws: int) -> Float[Tensor, "levels"]:
@@ -258,7 +258,7 @@ def clopper_pearson_lower(
     """
     k = torch.as_tensor(successes).double()
     n = torch.as_tensor(trials).double().expand_as(k)
-    root = torch.as_tensor(special.betaincinv(k.clamp_min(1).numpy(), (n - k + 1).numpy(), alpha)).double()
+    root = torch.as_tensor(scipy.special.betaincinv(k.clamp_min(1).numpy(), (n - k + 1).numpy(), alpha)).double()
     return torch.where(k > 0, root.reshape(k.shape) * (1 - 1e-13), 0.0)
 
 

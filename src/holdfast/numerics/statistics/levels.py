@@ -14,7 +14,6 @@ from functools import lru_cache
 import numpy as np
 import scipy
 from jaxtyping import Float
-from scipy import optimize
 
 from holdfast.core import Score
 
@@ -113,7 +112,7 @@ def _trials(score: Score, tail: float) -> float | None:
     ends = math.log(1e-2), math.log(1e12)
     if excess(ends[0]) < 0 or excess(ends[1]) > 0:
         return None
-    root = optimize.brentq(excess, *ends)
+    root = scipy.optimize.brentq(excess, *ends)
     assert isinstance(root, float)
     return math.exp(root)
 

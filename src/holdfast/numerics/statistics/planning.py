@@ -2,7 +2,7 @@
 
 import math
 
-from scipy import optimize
+import scipy
 
 from holdfast.core import Score
 from holdfast.numerics.statistics.differences import combined
@@ -59,6 +59,6 @@ def times_needed(
         return None
     if short(ends[0]) <= 0:
         return 2 / n
-    root = optimize.brentq(short, *ends, xtol=1e-3)
+    root = scipy.optimize.brentq(short, *ends, xtol=1e-3)
     assert isinstance(root, float)
     return math.exp(root)

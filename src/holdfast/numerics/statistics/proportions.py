@@ -2,7 +2,6 @@
 
 import scipy
 from jaxtyping import Float, Int
-from scipy import special
 from torch import Tensor
 
 from holdfast.core import Score
@@ -24,8 +23,8 @@ def clopper_pearson(successes: float, trials: float, confidence: float = 0.95) -
     """
     tail = (1 - level(confidence)) / 2
     k, n = successes, trials
-    low = 0.0 if k <= 0 else float(special.betaincinv(k, n - k + 1, tail))
-    high = 1.0 if k >= n else float(special.betainccinv(k + 1, n - k, tail))
+    low = 0.0 if k <= 0 else float(scipy.special.betaincinv(k, n - k + 1, tail))
+    high = 1.0 if k >= n else float(scipy.special.betainccinv(k + 1, n - k, tail))
     return low, high
 
 

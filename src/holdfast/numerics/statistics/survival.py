@@ -1,7 +1,7 @@
 """The share of values above each threshold, with a band that holds at all thresholds at once."""
 
+import scipy
 from jaxtyping import Float
-from scipy import stats
 from torch import Tensor
 
 from holdfast.numerics.statistics.looks import level
@@ -31,5 +31,5 @@ def survival(
         ([0.5], [0.0], 1.0)
     """
     share = (values.double()[None] > at.double()[:, None]).double().mean(1)
-    width = float(stats.kstwo.ppf(level(confidence), len(values)))
+    width = float(scipy.stats.kstwo.ppf(level(confidence), len(values)))
     return share, (share - width).clamp_min(0), (share + width).clamp_max(1)

@@ -3,9 +3,9 @@
 import math
 from dataclasses import dataclass
 
+import scipy
 import torch
 from jaxtyping import Float
-from scipy import stats
 from torch import Tensor
 
 from holdfast.numerics.statistics.looks import level
@@ -96,4 +96,4 @@ def _width(first: Float[Tensor, "units"], second: Float[Tensor, "units"], confid
     signs = torch.randint(0, 2, (DRAWS, n), generator=random, dtype=torch.float32) * 2 - 1
     supremum = float((signs @ centred.float()).abs().amax(1).quantile(confidence))
     tail = (1 + confidence) / 2
-    return max(supremum * float(stats.t.ppf(tail, n - 1) / stats.norm.ppf(tail)) + 0.5 / n, unseen)
+    return max(supremum * float(scipy.stats.t.ppf(tail, n - 1) / scipy.stats.norm.ppf(tail)) + 0.5 / n, unseen)

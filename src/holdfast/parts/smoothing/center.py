@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import scipy
 import torch
 from jaxtyping import Float
-from scipy import special
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Reps
@@ -102,7 +102,7 @@ class Center(Certificate):
         return self._needed(sigma) + math.sqrt(math.log(1 / self.alpha_distance) / (2 * self.distances))
 
     def _needed(self, sigma: float) -> float:
-        return float(special.ndtr(special.ndtri(0.5 + self.slack) + self.radius / sigma))
+        return float(scipy.special.ndtr(scipy.special.ndtri(0.5 + self.slack) + self.radius / sigma))
 
     def check(self, sigma: float) -> None:
         """Raise where q > 1, so that it would always abstain."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.report.cells import Cell, Grid, caution, drawn_score, nan, standing
 from holdfast.report.charts import figure
 from holdfast.report.charts.forest import Forest, Row
 from holdfast.report.charts.histogram import Histogram, Spread
@@ -16,7 +17,7 @@ from holdfast.report.charts.twins import told_apart
 from holdfast.report.folder import read_column
 from holdfast.report.names import short_names
 from holdfast.report.numbers import choice, finite, number, plural, score, statement
-from holdfast.report.panel import Cell, Grid, Legend, Panel, caution, drawn_score, nan, standing
+from holdfast.report.panel import Legend, Panel
 from holdfast.runtime.errors import HoldfastError
 from holdfast.storage.record_file import RunFiles
 from holdfast.storage.standing import ONE_SIDE, VOID

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from holdfast.core import ImageSource
 from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.names import file
 
 _TRAIN = 1197
 _SPLIT_SEED = 1797
@@ -63,10 +64,20 @@ def train_images() -> tuple[Float[Tensor, "n 1 8 8"], Int[Tensor, "n"]]:
 
 @cache
 def _digits() -> tuple[Float[Tensor, "1797 1 8 8"], Int[Tensor, "1797"]]:
-    from sklearn.datasets import load_digits
+    pixels, labels = _read()
+    return torch.tensor(pixels / 16, dtype=torch.float32).view(-1, 1, 8, 8), torch.tensor(labels, dtype=torch.int64)
+
+
+def _read() -> tuple[np.ndarray, np.ndarray]:
+    """Return the pixels [1797, 64], 0 to 16, and the digits: from scikit-learn's file, as its import takes a second."""
+    path = file("sklearn.datasets").parent / "data" / "digits.csv.gz"
+    if path.is_file():
+        table = np.loadtxt(path, delimiter=",")
+        return table[:, :-1], table[:, -1]
+    from sklearn.datasets import load_digits  # where it keeps the file elsewhere
 
     pixels, labels = load_digits(return_X_y=True)
-    return torch.tensor(pixels / 16, dtype=torch.float32).view(-1, 1, 8, 8), torch.tensor(labels, dtype=torch.int64)
+    return np.asarray(pixels), np.asarray(labels)
 
 
 @cache

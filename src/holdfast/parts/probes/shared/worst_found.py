@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 import torch
 from jaxtyping import Float
-from scipy.optimize import minimize
 from torch import Tensor
 
 Parameters = Float[Tensor, "classes features"]
@@ -61,7 +61,7 @@ def best_against(
             slope += ((trial.softmax(1) - target) * weight[:, None]).T @ version
         return value, slope.flatten().numpy()
 
-    solution = minimize(
+    solution = scipy.optimize.minimize(
         fall, start.flatten().numpy(), jac=True, method="L-BFGS-B", options={"maxiter": STEPS, "gtol": PRECISION}
     )
     return torch.from_numpy(solution.x).view_as(start), float(solution.fun)

@@ -4,9 +4,9 @@ import math
 from functools import lru_cache
 
 import numpy as np
+import scipy
 import torch
 from jaxtyping import Float, Int
-from scipy import sparse
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -153,15 +153,15 @@ def _zooms(
 ) -> tuple[Int[Tensor, "entries"], Int[Tensor, "pixels"], Float[Tensor, "entries"]]:
     """Return the matrix of the mean of all zooms: columns and values of its entries, and where each row begins."""
     factors = np.arange(1, end, step)
-    total = sparse.eye_array(height * width, format="csr")
+    total = scipy.sparse.eye_array(height * width, format="csr")
     for factor in factors:
-        total = total + sparse.kron(_enlarge(height, factor), _enlarge(width, factor), format="csr")
-    total = sparse.csr_array(total / (len(factors) + 1))
+        total = total + scipy.sparse.kron(_enlarge(height, factor), _enlarge(width, factor), format="csr")
+    total = scipy.sparse.csr_array(total / (len(factors) + 1))
     parts = total.indices.astype(np.int32), total.indptr[:-1].astype(np.int32), total.data.astype(np.float32)
     return torch.from_numpy(parts[0]), torch.from_numpy(parts[1]), torch.from_numpy(parts[2])
 
 
-def _enlarge(side: int, factor: float) -> sparse.csr_array:
+def _enlarge(side: int, factor: float) -> "scipy.sparse.csr_array":
     """Return the matrix that enlarges the middle of a side bilinearly, first pixel to first and last to last."""
     kept = math.ceil(side / factor)
     results = round(kept * factor)
@@ -170,4 +170,4 @@ def _enlarge(side: int, factor: float) -> sparse.csr_array:
     shares = places - below
     entries = np.concatenate([1 - shares, shares])
     columns = (side - kept) // 2 + np.concatenate([below, below + 1])
-    return sparse.csr_array((entries, (np.tile(np.arange(side), 2), columns)), (side, side))
+    return scipy.sparse.csr_array((entries, (np.tile(np.arange(side), 2), columns)), (side, side))

@@ -5,9 +5,9 @@ from io import BytesIO
 
 import numpy as np
 import PIL.Image
+import scipy
 import torch
 from jaxtyping import Float, Int
-from scipy import ndimage
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -157,6 +157,6 @@ def _gaussian(
 
     As many as the kernel is long, which are all that are not zero where it is shorter than the side.
     """
-    matrix = torch.from_numpy(ndimage.gaussian_filter1d(np.eye(side), deviation, 0, mode="reflect", truncate=3))
+    matrix = torch.from_numpy(scipy.ndimage.gaussian_filter1d(np.eye(side), deviation, 0, mode="reflect", truncate=3))
     weights, index = matrix.topk(min(2 * int(3 * deviation + 0.5) + 1, side), 1)
     return matrix, index, weights

@@ -3,8 +3,8 @@
 from functools import lru_cache
 
 import numpy as np
+import scipy
 import torch
-from scipy import special
 from torch import Tensor
 
 LOG_DENSITIES = {
@@ -41,7 +41,7 @@ def _table(name: str, pixels: int, scale: float) -> Tensor:
     """Return F⁻¹(Φ(z)) at equally spaced numbers from -8 to 8."""
 
     def log_density(r: np.ndarray) -> np.ndarray:
-        return special.xlogy(pixels - 1, r) + pixels * LOG_DENSITIES[name](r, scale)
+        return scipy.special.xlogy(pixels - 1, r) + pixels * LOG_DENSITIES[name](r, scale)
 
     r = np.linspace(0, 1, FINE)
     occurs = np.flatnonzero(log_density(r) > log_density(r).max() - LEFT_OUT)
@@ -50,6 +50,6 @@ def _table(name: str, pixels: int, scale: float) -> Tensor:
     mass = density[1:] + density[:-1]
     below = np.concatenate([[0.0], mass.cumsum()])
     above = np.concatenate([mass[::-1].cumsum()[::-1], [0.0]])  # summed from its own end: tails keep their digits
-    z = np.where(below < above, special.ndtri(below / below[-1]), -special.ndtri(above / above[0]))
+    z = np.where(below < above, scipy.special.ndtri(below / below[-1]), -scipy.special.ndtri(above / above[0]))
     z[0], z[-1] = min(-FARTHEST, z[1]), max(FARTHEST, z[-2])  # the ends themselves, which are infinitely far
     return torch.from_numpy(np.interp(np.linspace(-FARTHEST, FARTHEST, COARSE), z, r))
