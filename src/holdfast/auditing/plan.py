@@ -183,6 +183,10 @@ class Plan(metaclass=Checked):
             if measure.needs_labels or any(observation.needs_labels for observation in measure.observations())
         )
 
+    def judged(self) -> tuple[str, ...]:
+        """Return the names of the measures that read which images are relevant to which."""
+        return tuple(name for name, measure in self.named_measures.items() if measure.needs_relevance)
+
     def attacked_of(self, population: int) -> int:
         """Return how many of so many images are to be attacked: an even number, so that each has a partner."""
         most = population // 2 if self.spare else population

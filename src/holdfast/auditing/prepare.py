@@ -152,6 +152,8 @@ def prepare(
     images, store = open_all(plan, source, training), Store(folder)
     for measure in plan.measures:
         measure.check(images.tested.ids)
+    if readers := plan.judged():
+        images.tested.check_relevance(", ".join(readers))
     for ball in told(plan.measures, shape_of(images.tested)):
         listener.stage(ball)
     store.sweep()

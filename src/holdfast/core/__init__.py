@@ -19,6 +19,7 @@ from holdfast.core.measure import InWords, Measure, Score, Table
 from holdfast.core.method import Facts, Method
 from holdfast.core.objective import Goal, Objective
 from holdfast.core.observation import Event, Failure, Observation, Positions, Reader, Rivals, Scope, Search, Shard
+from holdfast.core.relevance import Relevance
 from holdfast.core.rng import Rng
 from holdfast.core.student import Batch, EncodedView, Look, StepResult, Student, View
 from holdfast.core.subject import Subject
@@ -29,7 +30,7 @@ __all__ = [
     "Album", "Attack", "Ball", "Bank", "Batch", "Bound", "Certifier", "Chart", "Check", "Classifier", "Corruption",
     "Draws", "EncodedView", "Encoder", "Event", "Examination", "Facts", "Failure", "Geometry", "Goal", "Grade",
     "Grid", "Head", "HoldfastError", "ImageSource", "Images", "InWords", "LinearProbe", "Look", "Margin", "Measure",
-    "Method", "Noise", "Objective", "Observation", "Passes", "PerImage", "Positions", "Probe", "Reader", "Reps",
-    "Rivals", "Rng", "Rows", "Scope", "Score", "Search", "Shard", "StepResult", "Student", "Subject", "Table",
-    "Threat", "Trajectory", "Verdict", "View",
+    "Method", "Noise", "Objective", "Observation", "Passes", "PerImage", "Positions", "Probe", "Reader", "Relevance",
+    "Reps", "Rivals", "Rng", "Rows", "Scope", "Score", "Search", "Shard", "StepResult", "Student", "Subject",
+    "Table", "Threat", "Trajectory", "Verdict", "View",
 ]  # fmt: skip

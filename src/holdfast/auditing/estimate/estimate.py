@@ -128,6 +128,8 @@ def estimate(
     images = estimator.unread.tested
     if (readers := plan.labelled()) and images.labels is None:
         raise no_labels(", ".join(readers), str(images))
+    if readers := plan.judged():
+        images.check_relevance(", ".join(readers))
     for number, spec in enumerate(plan.encoders):
         name = spec if spec in opened else label(spec)
         say(f"timing {name}")
