@@ -20,6 +20,10 @@ HELD = 256 * 2**20
 """Bytes of a column that are held in memory, for pictures are read in any order and Parquet only by row groups."""
 
 
+Read = tuple[list[str], list[dict[str, Any]]]
+"""The columns of a text file, and its rows."""
+
+
 class Table(ABC):
     """Rows of named columns.
 
@@ -48,8 +52,9 @@ class Lines(Table):
 
     def __init__(self, files: Sequence[Path]):
         self.files = files
-        self._rows = [row for file in files for row in (_tabbed(file) if file.suffix == ".tsv" else _json(file))]
-        self.columns = tuple(dict.fromkeys(name for row in self._rows for name in row))
+        read = [_tabbed(file) if file.suffix == ".tsv" else _json(file) for file in files]
+        self.columns = tuple(dict.fromkeys(name for names, _ in read for name in names))
+        self._rows = [row for _, rows in read for row in rows]
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -71,6 +76,7 @@ class Columns(Table):
         self._loads: list[Callable[[str], pa.ChunkedArray]] = []
         self._ends: list[int] = []
         self._held: OrderedDict[tuple[int, str], pa.ChunkedArray] = OrderedDict()
+        self._bytes = 0
         self._turn = threading.Lock()
         schemas = [self._mapped(file) if file.suffix == ".arrow" else self._grouped(file) for file in files]
         self.columns = schemas[0]
@@ -96,12 +102,14 @@ class Columns(Table):
 
     def _piece(self, piece: int, name: str) -> pa.ChunkedArray:
         with self._turn:  # of threads that ask for one piece, one reads it
-            if (piece, name) not in self._held:
-                self._held[piece, name] = self._loads[piece](name)
-            self._held.move_to_end((piece, name))
-            while len(self._held) > 1 and sum(values.nbytes for values in self._held.values()) > HELD:
-                self._held.popitem(last=False)
-            return self._held[piece, name]
+            if (piece, name) in self._held:
+                self._held.move_to_end((piece, name))
+                return self._held[piece, name]
+            values = self._held[piece, name] = self._loads[piece](name)
+            self._bytes += values.nbytes
+            while self._bytes > HELD and len(self._held) > 1:
+                self._bytes -= self._held.popitem(last=False)[1].nbytes
+            return values
 
     def _grouped(self, file: Path) -> Sequence[str]:
         try:
@@ -141,7 +149,7 @@ def open_table(files: Sequence[Path]) -> Table:
     return (Lines if files[0].suffix in (".jsonl", ".tsv") else Columns)(files)
 
 
-def _json(file: Path) -> list[dict[str, Any]]:
+def _json(file: Path) -> Read:
     rows = []
     for number, line in _lines(file):
         try:
@@ -151,10 +159,10 @@ def _json(file: Path) -> list[dict[str, Any]]:
         if not isinstance(row, dict):
             raise HoldfastError(f"{str(file)!r}, line {number}: expected a JSON object, got {line[:80]!r}; repair it")
         rows.append(row)
-    return rows
+    return [name for row in rows for name in row], rows
 
 
-def _tabbed(file: Path) -> list[dict[str, Any]]:
+def _tabbed(file: Path) -> Read:
     (_, header), *rows = [(number, line.split("\t")) for number, line in _lines(file)] or [(1, [])]
     for number, row in rows:
         if len(row) != len(header):
@@ -162,7 +170,7 @@ def _tabbed(file: Path) -> list[dict[str, Any]]:
                 f"{str(file)!r}, line {number}: expected {len(header)} values, {', '.join(header)}, separated by tabs, "
                 f"got {len(row)}; repair it"
             )
-    return [dict(zip(header, row, strict=True)) for _, row in rows]
+    return header, [dict(zip(header, row, strict=True)) for _, row in rows]
 
 
 def _lines(file: Path) -> list[tuple[int, str]]:
