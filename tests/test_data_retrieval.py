@@ -102,8 +102,24 @@ def test_a_sample_has_its_queries_first_and_all_that_is_relevant_to_them(seed: i
     assert images.relevance.corpus == 40
     assert len(images.relevance.pairs) == sum(s > 0 and f"queries/{q}" in queries for q, _, s in SMALL.qrels)
     few = opened(root, seed=seed, images=2 + len(wanted), queries=4)
-    with pytest.raises(HoldfastError, match=f"take --images {4 + len(wanted)} or more"):
+    with pytest.raises(HoldfastError, match=f"add --attacked 4 --images {4 + len(wanted)}, or attack fewer"):
         few.check_relevance("it")
+
+
+def test_as_many_queries_are_chosen_as_leave_half_of_the_images_to_others(tmp_path: Path) -> None:
+    images = opened(SMALL.parquet(tmp_path), images=32)
+    order = opened(tmp_path).ids[:12]
+    needed = [
+        len({i for q, i, s in SMALL.qrels if s > 0 and f"queries/{q}" in order[:count]}) + count for count in range(13)
+    ]
+    count = max(count for count in range(13) if needed[count] <= 16) // 2 * 2
+    assert images.queries == count > 0
+    assert images.ids[:count] == order[:count]
+    images.check_relevance("it")
+    assert opened(tmp_path, queries=12).queries == opened(tmp_path).queries == 12
+    assert opened(tmp_path, images=4).queries == 2  # which are too many, as the check says
+    with pytest.raises(HoldfastError, match="add --attacked 2 --images"):
+        opened(tmp_path, images=4).check_relevance("it")
 
 
 def test_the_choice_does_not_depend_on_the_order_of_rows(tmp_path: Path) -> None:
@@ -174,14 +190,15 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "no qrels": (lambda root: (root / "qrels" / "test.tsv").unlink(), "expected the table qrels"),
     "empty corpus": (lambda root: (root / "corpus.jsonl").write_text(""), "expected rows in its corpus, got none"),
     "empty qrels": (lambda root: (root / "qrels" / "test.tsv").write_text(""), "expected the column query-id"),
-    "header alone": (tsv, "expected an image that is relevant to a query, got none in 0 qrels"),
+    "header alone": (tsv, "expected at least 2 queries to which an image is relevant, got 0 in 0 qrels"),
     "unknown query": (lambda root: tsv(root, "x\t001\t1"), "about its queries, got the unknown id 'x'"),
     "unknown image": (lambda root: tsv(root, "001\tx\t1"), "about its corpus, got the unknown id 'x'"),
     "no number": (lambda root: tsv(root, "001\t002\tgood"), "a whole number as the score .* got 'good'"),
     "a fraction": (lambda root: tsv(root, "001\t002\t0.5"), "a whole number as the score .* got '0.5'"),
     "not finite": (lambda root: tsv(root, "001\t002\tinf"), "a whole number as the score .* got 'inf'"),
     "two scores": (lambda root: tsv(root, "001\t002\t1", "001\t002\t2"), "got two scores"),
-    "nothing relevant": (lambda root: tsv(root, "001\t002\t0"), "got none in 1 qrels"),
+    "nothing relevant": (lambda root: tsv(root, "001\t002\t0"), "got 0 in 1 qrels"),
+    "one query": (lambda root: tsv(root, "001\t002\t1"), "got 1 in 1 qrels"),
     "a short line": (lambda root: tsv(root, "001\t002"), "line 2: expected 3 values"),
     "no header": (lambda root: tsv(root, header="001\t0\t002\t1"), "the column query-id in its qrels, got 001"),
     "no JSON": (lambda root: (root / "queries.jsonl").write_text("{"), "line 1: expected a JSON object"),

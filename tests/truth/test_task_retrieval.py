@@ -151,7 +151,7 @@ def test_outranked_is_what_finds_nothing_among_the_first(k: int, name: str) -> N
     assert 0 < int((values > 0).sum()) < values[:6].numel()
     with pytest.raises(HoldfastError, match="of a retrieval task"):
         Outranked(k, "qrels", name).bind(replace(shard, relevance=None))
-    with pytest.raises(HoldfastError, match="take --images 40 or more"):
+    with pytest.raises(HoldfastError, match="add --attacked 8 --images 40"):
         Outranked(k, "qrels", name).bind(replace(shard, relevance=replace(relevance, missing=2)))
 
 
@@ -278,6 +278,7 @@ def test_audits_score_the_task_itself(tmp_path: Path) -> None:
     assert scores["hit rate@5, clean"].value == pytest.approx((rank <= 5).mean())
     assert scores["recall@5, clean"].value == pytest.approx(recall.mean(), abs=1e-9)
     assert scores["nDCG@5, clean"].value == pytest.approx(ndcg.mean(), abs=1e-9)
-    assert 0 <= scores["nDCG@5, worst found"].value < scores["nDCG@5, clean"].value  # pyright: ignore[reportOptionalOperand]
+    assert 0 <= scores["nDCG@5, worst found"].value < scores["nDCG@5, clean"].value
+    assert holdfast.audit("zoo:digits-simclr", spec, **(wanted | {"attacked": 40})).data["data"]["attacked"] == 10
     again = holdfast.audit("zoo:digits-simclr", spec, batch_size=7, **wanted)
     assert again.scores("task_retrieval")["nDCG@5, clean"].value == pytest.approx(ndcg.mean(), abs=1e-9)

@@ -55,7 +55,7 @@ def open_unread(plan: Plan, source: ImageSource | None = None, training: ImageSo
         plan.data if source is None else source,
         images=plan.images,
         skip_duplicates=plan.skip_duplicates,
-        queries=plan.attacked if plan.images is None else plan.attacked_of(plan.images),
+        queries=plan.attacked,
         **options,
     )
     if plan.train is None:

@@ -150,6 +150,7 @@ def prepare(
     listener.stage("reading the images")
     _check_surrogates(plan, encoders or {})
     images, store = open_all(plan, source, training), Store(folder)
+    plan = plan.attacking(images.tested.queries)
     for measure in plan.measures:
         measure.check(images.tested.ids)
     if readers := plan.judged():

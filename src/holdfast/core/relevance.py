@@ -40,18 +40,32 @@ class Relevance:
     own: Int[Tensor, "copies 2"] = field(default_factory=_no_pairs)
     missing: int = 0
 
-    def order(self, order: Int[Tensor, "images"], queries: int | None) -> Int[Tensor, "chosen"]:
+    def order(self, order: Int[Tensor, "images"], queries: int | None, size: int | None) -> Int[Tensor, "chosen"]:
         """Return images in the order in which an audit chooses them: queries, what is relevant to them, all others.
 
         Args:
             order: a permutation of all images.
-            queries: how many of them; all where None. No other is chosen.
+            queries: how many of them, an even number, for images are attacked in pairs; no other is chosen. None: as
+                many as fit, with what is relevant to them, into half of the images.
+            size: how many images are chosen; None: all.
         """
-        first = order[self.queries[order]][:queries]
+        asked = order[self.queries[order]]
+        count = len(asked) if queries is None else min(queries, len(asked))
+        count = count if queries is not None or size is None else max(2, self._fitting(asked, size // 2))
+        first = asked[: count // 2 * 2]
         wanted = torch.zeros_like(self.queries)
         wanted[self.pairs[torch.isin(self.pairs[:, 0], first), 1]] = True
         corpus = order[~self.queries[order]]
         return torch.cat([first, corpus[wanted[corpus]], corpus[~wanted[corpus]]])
+
+    def _fitting(self, asked: Int[Tensor, "queries"], size: int) -> int:
+        """Return how many queries, the first of some, fit into a number of images with what is relevant to them."""
+        place = torch.full((len(self.queries),), len(asked)).scatter(0, asked, torch.arange(len(asked)))
+        # the first query for which each image is needed
+        needed = torch.full((len(self.queries),), len(asked))
+        needed = needed.scatter_reduce(0, self.pairs[:, 1], place[self.pairs[:, 0]], "amin")
+        more = torch.bincount(needed, minlength=len(asked) + 1)[: len(asked)]
+        return int(((more + 1).cumsum(0) <= size).sum())
 
     def among(self, rows: Sequence[int]) -> "Relevance":
         """Return the judgments of some images, by their places among these; nothing is known of `own`."""
@@ -72,8 +86,8 @@ class Relevance:
         if self.missing:
             raise HoldfastError(
                 f"retrieval task: expected all images that are relevant to its {int(self.queries.sum())} queries, got "
-                f"{len(self.queries)} images without {self.missing} of them; take --images "
-                f"{len(self.queries) + self.missing} or more, or attack fewer"
+                f"{len(self.queries)} images without {self.missing} of them; add --attacked {int(self.queries.sum())} "
+                f"--images {len(self.queries) + self.missing}, or attack fewer"
             )
         return self
 

@@ -126,6 +126,7 @@ def estimate(
     began, opened, rows = clock(), encoders or {}, list[EncoderEstimate]()
     estimator = _Estimator(plan, folder, source, seconds, part, clock, opened)
     images = estimator.unread.tested
+    plan = estimator.plan = plan.attacking(images.queries)
     if (readers := plan.labelled()) and images.labels is None:
         raise no_labels(", ".join(readers), str(images))
     if readers := plan.judged():

@@ -61,10 +61,10 @@ class RetrievalTask(ImageSource):
         images, asked = self._ids("corpus", corpus), self._ids("queries", queries)
         judged = self._judgments(qrels, asked, images)
         rows = sorted({query for query, _ in judged})
-        if not rows:
+        if len(rows) < 2:
             raise HoldfastError(
-                f"{self._name}: expected an image that is relevant to a query, got none in {len(qrels)} qrels; repair "
-                f"{qrels.files[0].name}, or choose another split"
+                f"{self._name}: expected at least 2 queries to which an image is relevant, got {len(rows)} in "
+                f"{len(qrels)} qrels; repair {qrels.files[0].name}, or choose another split"
             )
         self.unjudged = len(asked) - len(rows)
         self._tables, self._rows = (queries, corpus), (rows, range(len(corpus)))

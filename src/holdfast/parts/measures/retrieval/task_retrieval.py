@@ -1,6 +1,6 @@
 """Task retrieval: whether attacked queries of a retrieval task still find what is judged relevant."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -116,23 +116,41 @@ class TaskRetrieval(Recalling):
             raise no_relevance("the measure task_retrieval", "the audit's source of images")
         relevance, clean = subject.relevance.complete(), subject.read(Clean())["reps"].double()
         self.fits(int((~relevance.queries).sum()) + 1)
-        own = clean[: subject.attacked]
+        points = [reps for points in subject.reached(self.ball) for reps in points.unbind(1)]
+        return self.table(clean, subject.attacked, relevance, points)
+
+    def table(
+        self, clean: Float[Tensor, "population dim"], attacked: int, relevance: Relevance, points: Sequence[Tensor]
+    ) -> Table:
+        """Return the table of representations.
+
+        Args:
+            clean: representations of the population.
+            attacked: how many images, the first ones, were attacked.
+            relevance: which images are relevant to which.
+            points: what each search met of the first images, [M_i, D]; NaN where it met nothing.
+
+        Raises:
+            HoldfastError: nothing is relevant to any of the attacked images.
+        """
+        own = clean[:attacked]
         at = self._columns(own, clean, relevance)
         if at["rank"].isnan().all():
-            raise HoldfastError("task_retrieval: expected queries with a relevant image in their index, got none")
+            raise HoldfastError(
+                "task_retrieval: expected attacked queries with a relevant image in their index, got none; repair the "
+                "qrels, or leave skip_own out"
+            )
         low = dict(at)
-        for points in subject.reached(self.ball):
-            for reps in points.unbind(1):
-                # of what met nothing inside the ball, the query where it is
-                moved = own.clone()
-                inside = ~reps.isnan().any(1)
-                moved[: len(reps)][inside] = reps[inside]
-                for name, values in self._columns(moved, clean, relevance).items():
-                    low[name] = low[name].maximum(values) if name == "rank" else low[name].minimum(values)
-        table = {f"{name}@{query}": columns[name] for query, columns in ((CLEAN, at), (WORST, low)) for name in at}
+        for reps in points:
+            # of what met nothing, the query where it is
+            inside, moved = ~reps.isnan().any(1), own.clone()
+            moved[: len(reps)][inside] = reps[inside]
+            for name, values in self._columns(moved, clean, relevance).items():
+                low[name] = low[name].maximum(values) if name == "rank" else low[name].minimum(values)
         held = relevance.own[:0] if relevance.skip_own else relevance.own
-        copies = torch.bincount(held[:, 0], minlength=len(clean))[: len(own)].double()
+        copies = torch.bincount(held[:, 0], minlength=len(clean))[:attacked].double()
         sizes = {"index": int((~relevance.queries).sum()), "corpus": relevance.corpus}
+        table = {f"{name}@{query}": columns[name] for query, columns in ((CLEAN, at), (WORST, low)) for name in at}
         return table | {name: torch.full_like(copies, size) for name, size in sizes.items()} | {"copies": copies}
 
     def _columns(self, reps: Tensor, clean: Tensor, relevance: Relevance) -> dict[str, Float[Tensor, "images"]]:

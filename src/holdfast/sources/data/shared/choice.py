@@ -84,7 +84,7 @@ class Choice:
         self.classes = tuple(_written(name, source) for name in source.classes)
         self._order = self._permutation(Rng(seed).child("images"))
         if source.relevance is not None:
-            self._order = source.relevance.order(torch.from_numpy(self._order), queries).numpy()
+            self._order = source.relevance.order(torch.from_numpy(self._order), queries, size).numpy()
         self._size = len(self._order) if size is None else min(size, len(self._order))
 
     def _permutation(self, rng: Rng) -> Int[np.ndarray, "images"]:

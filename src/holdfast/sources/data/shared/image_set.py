@@ -46,7 +46,7 @@ class ImageSet:
         conversion: sizes and channels that the user asked for.
         kept: bytes of decoded pictures that are kept, in all geometries together; see `Kept`.
         skip_duplicates: replace images that look like an earlier one by the next of the permutation.
-        queries: of a retrieval task, how many queries are chosen; all where None. They come first, then what is
+        queries: of a retrieval task, how many queries are chosen, see `Relevance.order`. They come first, then what is
             relevant to them, then the rest of the corpus; each in the order of their random numbers.
 
     Raises:
@@ -118,6 +118,12 @@ class ImageSet:
         Reads all of them once, for whether queries are in the corpus too.
         """
         return self._choice.relevance
+
+    @property
+    def queries(self) -> int | None:
+        """How many of the images, the first ones, are queries of a retrieval task; None where they are none."""
+        relevance = self._choice.source.relevance
+        return None if relevance is None else int(relevance.queries[self._choice.rows].sum())
 
     def check_relevance(self, readers: str) -> None:
         """Refuse images that are no retrieval task, or lack what is relevant to its queries; reads none of them.

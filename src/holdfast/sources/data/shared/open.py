@@ -71,8 +71,8 @@ def open_images(
         workers: threads that read; None: as many as there are cores, at most 16.
         conversion: sizes and channels to convert to; the options of a spec string go before it.
         skip_duplicates: replace images that look like another one, named in `ImageSet.duplicates`.
-        queries: of a retrieval task, how many queries are among the images, with all that is relevant to them; all
-            where None. They are its first images.
+        queries: of a retrieval task, how many queries are among the images, with all that is relevant to them. They are
+            its first images. None: all, or as many as fit into half of so many images.
 
     Raises:
         HoldfastError: an unknown source or option, or images that are not there.
