@@ -12,7 +12,7 @@ import torch
 from holdfast.core import HoldfastError
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.data.digits import Digits
-from task_files import Task, columns, png, task, write
+from task_files import IMAGE, Task, columns, png, task, write
 
 SMALL = task()
 
@@ -272,6 +272,39 @@ def test_pictures_that_are_none_are_refused(value: bytes | None, tmp_path: Path)
     images = opened(SMALL.changed(corpus=[(name, value), *others]).parquet(tmp_path))
     with pytest.raises(HoldfastError, match="cannot read image 'corpus/000'"):
         images.fingerprint  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [("/etc/x.png", "inside the folder"), ("../x.png", "inside the folder"), ("nowhere.png", "No such file")],
+)
+def test_paths_lead_to_files_of_the_task(path: str, message: str, tmp_path: Path) -> None:
+    root = SMALL.beir(tmp_path / "it")
+    lines(root, "corpus", lambda row: row.update(image=path if row["_id"] == "007" else row["image"]))
+    with pytest.raises(HoldfastError, match=f"cannot read image 'corpus/007' .*{message}"):
+        opened(root).fingerprint  # noqa: B018
+
+
+def test_pictures_of_hugging_face_may_be_files(tmp_path: Path) -> None:
+    """Where the bytes were not embedded, the path leads to them."""
+    beir, root = SMALL.beir(tmp_path / "beir"), SMALL.parquet(tmp_path / "it")
+    (beir / "images").rename(root / "images")
+    for kind, images in (("corpus", SMALL.corpus), ("queries", SMALL.queries)):
+        for file in (root / kind).glob("*"):
+            file.unlink()
+        pictures = pa.array([{"bytes": None, "path": f"{kind}-{name}.png"} for name, _ in images], IMAGE)
+        write(root / kind / "test.parquet", pa.table({"id": [name for name, _ in images], "image": pictures}))
+    assert opened(root).fingerprint == opened(SMALL.parquet(tmp_path / "usual")).fingerprint
+
+
+def test_lists_of_pictures_are_refused(tmp_path: Path) -> None:
+    root = SMALL.parquet(tmp_path)
+    for file in (root / "corpus").glob("*"):
+        file.unlink()
+    table = columns(SMALL.corpus)
+    write(root / "corpus" / "test.parquet", pa.table({"id": table["id"], "image": [[png] for _, png in SMALL.corpus]}))
+    with pytest.raises(HoldfastError, match="got list"):
+        opened(root).fingerprint  # noqa: B018
 
 
 def test_texts_are_ignored_where_that_is_asked_for(tmp_path: Path) -> None:

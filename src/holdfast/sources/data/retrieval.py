@@ -121,6 +121,11 @@ class RetrievalTask(ImageSource):
                 f"cannot read image {self.id(index)!r} of {self._name} (expected encoded bytes or the path of a file, "
                 f"got {got}); repair it, or take another task where it is a text"
             )
+        if Path(value).is_absolute() or ".." in Path(value).parts:
+            raise HoldfastError(
+                f"cannot read image {self.id(index)!r} of {self._name} (expected a path inside the folder of the task, "
+                f"got {value!r}); put the file there"
+            )
         beside = self.path / "images" / value
         return beside if beside.is_file() else self.path / value
 
