@@ -76,14 +76,14 @@ def task(queries: int = 12, corpus: int = 40, copies: int = 2, seed: int = 0) ->
     """Return digits that search digits of their class, with grades 0 to 3; the first ones are in the corpus too."""
     random, digits = np.random.default_rng(seed), Digits("all")
     images = [(f"{i:03d}", i) for i in range(corpus)]
-    asked = [(f"{i:03d}", i if i < copies else corpus + i) for i in range(queries)]
+    searching = [(f"{i:03d}", i if i < copies else corpus + i) for i in range(queries)]
     qrels: list[tuple[str, str, int]] = []
-    for query, i in asked:
+    for query, i in searching:
         alike = [name for name, j in images if digits.label(j) == digits.label(i)]
         scores = [3, *(int(score) for score in random.integers(0, 4, len(alike) - 1))]
         qrels += [(query, name, score) for name, score in zip(random.permutation(alike).tolist(), scores, strict=True)]
     return Task(
         [(name, png(i)) for name, i in images],
-        [(name, png(i)) for name, i in asked],
+        [(name, png(i)) for name, i in searching],
         random.permutation(np.array(qrels, dtype=object)).tolist(),
     )

@@ -1,6 +1,7 @@
 """Retrieval tasks on disk: every layout is one task, samples keep what is relevant, and what is none is refused."""
 
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from holdfast.core import HoldfastError
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.data.digits import Digits
+from holdfast.sources.data.retrieval import RetrievalTask
 from task_files import IMAGE, Task, columns, png, task, write
 
 SMALL = task()
@@ -124,9 +126,11 @@ def test_as_many_queries_are_chosen_as_leave_half_of_the_images_to_others(tmp_pa
 
 def test_the_choice_does_not_depend_on_the_order_of_rows(tmp_path: Path) -> None:
     turned = SMALL.changed(corpus=SMALL.corpus[::-1], queries=SMALL.queries[::-1], qrels=SMALL.qrels[::-1])
-    one, other = (opened(it.parquet(tmp_path / str(i)), images=25, queries=4) for i, it in enumerate((SMALL, turned)))
-    assert one.ids == other.ids
-    assert one.fingerprint == other.fingerprint
+    images, again = (
+        opened(it.parquet(tmp_path / str(i)), images=25, queries=4) for i, it in enumerate((SMALL, turned))
+    )
+    assert images.ids == again.ids
+    assert images.fingerprint == again.fingerprint
 
 
 def test_judgments_are_part_of_the_data(tmp_path: Path) -> None:
@@ -165,6 +169,11 @@ def test_splits_are_chosen_by_the_judgments(tmp_path: Path) -> None:
     (tmp_path / "corpus" / "other.parquet").unlink()
     assert "(test)" in str(opened(tmp_path))
     assert len(opened(tmp_path, "?split=dev").relevance.pairs) < 9  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def test_tasks_are_sent_to_other_processes(tmp_path: Path) -> None:
+    source = RetrievalTask(SMALL.parquet(tmp_path))
+    assert ImageSet(pickle.loads(pickle.dumps(source))).fingerprint == ImageSet(source).fingerprint
 
 
 @pytest.mark.parametrize("option", ["skip_corrupt", "skip_duplicates"])

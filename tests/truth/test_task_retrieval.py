@@ -102,8 +102,8 @@ def test_ties_are_the_mean_over_all_orders() -> None:
     scores = judged(reps[:1], reps, relevance, CUTS[:2], "l2")
     for at, k in enumerate(CUTS[:2]):
         expected = np.mean([in_order(order, {2: 1, 3: 3, 6: 2}, k) for order in orders], 0)
-        found = (float(scores.rank), float(scores.recall[at]), float(scores.ndcg[at]))
-        assert found == pytest.approx(tuple(expected), abs=1e-12)
+        means = (float(scores.rank), float(scores.recall[at]), float(scores.ndcg[at]))
+        assert means == pytest.approx(tuple(expected), abs=1e-12)
 
 
 def test_an_encoder_of_one_point_finds_by_chance() -> None:

@@ -40,31 +40,31 @@ class Relevance:
     own: Int[Tensor, "copies 2"] = field(default_factory=_no_pairs)
     missing: int = 0
 
-    def order(self, order: Int[Tensor, "images"], queries: int | None, size: int | None) -> Int[Tensor, "chosen"]:
+    def order(self, permutation: Int[Tensor, "images"], queries: int | None, size: int | None) -> Int[Tensor, "chosen"]:
         """Return images in the order in which an audit chooses them: queries, what is relevant to them, all others.
 
         Args:
-            order: a permutation of all images.
+            permutation: of all images.
             queries: how many of them, an even number, for images are attacked in pairs; no other is chosen. None: as
                 many as fit, with what is relevant to them, into half of the images.
             size: how many images are chosen; None: all.
         """
-        asked = order[self.queries[order]]
-        count = len(asked) if queries is None else min(queries, len(asked))
-        count = count if queries is not None or size is None else max(2, self._fitting(asked, size // 2))
-        first = asked[: count // 2 * 2]
+        drawn = permutation[self.queries[permutation]]
+        if queries is None:
+            queries = len(drawn) if size is None else max(2, self._fitting(drawn, size // 2))
+        first = drawn[: min(queries, len(drawn)) // 2 * 2]
         wanted = torch.zeros_like(self.queries)
         wanted[self.pairs[torch.isin(self.pairs[:, 0], first), 1]] = True
-        corpus = order[~self.queries[order]]
+        corpus = permutation[~self.queries[permutation]]
         return torch.cat([first, corpus[wanted[corpus]], corpus[~wanted[corpus]]])
 
-    def _fitting(self, asked: Int[Tensor, "queries"], size: int) -> int:
+    def _fitting(self, drawn: Int[Tensor, "queries"], size: int) -> int:
         """Return how many queries, the first of some, fit into a number of images with what is relevant to them."""
-        place = torch.full((len(self.queries),), len(asked)).scatter(0, asked, torch.arange(len(asked)))
+        place = torch.full((len(self.queries),), len(drawn)).scatter(0, drawn, torch.arange(len(drawn)))
         # the first query for which each image is needed
-        needed = torch.full((len(self.queries),), len(asked))
+        needed = torch.full((len(self.queries),), len(drawn))
         needed = needed.scatter_reduce(0, self.pairs[:, 1], place[self.pairs[:, 0]], "amin")
-        more = torch.bincount(needed, minlength=len(asked) + 1)[: len(asked)]
+        more = torch.bincount(needed, minlength=len(drawn) + 1)[: len(drawn)]
         return int(((more + 1).cumsum(0) <= size).sum())
 
     def among(self, rows: Sequence[int]) -> "Relevance":
@@ -72,8 +72,8 @@ class Relevance:
         chosen = torch.tensor(rows, dtype=torch.int64)
         places = torch.full((len(self.queries),), -1).scatter(0, chosen, torch.arange(len(chosen)))
         pairs = places[self.pairs]
-        asked, here = pairs[:, 0] >= 0, (pairs >= 0).all(1)
-        missing = len(self.pairs[asked & ~here, 1].unique())
+        queried, here = pairs[:, 0] >= 0, (pairs >= 0).all(1)
+        missing = len(self.pairs[queried & ~here, 1].unique())
         grades = self.grades[here]
         return Relevance(self.queries[chosen], pairs[here], grades, self.corpus, self.skip_own, missing=missing)
 
@@ -117,7 +117,7 @@ class Relevance:
             rows: these images, by their positions.
             name: gives the id of an image.
         """
-        asked = torch.isin(self.pairs[:, 0], torch.tensor(rows, dtype=torch.int64))
-        judged = zip(self.pairs[asked].tolist(), self.grades[asked].tolist(), strict=True)
+        queried = torch.isin(self.pairs[:, 0], torch.tensor(rows, dtype=torch.int64))
+        judged = zip(self.pairs[queried].tolist(), self.grades[queried].tolist(), strict=True)
         lines = sorted(f"{name(query)!r} {name(image)!r} {grade}\n" for (query, image), grade in judged)
         return hashlib.sha256(f"{self.corpus} {self.skip_own}\n{''.join(lines)}".encode()).hexdigest()

@@ -58,20 +58,20 @@ class RetrievalTask(ImageSource):
     ):
         self.path = Path(path)
         corpus, queries, qrels, self.split = open_task(self.path, split, config)
-        images, asked = self._ids("corpus", corpus), self._ids("queries", queries)
-        judged = self._judgments(qrels, asked, images)
+        row_of_image, row_of_query = self._ids("corpus", corpus), self._ids("queries", queries)
+        judged = self._judgments(qrels, row_of_query, row_of_image)
         rows = sorted({query for query, _ in judged})
         if len(rows) < 2:
             raise HoldfastError(
                 f"{self._name}: expected at least 2 queries to which an image is relevant, got {len(rows)} in "
                 f"{len(qrels)} qrels; repair {qrels.files[0].name}, or choose another split"
             )
-        self.unjudged = len(asked) - len(rows)
+        self.unjudged = len(row_of_query) - len(rows)
         self._tables, self._rows = (queries, corpus), (rows, range(len(corpus)))
         for kind, table, used in zip(("queries", "corpus"), self._tables, self._rows, strict=True):
             self._check(kind, table, used, ignore_text)
-        names = list(asked), list(images)
-        self._names = [f"queries/{names[0][row]}" for row in rows] + [f"corpus/{name}" for name in names[1]]
+        names = list(row_of_query)
+        self._names = [f"queries/{names[row]}" for row in rows] + [f"corpus/{name}" for name in row_of_image]
         place = {row: number for number, row in enumerate(rows)}
         self.relevance = Relevance(
             torch.arange(len(self._names)) < len(rows),

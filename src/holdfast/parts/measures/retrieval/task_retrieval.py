@@ -97,7 +97,7 @@ class TaskRetrieval(Recalling):
         """Return the search for its k; those of all for a mean reciprocal rank; none without attack."""
         if score.endswith(CLEAN):
             return ()
-        own = [seen.searches for k, seen in self.outranked.items() if score.endswith(f"@{k}, {WORST}")]
+        own = [search.searches for k, search in self.outranked.items() if score.endswith(f"@{k}, {WORST}")]
         return own[0] if own else self.searches
 
     @property

@@ -226,8 +226,8 @@ class Choice:
     @property
     def selection(self) -> Selection:
         """What reading all images tells."""
-        found = (self.fingerprint, self.skipped, self.duplicates, self.mixed, self._own)
-        return Selection(len(self.source), self.rows, *found)
+        read = (self.fingerprint, self.skipped, self.duplicates, self.mixed, self._own)
+        return Selection(len(self.source), self.rows, *read)
 
     def recall(self, memory: Selection) -> None:
         """Take over what another process found out about the same images.

@@ -19,7 +19,6 @@ SUFFIXES = (".parquet", ".arrow", ".jsonl", ".tsv")
 HELD = 256 * 2**20
 """Bytes of a column that are held in memory, for pictures are read in any order and Parquet only by row groups."""
 
-
 Read = tuple[list[str], list[dict[str, Any]]]
 """The columns of a text file, and its rows."""
 
@@ -100,6 +99,10 @@ class Columns(Table):
         start = self._ends[piece - 1] if piece else 0
         return self._piece(piece, name)[row - start].as_py()
 
+    def __reduce__(self) -> tuple[type["Columns"], tuple[Sequence[Path]]]:
+        """Send which files; they are opened again."""
+        return Columns, (self.files,)
+
     def _piece(self, piece: int, name: str) -> pa.ChunkedArray:
         with self._turn:  # of threads that ask for one piece, one reads it
             if (piece, name) in self._held:
@@ -114,6 +117,7 @@ class Columns(Table):
     def _grouped(self, file: Path) -> Sequence[str]:
         try:
             metadata = pq.read_metadata(file)
+            names = metadata.schema.to_arrow_schema().names
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(file, error) from error
 
@@ -125,7 +129,7 @@ class Columns(Table):
 
         for group in range(metadata.num_row_groups):
             self._add(metadata.row_group(group).num_rows, lambda name, group=group: load(group, name))
-        return metadata.schema.to_arrow_schema().names
+        return names
 
     def _mapped(self, file: Path) -> Sequence[str]:
         try:

@@ -25,7 +25,7 @@ _NAMES = "|".join([*(name for names in KINDS.values() for name in names), *OTHER
 _TABLE = re.compile(rf"(?:data/)?(?:(?P<config>[^/]+)-)?(?P<name>{_NAMES})(?:[-/](?P<split>.+))?")
 _SHARD = re.compile(r"(-\d+(-of-\d+)?(-[0-9a-f]+)?|/\d+)$")
 
-Found = dict[str, dict[str, list[Path]]]
+FilesOf = dict[str, dict[str, list[Path]]]
 """Name of a table -> split -> its files; the split is "" where the name has none."""
 
 
@@ -68,9 +68,9 @@ def open_task(root: Path, split: str | None = None, config: str | None = None) -
     return TaskTables(corpus, queries, qrels, chosen)
 
 
-def _tables(root: Path, config: str | None) -> Found:
+def _tables(root: Path, config: str | None) -> FilesOf:
     """Return the tables of a configuration below a folder."""
-    configs: dict[str | None, Found] = {}
+    configs: dict[str | None, FilesOf] = {}
     for name, files in sorted(_saved(root)):
         if match := _TABLE.fullmatch(_SHARD.sub("", name)):
             splits = configs.setdefault(match["config"], {}).setdefault(match["name"], {})
@@ -110,7 +110,7 @@ def _arrow(folder: Path) -> list[Path]:
     return files
 
 
-def _named(root: Path, kind: str, tables: Found) -> dict[str, list[Path]]:
+def _named(root: Path, kind: str, tables: FilesOf) -> dict[str, list[Path]]:
     """Return the splits of a table."""
     for name in KINDS[kind]:
         if name in tables:
