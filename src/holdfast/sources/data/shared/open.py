@@ -22,7 +22,6 @@ from holdfast.sources.data.folder import Folder
 from holdfast.sources.data.huggingface import HuggingFace
 from holdfast.sources.data.listed import Listed
 from holdfast.sources.data.long_tail import LongTail
-from holdfast.sources.data.retrieval import RetrievalTask
 from holdfast.sources.data.shared.geometry import Conversion
 from holdfast.sources.data.shared.image_set import ImageSet
 from holdfast.sources.data.torchvision import Torchvision
@@ -193,6 +192,8 @@ def _prefixed(prefix: str, name: str, options: Options) -> ImageSource:
                 seed=take(options, "draw", integer, 0),
             )
         case "retrieval":
+            from holdfast.sources.data.retrieval import RetrievalTask
+
             make = partial(
                 RetrievalTask,
                 name,
