@@ -25,6 +25,7 @@ from holdfast.core import (
     Measure,
     Observation,
     Probe,
+    Relevance,
     Rng,
     Shard,
     Table,
@@ -160,6 +161,7 @@ class World:
 class Seen:
     """One of a world's encoders, as far as measures read it from representations."""
 
+    relevance: Relevance | None = None
     trained_apart, encoder = False, Encoder(nn.Flatten(), mean=0, std=1, grid=Grid(1, 3, DIM // 3))
 
     def __init__(self, world: World, number: int):
@@ -439,6 +441,17 @@ def captioned(measure: Any, world: World) -> list[Table]:
     return [measure.table(texts[k], owners, world.clean[k], world.images, [world.found[k]]) for k in range(2)]
 
 
+def sought(measure: Any, world: World) -> list[Table]:
+    """What queries find among other images, three of which are relevant to each: the nearest, for both on average."""
+    given = World(OTHERS, world.strong, torch.Generator().manual_seed(11)).clean[0]
+    relevant = torch.cdist(world.clean.mean(0), given).topk(3, largest=False).indices + world.images
+    pairs = torch.stack([torch.arange(world.images).repeat_interleave(3), relevant.flatten()], 1)
+    queries = torch.arange(world.images + OTHERS) < world.images
+    relevance = Relevance(queries, pairs, torch.tensor([3, 2, 1]).repeat(world.images), OTHERS)
+    both = zip(world.clean, world.found, strict=True)
+    return [measure.table(torch.cat([clean, given]), world.images, relevance, [found]) for clean, found in both]
+
+
 def certified(measure: Measure, world: World) -> list[Table]:
     """Whether images are right under attack, and proved to be."""
     attack = world.hits(0.4, 0.97)
@@ -552,6 +565,7 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
     "smoothed_probe_accuracy": (classified, {}),
     "smoothed_radius": (observed, {"certificate": PairProbability(negatives=NEGATIVES)}),
     "synbench": (separated, {"mixtures": Mixtures(samples=256, separations=tuple(k / 4 for k in range(1, 17)))}),
+    "task_retrieval": (sought, QUICK),
     "tightness": (reached, COUNTED),
     "uniformity": (mixed, {}),
     "transfer_quantile": (observed, {"surrogates": SURROGATES}),

@@ -241,7 +241,8 @@ SPECS = (
     "gaussian?scale=nan", "gaussian?scale=-1", "gaussian?count=0", "gaussian?count=x", "gaussian?count=1",
     "gaussian?draw=x", "gaussian?count=99999999999999999999", "arrays:nowhere.npz", "nowhere.npy", "nowhere.tar",
     "folder:nowhere", "folder:{file}", "webdataset:nowhere.tar", "webdataset:x{000..999999999}.tar",
-    "webdataset:{tar}?column=nosuch", "torchvision:NoSuch", "torchvision:CIFAR10?root=nowhere", "hf:", "{file}",
+    "retrieval:", "retrieval:nowhere", "retrieval:{file}", "retrieval:.?text=x", "webdataset:{tar}?column=nosuch",
+    "torchvision:NoSuch", "torchvision:CIFAR10?root=nowhere", "hf:", "{file}",
     "{empty}", "a" * 5000, "\x00", "?", ":", "digits?=x", "digits?a=%ff%fe",
 )  # fmt: skip
 """Data specs of which none is one."""

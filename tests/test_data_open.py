@@ -104,6 +104,6 @@ def test_a_wrong_spec_says_what_is_wrong(home, spec, says):
 
 
 def test_sources_are_described():
-    more = {"list", "cifar10c", "imagenetc"}
+    more = {"retrieval", "list", "cifar10c", "imagenetc"}
     assert set(SOURCES) == {"digits", "gaussian", "folder", "arrays", "torchvision", "hf", "webdataset"} | more
     assert all(text and "\n" not in text for text, _ in SOURCES.values())

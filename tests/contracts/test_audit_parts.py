@@ -14,7 +14,7 @@ from torch import nn
 
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.run import run_audit
-from holdfast.core import Check, Encoder, Grid, Measure, registry
+from holdfast.core import Check, Encoder, Grid, Measure, Relevance, registry
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.ensemble import Ensemble
 from holdfast.parts.attacks.minimum_norm import MinimumNorm
@@ -40,6 +40,7 @@ from holdfast.parts.threats.gamma import Gamma
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.errors import NothingAudited
+from holdfast.sources.data import ImageSet
 from holdfast.sources.data.arrays import Arrays
 
 IMAGES, ATTACKED = 30, 14
@@ -98,6 +99,7 @@ SMALL = {
     "robust_probe": {"robust": RobustLinear(L2(0.2), Pgd(3), epochs=2, tolerance=0), "attacks": (Pgd(3),)},
     "fine_tuned_accuracy": {"fine_tuned": FineTuned(epochs=2, rate=0.05, batch_size=4), "threats": (Gamma(0.5),)},
     "retrieval": {"attack": Pgd(4), "k": (1, 5)},
+    "task_retrieval": {"attack": Pgd(4), "k": (1, 5)},
     "caption_retrieval": {"attack": Pgd(4), "k": (1, 5), "path": captions()},
     "matching": {"attack": Pgd(4), "rate": 0.05},
     "edited_matching": {"rate": 0.05},
@@ -144,10 +146,25 @@ ATTACKING = tuple(filter(attacks, MEASURES))
 CHECKS = registry.names("checks")
 
 
+class Judged(Arrays):
+    """Images of which those that are attacked are queries, and every other one is relevant to one of these.
+
+    So they are chosen in the same order as without judgments.
+    """
+
+    @property
+    def relevance(self) -> Relevance:  # pyright: ignore[reportIncompatibleVariableOverride]
+        order = [int(name) for name in ImageSet(Arrays(self._images)).ids]
+        queries, others = order[: min(ATTACKED, len(order) // 2)], order[min(ATTACKED, len(order) // 2) :]
+        pairs = [(queries[place % len(queries)], other) for place, other in enumerate(others)]
+        grades = torch.ones(len(pairs), dtype=torch.int64)
+        return Relevance(torch.isin(torch.arange(len(order)), torch.tensor(queries)), torch.tensor(pairs), grades, 16)
+
+
 def audit(folder: Path, encoder: Encoder, x: torch.Tensor, **plan) -> dict:
     chosen = {"measures": tuple(map(measure, MEASURES)), "checks": tuple(map(check, CHECKS))} | plan
     asked = Plan(("it",), "arrays", images=IMAGES, attacked=ATTACKED, **{"batch_size": 8, **chosen})
-    return run_audit(asked, folder, encoders={"it": encoder}, source=Arrays(x, LABELS[: len(x)]))
+    return run_audit(asked, folder, encoders={"it": encoder}, source=Judged(x, LABELS[: len(x)]))
 
 
 @pytest.fixture(scope="module")

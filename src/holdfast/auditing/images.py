@@ -52,7 +52,11 @@ def open_unread(plan: Plan, source: ImageSource | None = None, training: ImageSo
     """
     options = {"seed": plan.seed, "skip_corrupt": plan.skip_corrupt}
     tested = open_images(
-        plan.data if source is None else source, images=plan.images, skip_duplicates=plan.skip_duplicates, **options
+        plan.data if source is None else source,
+        images=plan.images,
+        skip_duplicates=plan.skip_duplicates,
+        queries=plan.attacked,
+        **options,
     )
     if plan.train is None:
         return AuditImages(tested)

@@ -1,7 +1,7 @@
 """The plan of an audit: which encoders, images, measures and checks; known before any encoder runs."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from holdfast.auditing.batch_size import batch_size_for
@@ -182,6 +182,16 @@ class Plan(metaclass=Checked):
             for name, measure in self.named_measures.items()
             if measure.needs_labels or any(observation.needs_labels for observation in measure.observations())
         )
+
+    def judged(self) -> tuple[str, ...]:
+        """Return the names of the measures that read which images are relevant to which."""
+        return tuple(name for name, measure in self.named_measures.items() if measure.needs_relevance)
+
+    def attacking(self, queries: int | None) -> "Plan":
+        """Return the plan for images of which so many are queries of a retrieval task: it attacks no others."""
+        if queries is None:
+            return self
+        return replace(self, attacked=min(self.attacked or queries, queries) // 2 * 2)
 
     def attacked_of(self, population: int) -> int:
         """Return how many of so many images are to be attacked: an even number, so that each has a partner."""

@@ -150,8 +150,11 @@ def prepare(
     listener.stage("reading the images")
     _check_surrogates(plan, encoders or {})
     images, store = open_all(plan, source, training), Store(folder)
+    plan = plan.attacking(images.tested.queries)
     for measure in plan.measures:
         measure.check(images.tested.ids)
+    if readers := plan.judged():
+        images.tested.check_relevance(", ".join(readers))
     for ball in told(plan.measures, shape_of(images.tested)):
         listener.stage(ball)
     store.sweep()

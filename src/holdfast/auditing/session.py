@@ -31,6 +31,7 @@ from holdfast.core import (
     Passes,
     Positions,
     Probe,
+    Relevance,
     Rng,
     Scope,
     Shard,
@@ -135,6 +136,11 @@ class Session:
     def labels(self) -> Int[Tensor, "population"] | None:
         """The class of every image; None where the source does not know them all."""
         return self._all.labels
+
+    @property
+    def relevance(self) -> Relevance | None:
+        """Which images of the population are relevant to which; None where these are no retrieval task."""
+        return self.images.relevance
 
     @property
     def trained_apart(self) -> bool:
@@ -361,7 +367,7 @@ class Session:
                 clean, labels = self._tensors.get(CLEAN, {}).get("reps"), self.labels
                 head, images = None if labels is None else self.head, self._all
                 read = partial(self._read_by_shard, start=start, stop=stop)
-                context = (clean, images.at, labels, head, read, images.disturbed)
+                context = (clean, images.at, labels, head, read, images.disturbed, self.relevance)
                 encoder = self._surrogates(observation.surrogate)
                 return Shard(encoder, *self._between(images, start, stop), *context)
 

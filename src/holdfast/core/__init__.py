@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.core.method import Facts, Method
     from holdfast.core.objective import Goal, Objective
     from holdfast.core.observation import Event, Failure, Observation, Positions, Reader, Rivals, Scope, Search, Shard
+    from holdfast.core.relevance import Relevance
     from holdfast.core.rng import Rng
     from holdfast.core.student import Batch, EncodedView, Look, StepResult, Student, View
     from holdfast.core.subject import Subject
@@ -34,9 +35,9 @@ __all__ = [
     "Album", "Attack", "Ball", "Bank", "Batch", "Bound", "Certifier", "Chart", "Check", "Classifier", "Corruption",
     "Draws", "EncodedView", "Encoder", "Event", "Examination", "Facts", "Failure", "Geometry", "Goal", "Grade",
     "Grid", "Head", "HoldfastError", "ImageSource", "Images", "InWords", "LinearProbe", "Look", "Margin", "Measure",
-    "Method", "Noise", "Objective", "Observation", "Passes", "PerImage", "Positions", "Probe", "Reader", "Reps",
-    "Rivals", "Rng", "Rows", "Scope", "Score", "Search", "Shard", "StepResult", "Student", "Subject", "Table",
-    "Threat", "Trajectory", "Verdict", "View",
+    "Method", "Noise", "Objective", "Observation", "Passes", "PerImage", "Positions", "Probe", "Reader", "Relevance",
+    "Reps", "Rivals", "Rng", "Rows", "Scope", "Score", "Search", "Shard", "StepResult", "Student", "Subject",
+    "Table", "Threat", "Trajectory", "Verdict", "View",
 ]  # fmt: skip
 
 _HOMES = {
@@ -45,7 +46,7 @@ _HOMES = {
     "encoder": "Encoder Geometry Images Passes Reps", "grade": "Grade", "grid": "Grid",
     "image_source": "ImageSource", "measure": "InWords Measure Score Table", "method": "Facts Method",
     "objective": "Goal Objective",
-    "observation": "Event Failure Observation Positions Reader Rivals Scope Search Shard", "rng": "Rng",
+    "observation": "Event Failure Observation Positions Reader Rivals Scope Search Shard", "relevance": "Relevance", "rng": "Rng",
     "student": "Batch EncodedView Look StepResult Student View", "subject": "Subject",
     "threat": "Ball Corruption Draws Noise PerImage Threat",
 }  # fmt: skip

@@ -8,6 +8,8 @@ import PIL.Image
 from jaxtyping import Float
 from torch import Tensor
 
+from holdfast.core.relevance import Relevance
+
 GREY = ("1", "L", "LA", "La", "F")
 """Modes of pictures without colours, beside those of integers."""
 
@@ -44,6 +46,9 @@ class ImageSource(ABC):
 
     runs: int = 0
     """How many run folders of Holdfast lie among its files; what audits wrote there is none of its images."""
+
+    relevance: Relevance | None = None
+    """Which of its images are relevant to which, where they are the queries and the corpus of a retrieval task."""
 
     sized: bool = True
     """Whether its images have a size of their own; else each encoder's geometry gives them one."""

@@ -97,6 +97,8 @@ class Measure(Reader):
         how_to_read: what its values mean, for somebody who meets it first.
         reference: where it is defined.
         needs_labels: whether it reads labels; an audit of images without labels then refuses to start.
+        needs_relevance: whether it reads which images are relevant to which; an audit of images that are no retrieval
+            task then refuses to start.
         answers: whether it answers in a sentence that begins a report, see `in_words`; the first round of an audit in
             rounds asks it alone.
         shown_by: columns of its table by which the least and the most robust images are shown; the first one orders
@@ -111,6 +113,7 @@ class Measure(Reader):
     how_to_read: str
     reference: str
     needs_labels: bool = False
+    needs_relevance: ClassVar[bool] = False
     answers: ClassVar[bool] = False
     shown_by: ClassVar[tuple[str, ...]] = ()
     of_any_radius: ClassVar[bool] = False

@@ -19,6 +19,7 @@ from holdfast.core.classifier import Head, Probe
 from holdfast.core.encoder import Encoder, Images, Passes
 from holdfast.core.objective import Objective
 from holdfast.core.randomness import GROUPS
+from holdfast.core.relevance import Relevance
 from holdfast.core.rng import Rng
 from holdfast.core.threat import Ball, Corruption, Threat
 from holdfast.runtime.checked import Checked
@@ -68,6 +69,7 @@ class Shard:
             `in_files` the rows of this shard.
         under: gives images that `others` gives, by their positions, under a threat; None: they have no other resolution
             than the encoder's.
+        relevance: which images of the population are relevant to which; None where these are no retrieval task.
     """
 
     encoder: Encoder
@@ -80,6 +82,7 @@ class Shard:
     head: Callable[..., Head] | None = None
     read: "Callable[[Observation], dict[str, Tensor]] | None" = None
     under: Callable[[Images, Positions, Threat, Rng], Images] | None = None
+    relevance: Relevance | None = None
 
     def disturbed(
         self, threat: Threat, rng: Rng, x: Images | None = None, positions: Positions | None = None

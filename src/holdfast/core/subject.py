@@ -8,6 +8,7 @@ from torch import Tensor
 from holdfast.core.classifier import Bank, Classifier, Probe
 from holdfast.core.encoder import Encoder, Images
 from holdfast.core.observation import Failure, Observation, Shard
+from holdfast.core.relevance import Relevance
 from holdfast.core.threat import Ball, Threat
 
 
@@ -43,6 +44,11 @@ class Subject(Protocol):
     @property
     def labels(self) -> Int[Tensor, "population"] | None:
         """The class of every image of the population; None where the source does not know them all."""
+        ...
+
+    @property
+    def relevance(self) -> Relevance | None:
+        """Which images of the population are relevant to which; None where these are no retrieval task."""
         ...
 
     def batch(self, start: int, stop: int) -> Images:

@@ -83,6 +83,14 @@ def no_labels(readers: str, images: str, unlabelled: Iterable[str] = ()) -> Hold
     )
 
 
+def no_relevance(readers: str, images: str) -> HoldfastError:
+    """Return the error for a measure that reads the judgments of a retrieval task, of images that are none."""
+    return HoldfastError(
+        f"{readers}: expected the queries and the corpus of a retrieval task, got {images}; give --data "
+        "retrieval:FOLDER, or take the measure retrieval, which needs no judgments"
+    )
+
+
 def first_line(error: Exception) -> str:
     """Return the first line of an error's message, or its type where it has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -126,8 +126,11 @@ def estimate(
     began, opened, rows = clock(), encoders or {}, list[EncoderEstimate]()
     estimator = _Estimator(plan, folder, source, seconds, part, clock, opened)
     images = estimator.unread.tested
+    plan = estimator.plan = plan.attacking(images.queries)
     if (readers := plan.labelled()) and images.labels is None:
         raise no_labels(", ".join(readers), str(images))
+    if readers := plan.judged():
+        images.check_relevance(", ".join(readers))
     for number, spec in enumerate(plan.encoders):
         name = spec if spec in opened else label(spec)
         say(f"timing {name}")

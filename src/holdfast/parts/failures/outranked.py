@@ -12,9 +12,9 @@ from holdfast.numerics.geometry.margins import DIVERGENCES
 from holdfast.parts.failures.shared.ahead import in_units_at_x, rivals_ahead
 from holdfast.parts.failures.shared.population import bank_of, scores_of
 from holdfast.runtime.checked import Count
-from holdfast.runtime.errors import no_labels, unknown
+from holdfast.runtime.errors import no_labels, no_relevance, unknown
 
-RELEVANT = ("original", "class")
+RELEVANT = ("original", "class", "qrels")
 """What may be searched for."""
 
 
@@ -28,7 +28,8 @@ class Outranked(Failure):
 
     Attributes:
         k: how many results are looked at; 1 is the failure `nearest`.
-        relevant: "original", the image that was disturbed; "class", the other images of its class.
+        relevant: "original", the image that was disturbed; "class", the other images of its class; "qrels", what a
+            retrieval task judges to be relevant to a query, in its corpus.
         divergence: "l2" or "cosine".
 
     Source: known-item search, see the measure `retrieval`.
@@ -43,7 +44,7 @@ class Outranked(Failure):
     """
 
     k: Count = 10
-    relevant: Literal["original", "class"] = "original"
+    relevant: Literal["original", "class", "qrels"] = "original"
     divergence: str = "l2"
 
     def __post_init__(self) -> None:
@@ -60,7 +61,8 @@ class Outranked(Failure):
     @property
     def title(self) -> str:
         """What happens."""
-        return f"{'its class' if self.needs_labels else 'the original'} not in the first {self.k}, {self.divergence}"
+        wanted = {"original": "the original", "class": "its class", "qrels": "what is relevant"}[self.relevant]
+        return f"{wanted} not in the first {self.k}, {self.divergence}"
 
     @property
     def clause(self) -> str:
@@ -71,7 +73,7 @@ class Outranked(Failure):
         """Return the event against the whole population.
 
         Raises:
-            HoldfastError: a population of one image, or classes without labels.
+            HoldfastError: a population of one image, classes without labels, or qrels that there are not.
         """
         bank, own = bank_of(shard, "outranked")
         wanted, rival = self._sides(shard, own)
@@ -87,8 +89,13 @@ class Outranked(Failure):
     def _sides(
         self, shard: Shard, own: Int[Tensor, "batch"]
     ) -> tuple[Bool[Tensor, "batch population"], Bool[Tensor, "batch population"]]:
-        """Return which images are relevant, and which are not; with classes the image itself is neither."""
+        """Return which images are relevant, and which are not; what is not in the index is neither."""
         assert shard.clean is not None  # clean representations are always observed first
+        if self.relevant == "qrels":
+            if shard.relevance is None:
+                raise no_relevance("the failure outranked, relevant = qrels,", "the audit's source of images")
+            grades = shard.relevance.complete().graded(own).to(own.device)
+            return grades > 0, grades == 0
         itself = torch.arange(len(shard.clean), device=own.device) == own[:, None]
         if self.relevant == "original":
             return itself, ~itself

@@ -1,8 +1,8 @@
 """Where images come from: one file per source, reached by spec strings through `open_images`."""
 
-from holdfast.sources.data.shared.choice import Selection
 from holdfast.sources.data.shared.geometry import Conversion, render
 from holdfast.sources.data.shared.image_set import ImageSet
 from holdfast.sources.data.shared.open import SOURCES, open_images
+from holdfast.sources.data.shared.selection import Selection
 
 __all__ = ["SOURCES", "Conversion", "ImageSet", "Selection", "open_images", "render"]

@@ -17,13 +17,15 @@ from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.geometry.ranking import ranked, without
 from holdfast.numerics.statistics import drawn_pairs
 from holdfast.numerics.statistics.universal import padded
-from holdfast.parts.failures.outranked import RELEVANT
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.runtime.checked import Count
 from holdfast.runtime.errors import unknown
 
 FARTHEST = 100
 """Results that are drawn at most."""
+
+RELEVANT = ("original", "class")
+"""What may be searched for among images that are each a query and in the index."""
 
 STYLES: tuple[Literal["solid", "dashed"], ...] = ("solid", "dashed")
 

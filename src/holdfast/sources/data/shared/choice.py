@@ -13,14 +13,15 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import HoldfastError, ImageSource, Rng
+from holdfast.core import HoldfastError, ImageSource, Relevance, Rng
 from holdfast.core.threat import Shape
 from holdfast.runtime.checked import fitting
 from holdfast.runtime.foreign import foreign
-from holdfast.sources.data.shared.duplicates import LookAlikes, Thumbnail, thumbnail
+from holdfast.sources.data.shared.duplicates import LookAlikes, Thumbnail, equal_pairs, thumbnail
 from holdfast.sources.data.shared.geometry import standard
 from holdfast.sources.data.shared.pictures import one_large_at_a_time
 from holdfast.sources.data.shared.range import check_range
+from holdfast.sources.data.shared.selection import Selection, Survey
 
 _CHUNK = 64
 _STRIP = 256
@@ -35,46 +36,6 @@ SLICE = 8
 def _written(name: str, source: ImageSource) -> str:
     """Return the name of an image or a class, if UTF-8 can write it; records, tables and digests must."""
     return fitting(name, str, f"{source}: name of an image or class")
-
-
-@dataclass(frozen=True)
-class Selection:
-    """What reading all its images tells of a choice; spares other processes to read them again.
-
-    Attributes:
-        available: how many images the source has.
-        rows: where the chosen images stand in it.
-        fingerprint: see `Choice.fingerprint`.
-        skipped: the (id, reason) of every image that was replaced.
-        duplicates: see `Choice.duplicates`.
-        mixed: whether pictures of several sizes are among them.
-    """
-
-    available: int
-    rows: list[int]
-    fingerprint: str
-    skipped: list[tuple[str, str]]
-    duplicates: list[tuple[str, str, int]]
-    mixed: bool = False
-
-
-@dataclass(frozen=True)
-class Survey:
-    """What reading images in the order of an audit has found, until enough were good.
-
-    Attributes:
-        rows: where the chosen images stand in their source.
-        digests: SHA-256 of the decoded content of each.
-        skipped: the (id, reason) of every image that could not be read.
-        duplicates: see `Choice.duplicates`.
-        mixed: whether pictures of several sizes were among them.
-    """
-
-    rows: list[int]
-    digests: list[str]
-    skipped: list[tuple[str, str]]
-    duplicates: list[tuple[str, str, int]]
-    mixed: bool
 
 
 @dataclass(frozen=True)
@@ -102,13 +63,19 @@ class Choice:
         skip_corrupt: bool,
         pool: ThreadPoolExecutor,
         skip_duplicates: bool = False,
+        queries: int | None = None,
     ):
         if len(source) < 2:
             raise HoldfastError(
                 f"expected at least 2 images, got {len(source)} in {source}; an audit compares images with each other"
             )
+        if source.relevance is not None and (skip_corrupt or skip_duplicates):
+            option = "skip_corrupt" if skip_corrupt else "skip_duplicates"
+            raise HoldfastError(
+                f"{source}: expected all images of a retrieval task, got {option}, which would make it another task; "
+                "leave that out, and repair what cannot be read"
+            )
         self.source = source
-        self._size = len(source) if size is None else min(size, len(source))
         self._skip_corrupt, self.skip_duplicates = skip_corrupt, skip_duplicates
         self._pool = pool
         self._noting = False
@@ -116,6 +83,9 @@ class Choice:
         self._number = dict(enumerate(range(len(source.classes))))  # of each class of the source
         self.classes = tuple(_written(name, source) for name in source.classes)
         self._order = self._permutation(Rng(seed).child("images"))
+        if source.relevance is not None:
+            self._order = source.relevance.order(torch.from_numpy(self._order), queries, size).numpy()
+        self._size = len(self._order) if size is None else min(size, len(self._order))
 
     def _permutation(self, rng: Rng) -> Int[np.ndarray, "images"]:
         """Return all rows by their numbers drawn from (seed, id); 16 bytes an image, for there may be millions."""
@@ -209,6 +179,25 @@ class Choice:
         except Exception:  # what cannot be read is said, or skipped, where it is needed
             return None
 
+    @cached_property
+    def relevance(self) -> Relevance | None:
+        """Which chosen images are relevant to which, by their places; None where they are no retrieval task.
+
+        All of them are read once, for whether queries are in the corpus too.
+        """
+        if self.source.relevance is None:
+            return None
+        return replace(
+            self.source.relevance.among(self.rows), own=torch.tensor(self._own, dtype=torch.int64).view(-1, 2)
+        )
+
+    @cached_property
+    def _own(self) -> list[tuple[int, int]]:
+        """The places of each query of a retrieval task and of each image of its corpus that has the same content."""
+        if self.source.relevance is None:
+            return []
+        return equal_pairs(self.digests, self.source.relevance.queries[self.rows].tolist())
+
     @property
     def skipped(self) -> list[tuple[str, str]]:
         """The (id, reason) of every image that was replaced."""
@@ -227,7 +216,7 @@ class Choice:
         """Leave out the images of these contents; return how many they were. Fewer than two images may remain."""
         survey = self._survey
         kept = [place for place, digest in enumerate(survey.digests) if digest not in digests]
-        for name in ("ids", "labels", "fingerprint", "rows", "_survey"):
+        for name in ("ids", "labels", "relevance", "fingerprint", "rows", "_own", "_survey"):
             self.__dict__.pop(name, None)  # cached
         rows, contents = ([values[place] for place in kept] for values in (survey.rows, survey.digests))
         self._survey = replace(survey, rows=rows, digests=contents)
@@ -237,7 +226,8 @@ class Choice:
     @property
     def selection(self) -> Selection:
         """What reading all images tells."""
-        return Selection(len(self.source), self.rows, self.fingerprint, self.skipped, self.duplicates, self.mixed)
+        read = (self.fingerprint, self.skipped, self.duplicates, self.mixed, self._own)
+        return Selection(len(self.source), self.rows, *read)
 
     def recall(self, memory: Selection) -> None:
         """Take over what another process found out about the same images.
@@ -250,10 +240,10 @@ class Choice:
                 f"{self.source}: expected {memory.available} images as when the audit began, got {len(self.source)}; "
                 "give every worker the same images"
             )
-        for name in ("ids", "labels"):
+        for name in ("ids", "labels", "relevance"):
             self.__dict__.pop(name, None)  # cached
         self._survey = Survey(memory.rows, [], memory.skipped, memory.duplicates, memory.mixed)
-        self.rows, self.fingerprint = memory.rows, memory.fingerprint
+        self.rows, self.fingerprint, self._own = memory.rows, memory.fingerprint, memory.own
 
     @property
     def digests(self) -> list[str]:
@@ -262,11 +252,13 @@ class Choice:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the sorted (id, content) of the chosen images."""
+        """SHA-256 of the sorted (id, content) of the chosen images, and of what is relevant in a retrieval task."""
         sha256 = hashlib.sha256()
         survey = self._survey
         for name, digest in sorted(zip(map(self.source.id, survey.rows), survey.digests, strict=True)):
             sha256.update(f"{name!r} {digest}\n".encode())
+        if self.source.relevance is not None:
+            sha256.update(self.source.relevance.fingerprint(survey.rows, self.source.id).encode())
         return sha256.hexdigest()
 
     @cached_property

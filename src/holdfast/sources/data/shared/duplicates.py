@@ -1,5 +1,7 @@
 """Near-duplicates: images that show the same picture, which no encoder can be expected to tell apart."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import PIL.Image
 from jaxtyping import Int, UInt8
@@ -29,6 +31,20 @@ def thumbnail(image: PIL.Image.Image | Tensor) -> Thumbnail:
     else:
         small = np.asarray(image.resize((SIDE, SIDE), PIL.Image.Resampling.BOX, reducing_gap=2).convert("L"))
     return small.round().clip(0, 255).astype(np.uint8).reshape(-1)
+
+
+def equal_pairs(digests: Sequence[str], first: Sequence[bool]) -> list[tuple[int, int]]:
+    """Return the places of all pairs with one content, of which the first is `first` and the second is not.
+
+    Example:
+        >>> equal_pairs(["a", "b", "a", "a"], first=[True, True, False, False])
+        [(0, 2), (0, 3)]
+    """
+    others: dict[str, list[int]] = {}
+    for place, digest in enumerate(digests):
+        if not first[place]:
+            others.setdefault(digest, []).append(place)
+    return [(place, other) for place, digest in enumerate(digests) if first[place] for other in others.get(digest, ())]
 
 
 class LookAlikes:

@@ -6,18 +6,21 @@ import itertools
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from statistics import median_low
 
 import PIL.Image
 import torch
 
-from holdfast.core import Corruption, Geometry, HoldfastError, Images, ImageSource, Rng, Threat
+from holdfast.core import Corruption, Geometry, HoldfastError, Images, ImageSource, Relevance, Rng, Threat
 from holdfast.core.encoder import BY_SHAPES
+from holdfast.runtime.errors import no_relevance
 from holdfast.sources.data.shared.cache import LIMIT, Kept
-from holdfast.sources.data.shared.choice import SLICE, Choice, Selection
+from holdfast.sources.data.shared.choice import SLICE, Choice
 from holdfast.sources.data.shared.geometry import Conversion, Pixels, convert, fit
 from holdfast.sources.data.shared.own_size import OwnImage, corrupted, mapped, own_image
 from holdfast.sources.data.shared.pictures import one_large_at_a_time
+from holdfast.sources.data.shared.selection import Selection
 
 USUAL = 224
 """Pixels of the shorter side to which pictures of mixed shapes are scaled, unless they are smaller; ImageNet's."""
@@ -43,6 +46,8 @@ class ImageSet:
         conversion: sizes and channels that the user asked for.
         kept: bytes of decoded pictures that are kept, in all geometries together; see `Kept`.
         skip_duplicates: replace images that look like an earlier one by the next of the permutation.
+        queries: of a retrieval task, how many queries are chosen, see `Relevance.order`. They come first, then what is
+            relevant to them, then the rest of the corpus; each in the order of their random numbers.
 
     Raises:
         HoldfastError: fewer than two images, or ids that are not unique.
@@ -60,6 +65,7 @@ class ImageSet:
         conversion: Conversion | None = None,
         kept: int = LIMIT,
         skip_duplicates: bool = False,
+        queries: int | None = None,
     ):
         if images is not None and images < 2:
             raise HoldfastError(f"expected at least 2 images, got {images}; an audit compares images with each other")
@@ -70,7 +76,7 @@ class ImageSet:
         self._kept = Kept(kept)
         self._ends: set[int] = set()  # where somebody who went through the images stopped and the next one began anew
         self._first = self._last = 0
-        self._choice = Choice(source, images, seed, skip_corrupt, self._pool, skip_duplicates)
+        self._choice = Choice(source, images, seed, skip_corrupt, self._pool, skip_duplicates, queries)
         self._ahead: dict[int, Future[Pixels]] = {}
         self._shape: tuple[int, int, int] | None = None
 
@@ -104,6 +110,33 @@ class ImageSet:
     def classes(self) -> tuple[str, ...]:
         """Names of the classes by their numbers; empty where the source does not know them."""
         return self._choice.classes
+
+    @property
+    def relevance(self) -> Relevance | None:
+        """Which images are relevant to which, by their places; None where they are no retrieval task.
+
+        Reads all of them once, for whether queries are in the corpus too.
+        """
+        return self._choice.relevance
+
+    @property
+    def queries(self) -> int | None:
+        """How many of the images, the first ones, are queries of a retrieval task; None where they are none."""
+        relevance = self._choice.source.relevance
+        return None if relevance is None else int(relevance.queries[self._choice.rows].sum())
+
+    def check_relevance(self, readers: str) -> None:
+        """Refuse images that are no retrieval task, or lack what is relevant to its queries; reads none of them.
+
+        Args:
+            readers: names of the measures that ask for one.
+
+        Raises:
+            HoldfastError: such images.
+        """
+        if (relevance := self._choice.source.relevance) is None:
+            raise no_relevance(readers, str(self))
+        relevance.among(self._choice.rows).complete()
 
     def number_classes_as(self, reference: "ImageSet") -> None:
         """Give every class the number that a class of the same name has among other images; without names, nothing.
@@ -211,6 +244,8 @@ class ImageSet:
         twin = self.with_geometry(self.geometry)
         twin._choice = copy.copy(self._choice)
         twin._choice.recall(Selection(self.available, self._choice.rows[:size], "", [], [], self._choice.mixed))
+        if (relevance := twin._choice.relevance) is not None:
+            twin._choice.relevance = replace(relevance, missing=0)
         return twin
 
     def batch(self, start: int, stop: int) -> Images:

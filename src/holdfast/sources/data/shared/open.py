@@ -35,6 +35,7 @@ SOURCES: dict[str, tuple[str, str | None]] = {
     "list": ("a text file of pictures, a path and a class in each line; list:FILE?root=FOLDER, as ImageNet-LT", None),
     "cifar10c": ("CIFAR-10-C, cifar10c:FOLDER?corruption=fog&severity=3; labels and ids are those of CIFAR-10", None),
     "imagenetc": ("ImageNet-C, imagenetc:FOLDER?corruption=fog&severity=3; folders NAME/SEVERITY/synset", None),
+    "retrieval": ("retrieval task (MTEB, BEIR), retrieval:FOLDER?split=test&config=&skip_own=true&text=ignore", None),
     "torchvision": ("torchvision.datasets, torchvision:CIFAR10?root=FOLDER&split=test&download=true", "torchvision"),
     "hf": ("Hugging Face datasets, hf:org/name?split=&config=&column=&label=&revision=, or a folder", "datasets"),
     "webdataset": ("WebDataset shards, webdataset:path/{000..010}.tar?column=jpg; one .tar alone will do", None),
@@ -54,6 +55,7 @@ def open_images(
     workers: int | None = None,
     conversion: Conversion | None = None,
     skip_duplicates: bool = False,
+    queries: int | None = None,
 ) -> ImageSet:
     """Open the images of an audit.
 
@@ -68,6 +70,8 @@ def open_images(
         workers: threads that read; None: as many as there are cores, at most 16.
         conversion: sizes and channels to convert to; the options of a spec string go before it.
         skip_duplicates: replace images that look like another one, named in `ImageSet.duplicates`.
+        queries: of a retrieval task, how many queries are among the images, with all that is relevant to them. They are
+            its first images. None: all, or as many as fit into half of so many images.
 
     Raises:
         HoldfastError: an unknown source or option, or images that are not there.
@@ -83,7 +87,7 @@ def open_images(
         skip_corrupt, skip_duplicates = skip_corrupt or corrupt, skip_duplicates or duplicates
     return ImageSet(
         spec, images=images, seed=seed, geometry=geometry, skip_corrupt=skip_corrupt, workers=workers,
-        conversion=conversion, skip_duplicates=skip_duplicates,
+        conversion=conversion, skip_duplicates=skip_duplicates, queries=queries,
     )  # fmt: skip
 
 
@@ -186,6 +190,17 @@ def _prefixed(prefix: str, name: str, options: Options) -> ImageSource:
                 scale=take(options, "scale", number, 0.1),
                 count=take(options, "count", integer, 64),
                 seed=take(options, "draw", integer, 0),
+            )
+        case "retrieval":
+            from holdfast.sources.data.retrieval import RetrievalTask
+
+            make = partial(
+                RetrievalTask,
+                name,
+                split=text("split"),
+                config=text("config"),
+                skip_own=take(options, "skip_own", boolean, False),
+                ignore_text=take(options, "text", one_of("ignore"), None) is not None,
             )
         case "webdataset":
             make = partial(WebDataset, name, column=text("column"))

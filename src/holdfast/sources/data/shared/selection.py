@@ -1,0 +1,45 @@
+"""What reading the images of a choice has found."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What reading all its images tells of a choice; spares other processes to read them again.
+
+    Attributes:
+        available: how many images the source has.
+        rows: where the chosen images stand in it.
+        fingerprint: see `Choice.fingerprint`.
+        skipped: the (id, reason) of every image that was replaced.
+        duplicates: see `Choice.duplicates`.
+        mixed: whether pictures of several sizes are among them.
+        own: of a retrieval task, the places of queries and of images of the corpus that have their content.
+    """
+
+    available: int
+    rows: list[int]
+    fingerprint: str
+    skipped: list[tuple[str, str]]
+    duplicates: list[tuple[str, str, int]]
+    mixed: bool = False
+    own: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What reading images in the order of an audit has found, until enough were good.
+
+    Attributes:
+        rows: where the chosen images stand in their source.
+        digests: SHA-256 of the decoded content of each.
+        skipped: the (id, reason) of every image that could not be read.
+        duplicates: see `Choice.duplicates`.
+        mixed: whether pictures of several sizes were among them.
+    """
+
+    rows: list[int]
+    digests: list[str]
+    skipped: list[tuple[str, str]]
+    duplicates: list[tuple[str, str, int]]
+    mixed: bool

@@ -1,0 +1,190 @@
+"""Tables on disk, as data sets keep them: Parquet, the Arrow files of `save_to_disk`, JSON lines and TSV."""
+
+import bisect
+import json
+import threading
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from holdfast.runtime.errors import HoldfastError, first_line
+
+SUFFIXES = (".parquet", ".arrow", ".jsonl", ".tsv")
+
+HELD = 256 * 2**20
+"""Bytes of a column that are held in memory, for pictures are read in any order and Parquet only by row groups."""
+
+Read = tuple[list[str], list[dict[str, Any]]]
+"""The columns of a text file, and its rows."""
+
+
+class Table(ABC):
+    """Rows of named columns.
+
+    Attributes:
+        files: where they are.
+        columns: what they are called.
+    """
+
+    files: Sequence[Path]
+    columns: Sequence[str]
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def column(self, name: str) -> list[Any]:
+        """Return all values of a column."""
+
+    @abstractmethod
+    def cell(self, name: str, row: int) -> Any:
+        """Return one value."""
+
+
+class Lines(Table):
+    """JSON lines, or tab-separated values under a header; all in memory."""
+
+    def __init__(self, files: Sequence[Path]):
+        self.files = files
+        read = [_tabbed(file) if file.suffix == ".tsv" else _json(file) for file in files]
+        self.columns = tuple(dict.fromkeys(name for names, _ in read for name in names))
+        self._rows = [row for _, rows in read for row in rows]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def column(self, name: str) -> list[Any]:
+        """Return all values of a column; None where a line has none."""
+        return [row.get(name) for row in self._rows]
+
+    def cell(self, name: str, row: int) -> Any:
+        """Return one value."""
+        return self._rows[row].get(name)
+
+
+class Columns(Table):
+    """Parquet or Arrow files of one schema, read piece by piece: row groups, or whole files that are mapped."""
+
+    def __init__(self, files: Sequence[Path]):
+        self.files = files
+        self._loads: list[Callable[[str], pa.ChunkedArray]] = []
+        self._ends: list[int] = []
+        self._held: OrderedDict[tuple[int, str], pa.ChunkedArray] = OrderedDict()
+        self._bytes = 0
+        self._turn = threading.Lock()
+        schemas = [self._mapped(file) if file.suffix == ".arrow" else self._grouped(file) for file in files]
+        self.columns = schemas[0]
+        for file, schema in zip(files, schemas, strict=True):
+            if set(schema) != set(self.columns):
+                raise HoldfastError(
+                    f"{str(file)!r}: expected the columns of {files[0].name}, {', '.join(self.columns)}, got "
+                    f"{', '.join(schema)}; keep files of another table elsewhere"
+                )
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def column(self, name: str) -> list[Any]:
+        """Return all values of a column."""
+        return [value for load in self._loads for value in load(name).to_pylist()]
+
+    def cell(self, name: str, row: int) -> Any:
+        """Return one value; its piece is held for the next ones."""
+        piece = bisect.bisect_right(self._ends, row)
+        start = self._ends[piece - 1] if piece else 0
+        return self._piece(piece, name)[row - start].as_py()
+
+    def __reduce__(self) -> tuple[type["Columns"], tuple[Sequence[Path]]]:
+        """Send which files; they are opened again."""
+        return Columns, (self.files,)
+
+    def _piece(self, piece: int, name: str) -> pa.ChunkedArray:
+        with self._turn:  # of threads that ask for one piece, one reads it
+            if (piece, name) in self._held:
+                self._held.move_to_end((piece, name))
+                return self._held[piece, name]
+            values = self._held[piece, name] = self._loads[piece](name)
+            self._bytes += values.nbytes
+            while self._bytes > HELD and len(self._held) > 1:
+                self._bytes -= self._held.popitem(last=False)[1].nbytes
+            return values
+
+    def _grouped(self, file: Path) -> Sequence[str]:
+        try:
+            metadata = pq.read_metadata(file)
+            names = metadata.schema.to_arrow_schema().names
+        except (pa.ArrowException, OSError) as error:
+            raise _unreadable(file, error) from error
+
+        def load(group: int, name: str) -> pa.ChunkedArray:
+            try:
+                return pq.ParquetFile(file, metadata=metadata).read_row_group(group, columns=[name]).column(name)
+            except (pa.ArrowException, OSError) as error:
+                raise _unreadable(file, error) from error
+
+        for group in range(metadata.num_row_groups):
+            self._add(metadata.row_group(group).num_rows, lambda name, group=group: load(group, name))
+        return names
+
+    def _mapped(self, file: Path) -> Sequence[str]:
+        try:
+            table = pa.ipc.open_stream(pa.memory_map(str(file))).read_all()
+        except (pa.ArrowException, OSError) as error:
+            raise _unreadable(file, error) from error
+        self._add(len(table), table.column)
+        return table.column_names
+
+    def _add(self, rows: int, load: Callable[[str], pa.ChunkedArray]) -> None:
+        self._loads.append(load)
+        self._ends.append(len(self) + rows)
+
+
+def open_table(files: Sequence[Path]) -> Table:
+    """Return the table of some files of one format, in their order.
+
+    Raises:
+        HoldfastError: a file that cannot be read, or one of another table.
+    """
+    return (Lines if files[0].suffix in (".jsonl", ".tsv") else Columns)(files)
+
+
+def _json(file: Path) -> Read:
+    rows = []
+    for number, line in _lines(file):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict):
+            raise HoldfastError(f"{str(file)!r}, line {number}: expected a JSON object, got {line[:80]!r}; repair it")
+        rows.append(row)
+    return [name for row in rows for name in row], rows
+
+
+def _tabbed(file: Path) -> Read:
+    (_, header), *rows = [(number, line.split("\t")) for number, line in _lines(file)] or [(1, [])]
+    for number, row in rows:
+        if len(row) != len(header):
+            raise HoldfastError(
+                f"{str(file)!r}, line {number}: expected {len(header)} values, {', '.join(header)}, separated by tabs, "
+                f"got {len(row)}; repair it"
+            )
+    return header, [dict(zip(header, row, strict=True)) for _, row in rows]
+
+
+def _lines(file: Path) -> list[tuple[int, str]]:
+    """Return the lines of a text that are not empty, and their numbers."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(file, error) from error
+    return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+
+
+def _unreadable(file: Path, error: Exception) -> HoldfastError:
+    return HoldfastError(f"cannot read the table {str(file)!r} ({first_line(error)}); repair it, or download it again")
