@@ -46,7 +46,8 @@ _HOMES = {
     "encoder": "Encoder Geometry Images Passes Reps", "grade": "Grade", "grid": "Grid",
     "image_source": "ImageSource", "measure": "InWords Measure Score Table", "method": "Facts Method",
     "objective": "Goal Objective",
-    "observation": "Event Failure Observation Positions Reader Rivals Scope Search Shard", "relevance": "Relevance", "rng": "Rng",
+    "observation": "Event Failure Observation Positions Reader Rivals Scope Search Shard", "relevance": "Relevance",
+    "rng": "Rng",
     "student": "Batch EncodedView Look StepResult Student View", "subject": "Subject",
     "threat": "Ball Corruption Draws Noise PerImage Threat",
 }  # fmt: skip
