@@ -80,7 +80,9 @@ def _ratio(name: str) -> Result:
         f"{np.median(ours):.2f} ms instead of {np.median(theirs):.1f} per image; "
         f"severities {each.min():.3f} to {each.max():.3f}"
     )
-    return from_rounds(name, (ours.sum(1) / theirs.sum(1)).tolist(), TARGET if name in AIMED else None, note)
+    return from_rounds(
+        f"{name} / published", (ours.sum(1) / theirs.sum(1)).tolist(), TARGET if name in AIMED else None, note
+    )
 
 
 if __name__ == "__main__":

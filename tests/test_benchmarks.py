@@ -21,7 +21,10 @@ from benchmarks import (
     index,
     mutants,
     onnx_step,
+    page,
+    running,
     sharing,
+    store,
     whole_audit,
     workers,
 )
@@ -29,6 +32,7 @@ from benchmarks import result as results
 from benchmarks.__main__ import QUICK, SLOW, chosen
 from benchmarks.curve import Curve, draw, fresh
 from benchmarks.result import Result
+from benchmarks.store import Run
 
 linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 
@@ -200,23 +204,68 @@ def test_names_are_chosen():
     assert all((folder / f"{name}.py").exists() for name in (*QUICK, *SLOW))
 
 
-def test_what_was_asked_is_answered_by_the_worst_of_this_run(tmp_path):
-    found = [
-        Result("images, exponent of time", 0.9, None, "", 1.05),
-        Result("images, less fixed costs", 1.2, None, "", 1.05),
-        Result("gaussian_blur", 0.05, None, "x", 0.1),
-        Result("gaussian_blur_in_numpy", 9.0, None, "x", None),
-    ]
-    file = tmp_path / "results.json"
-    file.write_text(results.as_json(found), encoding="utf-8")
-    assert asked.read(file) == found
-    answers = {row[0]: row[2:4] for row in asked.rows(asked.read(file))}
-    assert answers["exponent of time over images"] == ("1.2", "**not met**")
-    assert answers["corruption / published code, gaussian_blur"] == ("0.05 x", "met")
-    assert answers["learning step / bare passes"][0].endswith("not repeated)")
-    assert answers["2 workers / 1"] == ("(not measured)", "")
-    assert asked.markdown(found).count("\n") == len(asked.ASKED) + 1
-    assert json.loads(file.read_text(encoding="utf-8"))[1]["met"] is False
+def stored(*results: Result, commit: str = "new", date: str = "2026-11-25T12:00") -> Run:
+    return Run(results, date, commit, 1.0, store.Machine("a processor", 2, 1, "2.13", 0.1))
+
+
+def test_what_was_asked_is_answered_by_the_worst_row():
+    known = {
+        "images": stored(
+            Result("images, exponent of time", 0.9, None, "", 1.05),
+            Result("images, less fixed costs", 1.2, None, "", 1.05),
+        ),
+        "common_corruptions": stored(
+            results.from_rounds("gaussian_blur / published", [0.04, 0.05, 0.07], 0.1),
+            Result("gaussian_blur_in_numpy / published", 9.0, None, "x", None),
+            commit="old",
+            date="2026-11-02",
+        ),
+    }
+    answers = {row[0]: row[2:6] for row in asked.rows(known)}
+    assert answers["exponent of time over images"] == ("1.2", "", "**not met**", "")
+    blur = ("0.05 x", "0.04 to 0.07", "met", "old, 2 November 2026")
+    assert answers["corruption / published code, gaussian_blur"] == blur
+    assert answers["2 workers / 1"] == ("not measured", "", "", "")
+    assert asked.table(known).count("\n") == len(asked.ASKED) + 1
+
+
+def test_what_is_stored_is_read_as_it_was_and_replaced_as_a_whole(tmp_path):
+    curve = Curve("time", "n", "s", (1, 10), (0.5, 5.0))
+    full = Result("a", math.inf, 1.0, "x", 2.0, "n", curve, highest=3.0, rounds=5, facts={"of": 3.0, "by": "us"})
+    file, runs = tmp_path / "measured.json", {"one": stored(full, Result("b", 1.5, None, "s", None)), "two": stored()}
+    store.save(runs, file)
+    json.loads(file.read_text(encoding="utf-8"), parse_constant=pytest.fail)  # of infinity, which is no JSON
+    assert store.load(file) == runs
+    assert store.load(tmp_path / "nothing.json") == {}
+
+
+def test_the_spread_of_many_rounds_is_their_quartiles():
+    few, many = results.from_rounds("few", [3, 1, 2], None), results.from_rounds("many", [*range(99), 1e6], None)
+    assert (few.lowest, few.value, few.highest, few.rounds) == (1, 2, 3, 3)
+    assert many.highest == pytest.approx(74.75)
+
+
+def test_tables_stand_between_their_markers_and_prose_stays(monkeypatch):
+    monkeypatch.setitem(page.TABLES, "asked", lambda runs: f"{len(runs)} runs")
+    text = "before\n\n<!-- asked: begin -->\n\nold\n\n<!-- asked: end -->\n\nafter\n"
+    once = page.render(text, {"sharing": stored()})
+    assert once == text.replace("old", "1 runs")
+    assert page.render(once, {"sharing": stored()}) == once
+    with pytest.raises(SystemExit, match="got a marker of 'nosuch'"):
+        page.render(text.replace("asked", "nosuch"), {})
+
+
+def test_the_page_shows_what_is_stored_and_every_table_has_a_place():
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert page.render(text, store.load()) == text, "run python -m benchmarks.page"
+    assert {marked["name"] for marked in page.MARKED.finditer(text)} == set(page.TABLES)
+
+
+def test_a_benchmark_that_fails_loses_no_other(capfd, monkeypatch):
+    monkeypatch.setenv("HOLDFAST_SHARED", "/nowhere")
+    ((name, run),) = running.measure(("nosuch", "certified_accuracy"))
+    assert (name, run.results) == ("certified_accuracy", ())  # nothing without its data
+    assert "nosuch FAILED: ModuleNotFoundError" in capfd.readouterr().err
 
 
 def test_every_mutant_changes_one_place_and_names_tests_that_are_there():
