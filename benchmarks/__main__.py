@@ -18,7 +18,7 @@ from benchmarks.store import Run
 QUICK = (
     "sharing", "whole_audit", "attack_step", "pair_memory", "knn", "sampling", "learning_step", "adversarial_step",
     "certified_radius", "common_corruptions", "images", "dimensions", "certificate_growth", "index", "workers",
-    "constants", "onnx_step",
+    "constants", "paper", "onnx_step",
 )  # fmt: skip
 SLOW = ("rare_events", "synbench", "certified_accuracy", "breaking_radius")
 
@@ -59,11 +59,10 @@ def main() -> None:
     names = chosen(options.only, options.slow)
     runs: dict[str, Run] = {}
     for name, new in measure(names, options.jobs):
-        known = store.load()
-        tell(name, new, known.get(name))
+        tell(name, new, store.load().get(name))
         runs[name] = new
-        if options.write and new.results:
-            store.save({**known, name: new})
+        if options.write:
+            store.put(name, new)
             page.write()
     if not options.json:
         asked.show({**store.load(), **runs})

@@ -9,7 +9,20 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import asked, store
+from benchmarks import (
+    asked,
+    breaking_radius,
+    certificate_growth,
+    certified_accuracy,
+    dimensions,
+    images,
+    index,
+    paper,
+    ratios,
+    store,
+    vnncomp,
+    workers,
+)
 from benchmarks.store import Run, Runs
 from benchmarks.tables import day, measured, newest
 
@@ -21,11 +34,18 @@ def of(benchmark: str, make: Callable[[Run], str]) -> Callable[[Runs], str]:
     """Return what makes a table of one benchmark, with the state of the code below it where it is not the newest."""
 
     def table(runs: Runs) -> str:
-        run = runs.get(benchmark)
-        if run is None:
-            return f"`python -m benchmarks.{benchmark}` has not been stored."
         state = measured(runs, benchmark)
-        return make(run) + (f"\n\n(Measured in {state}.)" if state else "")
+        return make(runs[benchmark]) + (f"\n\n(Measured in {state}.)" if state else "")
+
+    return needs(table, benchmark)
+
+
+def needs(make: Callable[[Runs], str], *benchmarks: str) -> Callable[[Runs], str]:
+    """Return what makes a table, or says which benchmarks it lacks."""
+
+    def table(runs: Runs) -> str:
+        lacking = [name for name in benchmarks if name not in runs]
+        return f"Not measured: {', '.join(lacking)}." if lacking else make(runs)
 
     return table
 
@@ -46,7 +66,19 @@ def machine(runs: Runs) -> str:
 
 TABLES: dict[str, Callable[[Runs], str]] = {
     "machine": machine,
+    "images": of("images", images.table),
+    "index": of("index", index.table),
+    "dimensions": of("dimensions", dimensions.table),
+    "certificate growth": of("certificate_growth", certificate_growth.table),
+    "workers": of("workers", workers.table),
+    "breaking radius": of("breaking_radius", breaking_radius.table),
+    "certified accuracy": of("certified_accuracy", certified_accuracy.table),
+    "verified": of("vnncomp_cifar10_resnet", vnncomp.table),
     "asked": asked.table,
+    "ratios": ratios.table,
+    "constants": of("constants", paper.constants),
+    "predicted": needs(paper.predicted, "paper", "constants"),
+    "hours": needs(paper.hours, "paper", "constants"),
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -43,7 +44,7 @@ class Result:
     curve: Curve | None = None
     highest: float | None = None
     rounds: int = 1
-    facts: Mapping[str, float | str] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def met(self) -> bool | None:

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from multiprocessing import get_context
 
 from benchmarks import store
@@ -16,9 +17,9 @@ ALONE = ("knn", "workers")
 
 def run(name: str) -> Run:
     """Run a benchmark."""
-    when, commit, machine, began = store.now(), store.commit(), store.here(), time.perf_counter()
+    begun, clock = store.begun(), time.perf_counter()
     results = tuple(importlib.import_module(f"benchmarks.{name}").measure())
-    return Run(results, when, commit, time.perf_counter() - began, machine)
+    return replace(begun, results=results, seconds=time.perf_counter() - clock)
 
 
 def measure(names: tuple[str, ...], jobs: int = 1) -> Iterator[tuple[str, Run]]:

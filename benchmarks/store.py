@@ -61,9 +61,38 @@ class Run:
     seconds: float
     machine: Machine
 
-    def row(self, name: str) -> Result | None:
-        """Return the row of a name; None where there is none."""
-        return next((result for result in self.results if result.name == name), None)
+    def row(self, name: str) -> Result:
+        """Return the row of a name.
+
+        Raises:
+            LookupError: there is none.
+        """
+        row = next((result for result in self.results if result.name == name), None)
+        if row is None:
+            raise LookupError(f"expected a row {name!r}, got none; measure it again with --write")
+        return row
+
+    def of(self, beginning: str) -> Result:
+        """Return the one row whose name begins so.
+
+        Raises:
+            LookupError: there is none, or more than one.
+        """
+        rows = [result for result in self.results if result.name.startswith(beginning)]
+        if len(rows) != 1:
+            raise LookupError(f"expected one row {beginning!r}, got {len(rows)}; measure it again with --write")
+        return rows[0]
+
+    def curve(self, beginning: str) -> Curve:
+        """Return the curve of the one row whose name begins so.
+
+        Raises:
+            LookupError: there is none.
+        """
+        curve = self.of(beginning).curve
+        if curve is None:
+            raise LookupError(f"expected a curve in the row {beginning!r}, got none; measure it again with --write")
+        return curve
 
 
 Runs = Mapping[str, Run]
@@ -101,6 +130,11 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M")
 
 
+def begun() -> Run:
+    """Return a run that begins now and has found nothing yet."""
+    return Run((), now(), commit(), 0.0, here())
+
+
 def load(file: Path = FILE) -> dict[str, Run]:
     """Return what is stored; nothing where there is no file."""
     if not file.exists():
@@ -121,6 +155,12 @@ def result(entry: dict[str, Any]) -> Result:
     if curve is not None:
         known["curve"] = Curve(**{**curve, "sizes": tuple(curve["sizes"]), "values": tuple(curve["values"])})
     return Result(**{"lowest": None, "target": None, **known, "value": float(known["value"])})
+
+
+def put(name: str, run: Run, file: Path = FILE) -> None:
+    """Replace what is stored of a benchmark; of one that found nothing it stays as it was."""
+    if run.results:
+        save({**load(file), name: run}, file)
 
 
 def save(runs: Runs, file: Path = FILE) -> None:
