@@ -2,7 +2,8 @@
 
     python -m benchmarks [--slow] [--only NAME,NAME] [--write] [--jobs N] [--json] [--plot DIR]
 
---slow adds those that take many minutes: rare events, SynBench, the curve of certified accuracy and breaking radii.
+--slow adds those that take many minutes: rare events, SynBench and the curve of certified accuracy. Breaking radii take
+an hour: `--only breaking_radius`.
 --write keeps what was measured in `measured.json`, each benchmark as a whole and as soon as it ends, and makes the
 tables of docs/benchmarks.md from it. --jobs runs some at a time; those that want the machine to themselves run last.
 """
@@ -16,11 +17,14 @@ from benchmarks.running import measure
 from benchmarks.store import Run
 
 QUICK = (
-    "sharing", "whole_audit", "attack_step", "pair_memory", "knn", "sampling", "learning_step", "adversarial_step",
-    "certified_radius", "common_corruptions", "images", "dimensions", "certificate_growth", "index", "workers",
-    "constants", "paper", "onnx_step",
+    "sharing", "whole_audit", "attack_step", "own_work", "pair_memory", "knn", "sampling", "learning_step",
+    "adversarial_step", "certified_radius", "common_corruptions", "images", "dimensions", "certificate_growth", "index",
+    "workers", "constants", "paper", "onnx_step",
+    "libraries",
 )  # fmt: skip
-SLOW = ("rare_events", "synbench", "certified_accuracy", "breaking_radius")
+SLOW = ("rare_events", "synbench", "certified_accuracy")
+HOURS = ("breaking_radius",)
+"""They take an hour, count passes and so may be run on a busy machine; only `--only` runs them."""
 
 
 def chosen(only: str | None, slow: bool) -> tuple[str, ...]:
@@ -30,8 +34,8 @@ def chosen(only: str | None, slow: bool) -> tuple[str, ...]:
         SystemExit: a name that there is not.
     """
     names = tuple(only.split(",")) if only else (*QUICK, *(SLOW if slow else ()))
-    if strange := [name for name in names if name not in (*QUICK, *SLOW)]:
-        raise SystemExit(f"expected benchmarks among {', '.join((*QUICK, *SLOW))}; got {', '.join(strange)}")
+    if strange := [name for name in names if name not in (*QUICK, *SLOW, *HOURS)]:
+        raise SystemExit(f"expected benchmarks among {', '.join((*QUICK, *SLOW, *HOURS))}; got {', '.join(strange)}")
     return names
 
 

@@ -27,6 +27,8 @@ from holdfast.core import Passes
 from holdfast.sources.encoders import open_encoder
 
 TARGET = 0.5
+SHORT = ("whole audit*",)
+"""Names of what `short` measures."""
 
 
 def audit(plan: Plan) -> None:
@@ -96,6 +98,11 @@ def measure(images: int = 600, attacked: int = 300, most: int | None = None, rou
         ]
     finally:
         torch.set_num_threads(threads)
+
+
+def short() -> list[Result]:
+    """Return the same of one round."""
+    return measure(rounds=1)
 
 
 if __name__ == "__main__":

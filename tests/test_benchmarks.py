@@ -1,9 +1,13 @@
 """Every benchmark runs at a tiny size and gives finite numbers; what is predicted and not timed must hold."""
 
+import doctest
 import json
 import math
 import sys
+from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -19,18 +23,24 @@ from benchmarks import (
     dimensions,
     images,
     index,
+    libraries,
     mutants,
     onnx_step,
+    own_work,
     page,
+    quick,
     running,
     sharing,
     store,
+    tables,
     whole_audit,
     workers,
 )
 from benchmarks import result as results
-from benchmarks.__main__ import QUICK, SLOW, chosen
+from benchmarks.__main__ import HOURS, QUICK, SLOW, chosen
 from benchmarks.curve import Curve, draw, fresh
+from benchmarks.libraries.work import Work, compare
+from benchmarks.paced import beside
 from benchmarks.result import Result
 from benchmarks.store import Run
 
@@ -201,8 +211,8 @@ def test_names_are_chosen():
     assert chosen("knn,sharing", slow=True) == ("knn", "sharing")
     with pytest.raises(SystemExit, match="got nkn"):
         chosen("nkn", slow=False)
-    folder = Path(asked.__file__).parent
-    assert all((folder / f"{name}.py").exists() for name in (*QUICK, *SLOW))
+    assert chosen(",".join(HOURS), slow=False) == HOURS
+    assert all(find_spec(f"benchmarks.{name}") for name in (*QUICK, *SLOW, *HOURS))
 
 
 def stored(*results: Result, commit: str = "new", date: str = "2026-11-25T12:00") -> Run:
@@ -260,6 +270,105 @@ def test_the_page_shows_what_is_stored_and_every_table_has_a_place():
     text = page.PAGE.read_text(encoding="utf-8")
     assert page.render(text, store.load()) == text, "run python -m benchmarks.page"
     assert {marked["name"] for marked in page.MARKED.finditer(text)} == set(page.TABLES)
+
+
+def test_figures_are_written_as_the_examples_say():
+    assert doctest.testmod(tables).failed == 0
+    assert doctest.testmod(tables).attempted == 2
+
+
+def test_every_target_has_a_stored_row():
+    runs = store.load()
+    assert [row.what for row in asked.ASKED if row.worst(runs) is None] == []
+    assert {*QUICK, *SLOW, *HOURS} - set(runs) == set()
+
+
+def test_libraries_that_agree_are_told_with_time_and_distance():
+    def spun(answer: float) -> float:
+        ends = process_time() + 0.001
+        while process_time() < ends:
+            pass
+        return answer
+
+    work = Work("torch", "a sum", lambda: spun(1.0), lambda: spun(1.5), lambda a, b: abs(a - b), "difference", "", 0.1)
+    ratio, apart = compare(work, 3)
+    assert (apart.value, apart.met, ratio.rounds) == (0.5, False, 3)
+    assert "| 0.5 | ≤ 0.1, **not met** |" in libraries.table(stored(ratio, apart))
+
+
+def spinning(seconds: float) -> list[Result]:
+    """A loop whose step costs 2 ms, so many seconds more than that, and a floor of 2 ms."""
+
+    def spin(cost: float) -> None:
+        ends = process_time() + cost
+        while process_time() < ends:
+            pass
+
+    ratios, _ = beside(lambda: spin(0.002 + seconds), lambda: spin(0.002), 5)
+    return [results.from_rounds("step", ratios, None)]
+
+
+def test_a_planted_slowdown_is_named_and_noise_is_not():
+    runs = {"loop": stored(results.from_rounds("step", [0.9, 1.0, 1.3], None))}
+
+    def verdict(seconds: float) -> quick.Verdict:
+        (one,) = quick.judge("loop", lambda: spinning(seconds), ["st*"], runs)
+        return one
+
+    assert verdict(0.003).fate == "slower"
+    assert verdict(-0.0018).fate == "faster"
+    assert verdict(0.0).fate == "as before"
+
+
+def test_what_is_slow_once_is_measured_again():
+    runs = {"loop": stored(results.from_rounds("a", [1.0, 1.1], None), results.from_rounds("b", [1.0, 1.1], None))}
+    answers = iter([
+        [results.from_rounds("a", [2.0, 2.1], None), results.from_rounds("b", [2.0, 2.1], None)],
+        [results.from_rounds("a", [1.0, 1.2], None), results.from_rounds("b", [1.5, 1.6], None)],
+    ])  # fmt: skip
+    first, second = quick.judge("loop", lambda: next(answers), ["*"], runs)
+    assert (first.name, first.fate) == ("a", "as before")
+    assert (second.name, second.fate) == ("b", "slower")
+
+
+@pytest.mark.parametrize(("passes", "fate"), [(99.0, "faster"), (100.0, "as before"), (101.0, "slower")])
+def test_counts_have_no_tolerance(passes, fate):
+    runs = {"loop": stored(Result("passes", 100.0, None, "passes", None))}
+    (verdict,) = quick.judge("loop", lambda: [Result("passes", passes, None, "passes", None)], ["passes"], runs)
+    assert verdict.fate == fate
+
+
+def test_what_is_missing_is_said():
+    rows = [Result(name, 1.0, None, "x", None) for name in ("a", "b", "not short")]
+    now = [Result("a", 1.0, None, "x", None), Result("new", 1.0, None, "x", None), Result("t", 9.0, None, "s", None)]
+    verdicts = quick.judge("loop", lambda: now, ["a", "b"], {"loop": stored(*rows)})
+    assert {verdict.name: verdict.fate for verdict in verdicts} == {
+        "a": "as before", "new": "not stored", "b": "not measured",
+    }  # fmt: skip
+
+
+def test_short_versions_measure_what_they_say():
+    loaded = quick.shorts((*QUICK, *SLOW))
+    assert {"own_work", "sharing", "knn", "sampling"} <= set(loaded)
+    runs = store.load()
+    for name, (_, rows) in loaded.items():
+        known = [row.name for row in runs[name].results]
+        assert all(any(fnmatchcase(row, text) for row in known) for text in rows), name
+    own = finite(own_work.measure(steps=2, rounds=1))
+    assert all(any(fnmatchcase(row, text) for text in own_work.SHORT) for row in own)
+
+
+@pytest.mark.parametrize(("cost", "status"), [(0.0, 0), (0.004, 1)])
+def test_the_exit_status_says_whether_something_got_slower(cost, status, monkeypatch, capsys):
+    monkeypatch.setattr(store, "load", lambda: {"loop": stored(results.from_rounds("step", [0.9, 1.0, 1.4], None))})
+    monkeypatch.setattr(quick, "shorts", lambda names: {"loop": (lambda: spinning(cost), ("step",))})
+    monkeypatch.setattr(sys, "argv", ["quick", "--json"])
+    with pytest.raises(SystemExit) as ended:
+        quick.main()
+    assert ended.value.code == status
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)[0]["fate"] == ("slower" if status else "as before")
+    assert ("slower: loop: step" in printed.err) == bool(status)
 
 
 def test_a_benchmark_that_fails_loses_no_other(capfd, monkeypatch):
