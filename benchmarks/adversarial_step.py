@@ -26,6 +26,8 @@ from holdfast.sources.encoders.shared.copies import trainable
 from holdfast.training.adversary import Adversary
 
 TARGET = 1.1
+SHORT = tuple(f"adversarial step, {name}, simclr, s = 3" for name in ("cnn_b_cifar", "resnet20_32"))
+"""Names of what `short` measures."""
 NETWORKS = {"zoo:cnn_b_cifar": 128, "zoo:resnet20_32": 32}
 """Network -> images in a batch."""
 
@@ -109,6 +111,11 @@ def _measured(network: str, method: str, steps: int, rounds: int) -> Result:
     ratios, floors = beside(step, floor, rounds)
     note = f"{images} images, {rounds} steps, floor {min(floors):.2f} s"
     return from_rounds(f"adversarial step, {network.removeprefix('zoo:')}, {method}, s = {steps}", ratios, TARGET, note)
+
+
+def short() -> list[Result]:
+    """Return the same of SimCLR with few inner steps, and of fewer rounds."""
+    return [_measured(network, "simclr", 3, rounds=3) for network in NETWORKS]
 
 
 if __name__ == "__main__":

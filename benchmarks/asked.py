@@ -1,20 +1,19 @@
-"""Every ratio that was asked of Holdfast, what this run found, what an earlier one did, and why it falls short.
+"""Every ratio that was asked of Holdfast, what was found, whether it is met, and what else is to be known.
 
-    python -m benchmarks.asked FILE.json...       # of results that were saved with --json; as Markdown
+    python -m benchmarks.asked       # of what is stored in measured.json; as Markdown
 
-A row of this run is never mixed with an earlier one: what was measured before and not now says so, and when.
+The worst row counts. What the newest state of the code has not measured says in which state it was.
 """
 
-import argparse
-import json
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import store
 from benchmarks.result import Result
+from benchmarks.store import Runs
+from benchmarks.tables import ends, figures, markdown, measured
 
 
 @dataclass(frozen=True)
@@ -22,114 +21,112 @@ class Asked:
     """Something that was asked.
 
     Attributes:
-        what: in a few words.
-        target: as it was asked.
-        rows: how the names of the results begin that answer it; the worst of them counts.
-        most: the largest value allowed; None where nothing was fixed.
-        before: what was measured earlier, where a run does not repeat it.
+        what: the ratio, in words.
+        target: what was asked of it, in words.
+        benchmark: which measures it.
+        rows: beginnings of the names of its rows.
+        most: the largest value allowed.
         why: why it is not met, or what else is to be known.
     """
 
     what: str
     target: str
+    benchmark: str
     rows: tuple[str, ...]
-    most: float | None
-    before: str = ""
+    most: float
     why: str = ""
 
+    def worst(self, runs: Runs) -> Result | None:
+        """Return the largest of its rows; None where none was measured."""
+        run = runs.get(self.benchmark)
+        rows = [result for result in run.results if result.name.startswith(self.rows)] if run else []
+        return max(rows, key=lambda result: result.value, default=None)
 
-INDEX = ("index of 1,000,000, images", "index of 1,000,000, read")
+
 COMPILED = "the peer is a compiled filter of SciPy or OpenCV"
+CORRUPTIONS = {
+    "zoom_blur": "",
+    "glass_blur": "",
+    "motion_blur": "ImageMagick, or the same sum in NumPy",
+    "elastic_transform": COMPILED,
+    "gaussian_blur": COMPILED,
+    "defocus_blur": COMPILED,
+}
 
 ASKED = (
-    Asked("passes of the Table 5 set / measures alone", "≤ 0.5", ("Table 5 set, passes",), 0.5),
-    Asked("passes counted - predicted", "0", ("digits audit, counted", "digits audit with checks, counted"), 0.0),
-    Asked("whole audit / its parts, time", "≤ 0.5", ("whole audit / measures",), 0.5),
-    Asked("attack step / bare step", "≤ 1.05", ("Pgd step, from its own work", "Apgd step, from its own work"), 1.05,
-          "1.0005 to 1.001 earlier",
+    Asked("passes of the Table 5 set / measures alone", "≤ 0.5", "sharing", ("Table 5 set, passes",), 0.5),
+    Asked("passes counted - predicted", "0", "sharing",
+          ("digits audit, counted", "digits audit with checks, counted"), 0.0),
+    Asked("whole audit / its parts, time", "≤ 0.5", "whole_audit", ("whole audit / measures",), 0.5),
+    Asked("attack step / bare step", "≤ 1.05", "attack_step",
+          ("Pgd step, from its own work", "Apgd step, from its own work"), 1.05,
           "the attack's own work; steps beside bare steps scatter by some percent where others use the machine"),
-    Asked("all pairs of 10,000 x 2,048, memory", "≤ 2 GiB", ("share_below (", "closer ("), 2.0,
-          "0.44 and 0.70 GiB earlier, with larger blocks"),
-    Asked("certified radii / pair by pair", "≤ 0.033", ("certified radii,",), 1 / 30, "",
-          "the peer is auto_LiRPA's CROWN in float32; 0.045 to 0.095 x"),
-    Asked("α-CROWN radii / pair by pair", "≤ 0.05", ("α-CROWN radii,",), 0.05, "",
+    Asked("attack step through ONNX / in torch", "≤ 1.05", "onnx_step", ("ONNX step, torch batch norms folded",), 1.05),
+    Asked("all pairs of 10,000 x 2,048, memory", "≤ 2 GiB", "pair_memory", ("share_below (", "closer ("), 2.0),
+    Asked("certified radii / pair by pair", "≤ 0.033", "certified_radius", ("certified radii,",), 1 / 30,
+          "the peer is auto_LiRPA's CROWN in float32"),
+    Asked("α-CROWN radii / pair by pair", "≤ 0.05", "certified_radius", ("α-CROWN radii,",), 0.05,
           "the peer is auto_LiRPA's α-CROWN; one step of it, scaled"),
-    Asked("certified accuracy over time", "published values at ≤ 10 x CROWN", (), None,
-          "30 of 26 %, 45 of 68 %, 95 of 96 % earlier", "other pairs than the paper's; the table above"),
-    Asked("sampling / bare forward, ResNet-18", "≤ 1.11", ("sampling ResNet-18",), 1.111, "1.00 to 1.06 earlier"),
-    Asked("sampling / bare forward, CNN-A, CNN-B", "≤ 1.11", ("sampling CNN",), 1.111, "1.04 to 1.19 (pairs)",
+    Asked("published certified accuracy / ours at ≤ 10 x CROWN", "≤ 1", "certified_accuracy",
+          ("published / ours",), 1.0, "other pairs than the paper's; the table above"),
+    Asked("sampling / bare forward, ResNet-18", "≤ 1.11", "sampling", ("sampling ResNet-18",), 1 / 0.9),
+    Asked("sampling / bare forward, CNN-A, CNN-B", "≤ 1.11", "sampling", ("sampling CNN",), 1 / 0.9,
           "16 images share the numbers drawn; one alone draws for itself"),
-    Asked("learning step / bare passes", "≤ 1.15", ("learning step,",), 1.15,
-          "CNN-B 1.15 to 1.17, ResNet-20 0.97 earlier"),
-    Asked("rare events, passes / plain draws, linear", "≤ 0.01", ("rare events, linear",), 0.01, "0.0089 earlier"),
-    Asked("rare events, passes / plain draws, digits", "≤ 0.01", ("rare events, convolutional",), 0.01,
-          "0.0175 earlier", "600 rivals; a half-space took 1/112 with 192 pixels, 1/86 in 100 dimensions"),
-    *(Asked(f"corruption / published code, {name}", "≤ 0.1", (name,), 0.1, before, why) for name, before, why in (
-        ("zoom_blur", "0.015 earlier", ""), ("glass_blur", "0.013 earlier", ""),
-        ("motion_blur", "0.033 earlier", ""),
-        ("elastic_transform", "0.11 earlier", COMPILED),
-        ("gaussian_blur", "0.37 earlier", COMPILED),
-        ("defocus_blur", "0.71 earlier", COMPILED),
-    )),
-    Asked("kNN / bare product", "≤ 2, aim 1.3", ("nearest of a bank / product", "nearest of a bank / whole"), 2.0,
-          "1.2 of equal blocks on one thread, 1.37 on two earlier"),
-    Asked("SynBench outside the encoder / encoder", "≤ 0.05", ("outside the encoder",), 0.05,
-          "0.004 to 0.037 earlier"),
-    Asked("adversarial training step / bare", "≤ 1.1", ("adversarial step",), 1.1, "1.035 to 1.085 earlier"),
-    Asked("exponent of time over images", "≤ 1.05", ("images, exponent", "images, less fixed"), 1.05,
-          why="comparing all pairs grows with their number: it shows where the encoder costs next to nothing"),
-    Asked("memory beyond representations", "flat", ("images, memory",), 64.0),
-    Asked("index of 10⁶: images read, not chosen", "0", INDEX, 0.0),
-    Asked("holdfast --help", "≤ 0.2 s", ("holdfast --help, processor",), 0.2),
-    Asked("holdfast list, show, Tab", "≤ 0.5 s, without torch",
+    Asked("learning step / bare passes", "≤ 1.15", "learning_step", ("learning step,",), 1.15),
+    Asked("rare events, passes / plain draws, linear", "≤ 0.01", "rare_events", ("rare events, linear",), 0.01),
+    Asked("rare events, passes / plain draws, digits", "≤ 0.01", "rare_events", ("rare events, convolutional",), 0.01,
+          "600 rivals"),
+    *(Asked(f"corruption / published code, {name}", "≤ 0.1", "common_corruptions",
+            (f"{name} /", f"{name}_in_numpy /"), 0.1, why) for name, why in CORRUPTIONS.items()),
+    Asked("kNN / bare product", "≤ 2, aim 1.3", "knn",
+          ("nearest of a bank / product", "nearest of a bank / whole"), 2.0),
+    Asked("SynBench outside the encoder / encoder", "≤ 0.05", "synbench", ("outside the encoder",), 0.05),
+    Asked("adversarial training step / bare", "≤ 1.1", "adversarial_step", ("adversarial step",), 1.1),
+    Asked("exponent of time over images", "≤ 1.05", "images", ("images, exponent", "images, less fixed"), 1.05,
+          "comparing all pairs grows with their number: it shows where the encoder costs next to nothing"),
+    Asked("memory beyond representations", "≤ 64 MiB", "images", ("images, memory",), 64.0),
+    Asked("index of 10⁶: images read, not chosen", "0", "index",
+          ("index of 1,000,000, images", "index of 1,000,000, read"), 0.0),
+    Asked("holdfast --help", "≤ 0.2 s", "startup", ("holdfast --help, processor",), 0.2),
+    Asked("holdfast list, show, Tab", "≤ 0.5 s, without torch", "startup",
           ("holdfast list, processor", "holdfast list measures, processor", "holdfast list encoders, processor",
-           "holdfast show breakaway_risk, processor", "holdfast show quick, processor", "Tab after"), 0.5,
-          "1.5 to 3 s earlier, with torch"),
-    Asked("first encoder pass after torch's import", "≤ 2 s", ("first encoder pass of an audit, processor",), 2.0),
-    Asked("2 workers / 1", "≤ 0.588", ("2 workers / 1 worker, busy",), 1 / 1.7,
-          why="wall time with two cores free of other work; starting a worker takes seconds of processor time"),
+           "holdfast show breakaway_risk, processor", "holdfast show quick, processor", "Tab after"), 0.5),
+    Asked("first encoder pass after torch's import", "≤ 2 s", "startup",
+          ("first encoder pass of an audit, processor",), 2.0),
+    Asked("2 workers / 1", "≤ 0.588", "workers", ("2 workers / 1 worker, busy",), 1 / 1.7,
+          "wall time with two cores free of other work; starting a worker takes seconds of processor time"),
 )  # fmt: skip
 """In the order in which they were asked."""
 
-
-def answer(one: Asked, results: Sequence[Result]) -> tuple[str, str]:
-    """Return the worst value of this run, or the earlier one marked as such, and whether the target is met."""
-    found = [result for result in results if result.name.startswith(one.rows)] if one.rows else []
-    if one.what.startswith("corruption"):
-        found = [result for result in results if result.name == one.rows[0]]
-    if not found:
-        return (f"({one.before}, not repeated)" if one.before else "(not measured)"), ""
-    worst = max(found, key=lambda result: result.value)
-    verdict = "" if one.most is None else "met" if worst.value <= one.most else "**not met**"
-    return f"{worst.value:.3g} {worst.unit}".strip(), verdict
+HEADS = ("asked", "target", "found (worst)", "lowest to highest", "", "measured", "remark")
 
 
-def rows(results: Sequence[Result]) -> list[tuple[str, str, str, str, str]]:
-    """Return what was asked, the target, what was found, whether it is met, and why not or what else is to be known."""
-    return [(one.what, one.target, *answer(one, results), one.why) for one in ASKED]
+def rows(runs: Runs) -> list[tuple[str, ...]]:
+    """Return for each what `HEADS` says."""
+    return [_row(asked, runs) for asked in ASKED]
 
 
-def show(results: Sequence[Result]) -> None:
+def _row(asked: Asked, runs: Runs) -> tuple[str, ...]:
+    worst = asked.worst(runs)
+    if worst is None:
+        return asked.what, asked.target, "not measured", "", "", "", asked.why
+    verdict = "met" if worst.value <= asked.most else "**not met**"
+    value = f"{figures(worst.value)} {worst.unit}".strip()
+    return asked.what, asked.target, value, ends(worst), verdict, measured(runs, asked.benchmark), asked.why
+
+
+def show(runs: Runs) -> None:
     """Print what was asked as a table."""
-    table = Table("asked", "target", "found (worst)", "", "remark", title="What was asked")
-    for row in rows(results):
+    table = Table(*HEADS, title="What was asked")
+    for row in rows(runs):
         table.add_row(*row)
     Console(width=None if Console().is_terminal else 180).print(table)
 
 
-def markdown(results: Sequence[Result]) -> str:
+def table(runs: Runs) -> str:
     """Return the same as a Markdown table."""
-    lines = ["| asked | target | found (worst) | | remark |", "|---|---|---|---|---|"]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows(results))])
-
-
-def read(path: Path) -> list[Result]:
-    """Return the results of a file that `--json` wrote, without their curves."""
-    known = ("name", "value", "lowest", "unit", "target", "note")
-    return [Result(*(entry[key] for key in known)) for entry in json.loads(path.read_text(encoding="utf-8"))]
+    return markdown(HEADS, rows(runs))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="+", type=Path)
-    print(markdown([result for path in parser.parse_args().files for result in read(path)]))
+    print(table(store.load()))

@@ -1,8 +1,8 @@
 """How small a change each search finds after which an image is taken for another one, at equal passes.
 
     HOLDFAST_SHARED=folder python -m benchmarks.breaking_radius [--encoders A,B] [--passes 100,300] [--searches A,B]
-        [--save FILE.json] [--chart FILE.svg] [--json]
-    python -m benchmarks.breaking_radius --read A.json,B.json [--chart FILE.svg]     # what was saved, in one table
+        [--save FILE.json] [--chart FILE.svg] [--write] [--json]
+    python -m benchmarks.breaking_radius --read A.json,B.json [--chart FILE.svg] [--write]   # what was saved, together
 
 The event: another clean representation of the population is strictly nearer to f(x') than f(x) is. A pass is (forward
 + backward) / 2, for each image. Ours is the observation `breaking_radii` on a shard, as an audit runs it; foolbox gets
@@ -16,8 +16,9 @@ import json
 import math
 import os
 import sys
+import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 
@@ -25,8 +26,11 @@ import numpy as np
 import torch
 from PIL import Image
 
+from benchmarks import store
 from benchmarks.breaking_searches import BALLS, SEARCHES, Problem
 from benchmarks.result import Result
+from benchmarks.store import Run
+from benchmarks.tables import markdown
 from holdfast.core import Encoder, Images
 from holdfast.sources.data.digits import Digits
 from holdfast.sources.data.shared.geometry import render
@@ -137,42 +141,52 @@ def best(rows: Sequence[Row], encoder: str, norm: str) -> list[float]:
     return [min(math.inf if radius is None else radius for radius in column) for column in columns]
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def as_results(rows: Sequence[Row]) -> list[Result]:
+    """Return the median radius of every search that ran."""
+    results = []
+    for row in rows:
+        if row.radii:
+            ratio = row.log_ratio(best(rows, row.encoder, row.norm))
+            note = f"ln to the best {ratio:.3f}, {row.unbroken} of {len(row.radii)} unbroken, {row.passes:.0f} passes"
+            facts = {"log_ratio": ratio, "unbroken": row.unbroken}
+            facts |= {key: getattr(row, key) for key in ("encoder", "norm", "budget", "search")}
+            name = f"breaking radius, {row.encoder}, {row.norm}, {row.budget} passes, {row.search}"
+            results.append(Result(name, row.median, None, "pixels", None, note, facts=facts))
+    return results
+
+
+def table(run: Run) -> str:
     """Return a table for each norm: median radius in pixels (mean log ratio to the best, unbroken images if any).
 
     The smallest of both are bold.
     """
-    notes = "\n".join(sorted({f"{row.search} did not run: {row.why}" for row in rows if row.why}))
-    return "\n\n".join([*(_table(rows, norm) for norm in BALLS), notes]).strip()
+    return "\n\n".join(_table([row for row in run.results if row.facts["norm"] == norm], norm) for norm in BALLS)
 
 
-def _table(rows: Sequence[Row], norm: str) -> str:
-    rows = [row for row in rows if row.norm == norm]
-    names = [name for name in SEARCHES if any(row.search == name for row in rows)]
-    lines = [f"| {norm} | passes | " + " | ".join(names) + " |", "|---" * (2 + len(names)) + "|"]
-    for encoder in _encoders(rows):
-        least, here = best(rows, encoder, norm), [row for row in rows if row.encoder == encoder]
-        for budget in sorted({row.budget for row in here}):
-            searches = {row.search: row for row in here if row.budget == budget}
-            ran = [row for row in searches.values() if row.radii]
-            middle = min((row.median for row in ran), default=math.nan)
-            ratio = min((row.log_ratio(least) for row in ran), default=math.nan)
-            cells = [_cell(searches[name], least, middle, ratio) if name in searches else "not run" for name in names]
-            lines.append(f"| {encoder} | {budget:,} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+def _table(rows: Sequence[Result], norm: str) -> str:
+    names = [name for name in SEARCHES if any(row.facts["search"] == name for row in rows)]
+    lines = []
+    for encoder in _encoders([row.facts["encoder"] for row in rows]):
+        for budget in sorted({row.facts["budget"] for row in rows if row.facts["encoder"] == encoder}):
+            where = (encoder, budget)
+            ran = {row.facts["search"]: row for row in rows if (row.facts["encoder"], row.facts["budget"]) == where}
+            middle = min(row.value for row in ran.values())
+            ratio = min(row.facts["log_ratio"] for row in ran.values())
+            cells = [_cell(ran[name], middle, ratio) if name in ran else "not run" for name in names]
+            lines.append([encoder, f"{budget:,}", *cells])
+    return markdown([norm, "passes", *names], lines)
 
 
-def _encoders(rows: Sequence[Row]) -> dict[str, None]:
-    return dict.fromkeys(
-        [name for name in SPECS if any(row.encoder == name for row in rows)] + [r.encoder for r in rows]
-    )
+def _encoders(names: Iterable[str]) -> dict[str, None]:
+    """Return the encoders of some rows, those of `SPECS` first and in its order."""
+    names = list(names)
+    return dict.fromkeys([*(name for name in SPECS if name in names), *names])
 
 
-def _cell(row: Row, least: Sequence[float], middle: float, smallest: float) -> str:
-    if row.why:
-        return "did not run"
-    ratio, unbroken = row.log_ratio(least), f", {row.unbroken} unbroken" if row.unbroken else ""
-    return f"{_bold(f'{row.median:.4g}', row.median == middle)} ({_bold(f'{ratio:.3f}', ratio == smallest)}{unbroken})"
+def _cell(row: Result, middle: float, smallest: float) -> str:
+    ratio, unbroken = row.facts["log_ratio"], row.facts["unbroken"]
+    share = f"{_bold(f'{ratio:.3f}', ratio == smallest)}{f', {unbroken} unbroken' if unbroken else ''}"
+    return f"{_bold(f'{row.value:.4g}', row.value == middle)} ({share})"
 
 
 def _bold(number: str, whether: bool) -> str:
@@ -184,7 +198,10 @@ def draw(rows: Sequence[Row], file: Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import FormatStrFormatter, MaxNLocator, NullLocator
 
-    encoders, names = _encoders(rows), [name for name in SEARCHES if any(row.search == name for row in rows)]
+    encoders, names = (
+        _encoders(row.encoder for row in rows),
+        [name for name in SEARCHES if any(row.search == name for row in rows)],
+    )
     figure = Figure(figsize=(2.9 * len(encoders) + 0.6, 5.6), layout="constrained")
     panels = figure.subplots(len(BALLS), len(encoders), squeeze=False)
     for across, norm in zip(panels, BALLS, strict=True):
@@ -281,14 +298,7 @@ def measure(encoders: Sequence[str] = tuple(SPECS), budgets: Sequence[int] = BUD
     except SystemExit as missing:
         print(f"{missing}; nothing is measured", file=sys.stderr)
         return []
-    results = []
-    for row in rows:
-        if row.radii:
-            ratio = row.log_ratio(best(rows, row.encoder, row.norm))
-            note = f"ln to the best {ratio:.3f}, {row.unbroken} of {len(row.radii)} unbroken, {row.passes:.0f} passes"
-            name = f"breaking radius, {row.encoder}, {row.norm}, {row.budget} passes, {row.search}"
-            results.append(Result(name, row.median, None, "pixels", None, note))
-    return results
+    return as_results(rows)
 
 
 def main() -> None:
@@ -301,13 +311,19 @@ def main() -> None:
     parser.add_argument("--read", metavar="FILES", help="search nothing; put saved files together")
     parser.add_argument("--chart", type=Path, metavar="FILE", help="draw radius against passes, .svg or .png")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--write", action="store_true", help="keep it in measured.json; then python -m benchmarks.page")
     options = parser.parse_args()
+    begun, clock = store.begun(), time.perf_counter()
     if options.read:
         rows = read(Path(file) for file in options.read.split(","))
     else:
         budgets = [int(budget) for budget in options.passes.split(",")]
         rows = search(options.encoders.split(","), budgets, options.searches.split(","), options.save)
-    print(as_json(rows) if options.json else markdown(rows))
+    run = replace(begun, results=tuple(as_results(rows)), seconds=time.perf_counter() - clock)
+    notes = sorted({f"{row.search} did not run: {row.why}" for row in rows if row.why})
+    print(as_json(rows) if options.json else "\n\n".join([table(run), *notes]))
+    if options.write:
+        store.put("breaking_radius", run)
     if options.chart is not None:
         draw(rows, options.chart)
 

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 
 from benchmarks.curve import Curve
 from benchmarks.result import Result, report
+from benchmarks.store import Run
+from benchmarks.tables import figures, markdown
 from holdfast.core import Encoder, Margin
 from holdfast.numerics.geometry.margins import between
 from holdfast.parts.certifiers.crown import Crown
@@ -106,6 +108,16 @@ def measure(
         return results
     finally:
         torch.set_num_threads(threads)
+
+
+def table(run: Run) -> str:
+    """Return the time at every size, and exponents."""
+    rows = []
+    for name in SIZES:
+        row, curve = run.of(f"certified radii by {name}"), run.curve(f"certified radii by {name}")
+        sizes, times = (", ".join(map(figures, numbers)) for numbers in (curve.sizes, curve.values))
+        rows.append([name, sizes, times, f"{row.value:.2g}"])
+    return markdown(["grows", "at", "processor seconds", "exponent"], rows)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.paced import beside
 from benchmarks.result import Result, from_rounds, report
 from holdfast.core import Encoder, Margin
 from holdfast.numerics.geometry.margins import between
@@ -34,6 +35,8 @@ from holdfast.parts.threats.linf import Linf
 from holdfast.sources.encoders import open_encoder
 
 TARGET, ALPHA_TARGET = 1 / 30, 1 / 20
+SHORT = ("certified radii / 50 passes of 64 images, mnist_base",)
+"""Names of what `short` measures."""
 IMAGES, PAIRS, NEGATIVES = 2, 2, 9
 TOLERANCE, ALPHA_TOLERANCE = 1e-6, 1e-5
 ALPHA = ("mnist_cnn_a", "cifar_cnn_a")
@@ -68,22 +71,26 @@ def problem(name: str) -> tuple[Encoder, Tensor, Margin]:
     return encoder, x, between(reps, reps[others])
 
 
-def peer(library: Any, encoder: Encoder, weights: Tensor, bias: Tensor, x: Tensor) -> Callable[[float, str], float]:
-    """Return the library's bound of one pair's margin as a function of radius and method."""
+def sequential(encoder: Encoder) -> tuple[list[nn.Module], Callable[[Tensor], Tensor]]:
+    """Return the layers of a network without its zero padding, and what makes their input of pixels."""
     module: nn.Module = encoder.module
     while not isinstance(module, nn.Sequential):
         module = next(module.children())
     layers = [layer for layer in module if not isinstance(layer, nn.ZeroPad2d)]
     pad = next((layer for layer in module if isinstance(layer, nn.ZeroPad2d)), nn.Identity())
-    last, norm = layers[-1], encoder.normalisation
+    norm = encoder.normalisation
+    return layers, lambda pixels: pad(pixels if norm.identity else (pixels - norm.mean) / norm.std)
+
+
+def peer(library: Any, encoder: Encoder, weights: Tensor, bias: Tensor, x: Tensor) -> Callable[[float, str], float]:
+    """Return the library's bound of one pair's margin as a function of radius and method."""
+    layers, normalised = sequential(encoder)
+    last = layers[-1]
     assert isinstance(last, nn.Linear)
     folded = nn.Linear(last.in_features, 1)
     with torch.no_grad():
         folded.weight.copy_(weights.float()[None] @ last.weight)
         folded.bias.copy_(weights.float() @ last.bias + bias.float())
-
-    def normalised(pixels: Tensor) -> Tensor:
-        return pad(pixels if norm.identity else (pixels - norm.mean) / norm.std)
 
     bounded = library.BoundedModule(nn.Sequential(*layers[:-1], folded).eval(), normalised(x), verbose=0)
 
@@ -118,10 +125,40 @@ def measure() -> list[Result]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        results = [_ratio(library, name) for name in ENCODERS]
+        results = [beside_passes()]
+        results += [_ratio(library, name) for name in ENCODERS]
         return results + [_alpha(library, name) for name in ALPHA]
     finally:
         torch.set_num_threads(threads)
+
+
+def short() -> list[Result]:
+    """Return the radii on the smallest network beside bare passes, which wants no other library."""
+    return [beside_passes()]
+
+
+def beside_passes(name: str = "mnist_base", passes: int = 50, rounds: int = 5) -> Result:
+    """Return the time of an image's radii over that of bare passes, forward and to the pixels, of 64 images each.
+
+    Args:
+        name: of the encoder.
+        passes: bare ones, of which some take about as long as an image's radii.
+        rounds: of one image, each between two floors, after one that warms up.
+    """
+    encoder, x, margin = problem(name)
+    own, rows, many = x[:1], margin.part(slice(0, 1)), x[:1].repeat(64, 1, 1, 1)
+
+    def radii() -> None:
+        certified_radii(Crown(), encoder, rows, own, Linf(), TOLERANCE)
+
+    def bare() -> None:
+        for _ in range(passes):
+            pixels = many.clone().requires_grad_()
+            torch.autograd.grad(encoder(pixels).sum(), pixels)
+
+    ratios, floors = beside(radii, bare, rounds)
+    note = f"an image, {rounds} rounds, {NEGATIVES} negatives, to {TOLERANCE:g}; floor {1e3 * min(floors):.0f} ms"
+    return from_rounds(f"certified radii / {passes} passes of 64 images, {name}", ratios, None, note)
 
 
 def _ratio(library: Any, name: str) -> Result:

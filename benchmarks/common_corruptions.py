@@ -26,6 +26,14 @@ BATCH, SIDE, ROUNDS = 64, 224, 3
 FEW = {"glass_blur": 1, "zoom_blur": 4, "motion_blur": 4}
 """Images that the published route is timed on; 8 else."""
 
+FAST = (
+    "gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise", "gaussian_blur", "zoom_blur", "snow", "fog",
+    "contrast", "pixelate", "jpeg_compression", "motion_blur_in_numpy",
+)  # fmt: skip
+"""Those whose published route takes some milliseconds, and nothing but SciPy and Pillow."""
+SHORT = tuple(f"{name} / published" for name in FAST)
+"""Names of what `short` measures."""
+
 NEEDS = {
     "defocus_blur": "cv2",
     "spatter": "cv2",
@@ -61,12 +69,12 @@ def _installed(name: str) -> bool:
     return True
 
 
-def _ratio(name: str) -> Result:
+def _ratio(name: str, rounds: int = ROUNDS) -> Result:
     levels = torch.randint(256, (BATCH, 3, SIDE, SIDE), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     x, rng = levels.float() / 255, Rng(0, ids=tuple(str(i) for i in range(BATCH)))
     pictures = list(levels[: FEW.get(name, 8)].permute(0, 2, 3, 1).contiguous().numpy())
-    corruption, ours, theirs = name.removesuffix("_in_numpy"), np.zeros((ROUNDS + 1, 5)), np.zeros((ROUNDS + 1, 5))
-    for turn in range(ROUNDS + 1):
+    corruption, ours, theirs = name.removesuffix("_in_numpy"), np.zeros((rounds + 1, 5)), np.zeros((rounds + 1, 5))
+    for turn in range(rounds + 1):
         for severity, constants in enumerate(IMAGENET[corruption]):
             began = process_time()
             ImagenetC(corruption, severity + 1, "imagenet").sample(x, rng)
@@ -80,7 +88,14 @@ def _ratio(name: str) -> Result:
         f"{np.median(ours):.2f} ms instead of {np.median(theirs):.1f} per image; "
         f"severities {each.min():.3f} to {each.max():.3f}"
     )
-    return from_rounds(name, (ours.sum(1) / theirs.sum(1)).tolist(), TARGET if name in AIMED else None, note)
+    return from_rounds(
+        f"{name} / published", (ours.sum(1) / theirs.sum(1)).tolist(), TARGET if name in AIMED else None, note
+    )
+
+
+def short() -> list[Result]:
+    """Return the ratios of `FAST`, of fewer rounds."""
+    return [_ratio(name, 2) for name in FAST]
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from torch import Tensor
 
 from benchmarks.curve import Curve, fresh, kib
 from benchmarks.result import Result, report
+from benchmarks.store import Run
+from benchmarks.tables import figures, markdown
 from holdfast.numerics.geometry import pairwise, top_k
 from holdfast.numerics.geometry.cache import Remembered
 
@@ -94,10 +96,23 @@ def measure(widths: tuple[int, ...] = WIDTHS, rows: int = ROWS, rounds: int = 3)
             curve = Curve(f"{case}, time by D", "dimensions", "processor seconds", widths, times)
             memory = fresh(peak, case, rows, widths[-1])
             note = f"{curve.text()} s; {memory:.0f} MiB above the bank at the last"
-            results.append(Result(f"D, {case}, exponent", curve.exponent(), None, "", TARGET, note, curve))
+            name, facts = f"D, {case}, exponent", {"MiB": memory}
+            results.append(Result(name, curve.exponent(), None, "", TARGET, note, curve, facts=facts))
         return results
     finally:
         torch.set_num_threads(threads)
+
+
+def table(run: Run) -> str:
+    """Return time by width, exponents and memory."""
+    sizes = {"all pairs in order": "", "nearer than the original": f" x {ROWS:,}", "nearest of a bank": f" x {BANK:,}"}
+    widths = run.curve("D, all pairs").sizes
+    rows = []
+    for case, others in sizes.items():
+        row, curve = run.of(f"D, {case}"), run.curve(f"D, {case}")
+        exponent, memory = f"{row.value:.2f}", f"{row.facts['MiB']:.0f}"
+        rows.append([f"{case}, {ROWS:,}{others}, s", *map(figures, curve.values), exponent, memory])
+    return markdown(["D", *map(figures, widths), "exponent", "MiB above the bank"], rows)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ from torch import Tensor
 
 from benchmarks.curve import Curve, fresh, kib
 from benchmarks.result import Result, arguments, publish
+from benchmarks.store import Run
+from benchmarks.tables import figures, markdown
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.run import run_audit
 from holdfast.core import ImageSource, Measure
@@ -134,7 +136,15 @@ def measure(sizes: tuple[int, ...] = SIZES) -> list[Result]:
     held = f"{peak.text()} MiB; representations {costs[-1].representations:.0f} MiB at the last size"
     return [
         Result("images, exponent of time", spent.exponent(), None, "", TARGET, f"{spent.text()} s", spent),
-        Result("images, less fixed costs", grown.exponent(), None, "", TARGET, f"{fixed:.2f} s are fixed"),
+        Result(
+            "images, less fixed costs",
+            grown.exponent(),
+            None,
+            "",
+            TARGET,
+            f"{fixed:.2f} s are fixed",
+            facts={"fixed": fixed},
+        ),
         Result("images, last decade", decade.exponent(), None, "", None, "with all pairs; a real encoder hides them"),
         Result("images, all pairs alone", pairs.exponent(), None, "", None, f"{pairs.text()} s on the wall", pairs),
         Result(
@@ -145,8 +155,31 @@ def measure(sizes: tuple[int, ...] = SIZES) -> list[Result]:
             GROWTH,
             held,
             peak,
+            facts={"representations": costs[-1].representations},
         ),
     ]
+
+
+def table(run: Run) -> str:
+    """Return time and memory by size, with their exponents."""
+    time, less, last, memory = map(
+        run.of, ("images, exponent of time", "images, less fixed", "images, last decade", "images, memory beyond")
+    )
+    seconds, held = run.curve(time.name), run.curve(memory.name)
+    heads = [f"n images (8 x 8, `{ENCODER}`, all attacked, eight measures)", *map(figures, seconds.sizes), ""]
+    exponents = (
+        f"exponent {time.value:.2f}; {less.value:.2f} less the fixed {less.facts['fixed']:.2f} s; "
+        f"{last.value:.2f} over the last decade"
+    )
+    parts = (
+        f"of which representations {memory.facts['representations']:.0f} MiB at the last; beyond these "
+        f"{memory.value:.0f} MiB more than at the middle one"
+    )
+    rows = [
+        ["processor seconds", *map(figures, seconds.values), exponents],
+        ["peak memory above the start, MiB", *(f"{value:.0f}" for value in held.values), parts],
+    ]
+    return markdown(heads, rows)
 
 
 def main() -> None:

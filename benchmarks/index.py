@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from benchmarks.curve import Curve, fresh, kib
 from benchmarks.images import Drawn
 from benchmarks.result import Result, report
+from benchmarks.store import Run
+from benchmarks.tables import figures, markdown
 from holdfast.sources.data import ImageSet
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -55,6 +57,21 @@ def measure(sizes: tuple[int, ...] = SIZES, chosen: int = CHOSEN) -> list[Result
         Result(f"{name}, time to open", last.seconds, None, "s", None, f"{seconds.text()} s", seconds),
         Result(f"{name}, peak memory", each, None, "B", BYTES, f"an image; {memory.text()} MiB", memory),
     ]
+
+
+def table(run: Run) -> str:
+    """Return time and memory by size, and how many images are read at the last."""
+    name = f"index of {SIZES[-1]:,}"
+    time, memory = run.curve(f"{name}, time"), run.curve(f"{name}, peak memory")
+    each = run.of(f"{name}, peak memory").value
+    before, beyond = run.of(f"{name}, images read"), run.of(f"{name}, read beyond")
+    rows = [
+        ["processor seconds to open", *map(figures, time.values), ""],
+        ["memory, MiB", *map(figures, memory.values), f"{figures(each)} bytes an image at the last"],
+    ]
+    read = f"At the last {before.value:.0f} images are read on opening, and {beyond.value:.0f} beyond those chosen."
+    heads = [f"index of n images, {CHOSEN:,} chosen", *map(figures, time.sizes), ""]
+    return f"{markdown(heads, rows)}\n\n{read}"
 
 
 if __name__ == "__main__":

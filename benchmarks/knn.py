@@ -21,6 +21,8 @@ from holdfast.numerics.geometry import top_k
 from holdfast.numerics.geometry.divergences import unit
 
 TARGET = 2.0
+SHORT = ("nearest of a bank / product in blocks, 1 thread", "nearest of a bank / whole product, 1 thread")
+"""Names of what `short` measures."""
 QUERIES, BANK, DIM, K, CHUNK = 10_000, 50_000, 512, 200, 10_000
 
 
@@ -81,6 +83,11 @@ def measure() -> list[Result]:
         return results
     finally:
         torch.set_num_threads(before)
+
+
+def short() -> list[Result]:
+    """Return the ratios to the products on one thread, of one round."""
+    return list(ratios(1, 1, peers=False))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ from holdfast.parts.threats.shared.learned import LearnedNoise
 from holdfast.sources.encoders import open_encoder
 
 TARGET = 1.15
+SHORT = ("learning step*",)
+"""Names of what `short` measures."""
 SAMPLES = 32
 NETWORKS = {"zoo:cnn_b_cifar": 256, "zoo:resnet20_32": 64}
 """Network -> images in a batch."""
@@ -87,6 +89,11 @@ def measure(rounds: int = 5) -> list[Result]:
         return results
     finally:
         torch.set_num_threads(threads)
+
+
+def short() -> list[Result]:
+    """Return the same of fewer rounds."""
+    return measure(rounds=2)
 
 
 if __name__ == "__main__":

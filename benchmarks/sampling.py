@@ -23,6 +23,8 @@ from holdfast.parts.smoothing.shared.certificate import Certificate
 from holdfast.sources.encoders import open_encoder
 
 TARGET = 1 / 0.9
+SHORT = tuple(f"sampling {name}, pairs" for name in ("CNN-A on MNIST", "CNN-A on CIFAR-10", "CNN-B on CIFAR-10"))
+"""Names of what `short` measures."""
 POPULATION = 500
 
 
@@ -114,6 +116,15 @@ def _ratio(
         f"{1e6 * median(floors) / draws / len(x):.0f} µs per draw"
     )
     return from_rounds(name, ratios[1:], TARGET, note)  # the first round warms up
+
+
+def short() -> list[Result]:
+    """Return the ratios of pairs on the small networks, of fewer rounds."""
+    return [
+        _ratio(f"sampling {name}, pairs", network, shape, draws, 2, certificates(draws)["pairs"])
+        for name, network, shape, draws, _ in networks()
+        if name.startswith("CNN")
+    ]
 
 
 if __name__ == "__main__":

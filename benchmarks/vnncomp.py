@@ -1,7 +1,7 @@
 """A benchmark of the competition of network verifiers (VNN-COMP), instance by instance, beside published results.
 
     python -m benchmarks.vnncomp FOLDER --out results.csv [--published results.csv] [--seconds 300] [--threads 1]
-                                 [--certifiers crown,alpha_crown,beta_crown] [--only TEXT] [--limit N]
+                                 [--certifiers crown,alpha_crown,beta_crown] [--only TEXT] [--limit N] [--write]
 
 FOLDER is that of one benchmark, with a table of instances (onnx, vnnlib, seconds), from the competition's public
 repositories on GitHub: vnncomp2022_benchmarks, vnncomp2023_benchmarks; published results are in vnncomp2022_results and
@@ -18,14 +18,23 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-MARKS = (1, 3, 10, 30, 100, 300)
+from benchmarks import store
+from benchmarks.curve import Curve
+from benchmarks.result import Result
+from benchmarks.store import Run
+from benchmarks.tables import markdown
+
+Published = Mapping[tuple[str, str], tuple[str, float]]
+"""Names of a network's and a query's file -> what became of it, and in how many seconds."""
+
+MARKS = (10, 30, 60, 120, 300)
 """Seconds at which solved instances are counted."""
 
 WORDS = {"unsat": "verified", "holds": "verified", "sat": "falsified", "violated": "falsified"}
@@ -104,20 +113,50 @@ def read_lines(path: Path) -> list[Line]:
         ]
 
 
-def published(path: Path) -> dict[tuple[str, str], tuple[str, float]]:
+def published(path: Path) -> Published:
     """Return published results by the names of their files: what became of each, and in how many seconds."""
     with path.open(newline="") as file:
         rows = [row for row in csv.reader(file) if row]
     return {(Path(row[1]).stem, Path(row[2]).stem): (WORDS.get(row[4].lower(), "open"), float(row[5])) for row in rows}
 
 
-def solved(results: Sequence[tuple[str, float]]) -> list[int]:
-    """Return how many instances were decided within each of `MARKS`."""
-    decided = [seconds for result, seconds in results if result in ("verified", "falsified")]
+def solved(results: Sequence[tuple[str, float]], words: Sequence[str] = ("verified", "falsified")) -> list[int]:
+    """Return how many instances were decided within each of `MARKS`, with one of some results."""
+    decided = [seconds for result, seconds in results if result in words]
     return [sum(seconds <= mark for seconds in decided) for mark in MARKS]
 
 
-def show(lines: Sequence[Line], others: dict[tuple[str, str], tuple[str, float]]) -> list[str]:
+def as_results(lines: Sequence[Line], others: Published) -> list[Result]:
+    """Return of every network how many instances were verified, over time, by Holdfast and by who is compared with."""
+    results = []
+    for network in dict.fromkeys(Path(line.onnx).stem for line in lines):
+        own = [line for line in lines if Path(line.onnx).stem == network]
+        beside = [other for line in own if (other := others.get((network, Path(line.vnnlib).stem)))]
+        by_crown = sum(line.by == "crown" for line in own)
+        for verifier, answers, note in (
+            ("Holdfast", [(line.result, line.seconds) for line in own], f"{by_crown} by `crown` alone"),
+            ("published", beside, ""),
+        ):
+            if answers:
+                counts = tuple(float(count) for count in solved(answers, ["verified"]))
+                curve = Curve(f"{network}, {verifier}", "seconds", "instances verified", MARKS, counts)
+                facts = {"network": network, "verifier": verifier, "of": len(answers)}
+                name = f"verified, {network}, {verifier}"
+                results.append(Result(name, counts[-1], None, "instances", None, note, curve, facts=facts))
+    return results
+
+
+def table(run: Run) -> str:
+    """Return how many instances were verified within each of `MARKS`."""
+    heads = ["network", "verifier", *(f"verified within {mark} s" for mark in MARKS), "of", ""]
+    rows = []
+    for row in run.results:
+        counts = (f"{count:.0f}" for count in run.curve(row.name).values)
+        rows.append([row.facts["network"], row.facts["verifier"], *counts, str(row.facts["of"]), row.note])
+    return markdown(heads, rows)
+
+
+def show(lines: Sequence[Line], others: Published) -> list[str]:
     """Print instance by instance and over time; return those where a result contradicts the published one."""
     table = Table("network", "query", "result", "seconds", "by", "published", "seconds")
     beside = [others.get((Path(line.onnx).stem, Path(line.vnnlib).stem)) for line in lines]
@@ -154,7 +193,9 @@ def main() -> None:
     parser.add_argument("--certifiers", default="crown,alpha_crown,beta_crown")
     parser.add_argument("--only", default="", help="instances whose files' names hold this")
     parser.add_argument("--limit", type=int, help="at most so many instances more")
+    parser.add_argument("--write", action="store_true", help="keep it in measured.json; then python -m benchmarks.page")
     options = parser.parse_args()
+    begun = store.begun()
     before = read_lines(options.out)
     known = {(line.onnx, line.vnnlib) for line in before}
     chosen = [one for one in instances(options.folder) if options.only in one[0] + one[1] and one[:2] not in known]
@@ -163,8 +204,12 @@ def main() -> None:
         with options.out.open("a", newline="") as file:
             csv.writer(file, lineterminator="\n").writerow(astuple(line))
         print(f"{Path(vnnlib).name}: {line.result}, {line.seconds:.1f} s {line.by}", file=sys.stderr)
-    lines = read_lines(options.out)
-    wrong = show(lines, published(options.published) if options.published else {})
+    lines, others = read_lines(options.out), published(options.published) if options.published else {}
+    wrong = show(lines, others)
+    if options.write:
+        results = tuple(as_results(lines, others))
+        stored = replace(begun, results=results, seconds=sum(line.seconds for line in lines))
+        store.put(f"vnncomp_{options.folder.resolve().name}", stored)
     wrong += [f"{line.vnnlib}: {line.result}" for line in lines if line.result.startswith("failed")]
     for problem in wrong:
         print(problem, file=sys.stderr)

@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 
 import torch
 
-from benchmarks.result import Result, report
+from benchmarks.result import Result, from_rounds, report
 from benchmarks.sharing import ENCODER, alone, plan_of
 from holdfast.auditing.batch_size import batch_size_for
 from holdfast.auditing.plan import Plan
@@ -26,6 +27,8 @@ from holdfast.core import Passes
 from holdfast.sources.encoders import open_encoder
 
 TARGET = 0.5
+SHORT = ("whole audit*",)
+"""Names of what `short` measures."""
 
 
 def audit(plan: Plan) -> None:
@@ -62,13 +65,14 @@ def seconds(call: Callable[[], object]) -> float:
     return time.process_time() - began
 
 
-def measure(images: int = 600, attacked: int = 300, most: int | None = None) -> list[Result]:
+def measure(images: int = 600, attacked: int = 300, most: int | None = None, rounds: int = 3) -> list[Result]:
     """Return the ratio of times, that of predicted passes beside it, and the time above the bare passes.
 
     Args:
         images: population.
         attacked: how many of them are attacked.
         most: only so many of the measures; None: all.
+        rounds: of the whole audit, its parts and its floor, in turns.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -76,32 +80,29 @@ def measure(images: int = 600, attacked: int = 300, most: int | None = None) -> 
         plan = plan_of(images, attacked, checks=False)
         plan = replace(plan, measures=plan.measures[:most])
         audit(replace(plan, images=20, attacked=4))  # warms up
-        whole = seconds(lambda: audit(plan))
-        each = sum(seconds(lambda one=one: audit(replace(plan, measures=(one,)))) for one in plan.measures)
         passes, apart = plan.predict(images), alone(plan.measures, images, attacked)
-        floor = seconds(bare(passes))
+        floor, wholes, parts, floors = bare(passes), [], [], []
+        for _ in range(rounds):
+            wholes.append(seconds(lambda: audit(plan)))
+            parts.append(sum(seconds(lambda one=one: audit(replace(plan, measures=(one,)))) for one in plan.measures))
+            floors.append(seconds(floor))
         asked = f"{len(plan.measures)} measures, {images} images, {attacked} attacked"
+        times = f"{asked}: {median(wholes):.1f} s, {median(parts):.1f} s"
+        of_parts = [whole / each for whole, each in zip(wholes, parts, strict=True)]
+        of_floor = [whole / least for whole, least in zip(wholes, floors, strict=True)]
+        counted, note = passes.total / apart.total, f"{passes.total:,} of {apart.total:,}"
         return [
-            Result(
-                "whole audit / measures one by one",
-                whole / each,
-                None,
-                "x",
-                TARGET,
-                f"{asked}: {whole:.1f} s, {each:.1f} s",
-            ),
-            Result(
-                "whole audit, the same in passes",
-                passes.total / apart.total,
-                None,
-                "x",
-                TARGET,
-                f"{passes.total:,} of {apart.total:,}",
-            ),
-            Result("whole audit / its bare passes", whole / floor, None, "x", None, f"floor {floor:.1f} s"),
+            from_rounds("whole audit / measures one by one", of_parts, TARGET, times),
+            Result("whole audit, the same in passes", counted, None, "x", TARGET, note),
+            from_rounds("whole audit / its bare passes", of_floor, None, f"floor {median(floors):.1f} s"),
         ]
     finally:
         torch.set_num_threads(threads)
+
+
+def short() -> list[Result]:
+    """Return the same of one round."""
+    return measure(rounds=1)
 
 
 if __name__ == "__main__":

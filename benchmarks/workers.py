@@ -19,6 +19,8 @@ from torch import Tensor, nn
 
 from benchmarks.curve import Curve
 from benchmarks.result import Result, report
+from benchmarks.store import Run
+from benchmarks.tables import figures, markdown
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.run import run_audit
 from holdfast.parts.attacks.pgd import Pgd
@@ -99,6 +101,20 @@ def measure(counts: tuple[int, ...] = COUNTS, images: int = IMAGES) -> list[Resu
                 Result(f"{label}, starting left out", net[place] / net[0], None, "x", None, "less one batch's")
             )
     return results
+
+
+def table(run: Run) -> str:
+    """Return the time on the wall by numbers of workers, and shares of one worker's."""
+    rows = []
+    for result in run.results:
+        if result.curve is None:
+            continue
+        name, spent = result.curve.title.partition(", ")[2], result.curve.values
+        for count, seconds in zip(result.curve.sizes[1:], spent[1:], strict=True):
+            net = run.of(f"{count} workers / 1 worker, {name}, starting left out").value
+            times = f"{figures(spent[0])} and {figures(seconds)}"
+            rows.append([name, f"{count}", times, figures(seconds / spent[0]), figures(net)])
+    return markdown(["encoder", "workers", "seconds of 1 and of these", "share", "starting left out"], rows)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,13 @@
 """Every benchmark runs at a tiny size and gives finite numbers; what is predicted and not timed must hold."""
 
+import doctest
 import json
 import math
 import sys
+from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -19,17 +23,27 @@ from benchmarks import (
     dimensions,
     images,
     index,
+    libraries,
     mutants,
     onnx_step,
+    own_work,
+    page,
+    quick,
+    running,
     sharing,
     startup,
+    store,
+    tables,
     whole_audit,
     workers,
 )
 from benchmarks import result as results
-from benchmarks.__main__ import QUICK, SLOW, chosen
+from benchmarks.__main__ import HOURS, QUICK, SLOW, chosen
 from benchmarks.curve import Curve, draw, fresh
+from benchmarks.libraries.work import Work, compare
+from benchmarks.paced import beside
 from benchmarks.result import Result
+from benchmarks.store import Run
 
 linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 
@@ -135,7 +149,8 @@ def test_smallest_changes_are_searched_at_equal_passes(monkeypatch, tmp_path):
     # what was saved is what was found, and the table and the picture show it
     assert breaking_radius.read([saved]) == rows
     assert breaking_radius.read([saved, saved]) == rows
-    assert f"{ours[0].median:.4g}" in breaking_radius.markdown(rows)
+    kept = stored(*breaking_radius.as_results(rows))
+    assert f"{ours[0].median:.4g}" in breaking_radius.table(kept)
     breaking_radius.draw(rows, tmp_path / "chart.svg")
     assert "Holdfast" in (tmp_path / "chart.svg").read_text(encoding="utf-8")
 
@@ -204,27 +219,171 @@ def test_names_are_chosen():
     assert chosen("knn,sharing", slow=True) == ("knn", "sharing")
     with pytest.raises(SystemExit, match="got nkn"):
         chosen("nkn", slow=False)
-    folder = Path(asked.__file__).parent
-    assert all((folder / f"{name}.py").exists() for name in (*QUICK, *SLOW))
+    assert chosen(",".join(HOURS), slow=False) == HOURS
+    assert all(find_spec(f"benchmarks.{name}") for name in (*QUICK, *SLOW, *HOURS))
 
 
-def test_what_was_asked_is_answered_by_the_worst_of_this_run(tmp_path):
-    found = [
-        Result("images, exponent of time", 0.9, None, "", 1.05),
-        Result("images, less fixed costs", 1.2, None, "", 1.05),
-        Result("gaussian_blur", 0.05, None, "x", 0.1),
-        Result("gaussian_blur_in_numpy", 9.0, None, "x", None),
-    ]
-    file = tmp_path / "results.json"
-    file.write_text(results.as_json(found), encoding="utf-8")
-    assert asked.read(file) == found
-    answers = {row[0]: row[2:4] for row in asked.rows(asked.read(file))}
-    assert answers["exponent of time over images"] == ("1.2", "**not met**")
-    assert answers["corruption / published code, gaussian_blur"] == ("0.05 x", "met")
-    assert answers["learning step / bare passes"][0].endswith("not repeated)")
-    assert answers["2 workers / 1"] == ("(not measured)", "")
-    assert asked.markdown(found).count("\n") == len(asked.ASKED) + 1
-    assert json.loads(file.read_text(encoding="utf-8"))[1]["met"] is False
+def stored(*results: Result, commit: str = "new", date: str = "2026-11-25T12:00") -> Run:
+    return Run(results, date, commit, 1.0, store.Machine("a processor", 2, 1, "2.13", 0.1))
+
+
+def test_what_was_asked_is_answered_by_the_worst_row():
+    known = {
+        "images": stored(
+            Result("images, exponent of time", 0.9, None, "", 1.05),
+            Result("images, less fixed costs", 1.2, None, "", 1.05),
+        ),
+        "common_corruptions": stored(
+            results.from_rounds("gaussian_blur / published", [0.04, 0.05, 0.07], 0.1),
+            Result("gaussian_blurred / published", 9.0, None, "x", None),
+            commit="old",
+            date="2026-11-02",
+        ),
+    }
+    answers = {row[0]: row[2:6] for row in asked.rows(known)}
+    assert answers["exponent of time over images"] == ("1.2", "", "**not met**", "")
+    blur = ("0.05 x", "0.04 to 0.07", "met", "old, 2 November 2026")
+    assert answers["corruption / published code, gaussian_blur"] == blur
+    assert answers["2 workers / 1"] == ("not measured", "", "", "")
+    assert asked.table(known).count("\n") == len(asked.ASKED) + 1
+
+
+def test_what_is_stored_is_read_as_it_was_and_replaced_as_a_whole(tmp_path):
+    curve = Curve("time", "n", "s", (1, 10), (0.5, 5.0))
+    full = Result("a", math.inf, 1.0, "x", 2.0, "n", curve, highest=3.0, rounds=5, facts={"of": 3.0, "by": "us"})
+    file, runs = tmp_path / "measured.json", {"one": stored(full, Result("b", 1.5, None, "s", None)), "two": stored()}
+    store.save(runs, file)
+    json.loads(file.read_text(encoding="utf-8"), parse_constant=pytest.fail)  # of infinity, which is no JSON
+    assert store.load(file) == runs
+    assert store.load(tmp_path / "nothing.json") == {}
+
+
+def test_the_spread_of_many_rounds_is_their_quartiles():
+    few, many = results.from_rounds("few", [3, 1, 2], None), results.from_rounds("many", [*range(99), 1e6], None)
+    assert (few.lowest, few.value, few.highest, few.rounds) == (1, 2, 3, 3)
+    assert many.highest == pytest.approx(74.75)
+
+
+def test_tables_stand_between_their_markers_and_prose_stays(monkeypatch):
+    monkeypatch.setitem(page.TABLES, "asked", lambda runs: f"{len(runs)} runs")
+    text = "before\n\n<!-- asked: begin -->\n\nold\n\n<!-- asked: end -->\n\nafter\n"
+    once = page.render(text, {"sharing": stored()})
+    assert once == text.replace("old", "1 runs")
+    assert page.render(once, {"sharing": stored()}) == once
+    with pytest.raises(SystemExit, match="got a marker of 'nosuch'"):
+        page.render(text.replace("asked", "nosuch"), {})
+
+
+def test_the_page_shows_what_is_stored_and_every_table_has_a_place():
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert page.render(text, store.load()) == text, "run python -m benchmarks.page"
+    assert {marked["name"] for marked in page.MARKED.finditer(text)} == set(page.TABLES)
+
+
+def test_figures_are_written_as_the_examples_say():
+    assert doctest.testmod(tables).failed == 0
+    assert doctest.testmod(tables).attempted == 2
+
+
+def test_every_target_has_a_stored_row():
+    runs = store.load()
+    assert [row.what for row in asked.ASKED if row.worst(runs) is None] == []
+    assert {*QUICK, *SLOW, *HOURS} - set(runs) == set()
+
+
+def test_libraries_that_agree_are_told_with_time_and_distance():
+    def spun(answer: float) -> float:
+        ends = process_time() + 0.001
+        while process_time() < ends:
+            pass
+        return answer
+
+    work = Work("torch", "a sum", lambda: spun(1.0), lambda: spun(1.5), lambda a, b: abs(a - b), "difference", "", 0.1)
+    ratio, apart = compare(work, 3)
+    assert (apart.value, apart.met, ratio.rounds) == (0.5, False, 3)
+    assert "| 0.5 | ≤ 0.1, **not met** |" in libraries.table(stored(ratio, apart))
+
+
+def spinning(seconds: float) -> list[Result]:
+    """A loop whose step costs 2 ms, so many seconds more than that, and a floor of 2 ms."""
+
+    def spin(cost: float) -> None:
+        ends = process_time() + cost
+        while process_time() < ends:
+            pass
+
+    ratios, _ = beside(lambda: spin(0.002 + seconds), lambda: spin(0.002), 5)
+    return [results.from_rounds("step", ratios, None)]
+
+
+def test_a_planted_slowdown_is_named_and_noise_is_not():
+    runs = {"loop": stored(results.from_rounds("step", [0.9, 1.0, 1.3], None))}
+
+    def verdict(seconds: float) -> quick.Verdict:
+        (one,) = quick.judge("loop", lambda: spinning(seconds), ["st*"], runs)
+        return one
+
+    assert verdict(0.003).fate == "slower"
+    assert verdict(-0.0018).fate == "faster"
+    assert verdict(0.0).fate == "as before"
+
+
+def test_what_is_slow_once_is_measured_again():
+    runs = {"loop": stored(results.from_rounds("a", [1.0, 1.1], None), results.from_rounds("b", [1.0, 1.1], None))}
+    answers = iter([
+        [results.from_rounds("a", [2.0, 2.1], None), results.from_rounds("b", [2.0, 2.1], None)],
+        [results.from_rounds("a", [1.0, 1.2], None), results.from_rounds("b", [1.5, 1.6], None)],
+    ])  # fmt: skip
+    first, second = quick.judge("loop", lambda: next(answers), ["*"], runs)
+    assert (first.name, first.fate) == ("a", "as before")
+    assert (second.name, second.fate) == ("b", "slower")
+
+
+@pytest.mark.parametrize(("passes", "fate"), [(99.0, "faster"), (100.0, "as before"), (101.0, "slower")])
+def test_counts_have_no_tolerance(passes, fate):
+    runs = {"loop": stored(Result("passes", 100.0, None, "passes", None))}
+    (verdict,) = quick.judge("loop", lambda: [Result("passes", passes, None, "passes", None)], ["passes"], runs)
+    assert verdict.fate == fate
+
+
+def test_what_is_missing_is_said():
+    rows = [Result(name, 1.0, None, "x", None) for name in ("a", "b", "not short")]
+    now = [Result("a", 1.0, None, "x", None), Result("new", 1.0, None, "x", None), Result("t", 9.0, None, "s", None)]
+    verdicts = quick.judge("loop", lambda: now, ["a", "b"], {"loop": stored(*rows)})
+    assert {verdict.name: verdict.fate for verdict in verdicts} == {
+        "a": "as before", "new": "not stored", "b": "not measured",
+    }  # fmt: skip
+
+
+def test_short_versions_measure_what_they_say():
+    loaded = quick.shorts((*QUICK, *SLOW))
+    assert {"own_work", "sharing", "knn", "sampling"} <= set(loaded)
+    runs = store.load()
+    for name, (_, rows) in loaded.items():
+        known = [row.name for row in runs[name].results]
+        assert all(any(fnmatchcase(row, text) for row in known) for text in rows), name
+    own = finite(own_work.measure(steps=2, rounds=1))
+    assert all(any(fnmatchcase(row, text) for text in own_work.SHORT) for row in own)
+
+
+@pytest.mark.parametrize(("cost", "status"), [(0.0, 0), (0.004, 1)])
+def test_the_exit_status_says_whether_something_got_slower(cost, status, monkeypatch, capsys):
+    monkeypatch.setattr(store, "load", lambda: {"loop": stored(results.from_rounds("step", [0.9, 1.0, 1.4], None))})
+    monkeypatch.setattr(quick, "shorts", lambda names: {"loop": (lambda: spinning(cost), ("step",))})
+    monkeypatch.setattr(sys, "argv", ["quick", "--json"])
+    with pytest.raises(SystemExit) as ended:
+        quick.main()
+    assert ended.value.code == status
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)[0]["fate"] == ("slower" if status else "as before")
+    assert ("slower: loop: step" in printed.err) == bool(status)
+
+
+def test_a_benchmark_that_fails_loses_no_other(capfd, monkeypatch):
+    monkeypatch.setenv("HOLDFAST_SHARED", "/nowhere")
+    ((name, run),) = running.measure(("nosuch", "certified_accuracy"))
+    assert (name, run.results) == ("certified_accuracy", ())  # nothing without its data
+    assert "nosuch FAILED: ModuleNotFoundError" in capfd.readouterr().err
 
 
 def test_every_mutant_changes_one_place_and_names_tests_that_are_there():

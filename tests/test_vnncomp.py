@@ -11,6 +11,7 @@ import holdfast
 sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks are no part of the package
 
 from benchmarks import vnncomp
+from benchmarks.store import Machine, Run
 
 
 def test_an_instance_is_answered_once_and_held_against_what_is_published(tmp_path: Path) -> None:
@@ -40,4 +41,20 @@ def test_a_process_that_fails_or_is_late_is_no_answer(tmp_path: Path) -> None:
 
 def test_solved_instances_are_counted_over_time() -> None:
     results = [("verified", 0.5), ("falsified", 2.0), ("open", 0.1), ("verified", 30.0), ("verified", 301.0)]
-    assert vnncomp.solved(results) == [1, 2, 2, 3, 3, 3]
+    assert vnncomp.solved(results) == [2, 3, 3, 3, 3]
+    assert vnncomp.solved(results, ["verified"]) == [1, 2, 2, 2, 2]
+
+
+def test_results_are_kept_by_network_beside_published_ones() -> None:
+    lines = [
+        vnncomp.Line("a/n.onnx", "a/1.vnnlib", "verified", 5.0, "crown"),
+        vnncomp.Line("a/n.onnx", "a/2.vnnlib", "open", 300.0, ""),
+        vnncomp.Line("a/m.onnx", "a/1.vnnlib", "verified", 50.0, "beta_crown"),
+    ]
+    ours, theirs, alone = vnncomp.as_results(lines, {("n", "1"): ("verified", 40.0)})
+    assert (ours.value, ours.facts["of"], theirs.value, theirs.facts["of"]) == (1, 2, 1, 1)
+    assert theirs.curve is not None
+    assert theirs.curve.values == (0, 0, 1, 1, 1)
+    assert alone.facts == {"network": "m", "verifier": "Holdfast", "of": 1}
+    run = Run((ours, theirs, alone), "2026-11-25", "abc", 1.0, Machine())
+    assert "| n | published | 0 | 0 | 1 | 1 | 1 | 1 |" in vnncomp.table(run)

@@ -1,0 +1,109 @@
+"""The tables of docs/benchmarks.md, made from measured.json and put between the page's markers.
+
+    python -m benchmarks.page        # makes them again, without measuring anything
+
+A table NAME stands between `<!-- NAME: begin -->` and `<!-- NAME: end -->`; what is around it is prose and stays.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import (
+    asked,
+    breaking_radius,
+    certificate_growth,
+    certified_accuracy,
+    dimensions,
+    images,
+    index,
+    libraries,
+    paper,
+    ratios,
+    store,
+    vnncomp,
+    workers,
+)
+from benchmarks.store import Run, Runs
+from benchmarks.tables import day, measured, newest
+
+PAGE = store.ROOT / "docs" / "benchmarks.md"
+MARKED = re.compile(r"<!-- (?P<name>[\w ]+): begin -->\n.*?<!-- (?P=name): end -->", re.DOTALL)
+
+
+def of(benchmark: str, make: Callable[[Run], str]) -> Callable[[Runs], str]:
+    """Return what makes a table of one benchmark, with the state of the code below it where it is not the newest."""
+
+    def table(runs: Runs) -> str:
+        state = measured(runs, benchmark)
+        return make(runs[benchmark]) + (f"\n\n(Measured in {state}.)" if state else "")
+
+    return needs(table, benchmark)
+
+
+def needs(make: Callable[[Runs], str], *benchmarks: str) -> Callable[[Runs], str]:
+    """Return what makes a table, or says which benchmarks it lacks."""
+
+    def table(runs: Runs) -> str:
+        lacking = [name for name in benchmarks if name not in runs]
+        return f"Not measured: {', '.join(lacking)}." if lacking else make(runs)
+
+    return table
+
+
+def machine(runs: Runs) -> str:
+    """Return where and when the newest figures were measured."""
+    last = newest(runs)
+    if last is None:
+        return "Nothing is stored."
+    loads = [run.machine.load for run in runs.values() if run.commit == last.commit]
+    cpu, threads = last.machine.cpu or "a processor", last.machine.threads
+    return (
+        f"Newest: {last.commit}, {day(last.date)}, {last.machine.cores} cores of {cpu}, {threads} "
+        f"thread{'s' if threads > 1 else ''}, torch {last.machine.torch}, load average {min(loads):.1f} to "
+        f"{max(loads):.1f} as they began. What was measured in another state of the code says so."
+    )
+
+
+TABLES: dict[str, Callable[[Runs], str]] = {
+    "machine": machine,
+    "images": of("images", images.table),
+    "index": of("index", index.table),
+    "dimensions": of("dimensions", dimensions.table),
+    "certificate growth": of("certificate_growth", certificate_growth.table),
+    "workers": of("workers", workers.table),
+    "breaking radius": of("breaking_radius", breaking_radius.table),
+    "certified accuracy": of("certified_accuracy", certified_accuracy.table),
+    "verified": of("vnncomp_cifar10_resnet", vnncomp.table),
+    "libraries": of("libraries", libraries.table),
+    "asked": asked.table,
+    "ratios": ratios.table,
+    "constants": of("constants", paper.constants),
+    "predicted": needs(paper.predicted, "paper", "constants"),
+    "hours": needs(paper.hours, "paper", "constants"),
+}
+
+
+def render(text: str, runs: Runs) -> str:
+    """Return a page with every table made from what is stored.
+
+    Raises:
+        SystemExit: a marker of a table that there is not.
+    """
+
+    def made(marked: re.Match[str]) -> str:
+        name = marked["name"]
+        if name not in TABLES:
+            raise SystemExit(f"expected tables among {', '.join(TABLES)}; got a marker of {name!r}")
+        return f"<!-- {name}: begin -->\n\n{TABLES[name](runs)}\n\n<!-- {name}: end -->"
+
+    return MARKED.sub(made, text)
+
+
+def write(page: Path = PAGE, file: Path = store.FILE) -> None:
+    """Make the tables of a page again."""
+    page.write_text(render(page.read_text(encoding="utf-8"), store.load(file)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()
