@@ -144,9 +144,10 @@ class Fooled(OfFirst):
                 raise _Done
             reps = shard.encoder(moved[left])
             with torch.no_grad():
-                wrong = event(reps[:, None], rows[left.cpu()]).squeeze(1) > 0
-                fooled[left] = within(self.ball, x[left], moved[left]) & wrong
-            now = scores.index_copy(0, left, head.scores(reps))
+                mistaken = event(reps[:, None], rows[left.cpu()]).squeeze(1) > 0
+                fooled[left] = within(self.ball, x[left], moved[left]) & mistaken
+            own = head.scores(reps)
+            now = scores.to(own).index_copy(0, left, own)
             scores = now.detach()
             return now
 
