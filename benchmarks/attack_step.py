@@ -5,30 +5,42 @@
 `zoo:resnet18_32`, batch 64, untargeted, ℓ∞, one thread. Each step is divided by bare steps made right before and after
 it. What remains of other people's load is a few percent, so the same ratio is also computed from the attack's own work
 alone: its time per step on a network that costs nothing, minus the bare loop's on that network, added to the floor.
+That work depends on the pixels and not on the network, so it is set against smaller networks too.
+
+The search for breaking radii has its failure among 500 images; a step is a gradient pass, its looks counted with it.
+In bf16 and compiled, whole calls are set against bare loops in float32.
 """
 
 import sys
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import dataclass
 from itertools import product
 from statistics import median
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks.paced import Paced, Timing
+from benchmarks.paced import Paced, Timing, beside, seconds
 from benchmarks.peers import PEERS
 from benchmarks.result import Result, from_rounds, report
-from holdfast.core import Attack, Encoder, Rng
+from holdfast.core import Attack, Encoder, Rng, Shard
 from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.minimum_norm import MinimumNorm
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.square import Square
 from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.threats.linf import Linf
 from holdfast.sources.encoders import open_encoder
 
-TARGET = 1.05
-BATCH, RADIUS = 64, 0.05
+TARGET = 1.03
+BATCH, RADIUS, POPULATION = 64, 0.05, 500
+SMALLER = ("resnet20_32", "cnn_b_cifar")
+"""Networks against which the attacks' own work is set beside ResNet-18."""
+
+OWN_STEPS = 200
+"""Steps on a network that costs nothing."""
 
 
 class Free(nn.Module):
@@ -58,54 +70,138 @@ def bare_query(network: nn.Module) -> Callable[[Tensor], Tensor]:
     return torch.no_grad()(network)
 
 
-def time_attack(attack: Attack, network: nn.Module, floor: Callable[[Tensor], object], x: Tensor) -> Timing:
-    """Time an attack of Holdfast, through an `Encoder` around the paced network, as an audit runs it."""
-    paced = Paced(network, floor, gradient=not isinstance(attack, Square))
-    encoder = Encoder(paced, mean=0.0, std=1.0, name="resnet18_32")
+@dataclass(frozen=True)
+class Search:
+    """A search whose steps are timed.
+
+    Attributes:
+        name: of the rows.
+        run: makes so many steps with an encoder, from images and their clean representations.
+        floor: of a step.
+        steps: that are timed beside ResNet-18.
+    """
+
+    name: str
+    run: Callable[[Encoder, Tensor, Tensor, int], object]
+    floor: Callable[[nn.Module, Tensor], Callable[[Tensor], Tensor]]
+    steps: int
+
+
+def attacking(make: Callable[[int], Attack]) -> Callable[[Encoder, Tensor, Tensor, int], object]:
+    """Return what runs an attack as an audit does."""
+
+    def run(encoder: Encoder, x: Tensor, clean: Tensor, steps: int) -> object:
+        return make(steps)(Untargeted().pursue(encoder, clean), x, Linf(RADIUS), _rng(x))
+
+    return run
+
+
+def breaking(encoder: Encoder, x: Tensor, clean: Tensor, steps: int) -> object:
+    """Search for breaking radii in a population of which `x` are the first images."""
+    others = clean.roll(1, 0)[torch.arange(POPULATION - len(x)) % len(x)]
+    noise = torch.randn(others.shape, generator=torch.Generator().manual_seed(1))
+    population = torch.cat([clean, others + clean.std() * noise])
+    return BreakingRadii(steps=steps).run(Shard(encoder, x, torch.arange(len(x)), _rng(x), population))
+
+
+def _rng(x: Tensor) -> Rng:
+    return Rng(0, ids=tuple(str(number) for number in range(len(x))))
+
+
+SEARCHES = (
+    Search("Pgd step", attacking(Pgd), lambda network, clean: bare_step(network, clean), 6),
+    Search("Apgd step", attacking(Apgd), lambda network, clean: bare_step(network, clean), 6),
+    Search("Square query", attacking(Square), lambda network, clean: bare_query(network), 10),
+    Search("minimum-norm step", attacking(MinimumNorm), lambda network, clean: bare_step(network, clean), 6),
+    Search("breaking-radius step", breaking, lambda network, clean: bare_step(network, clean), 12),
+)
+
+
+def time_search(search: Search, network: nn.Module, x: Tensor, steps: int) -> Timing:
+    """Time a search of Holdfast, through an `Encoder` around the paced network."""
     with torch.no_grad():
         clean = network(x)
-    goal = Untargeted().pursue(encoder, clean)
-    rng = Rng(0, ids=tuple(str(i) for i in range(len(x))))
-    return paced.time(lambda: attack(goal, x, Linf(RADIUS), rng))
+    paced = Paced(network, search.floor(network, clean), gradient="step" in search.name)
+    encoder = Encoder(paced, mean=0.0, std=1.0, name="bare")
+    return paced.time(lambda: search.run(encoder, x, clean, steps))
 
 
-def measure(steps: int = 6, peer_steps: int = 3, queries: int = 10) -> list[Result]:
+def measure(peer_steps: int = 3) -> list[Result]:
     """Return the ratios of Holdfast's attacks and of its peers.
 
     Args:
-        steps: attack steps that are timed, each beside one bare step.
-        peer_steps: the same for the peers.
-        queries: proposals of the Square attack that are timed, each beside one bare forward pass.
+        peer_steps: steps of the peers, and of attacks in bf16 and compiled.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         network = open_encoder("zoo:resnet18_32").module
         x = torch.rand(BATCH, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-        with torch.no_grad():
-            clean = network(x)
-        bare = bare_step(network, clean)
         results: list[Result] = []
-        for attack, longer in ((Pgd(steps), Pgd(200)), (Apgd(steps), Apgd(200))):
-            timing, name = time_attack(attack, network, bare, x), f"{type(attack).__name__} step"
-            results += _results(name, timing, steps, TARGET)
-            free = Free()
-            own = time_attack(longer, free, bare_step(free, free(x)), x)
-            results.append(_own_work(name, own, min(timing.floors)))
-        timing = time_attack(Square(queries), network, bare_query(network), x)
-        results += _results("Square query", timing, queries, None)
-        thawed = deepcopy(network).requires_grad_(True)  # as a user's model comes; the peers do not freeze it
-        for (name, make), (how, model) in product(PEERS.items(), (("", network), (", weights not frozen", thawed))):
-            paced = Paced(model, bare)
-            try:
-                attack = make(paced, x, clean, peer_steps, RADIUS)
-            except ImportError as error:
-                print(f"{name} skipped: {error}; pip install 'holdfast[bench]'", file=sys.stderr)
-                continue
-            results += _results(f"{name} PGD step{how}", paced.time(attack), peer_steps, None)
-        return results
+        for search in SEARCHES:
+            timing = time_search(search, network, x, search.steps)
+            results += _results(search.name, timing, search.steps, TARGET)
+            own = time_search(search, Free(), x, OWN_STEPS)
+            results.append(_own_work(search.name, own, min(timing.floors)))
+            for name in SMALLER:
+                results.append(_own_work(search.name, own, _floor(search, name, x), f", {name}"))
+        return [*results, *_cheaper_passes(x, peer_steps), *_peers(network, x, peer_steps)]
     finally:
         torch.set_num_threads(threads)
+
+
+def _floor(search: Search, name: str, x: Tensor) -> float:
+    """Return the seconds of one bare step of a network."""
+    network = open_encoder(f"zoo:{name}").module
+    with torch.no_grad():
+        bare = search.floor(network, network(x))
+    return min(seconds(lambda: bare(x)) for _ in range(7))
+
+
+def _cheaper_passes(x: Tensor, steps: int) -> list[Result]:
+    """Return whole attacks in bf16 and compiled, beside as many bare steps in float32."""
+    results = []
+    plain = open_encoder("zoo:resnet18_32")
+    with torch.no_grad():
+        clean = plain(x)
+    bare = bare_step(plain.module, clean)
+
+    def floor() -> None:
+        for _ in range(steps):
+            bare(x)
+
+    reached = _attacked(plain, x, clean, steps)
+    for title, settings in {"bf16": {"precision": "bf16"}, "compiled": {"compiled": True}}.items():
+        encoder = open_encoder("zoo:resnet18_32").prepare(**settings)
+        ratios, floors = beside(lambda: _attacked(encoder, x, clean, steps), floor, 3)  # noqa: B023
+        share = _attacked(encoder, x, clean, steps) / reached
+        note = f"{steps} steps, floor {min(floors) / steps:.2f} s in float32; moves {share:.4f} times as far"
+        results.append(from_rounds(f"Pgd, whole call, {title}", ratios, None, note))
+    return results
+
+
+def _attacked(encoder: Encoder, x: Tensor, clean: Tensor, steps: int) -> float:
+    """Return how far PGD moves representations on average, judged in float32."""
+    goal = Untargeted().pursue(encoder, clean)
+    trajectory = Pgd(steps)(goal, x, Linf(RADIUS), _rng(x))
+    return float(trajectory.reevaluated(goal, encoder).values[-1].mean())
+
+
+def _peers(network: nn.Module, x: Tensor, steps: int) -> list[Result]:
+    results: list[Result] = []
+    with torch.no_grad():
+        clean = network(x)
+    bare = bare_step(network, clean)
+    thawed = deepcopy(network).requires_grad_(True)  # as a user's model comes; the peers do not freeze it
+    for (name, make), (how, model) in product(PEERS.items(), (("", network), (", weights not frozen", thawed))):
+        paced = Paced(model, bare)
+        try:
+            attack = make(paced, x, clean, steps, RADIUS)
+        except ImportError as error:
+            print(f"{name} skipped: {error}; pip install 'holdfast[bench]'", file=sys.stderr)
+            continue
+        results += _results(f"{name} PGD step{how}", paced.time(attack), steps, None)
+    return results
 
 
 def _results(name: str, timing: Timing, steps: int, target: float | None) -> list[Result]:
@@ -115,10 +211,10 @@ def _results(name: str, timing: Timing, steps: int, target: float | None) -> lis
     return [from_rounds(name, timing.ratios, target, note), whole]
 
 
-def _own_work(name: str, on_free: Timing, floor: float) -> Result:
+def _own_work(name: str, on_free: Timing, floor: float, network: str = "") -> Result:
     own = median(on_free.steps) - median(on_free.floors)
-    note = f"1 + {1000 * own:.2f} ms / {floor:.2f} s, {len(on_free.steps)} pairs"
-    return Result(f"{name}, from its own work", 1 + own / floor, None, "x", TARGET, note)
+    note = f"1 + {1000 * own:.2f} ms / {1000 * floor:.1f} ms, {len(on_free.steps)} pairs"
+    return Result(f"{name}, from its own work{network}", 1 + own / floor, None, "x", TARGET, note)
 
 
 if __name__ == "__main__":

@@ -39,15 +39,16 @@ class Timing:
 
 def beside(step: Callable[[], object], floor: Callable[[], object], rounds: int) -> tuple[list[float], list[float]]:
     """Return the ratios of some steps to the floors beside them, A B A B, and the floors; one step is a warm-up."""
-    _seconds(step)
-    floors, steps = [_seconds(floor)], []
+    seconds(step)
+    floors, steps = [seconds(floor)], []
     for _ in range(rounds):
-        steps.append(_seconds(step))
-        floors.append(_seconds(floor))
+        steps.append(seconds(step))
+        floors.append(seconds(floor))
     return [2 * s / (a + b) for s, (a, b) in zip(steps, pairwise(floors), strict=True)], floors
 
 
-def _seconds(work: Callable[[], object]) -> float:
+def seconds(work: Callable[[], object]) -> float:
+    """Return the processor time of some work."""
     began = process_time()
     work()
     return process_time() - began

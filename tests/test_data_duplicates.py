@@ -92,6 +92,22 @@ def test_one_picture_alone_cannot_be_audited() -> None:
         len(open_images(images, skip_duplicates=True))
 
 
+def test_the_most_alike_is_found_wherever_in_the_range_of_grey_levels_it_is() -> None:
+    draw = np.random.default_rng(0)
+    levels = draw.integers(0, 256, (400, 4)).repeat(SIDE * SIDE // 4, axis=1)  # dark and bright, of any quarters
+    moved = levels[draw.integers(0, 400, 800)] + draw.integers(-ALIKE, ALIKE + 1, (800, 1))  # as far as may be, at once
+    images = np.concatenate([levels, moved]).clip(0, 255).astype(np.uint8)[draw.permutation(1200)]
+    known, numbers = LookAlikes(), []
+    for count, image in enumerate(images):
+        apart = np.abs(images[:count].astype(int) - image).max(1, initial=0)
+        nearest = int(apart.argmin()) if count else 0
+        expected = (nearest, int(apart[nearest])) if count and apart[nearest] <= ALIKE else None
+        assert known.match(image) == expected
+        known.add(image)
+        numbers.append(expected)
+    assert 500 < sum(number is not None for number in numbers) < 900
+
+
 def test_ten_thousand_images_are_looked_at_in_seconds() -> None:
     draw = np.random.default_rng(0)
     thumbnails = draw.integers(0, 256, (10_000, SIDE * SIDE), dtype=np.uint8)

@@ -143,14 +143,19 @@ def test_the_result_depends_on_neither_shards_nor_company(bent: Encoder) -> None
         assert torch.equal(parts.run(part)["broken_by"], whole[some])
 
 
-def test_members_spend_nothing_on_images_that_have_fallen(bent: Encoder) -> None:
+def test_images_that_have_fallen_cost_nothing_more(bent: Encoder) -> None:
     seen, parts = shard(bent, 5), replace(ALL, ball=Linf(0.03))
     bent.passes = Passes()
     broken_by = parts.run(seen)["broken_by"]
-    spent = Passes()
+    least, most = Passes(), Passes()
     for number, attack in enumerate(parts.attacks):
-        spent += attack.passes * int(((broken_by == -1) | (broken_by >= number)).sum())
-    assert bent.passes == spent
+        standing = (broken_by == -1) | (broken_by > number)
+        fallen = int((broken_by == number).sum())
+        least += attack.passes * int(standing.sum()) + Passes(forward=fallen)
+        most += attack.passes * (int(standing.sum()) + fallen)
+    assert least.forward <= bent.passes.forward < most.forward
+    assert least.backward <= bent.passes.backward < most.backward
+    assert parts.adaptive
     assert parts.passes == sum((attack.passes for attack in parts.attacks), Passes())
 
 
@@ -181,8 +186,10 @@ def test_every_image_of_the_ball_counts_and_no_other(shift: float, fooled: bool)
         encoder, x, torch.arange(2), Rng(0, ids=("a", "b")), x.flatten(1), labels=torch.tensor([0, 1]),
         head=lambda probe: head,
     )  # fmt: skip
+    encoder.passes = Passes()
     found = Fooled((Passing(shift),), (ClassMargin(),), Linf(0.1)).run(seen)["broken_by"]
     assert found.tolist() == [0 if fooled else -1, -2]
+    assert encoder.passes.forward == (1 if fooled else 2)  # what is fooled is not looked at again
 
 
 def test_a_tie_is_wrong() -> None:

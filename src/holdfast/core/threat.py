@@ -269,7 +269,7 @@ class Ball(Threat):
             radii: of a ball for each image, [B], see `inside`; None: this ball.
         """
         step = length * self.ascend(gradient)
-        return self.around(x, at + step) if radii is None else self.inside(x, at - x + step, radii)
+        return self.around(x, step.add_(at)) if radii is None else self.inside(x, step.add_(at - x), radii)
 
     def under(self, x: Images, delta: Float[Tensor, "channel height width"]) -> Images:
         """Return images under a perturbation that all of them share, before they are brought `around` x: x + δ.
@@ -302,16 +302,21 @@ class Ball(Threat):
         return (x + self.project(delta / reach) * reach).clamp(0, 1)
 
 
+@torch.no_grad()
 def towards(x: Images, delta: Images) -> Images:
     """Return x + delta, rounded towards x where it must be rounded: nothing moves further than delta says.
 
     Source: the exact error of a sum is that of Knuth's TwoSum (The art of computer programming, volume 2, 4.2.2).
     """
-    # TwoSum's error of x + delta; where it is towards delta, one float back
+    # TwoSum's error of x + delta, in as few tensors as it takes: attacks do this at every step
     at = x + delta
     apart = at - x
-    error = (x - (at - apart)) + (delta - apart)
-    return torch.where(error.sign() * delta.sign() < 0, torch.nextafter(at, x), at)
+    rest = at - apart
+    error = torch.sub(x, rest, out=rest).add_(torch.sub(delta, apart, out=apart))
+    # -1 where it is towards delta, else 0; there one float back, by a product: a choice would be guessed pixel by pixel
+    over = error.sign_().mul_(delta.sign()).clamp_(max=0)
+    back = torch.nextafter(at, x, out=apart).sub_(at)
+    return at.addcmul_(back, over, value=-1)
 
 
 def least_in_box(

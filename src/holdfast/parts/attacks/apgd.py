@@ -68,21 +68,19 @@ class Apgd(Attack):
         previous = at
         checkpoints = _checkpoints(self.steps)
         eta = torch.full((len(x), 1, 1, 1), 2 * ball.radius, dtype=x.dtype, device=x.device)
-        best = best_gradient = best_value = last_value = value_then = None
+        best_gradient = best_value = last_value = value_then = None
         rises = torch.zeros(len(x), device=x.device)
         halved_before = torch.ones(len(x), dtype=torch.bool, device=x.device)  # no "unchanged step" at the first
         since = 0
         for count in range(self.steps):
             # the value and gradient at x_u; x_max and f_max so far
             values, reps, gradient = value_and_grad(goal, at)
-            readout.see(count, at, values, reps)
-            if best is None or best_value is None or best_gradient is None or last_value is None:
-                best, best_value, best_gradient, value_then = at, values, gradient, values
+            if best_value is None or best_gradient is None or last_value is None:
+                best_gradient, value_then = gradient, values
             else:
                 rises += values > last_value
-                better = values > best_value
-                best, best_gradient = pick(better, at, best), pick(better, gradient, best_gradient)
-                best_value = torch.maximum(values, best_value)
+                best_gradient = pick(values > best_value, gradient, best_gradient)
+            best_value, best = readout.see(count, at, values, reps)
             last_value = values
             # at a checkpoint: condition 1 (too few steps rose) or 2 (η and f_max unchanged) halves η, back to x_max
             if count in checkpoints and value_then is not None:
@@ -95,10 +93,9 @@ class Apgd(Attack):
                 halved_before, value_then, since = halve, best_value, count
                 rises = torch.zeros_like(rises)
             # z_{u+1} by a projected step, x_{u+1} by momentum α = ¾ (1 at the first step)
-            momentum = 0.25 * (at - previous) if count else torch.zeros_like(at)
-            stepped = ball.step(x, at, gradient, eta)
-            scale = 0.75 if count else 1.0
-            at, previous = ball.around(x, at + scale * (stepped - at) + momentum), at
+            way = ball.step(x, at, gradient, eta) - at
+            way = way.mul_(0.75).add_(at).add_(0.25 * (at - previous)) if count else way.add_(at)
+            at, previous = ball.around(x, way), at
         readout.see(self.steps, at, *evaluate(goal, at))
 
 

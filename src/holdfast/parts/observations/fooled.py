@@ -1,5 +1,6 @@
 """Fooled: which attack of an ensemble was the first to make a linear head on the representation wrong."""
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import torch
@@ -45,8 +46,9 @@ class Fooled(OfFirst):
 
     Members go one after the other, each at the images that are still classified rightly. Every image x' of the ball
     that a member looks at counts, not its result alone: fooled is max_{j≠y} z_j >= z_y for the logits z = h(f(x')), a
-    tie included. A member draws what it would draw alone, so an ensemble leaves no image standing that a member of it
-    fools alone. Members for single classes (`rank` of `dlr` and `class_margin`) make AutoAttack's targeted parts.
+    tie included. Of an image that is fooled nothing more is asked, so it costs no further pass. A member draws what it
+    would draw alone, so an ensemble leaves no image standing that a member of it fools alone. Members for single
+    classes (`rank` of `dlr` and `class_margin`) make AutoAttack's targeted parts.
 
     Attributes:
         attacks: how each member searches.
@@ -99,6 +101,11 @@ class Fooled(OfFirst):
         return (Search((gradient or self.attacks)[0], self.ball, Misclassified(self.probe)),)
 
     @property
+    def adaptive(self) -> bool:
+        """Images that are fooled are done."""
+        return True
+
+    @property
     def passes(self) -> Passes:
         """Those of all members: the most that an image can cost; one that is fooled early costs less."""
         return sum((attack.passes_in(self.ball) for attack in self.attacks), Passes())
@@ -127,17 +134,31 @@ class Fooled(OfFirst):
         head = _moved(shard.head(self.probe), x)
         target = one_hot(head.numbers(shard.labels[at]), len(head.classes)).to(head.weights)
         fooled = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+        scores = start = head.scores(clean_of(shard)[at])
 
         def logits(moved: Images) -> Reps:
-            reps = shard.encoder(moved)
+            # images that are fooled keep the logits that they had then, which lead nowhere
+            nonlocal scores
+            left = (~fooled).nonzero().flatten()
+            if not len(left):
+                raise _Done
+            reps = shard.encoder(moved[left])
             with torch.no_grad():
-                fooled.logical_or_(within(self.ball, x, moved) & (event(reps[:, None], rows).squeeze(1) > 0))
-            return head.scores(reps)
+                mistaken = event(reps[:, None], rows[left.cpu()]).squeeze(1) > 0
+                fooled[left] = within(self.ball, x[left], moved[left]) & mistaken
+            own = head.scores(reps)
+            now = scores.to(own).index_copy(0, left, own)
+            scores = now.detach()
+            return now
 
-        goal = objective.pursue(logits, head.scores(clean_of(shard)[at]), target)
-        with shard.encoder.exactly():  # every pass decides
+        goal = objective.pursue(logits, start, target)
+        with shard.encoder.exactly(), suppress(_Done):  # every pass decides
             attack(goal, x, self.ball, shard.rng.at([shard.rng.ids[row] for row in rows.tolist()]))
         return fooled.cpu()
+
+
+class _Done(Exception):
+    """Every image is fooled: the search may end."""
 
 
 def _moved(head: Head, x: Tensor) -> Head:

@@ -76,12 +76,11 @@ class Descent:
         values, reps, gradient = value_and_grad(self._goal, self.at)
         hit, size = self.smallest.see(self.at, reps), self._ball.size(self.at - x)
         self.lost = self.lost & ~hit
-        flat = (gradient == 0).flatten(1).all(1)
+        flat = gradient.flatten(1).abs().amax(1) == 0
         if flat.any():  # what is broken far away shows the way instead
             gradient = pick(flat, self._towards - x, gradient)
         # only pixels that a step leaves inside [0, 1] take part in it
-        outward = ((self.at <= 0) & (gradient < 0)) | ((self.at >= 1) & (gradient > 0))
-        gradient = gradient.masked_fill(outward, 0)
+        gradient = gradient * _free(self.at, gradient)
         # ε: shrink below a broken image; else grow, to where the linearised goal reaches zero (FMN, Eq. 6)
         fall = (1 + math.cos(math.pi * progress)) / 2
         gamma, alpha = 0.001 + 0.099 * fall, 0.01 + (self._stride - 0.01) * fall
@@ -93,3 +92,10 @@ class Descent:
         # δ: an ascent step, projected on the ball of radius ε and on the box
         reach = self.allowed.clamp(1e-12, self._largest)
         self.at = self._ball.step(x, self.at, gradient, alpha * reach.view(-1, 1, 1, 1), reach)
+
+
+def _free(at: Images, gradient: Images) -> Images:
+    """Return 1 for pixels that a step along the gradient leaves inside [0, 1], 0 for those on the edge, or still."""
+    way = gradient.sign()
+    # as arithmetic: to compare, and to choose pixel by pixel, takes several times as long
+    return (way + at).clamp_(0, 1).sub_(at).mul_(way).sign_().clamp_(min=0)

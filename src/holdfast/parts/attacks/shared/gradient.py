@@ -39,6 +39,10 @@ def evaluate(goal: Goal, x: Images) -> tuple[PerImage, Reps]:
 
 
 def _check_finite(values: PerImage, gradient: Images | None = None) -> None:
+    # a sum is finite only of finite numbers; one that overflows is looked at more closely
+    total = values.sum() if gradient is None else values.sum() + gradient.sum()
+    if total.isfinite():
+        return
     finite = torch.isfinite(values)
     if gradient is not None:
         finite = finite & torch.isfinite(gradient.flatten(1)).all(1)

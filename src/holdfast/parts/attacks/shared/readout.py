@@ -35,8 +35,8 @@ class Readout:
         """Begin another search; what the searches before it found still counts at every read-out."""
         self._now = None
 
-    def see(self, step: int, x: Images, values: PerImage, reps: Reps) -> None:
-        """Take note of the iterate after `step` steps."""
+    def see(self, step: int, x: Images, values: PerImage, reps: Reps) -> tuple[PerImage, Images]:
+        """Take note of the iterate after `step` steps; return values and images that are kept of this search."""
         now = (values, x, reps)
         if self._keep_best and self._now is not None:
             now = _best(self._now, now)
@@ -47,6 +47,7 @@ class Readout:
             if before is not None:
                 now = _best((before, self._images[step], self._reps[step]), now)
             self._images[step], self._reps[step] = now[1], now[2]
+        return self._now[0], self._now[1]
 
     def trajectory(self) -> Trajectory:
         """Return everything that was found."""
