@@ -21,6 +21,13 @@ def at_hand(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu"
 
 
+def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """Return a tensor of the host on a device; to CUDA from pinned memory, for whose copy the host need not wait."""
+    if torch.device(device).type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
+
+
 def expect(fine: Bool[Tensor, "images"], error: Judge) -> None:
     """Raise where not all are fine: at once on a CPU, or where no work is open; else when that ends.
 
