@@ -21,9 +21,15 @@ def at_hand(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu"
 
 
-def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """Return a tensor of the host on a device; to CUDA from pinned memory, for whose copy the host need not wait."""
-    if torch.device(device).type != "cuda":
+def sent(tensor: Tensor, to: Tensor | torch.device | str) -> Tensor:
+    """Return a tensor of the host on a device; to CUDA from pinned memory, for whose copy the host need not wait.
+
+    Args:
+        tensor: on the CPU.
+        to: the device; or another tensor, whose device and precision it gets.
+    """
+    tensor, device = (tensor.to(to.dtype), to.device) if isinstance(to, Tensor) else (tensor, torch.device(to))
+    if device.type != "cuda":
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)
 
