@@ -42,8 +42,8 @@ def check_precision(name: str, device: str) -> None:
 def tf32(allowed: bool) -> Iterator[None]:
     """Allow or forbid products of float32 with 10 bits of mantissa on CUDA; torch allows them in convolutions.
 
-    Torch has two settings: `allow_tf32`, and since 2.9 `fp32_precision`, which decides; who has set that alone cannot
-    read the former. Both are set, and afterwards what they were.
+    Torch has two settings: `allow_tf32`, and since 2.9 `fp32_precision`, which decides; the former cannot be read where
+    the latter alone was set. Both are set, and afterwards what they were.
     """
     matmul: Any = torch.backends.cuda.matmul
     cudnn: Any = torch.backends.cudnn
