@@ -1,10 +1,10 @@
 """A pretended GPU: tensors that compute on the CPU, but must not be mixed with its tensors, as those of a GPU must not.
 
-Torch without CUDA cannot hold a tensor on a device that it does not have. These tensors stand on torch's device "meta", say
-"cuda:0" when asked, and hold a tensor of the CPU, on which every operation runs. So whatever is written for a GPU runs here
-with true values, and
+Torch without CUDA cannot hold a tensor on a device that it does not have. These tensors stand on torch's device "meta",
+say "cuda:0" when asked, and hold a tensor of the CPU, on which every operation runs. So whatever is written for a GPU
+runs here with true values, and
 
-- an operation that gets tensors of both sides raises, as CUDA does (numbers without dimensions, copies and indices excepted);
+- an operation on tensors of both sides raises, as CUDA does (numbers without dimensions, copies and indices excepted);
 - what CUDA has no kernel for raises: products of integers, generators of the CPU, memory read by NumPy;
 - operations for which the host would wait are counted, see `waits`.
 
@@ -19,13 +19,34 @@ from unittest import mock
 
 import numpy as np
 import torch
+import torch._dynamo  # what it imports must not meet what is pretended
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from benchmarks.gpu.waits import PINNED, UP, wait
+from benchmarks.gpu.waits import PINNED, wait
 
 CUDA, META, CPU = torch.device("cuda:0"), torch.device("meta"), torch.device("cpu")
+
+
+_ANY_GENERATOR = torch.Generator
+
+
+class Generator(torch.Generator):
+    """Random numbers of either side; those of the device are not the ones that a GPU would draw.
+
+    Attributes:
+        on_device: which side.
+    """
+
+    on_device: bool
+
+    @staticmethod
+    def __new__(cls, device: Any = "cpu") -> "Generator":
+        """Make a generator, which draws on the CPU."""
+        generator = super().__new__(cls)
+        generator.on_device = torch.device(device).type != "cpu"
+        return generator
 
 
 class MixedDevices(RuntimeError):
@@ -68,7 +89,7 @@ def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     _each(leaves.append, [*args, *kwargs.values()])
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     device = next((leaf for leaf in leaves if isinstance(leaf, torch.device)), None)
-    _check(func, args, tensors, [leaf for leaf in leaves if isinstance(leaf, torch.Generator)], device)
+    _check(func, args, tensors, [leaf for leaf in leaves if isinstance(leaf, _ANY_GENERATOR)], device)
     held = {id(tensor.held): tensor for tensor in tensors if isinstance(tensor, OnDevice)}
 
     def inside(leaf: Any) -> Any:
@@ -105,8 +126,9 @@ def _check(func: Any, args: tuple[Any, ...], tensors: list[Tensor], generators: 
     """Refuse what CUDA refuses."""
     name = func._schema.name.partition("::")[2]
     here = [_here(tensor) for tensor in tensors]
-    if generators and (any(here) if device is None else device.type != "cpu"):
-        raise MixedDevices(f"{name}: expected a generator of the device, got one of the CPU")
+    there = any(here) if device is None else device.type != "cpu"
+    if any(getattr(generator, "on_device", False) != there for generator in generators):
+        raise MixedDevices(f"{name}: expected a generator of the {'device' if there else 'CPU'}, got one of the other")
     if not any(here):
         return
     if name in ("mm", "bmm", "addmm", "baddbmm", "mv", "dot", "addmv") and not tensors[0].is_floating_point():
@@ -153,11 +175,12 @@ class _Functions(TorchFunctionMode):
         if func is Tensor.tolist and _here(args[0]):
             return args[0].cpu().tolist()
         if func in (Tensor.__getitem__, Tensor.__setitem__) and _here(args[0]):
-            args = (args[0], _indices(args[1]), *args[2:])
-        if func in (torch.tensor, torch.as_tensor, torch.asarray) and kwargs.get("device") == META:
-            if not isinstance(args[0], Tensor):
-                return func(*args, **kwargs | {"device": "cpu"}).to(META)
-        if func in (Tensor.new_tensor,) and _here(args[0]) and "device" not in kwargs:
+            numbers = [torch.tensor(v, dtype=args[0].dtype) if isinstance(v, (int, float)) else v for v in args[2:]]
+            args = (args[0], _indices(args[1]), *numbers)  # a number stays with the host, as it does on CUDA
+        makes = func in (torch.tensor, torch.as_tensor, torch.asarray) and not isinstance(args[0], Tensor)
+        if makes and kwargs.get("device") == META:
+            return func(*args, **kwargs | {"device": "cpu"}).to(META)
+        if func == Tensor.new_tensor and _here(args[0]) and "device" not in kwargs:
             return torch.tensor(args[1], dtype=kwargs.get("dtype", args[0].dtype)).to(META)
         return func(*args, **kwargs)
 
@@ -194,9 +217,23 @@ class Pretended(TorchDispatchMode):
         return _run(func, args, kwargs or {})
 
 
+def _exported(export: Callable[..., Any]) -> Callable[..., Any]:
+    """Return torch's export, which runs beside what is pretended: networks are traced on the CPU."""
+
+    def call(*args: Any, **named: Any) -> Any:
+        with _disable_current_modes(), torch._C.DisableTorchFunction():
+            return export(*args, **named)
+
+    return call
+
+
 @contextmanager
-def pretended_gpu() -> Iterator[Pretended]:
-    """Let torch have one GPU, which is pretended."""
+def pretended_gpu(*, trains: bool = False) -> Iterator[Pretended]:
+    """Let torch have one GPU, which is pretended.
+
+    Args:
+        trains: whether parameters stay the objects that an optimiser holds when a network is moved there, as on a GPU.
+    """
     answers: dict[str, Any] = {
         "is_available": lambda: True,
         "device_count": lambda: 1,
@@ -210,6 +247,11 @@ def pretended_gpu() -> Iterator[Pretended]:
         "synchronize": lambda device=0: None,
     }
     with ExitStack() as stack:
+        if trains:
+            torch.__future__.set_swap_module_params_on_conversion(True)
+            stack.callback(torch.__future__.set_swap_module_params_on_conversion, False)
+        stack.enter_context(mock.patch.object(torch.export, "export", _exported(torch.export.export)))
+        stack.enter_context(mock.patch.object(torch, "Generator", Generator))
         for name, answer in answers.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, answer))
         pretended = stack.enter_context(Pretended())

@@ -1,8 +1,8 @@
 """Which of torch's operations make the host wait for the device, and how many a piece of work makes.
 
-Kernels run behind the host that starts them. An operation whose result the host must know (a number, how many rows a mask
-picks) or that copies from memory a device cannot read by itself stops the host until the device has caught up; in a loop
-the device then stands idle while the next kernels are prepared.
+Kernels run behind the host that starts them. An operation whose result the host must know (a number, how many rows a
+mask picks), or that copies from memory a device cannot read by itself, stops the host until the device has caught up;
+in a loop the device then stands idle while the next kernels are prepared.
 """
 
 from collections import Counter
