@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check
 
-.PHONY: demo test slow mutants check format surface bench docs clean
+.PHONY: demo test slow mutants check format surface bench gpu docs clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/holdfast demo
@@ -33,6 +33,9 @@ surface: $(VENV)/installed-test
 bench: $(VENV)/installed-test
 	$(PIP) install -q -c constraints.txt -e '.[bench]'
 	$(VENV)/bin/python -m benchmarks
+
+gpu: $(VENV)/installed-test
+	$(VENV)/bin/python -m benchmarks.gpu
 
 docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict

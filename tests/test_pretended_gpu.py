@@ -1,14 +1,18 @@
 """All that computes beside an encoder, on a pretended GPU: no tensors of two sides, the numbers of a CPU, no waits."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from benchmarks.gpu.__main__ import SECTIONS, run
 from benchmarks.gpu.loops import Setting, attacks, certifiers, learners, margin, small_network
 from benchmarks.gpu.pretend import MixedDevices, Pretended, pretended_gpu
+from benchmarks.gpu.row import Report, Row
 from benchmarks.gpu.waits import DOWN, NUMBER, ROWS, UP
 from torch import Tensor, nn
 
@@ -71,6 +75,8 @@ def test_it_refuses_what_a_gpu_refuses(gpu: Pretended) -> None:
         lambda: there + here,
         lambda: torch.cat([there, here]),
         lambda: torch.rand(2, generator=torch.Generator(), device="cuda"),
+        lambda: torch.rand(2, generator=torch.Generator("cuda")),
+        lambda: there.clone().normal_(generator=torch.Generator()),
         lambda: there[:, None].long() @ there[None].long(),
         lambda: here.gather(0, torch.zeros(1, dtype=torch.long, device="cuda")),
     ]
@@ -306,3 +312,36 @@ def test_attacks_say_so_at_their_end(gpu: Pretended) -> None:
 
     with pytest.raises(HoldfastError, match="not finite for 2 of 6 images"):
         registry.find("attacks", "pgd")(steps=3)(goal, at.x, Linf(0.1), at.rng)
+
+
+# --- the command for a GPU ---
+
+
+def test_the_rehearsal_says_what_it_is_and_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = run(tmp_path, rehearse=True, only=("certificates",))
+    assert "CPU rehearsal: no GPU; the figures say nothing about one" in capsys.readouterr().out
+    assert not report.wrong
+    written = json.loads((tmp_path / "gpu.json").read_text())
+    assert [row["met"] for row in written["rows"]] == [True] * 5
+    assert "not met" not in (tmp_path / "gpu.md").read_text()
+    report.attempt("certificates", "broken", lambda: Row("certificates", "broken", str(1 // 0)))
+    assert report.wrong
+    assert "ZeroDivisionError" in (tmp_path / "gpu.md").read_text()
+
+
+def test_an_interrupt_keeps_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(report: Report, *_: object) -> None:
+        report.add(Row("waits", "first", "0"))
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(SECTIONS, "waits", interrupted)
+    run(tmp_path, rehearse=True, only=("waits", "throughput"))
+    rows = json.loads((tmp_path / "gpu.json").read_text())["rows"]
+    assert [row["name"] for row in rows] == ["first", "interrupted"]
+
+
+@pytest.mark.slow
+def test_the_whole_rehearsal(tmp_path: Path) -> None:
+    report = run(tmp_path, rehearse=True)
+    assert not report.wrong, report.markdown
+    assert {row.section for row in report.rows} == set(SECTIONS)

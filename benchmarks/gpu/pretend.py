@@ -29,9 +29,6 @@ from benchmarks.gpu.waits import PINNED, wait
 CUDA, META, CPU = torch.device("cuda:0"), torch.device("meta"), torch.device("cpu")
 
 
-_ANY_GENERATOR = torch.Generator
-
-
 class Generator(torch.Generator):
     """Random numbers of either side; those of the device are not the ones that a GPU would draw.
 
@@ -89,7 +86,7 @@ def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     _each(leaves.append, [*args, *kwargs.values()])
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     device = next((leaf for leaf in leaves if isinstance(leaf, torch.device)), None)
-    _check(func, args, tensors, [leaf for leaf in leaves if isinstance(leaf, _ANY_GENERATOR)], device)
+    _check(func, args, tensors)
     held = {id(tensor.held): tensor for tensor in tensors if isinstance(tensor, OnDevice)}
 
     def inside(leaf: Any) -> Any:
@@ -122,13 +119,10 @@ def _each(change: Callable[[Any], Any], value: Any) -> Any:
     return change(value)
 
 
-def _check(func: Any, args: tuple[Any, ...], tensors: list[Tensor], generators: list[Any], device: Any) -> None:
+def _check(func: Any, args: tuple[Any, ...], tensors: list[Tensor]) -> None:
     """Refuse what CUDA refuses."""
     name = func._schema.name.partition("::")[2]
     here = [_here(tensor) for tensor in tensors]
-    there = any(here) if device is None else device.type != "cpu"
-    if any(getattr(generator, "on_device", False) != there for generator in generators):
-        raise MixedDevices(f"{name}: expected a generator of the {'device' if there else 'CPU'}, got one of the other")
     if not any(here):
         return
     if name in ("mm", "bmm", "addmm", "baddbmm", "mv", "dot", "addmv") and not tensors[0].is_floating_point():
@@ -164,6 +158,10 @@ class _Functions(TorchFunctionMode):
         if func == _SET_DATA and _here(args[0]):
             args[0].held = args[1].held.detach()
         args, kwargs = tuple(map(_stand_in, args)), {name: _stand_in(value) for name, value in kwargs.items()}
+        if isinstance(generator := kwargs.get("generator"), Generator):
+            there = kwargs["device"] == META if kwargs.get("device") is not None else bool(args) and _here(args[0])
+            if generator.on_device != there:
+                raise MixedDevices(f"{func.__name__}: expected a generator of the side where numbers are drawn")
         if func is Tensor.pin_memory:
             pinned = args[0].clone()
             setattr(pinned, PINNED, True)
