@@ -46,6 +46,8 @@ def run(folder: Path, *, rehearse: bool, only: tuple[str, ...] = tuple(SECTIONS)
         except KeyboardInterrupt:
             report.add(Row(name, "interrupted", "what follows was not made"))
             break
+        except Exception as error:  # the sections after it are looked at all the same
+            report.add(Row(name, "the section", f"{type(error).__name__}: {error}", "no error", False))
         print(f"{name}: {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
     return report
 

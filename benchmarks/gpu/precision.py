@@ -35,7 +35,8 @@ def _row(device: Device, way: str, limit: float, small: bool) -> Row:
     usual = _drift(open_encoder(spec).to(device.name), x)
     encoder = open_encoder(spec).to(device.name)
     if way == "channels_last":
-        encoder, x = encoder.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
+        encoder.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+        x = x.contiguous(memory_format=torch.channels_last)
     elif way == "compiled":
         encoder.prepare(compiled=True)
     else:

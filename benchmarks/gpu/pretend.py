@@ -38,7 +38,6 @@ class Generator(torch.Generator):
 
     on_device: bool
 
-    @staticmethod
     def __new__(cls, device: Any = "cpu") -> "Generator":
         """Make a generator, which draws on the CPU."""
         generator = super().__new__(cls)

@@ -11,6 +11,8 @@ from benchmarks.gpu.loops import Setting, attacks, certifiers, draws, learners
 from benchmarks.gpu.row import Report, Row
 from holdfast.core import Encoder
 from holdfast.numerics.geometry.top_k import top
+from holdfast.parts.observations.shared.noisy import UNIT
+from holdfast.parts.observations.smoothed import block_size
 from holdfast.sources.encoders import open_encoder
 
 SECTION = "throughput"

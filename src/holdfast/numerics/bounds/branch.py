@@ -221,10 +221,10 @@ class Tree:
             (node, index) for node, score in zip(self.scales, scores, strict=True) for index in range(score.shape[1])
         ]
         tried = [
-            (number, Split(*owners[order[number][k]], place[number][k]))
+            (number, Split(*owners[index], place=where))
             for number in range(len(leaves))
-            for k in range(len(order[number]))
-            if best[number][k] >= 0
+            for index, where, cost in zip(order[number], place[number], best[number], strict=True)
+            if cost >= 0
         ]
         if not tried:
             return leaves
