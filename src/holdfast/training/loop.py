@@ -264,8 +264,7 @@ class _Training:
                 outcomes.append(StepResult(*(value.detach() for value in outcome)))
         length = self.accelerator.clip_grad_norm_(self.student.parameters(), recipe.clip or float("inf"))
         means = [torch.stack(values).mean() for values in zip(*outcomes, strict=True)]
-        # the one time in a step that the host waits: whether to go on is its decision
-        *values, norm = torch.stack([mean.double() for mean in (*means, length)]).tolist()
+        *values, norm = torch.stack([*means, length]).tolist()  # the one time in a step that the host waits
         facts = dict(zip(StepResult._fields, values, strict=True))
         self._judge(facts | {"gradient": norm})
         # the step, and all that follows the weights: twin, running mean, log, monitors
@@ -285,8 +284,8 @@ class _Training:
         recipe, student = self.recipe, self.student
         own = part.chunk(processes())[rank()]
         views = self._views(own, epoch)
-        device = self.accelerator.device
-        labels = None if self.images.labels is None else sent(self.images.labels[part], device)
+        device, numbers = self.accelerator.device, self.images.labels
+        labels = None if numbers is None else sent(numbers[part], device)
         batch = Batch(sent(part, device), labels, self._progress, epoch, self.images.classes)
         if recipe.adversary is None:
             return self._outcome(self.model, views, [], batch)
