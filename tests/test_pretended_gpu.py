@@ -22,6 +22,8 @@ from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.patch import Patch
 from holdfast.runtime.errors import HoldfastError
+from holdfast.training.loop import train
+from holdfast.training.recipe_file import make_recipe
 
 IDS = tuple("abcdef")
 
@@ -345,3 +347,23 @@ def test_the_whole_rehearsal(tmp_path: Path) -> None:
     report = run(tmp_path, rehearse=True)
     assert not report.wrong, report.markdown
     assert {row.section for row in report.rows} == set(SECTIONS)
+
+
+def test_training_is_that_of_the_cpu_and_waits_once_a_step(tmp_path: Path) -> None:
+    state = pytest.importorskip("accelerate.state")
+    pytest.importorskip("lightly")
+
+    def losses(device: str, steps: int) -> list[float]:
+        state.AcceleratorState._reset_state(True)  # which keeps the first device of a process
+        table = {"encoder": "zoo:digits_cnn", "data": "digits?part=train", "steps": steps, "batch_size": 16}
+        recipe = make_recipe({**table, "method": {"name": "simclr"}, "device": device})
+        return [row["loss"] for row in train(recipe, tmp_path / f"{device} {steps}").rows]
+
+    expected, downs = losses("cpu", 2), []
+    for steps in (2, 4):
+        with pretended_gpu(trains=True) as gpu:
+            computed = losses("cuda", steps)
+            downs.append(gpu.kinds[DOWN] + gpu.kinds[NUMBER] + gpu.kinds[UP])
+        assert steps == 4 or computed == expected
+    state.AcceleratorState._reset_state(True)
+    assert (downs[1] - downs[0]) / 2 == 1  # rows are counted in lightly's loss
