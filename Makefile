@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check
 
-.PHONY: demo test slow mutants check format surface bench bench-quick docs clean
+.PHONY: demo test slow mutants check format surface bench bench-quick gpu docs clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/holdfast demo
@@ -37,6 +37,9 @@ bench: $(VENV)/installed-test
 
 bench-quick: $(VENV)/installed-test
 	$(VENV)/bin/python -m benchmarks.quick
+
+gpu: $(VENV)/installed-test
+	$(VENV)/bin/python -m benchmarks.gpu
 
 docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict

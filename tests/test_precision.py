@@ -1,5 +1,7 @@
 """Searches in reduced precision: what is read out is float32, what it cost is measured, what vanishes is scaled."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -279,6 +281,25 @@ def test_flags_of_tf32_come_back_also_after_errors(before: tuple[bool, bool]) ->
             assert (matmul.allow_tf32, cudnn.allow_tf32) == before
     finally:
         matmul.allow_tf32, cudnn.allow_tf32 = was
+
+
+@pytest.mark.skipif(not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="torch before 2.9")
+def test_the_newer_setting_of_tf32_is_overruled_and_comes_back() -> None:
+    """A process that has set it alone cannot read the older one, and convolutions would inherit it."""
+    script = """
+import torch
+from holdfast.core.precision import tf32
+torch.backends.fp32_precision = "tf32"
+places = torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn
+before = [place.fp32_precision for place in places]
+with tf32(False):
+    print(*(place.fp32_precision for place in places))
+with tf32(True):
+    print(*(place.fp32_precision for place in places))
+print(before == [place.fp32_precision for place in places])
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert result.stdout.split("\n")[:3] == ["ieee ieee ieee", "tf32 tf32 tf32", "True"]
 
 
 def audit(tmp_path: Path, precision: str, f: Encoder | None = None, **more):

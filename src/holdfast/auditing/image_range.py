@@ -7,6 +7,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from holdfast.core import Encoder, Images, Positions, Rng, Threat
+from holdfast.core.waiting import sent
 from holdfast.sources.data import ImageSet
 
 
@@ -63,9 +64,8 @@ class ImageRange:
 
 
 def moved(x: Images, device: str, memory_format: torch.memory_format) -> Images:
-    """Return images on a device; to CUDA from pinned memory, so that the copy runs beside the passes before it."""
-    x = x.pin_memory().to(device, non_blocking=True) if device.startswith("cuda") else x.to(device)
-    return x.contiguous(memory_format=memory_format)
+    """Return images on a device, to which they are copied beside the passes before."""
+    return sent(x, device).contiguous(memory_format=memory_format)
 
 
 def memory_format(encoder: Encoder) -> torch.memory_format:

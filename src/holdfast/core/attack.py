@@ -16,6 +16,7 @@ from holdfast.core.objective import Goal
 from holdfast.core.randomness import searching
 from holdfast.core.rng import Rng
 from holdfast.core.threat import Ball
+from holdfast.core.waiting import judged_at_the_end
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.rounding import PIXELS
@@ -95,7 +96,7 @@ def _of_pixels(search: Callable[..., "Trajectory"]) -> Callable[..., "Trajectory
                 f"attack: expected pixels in [0, 1], got values from {low:.4g} to {high:.4g}; divide bytes by 255, and "
                 "leave normalisation to the encoder"
             )
-        with searching(rng):
+        with searching(rng), judged_at_the_end():
             best: Trajectory | None = None
             for rank, at in enumerate(self.at_places(goal, x, ball, rng, BEST)):
                 trajectory = search(self, goal, x, at, rng.child("place", rank) if rank else rng, *arguments, **named)

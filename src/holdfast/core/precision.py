@@ -40,15 +40,34 @@ def check_precision(name: str, device: str) -> None:
 
 @contextmanager
 def tf32(allowed: bool) -> Iterator[None]:
-    """Allow or forbid products of float32 with 10 bits of mantissa on CUDA; torch allows them in convolutions."""
+    """Allow or forbid products of float32 with 10 bits of mantissa on CUDA; torch allows them in convolutions.
+
+    Torch has two settings: `allow_tf32`, and since 2.9 `fp32_precision`, which decides; the former cannot be read where
+    the latter alone was set. Both are set, and afterwards what they were.
+    """
     matmul: Any = torch.backends.cuda.matmul
     cudnn: Any = torch.backends.cudnn
-    before = matmul.allow_tf32, cudnn.allow_tf32
+    flags = [(place, _allows(place)) for place in (matmul, cudnn)]
+    newer = [matmul, cudnn.conv, cudnn.rnn] if hasattr(matmul, "fp32_precision") else []
+    precisions = [(place, place.fp32_precision) for place in newer]
     matmul.allow_tf32 = cudnn.allow_tf32 = allowed
+    for place in newer:
+        place.fp32_precision = "tf32" if allowed else "ieee"
     try:
         yield
     finally:
-        matmul.allow_tf32, cudnn.allow_tf32 = before
+        for place, before in flags:
+            if before is not None:
+                place.allow_tf32 = before
+        for place, before in precisions:
+            place.fp32_precision = before
+
+
+def _allows(place: Any) -> bool | None:
+    try:
+        return place.allow_tf32
+    except RuntimeError:  # only the newer setting has been made
+        return None
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from holdfast.core import Geometry, HoldfastError, Images, ImageSource, Rng, Threat
+from holdfast.core.waiting import sent
 from holdfast.sources.data import ImageSet, open_images
 
 IN_MEMORY = 2**31
@@ -76,8 +77,8 @@ class TrainingImages:
     def batch(self, places: Int[Tensor, "batch"]) -> Images:
         """Return some images on the device, [B, C, H, W] in [0, 1]."""
         if self._kept is None:
-            return self._read(places.tolist()).to(self._device)
-        x = self._kept[places].to(self._device)
+            return sent(self._read(places.tolist()), self._device)
+        x = sent(self._kept[places], self._device)
         return x.float() / 255 if x.dtype == torch.uint8 else x
 
     def _read(self, places: Sequence[int]) -> Images:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.core import Batch, Encoder, Facts, HoldfastError, Images, Rng, StepResult, Student, View
+from holdfast.core.waiting import sent
 from holdfast.runtime.distributed import processes, rank
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.sources.encoders import open_encoder, write, written_as
@@ -261,9 +262,10 @@ class _Training:
                     outcome = self._learn(part, epoch)
                     self.accelerator.backward(outcome.loss / len(parts))
                 outcomes.append(StepResult(*(value.detach() for value in outcome)))
-        columns = zip(StepResult._fields, zip(*outcomes, strict=True), strict=True)
-        facts = {name: float(torch.stack(values).mean()) for name, values in columns}
-        norm = float(self.accelerator.clip_grad_norm_(self.student.parameters(), recipe.clip or float("inf")))
+        length = self.accelerator.clip_grad_norm_(self.student.parameters(), recipe.clip or float("inf"))
+        means = [torch.stack(values).mean() for values in zip(*outcomes, strict=True)]
+        *values, norm = torch.stack([*means, length]).tolist()  # the one time in a step that the host waits
+        facts = dict(zip(StepResult._fields, values, strict=True))
         self._judge(facts | {"gradient": norm})
         # the step, and all that follows the weights: twin, running mean, log, monitors
         self.optimiser.step()
@@ -282,8 +284,9 @@ class _Training:
         recipe, student = self.recipe, self.student
         own = part.chunk(processes())[rank()]
         views = self._views(own, epoch)
-        labels = None if self.images.labels is None else self.images.labels[part].to(self.accelerator.device)
-        batch = Batch(part.to(self.accelerator.device), labels, self._progress, epoch, self.images.classes)
+        device, numbers = self.accelerator.device, self.images.labels
+        labels = None if numbers is None else sent(numbers[part], device)
+        batch = Batch(sent(part, device), labels, self._progress, epoch, self.images.classes)
         if recipe.adversary is None:
             return self._outcome(self.model, views, [], batch)
         rng, key = self._rng(own, epoch).child("adversary", self.step), int(part[0])

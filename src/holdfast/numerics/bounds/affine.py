@@ -36,10 +36,10 @@ class Affine(ABC):
     def adjoint(self, forms: Tensor) -> tuple[Tensor, ...]:
         """Return Lᵀ a for each input: linear forms on y as linear forms on x."""
 
-    def to(self, dtype: torch.dtype) -> "Affine":
-        """Return the operation with its tensors in another precision."""
+    def to(self, where: torch.dtype | torch.device) -> "Affine":
+        """Return the operation with its tensors in another precision, or on another device."""
         tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # pyright: ignore[reportArgumentType]
-        return replace(self, **{k: v.to(dtype) for k, v in tensors.items() if isinstance(v, Tensor)})  # pyright: ignore
+        return replace(self, **{k: v.to(where) for k, v in tensors.items() if isinstance(v, Tensor)})  # pyright: ignore
 
 
 @dataclass(frozen=True, eq=False)

@@ -131,10 +131,10 @@ class Tree:
             lower = self._problem(leaves).bound(best.to(torch.float64), trail)[:, 0]
             lower = lower + self.margin.bias[0, [leaf.row for leaf in leaves]]
         bounded = []
-        for i, leaf in enumerate(leaves):
+        for i, (leaf, proved) in enumerate(zip(leaves, lower.tolist(), strict=True)):
             alphas = {k: t[i, 0] for k, t in best.alphas.items()}
             betas = {k: t[i, 0] for k, t in best.betas.items()}
-            lowest = max(leaf.lower, float(lower[i]))  # a part is never worse than the whole
+            lowest = max(leaf.lower, proved)  # a part is never worse than the whole
             bounded.append(replace(leaf, parameters=AlphaBeta(alphas, betas), lower=lowest))
         return self._chosen(bounded, trail), trail[0][:, 0]
 
@@ -215,15 +215,16 @@ class Tree:
             places.append(place.reshape(len(leaves), -1))
         listed = torch.cat(scores, 1)
         best, order = listed.topk(min(CANDIDATES, listed.shape[1]), 1)
-        place = torch.cat(places, 1).gather(1, order)
+        place = torch.cat(places, 1).gather(1, order).tolist()
+        best, order = best.tolist(), order.tolist()
         owners = [
             (node, index) for node, score in zip(self.scales, scores, strict=True) for index in range(score.shape[1])
         ]
         tried = [
-            (number, Split(*owners[int(order[number, k])], float(place[number, k])))
+            (number, Split(*owners[index], place=where))
             for number in range(len(leaves))
-            for k in range(order.shape[1])
-            if best[number, k] >= 0
+            for index, where, cost in zip(order[number], place[number], best[number], strict=True)
+            if cost >= 0
         ]
         if not tried:
             return leaves

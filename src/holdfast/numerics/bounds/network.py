@@ -125,16 +125,18 @@ class Network:
     @cached_property
     def double(self) -> "Network":
         """The network in float64."""
-        return self._to(torch.float64)
+        return self if self.dtype == torch.float64 else self._to(torch.float64)
 
     @cached_property
     def single(self) -> "Network":
         """The network in float32."""
-        return self._to(torch.float32)
+        return self if self.dtype == torch.float32 else self._to(torch.float32)
 
-    def _to(self, dtype: torch.dtype) -> "Network":
-        if self.dtype == dtype:
-            return self
-        kept = [n.operation.to(dtype) if isinstance(n.operation, Affine) else n.operation for n in self.nodes]
+    def on(self, device: torch.device) -> "Network":
+        """Return the network on a device."""
+        return self._to(device)
+
+    def _to(self, where: torch.dtype | torch.device) -> "Network":
+        kept = [n.operation.to(where) if isinstance(n.operation, Affine) else n.operation for n in self.nodes]
         nodes = (replace(node, operation=operation) for node, operation in zip(self.nodes, kept, strict=True))
         return Network(tuple(nodes), self.normalised)

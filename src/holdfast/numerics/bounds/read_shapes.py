@@ -1,11 +1,13 @@
 """Reads operations that move values, or add them up with weights >= 0: shapes, parts, pooling, interpolation."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.fx.node import map_aggregate
 
 from holdfast.numerics.bounds.affine import Concat, Matrices, Reshape, ZeroPad
 from holdfast.numerics.bounds.network import Node
@@ -56,8 +58,11 @@ class ShapeHandlers(Reader):
             raise self.refuse(f"{name} at places that depend on the image")
         target: Any = self.at.target
 
+        there = _on_device((rest, options))
+
         def function(z: Tensor) -> Any:
-            return target(z, *rest, **options)
+            arguments, named = there(z.device)
+            return target(z, *arguments, **named)
 
         return Several(x, function) if name in OUTPUTS else self.route(x, function)
 
@@ -86,11 +91,12 @@ class ShapeHandlers(Reader):
         if not all(bool(v.isfinite().all()) for v in values if isinstance(v, Tensor)):
             raise self.refuse("a constant that is NaN or infinite")
         joined = parts[0] if len(parts) == 1 else self._side_by_side(parts, axis)
-        lengths = [v.shape[axis] for v in parts]
+        lengths, there = [v.shape[axis] for v in parts], _on_device(values)
 
         def insert(z: Tensor) -> Tensor:
             pieces = iter(z.split(lengths, axis))
-            return torch.cat([v.to(z) if isinstance(v, Tensor) else next(pieces) for v in values], axis)
+            constants = there(z.device)
+            return torch.cat([v.to(z) if isinstance(v, Tensor) else next(pieces) for v in constants], axis)
 
         return joined if len(parts) == len(values) else self.route(joined, insert)
 
@@ -145,3 +151,13 @@ class ShapeHandlers(Reader):
         return x
 
     _op_feature_dropout = _op_alpha_dropout = _op_dropout
+
+
+def _on_device(values: Any) -> Callable[[torch.device], Any]:
+    """Return what gives some values with their tensors on a device, to which they are copied once."""
+
+    @cache
+    def there(device: torch.device) -> Any:
+        return map_aggregate(values, lambda value: value.to(device) if isinstance(value, Tensor) else value)
+
+    return there

@@ -25,6 +25,7 @@ def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
     """Return the encoder's network for images of this shape in float64, traced once while weights and layers stay.
 
     Normalisation and BatchNorm are folded into weights in float64 too: folded in float32, another network is bounded.
+    All of that is done on the CPU, where every device has the same network from, and then brought to the encoder's.
 
     Raises:
         NotCertified: a mean over draws, a network that cannot be exported, holds an operation that cannot be bounded
@@ -47,9 +48,10 @@ def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
     bad = [name for name, t in state.items() if t.is_floating_point() and not torch.isfinite(t).all()]
     if bad:
         raise NotCertified(f"not certified: the weights {bad[0]!r} of encoder {encoder.name!r} are NaN or infinite")
-    pixels = copy.deepcopy(_Pixels(encoder)).double()
+    pixels = copy.deepcopy(_Pixels(encoder)).cpu().double()
     network = Operations(_export(pixels, encoder.name, shape), encoder.name).network()
     _compare(pixels, network, encoder.name, shape)
+    network = network.on(encoder.device)
     traced[shape] = ({name: t.detach().clone() for name, t in state.items()}, layers, network)
     return network
 

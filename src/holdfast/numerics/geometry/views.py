@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from holdfast.core import Encoder, HoldfastError, Images, Rng
+from holdfast.core.waiting import sent
 from holdfast.numerics.geometry.colour import YIQ, chroma_maps
 from holdfast.runtime.checked import Checked, Count
 from holdfast.runtime.errors import first_line
@@ -129,7 +130,7 @@ class Views(metaclass=Checked):
             rng: random numbers bound to the ids of these images.
             local: whether the view is one of the small ones.
         """
-        u = rng.uniform(NUMBERS).to(x)
+        u = sent(rng.uniform(NUMBERS), x)
         size = (self.local_size, self.local_size) if local and self.local_size else (x.shape[2], x.shape[3])
         x = self._window(x, u[:, :9], self.local_crop if local else self.crop, size)
         if x.shape[1] == 3:
@@ -144,9 +145,9 @@ class Views(metaclass=Checked):
         if self.solarize:
             x = _choose(u[:, 18] < self.solarize, torch.where(x > 0.5, 1 - x, x), x)
         if self.noise:
-            x = x + self.noise * rng.child("noise").normal(*x.shape[1:]).to(x)
+            x = x + self.noise * sent(rng.child("noise").normal(*x.shape[1:]), x)
         if self.hole and self.hole_share:
-            x = self._holed(x, u[:, 19:21], rng.child("hole").uniform(1).to(x)[:, 0] < self.hole_share)
+            x = self._holed(x, u[:, 19:21], sent(rng.child("hole").uniform(1), x)[:, 0] < self.hole_share)
         return x.clamp(0, 1)
 
     def _window(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
+from holdfast.core.waiting import judged_at_the_end
 from holdfast.parts.attacks.shared.gradient import evaluate, value_and_grad
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
 
@@ -91,8 +92,9 @@ class Pgd(Attack):
             return super().worst(goal, x, ball, rng)
         (ball,) = self.at_places(goal, x, ball, rng)
         at, evaluate_at = self._begin(x, ball, rng.child("pgd", 0))
-        for _ in range(self.steps):
-            at = evaluate_at = self._step(x, at, value_and_grad(goal, evaluate_at)[2], ball)
+        with judged_at_the_end():
+            for _ in range(self.steps):
+                at = evaluate_at = self._step(x, at, value_and_grad(goal, evaluate_at)[2], ball)
         return at
 
     def _size(self, ball: Ball) -> float:

@@ -101,9 +101,10 @@ class BetaCrown(ByLayers):
         ranges = ranges_inside(network, region, held, Ascent(self.inside, 0.5, 0.85), limit=self.limit, usual=usual)
         problem = Problem(network, *start(network, margin), region, ranges, standard_relaxations(network, ranges))
         bound, parameters = best_bound(problem, margin, Ascent(self.steps, 0.3, 0.97), usual)
-        lower = bound[0]
-        upper = margin(network(region.x))[0]
-        slack = rounding(network, margin, region, ranges)[0]
+        # what decides is kept on the host, which would else wait for every number
+        lower = bound[0].cpu()
+        upper = margin(network(region.x))[0].cpu()
+        slack = rounding(network, margin, region, ranges)[0].cpu()
         enough = slack if self.until == "positive" else None
         scale = upper.abs().clamp_min(1e-12)
 
@@ -124,7 +125,7 @@ class BetaCrown(ByLayers):
             leaves.sort(key=lambda leaf: leaf.lower)
             now, leaves = leaves[:AT_ONCE], leaves[AT_ONCE:]
             halves, rows, reached = tree.split(now, ascent)
-            upper = upper.scatter_reduce(0, rows, reached, "amin")
+            upper = upper.scatter_reduce(0, rows, reached.cpu(), "amin")
             spent.index_add_(0, rows[::2], torch.ones_like(rows[::2]))
             late = self.seconds is not None and time.monotonic() - began > self.seconds
             over = {row for row in open_rows if spent[row] >= self.splits or late or self._missed(upper, row)}
@@ -135,7 +136,8 @@ class BetaCrown(ByLayers):
                 else:
                     kept.append(leaf)
             leaves = kept
-        return torch.where(torch.isfinite(proved), torch.maximum(lower, proved), lower), ranges
+        lower = torch.where(torch.isfinite(proved), torch.maximum(lower, proved), lower)
+        return lower.to(region.x.device), ranges
 
     def _missed(self, upper: Tensor, row: int) -> bool:
         """Whether an image of the ball shows that the row's margin is not positive."""

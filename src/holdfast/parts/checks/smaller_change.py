@@ -121,9 +121,9 @@ class SmallerChange(Check):
         (r / R) (z - x), which lies in the ball of its radius r, and between x and z, so in the box.
         """
         rng = Rng(subject.seed, ids=tuple(subject.ids[image] for image in images.tolist())).child("smaller_change")
-        shard = replace(subject.shard(len(images)), positions=images, rng=rng)
-        event, rows = self.failure.bind(shard), torch.arange(len(images))
         x = subject.batch(0, int(images.max()) + 1)[images.tolist()]
+        shard = replace(subject.shard(len(images)), x=x, positions=images, rng=rng)
+        event, rows = self.failure.bind(shard), torch.arange(len(images), device=x.device)
         share = (radii / radii.max()).to(x)[:, None, None, None]
 
         def goal(z: Images) -> tuple[PerImage, Reps]:

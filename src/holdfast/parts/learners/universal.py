@@ -9,7 +9,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import Ball, Encoder, Event, HoldfastError, Images, Passes, Reps, Rng
+from holdfast.core.waiting import expect, judged_at_the_end, sent
 from holdfast.parts.learners.shared.learner import LearnedPerturbation, Learner, unharmed
+from holdfast.parts.learners.shared.step import not_finite
 from holdfast.runtime.errors import unknown
 
 ALGORITHMS = ("ascent", "aggregation")
@@ -99,6 +101,7 @@ class Universal(Learner):
         steps = self.newton if self.adaptive else 1
         return Passes(forward=steps + 1, backward=steps) * count
 
+    @judged_at_the_end()
     def learn(
         self,
         encoder: Encoder,
@@ -194,7 +197,7 @@ class _Task:
 
     def shuffled(self, numbers: torch.Generator) -> Int[Tensor, "rows"]:
         """Return the images in a random order."""
-        return self.rows[torch.randperm(len(self.rows), generator=numbers).to(self.rows.device)]
+        return self.rows[sent(torch.randperm(len(self.rows), generator=numbers), self.rows.device)]
 
     def within(self, delta: Perturbation) -> Perturbation:
         """Return δ projected to the ball."""
@@ -212,11 +215,7 @@ class _Task:
             moved = moved.contiguous(memory_format=torch.channels_last)
         reps = self.encoder(moved)
         values = self.event(reps[:, None], rows)[:, 0]
-        if not bool(values.isfinite().all()):
-            raise HoldfastError(
-                "expected finite representations of disturbed images to learn from, got NaN or infinity; check the "
-                "encoder's weights and normalisation"
-            )
+        expect(values.detach().isfinite(), not_finite)
         return values, reps
 
     def gradient(self, delta: Perturbation, rows: Int[Tensor, "some"]) -> Perturbation:
@@ -235,14 +234,12 @@ class _Task:
                 leaf = (delta + added).detach().requires_grad_()
                 value = self.values(leaf, row)[0].sum()
                 (slope,) = torch.autograd.grad(value, leaf)
-            if float(value.detach()) > 0:
-                break
             # where the value, were it linear, would be zero: |value| / its steepest unit rise along that step
             uphill = self.ball.ascend(slope[None])[0]
-            rise = float((slope * uphill).sum())
-            if not rise > 0:  # no slope, nowhere to go
+            height, rise = torch.stack([value.detach().double(), (slope * uphill).sum().double()]).tolist()
+            if height > 0 or not rise > 0:  # it fails, or there is no slope and nowhere to go
                 break
-            added = added + (OVERSHOOT * -float(value.detach()) / rise) * uphill
+            added = added + (OVERSHOOT * -height / rise) * uphill
         return added
 
     def judge(self, delta: Perturbation) -> tuple[float, float, Reps]:
@@ -250,4 +247,5 @@ class _Task:
         with torch.no_grad():
             blocks = [self.values(delta, rows) for rows in self.rows.split(BLOCK)]
         values, reps = (torch.cat(parts) for parts in zip(*blocks, strict=True))
-        return float((values <= 0).double().mean()), -float(values.mean()), reps
+        held, depth = torch.stack([(values <= 0).double().mean(), -values.mean().double()]).tolist()
+        return held, depth, reps

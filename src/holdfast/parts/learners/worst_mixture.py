@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import Ball, Encoder, Event, HoldfastError, Images, Passes, Reps, Rng
+from holdfast.core.waiting import judged_at_the_end, sent
 from holdfast.numerics.statistics.entropy import entropy_ratio
 from holdfast.parts.learners.shared.groups import centres, classes
 from holdfast.parts.learners.shared.learner import LearnedMixture, Learner, unharmed
@@ -133,6 +134,7 @@ class WorstMixture(Learner):
         """Encoder passes that one training image costs: one forward and one backward for every draw."""
         return Passes(forward=self.epochs * self.samples, backward=self.epochs * self.samples)
 
+    @judged_at_the_end()
     def learn(
         self,
         encoder: Encoder,
@@ -211,9 +213,9 @@ class WorstMixture(Learner):
         numbers: torch.Generator,
     ) -> tuple[float, float]:
         """Pass over the images once; return (share of draws that held, mean entropy ratio)."""
-        order = rows[torch.randperm(len(rows), generator=numbers).to(rows.device)]
+        order = rows[sent(torch.randperm(len(rows), generator=numbers), rows.device)]
         parts = order.tensor_split(max(1, len(rows) // self.batch))  # near-equal ones, so that no image is left alone
-        held = entropy = 0.0
+        counts, ratios = [], []
         for step, part in enumerate(parts):
             now = epoch + (step + 0.5) / len(parts)
             warmth, softness = self._temperatures(epoch, now)
@@ -224,9 +226,14 @@ class WorstMixture(Learner):
             outputs = noise.generator.outputs(clean[part], groups, warmth)
             drawn = draw(len(part), self.samples, noise, x, numbers)
             where = x[part], part, drawn
-            share = descend(encoder, event, noise, outputs, *where, softness, self._loss, warmth.spread)
+            counts.append(descend(encoder, event, noise, outputs, *where, softness, self._loss, warmth.spread))
             torch.nn.utils.clip_grad_norm_(noise.generator.parameters(), self.clip)
             adam.step()
-            held += share * len(part) / len(rows)
-            entropy += float(entropy_ratio(outputs.logits.detach().softmax(-1)).mean()) * len(part) / len(rows)
+            ratios.append(entropy_ratio(outputs.logits.detach().softmax(-1)).mean())
+        # numbers are read once an epoch: the host waits for them
+        held = entropy = 0.0
+        read = torch.stack([torch.stack(counts).double(), torch.stack(ratios).double()], 1).tolist()
+        for part, (count, ratio) in zip(parts, read, strict=True):
+            held += count / (len(part) * self.samples) * len(part) / len(rows)
+            entropy += ratio * len(part) / len(rows)
         return held, entropy

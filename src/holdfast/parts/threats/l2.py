@@ -10,6 +10,7 @@ from torch import Tensor
 
 from holdfast.core import Ball, Grade, HoldfastError, Images, PerImage, Rng
 from holdfast.core.threat import rounded_down, towards
+from holdfast.core.waiting import sent
 from holdfast.runtime.rounding import PIXELS
 
 PRICES = 50
@@ -50,8 +51,8 @@ class L2(Ball):
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Draw uniformly from the ball around each image (radius · u^(1/d) in a random direction), clamped."""
-        direction = self.ascend(rng.child("direction").normal(*x.shape[1:]).to(x))
-        length = rng.child("length").uniform(1, 1, 1).to(x) ** (1 / x[0].numel())
+        direction = self.ascend(sent(rng.child("direction").normal(*x.shape[1:]), x))
+        length = sent(rng.child("length").uniform(1, 1, 1), x) ** (1 / x[0].numel())
         return towards(x, self.project(self.radius * length * direction)).clamp_(0, 1)
 
     def project(self, delta: Images) -> Images:

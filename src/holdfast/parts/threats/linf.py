@@ -9,6 +9,7 @@ from torch import Tensor
 
 from holdfast.core import Ball, Grade, HoldfastError, Images, PerImage, Rng
 from holdfast.core.threat import least_in_box, rounded_down, towards
+from holdfast.core.waiting import sent
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Linf(Ball):
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Draw uniformly from the cube around each image, clamped to [0, 1]."""
-        noise = rng.uniform(*x.shape[1:]).to(x) * (2 * self.radius) - self.radius
+        noise = sent(rng.uniform(*x.shape[1:]), x) * (2 * self.radius) - self.radius
         return towards(x, self.project(noise)).clamp_(0, 1)
 
     def project(self, delta: Images) -> Images:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from holdfast.core import Ball, HoldfastError, Images, PerImage, Rng
 from holdfast.core.threat import Frame, Shape, least_in_box, towards
+from holdfast.core.waiting import sent
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.shared.window import Size, best, rectangle, spread, sums
 from holdfast.runtime.checked import Positive
@@ -155,7 +156,7 @@ class Patch(Ball):
     def sample(self, x: Images, rng: Rng) -> Images:
         """Draw a place, where it is not fixed, and every pixel of the window uniformly around x; clamped to [0, 1]."""
         inside = rectangle(*self.frame(x, rng), (x.shape[2], x.shape[3]), x.device)[:, None]
-        noise = rng.child("pixels").uniform(*x.shape[1:]).to(x) * (2 * self.radius) - self.radius
+        noise = sent(rng.child("pixels").uniform(*x.shape[1:]), x) * (2 * self.radius) - self.radius
         return towards(x, torch.where(inside, self._pixels.project(noise), 0)).clamp_(0, 1)
 
     def frame(self, x: Images, rng: Rng) -> Frame:

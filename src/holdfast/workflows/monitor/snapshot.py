@@ -6,7 +6,7 @@ import random
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from holdfast.auditing.plan import Plan
 from holdfast.auditing.prepare import PreparedAudit
 from holdfast.config.overrides import Change, changed
 from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, Table
+from holdfast.core.precision import tf32
 from holdfast.runtime.deprecation import renamed
 from holdfast.runtime.errors import first_line
 from holdfast.sources.data import ImageSet, open_images
@@ -225,6 +226,7 @@ def undisturbed() -> Iterator[None]:
             torch.enable_grad(),
             torch.autocast("cpu", enabled=False),
             torch.autocast("cuda", enabled=False),
+            tf32(False) if devices else nullcontext(),  # whatever the process allows its own products
         ):
             yield
     finally:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from holdfast.core import Ball, Goal, Images, PerImage
 from holdfast.core.threat import image_shape
+from holdfast.core.waiting import at_hand
 from holdfast.parts.attacks.shared.gradient import pick, value_and_grad
 from holdfast.parts.attacks.shared.smallest import Smallest
 
@@ -77,7 +78,8 @@ class Descent:
         hit, size = self.smallest.see(self.at, reps), self._ball.size(self.at - x)
         self.lost = self.lost & ~hit
         flat = gradient.flatten(1).abs().amax(1) == 0
-        if flat.any():  # what is broken far away shows the way instead
+        # what is broken far away shows the way instead; to ask whether it must is dearer on a device than to do it
+        if (self._other is None and not at_hand(flat)) or flat.any():
             gradient = pick(flat, self._towards - x, gradient)
         # only pixels that a step leaves inside [0, 1] take part in it
         gradient = gradient * _free(self.at, gradient)

@@ -3,6 +3,7 @@
 import torch
 
 from holdfast.core import Goal, HoldfastError, Images, PerImage, Reps
+from holdfast.core.waiting import at_hand, expect
 
 
 def value_and_grad(goal: Goal, x: Images) -> tuple[PerImage, Reps, Images]:
@@ -11,7 +12,7 @@ def value_and_grad(goal: Goal, x: Images) -> tuple[PerImage, Reps, Images]:
     One encoder pass forward and one backward to the pixels; weights get no gradient.
 
     Raises:
-        HoldfastError: a goal that is not differentiable, or whose value or gradient is not finite.
+        HoldfastError: a goal that is not differentiable, or whose value or gradient is not finite; see `expect`.
     """
     x = x.detach().requires_grad_()
     with torch.enable_grad():
@@ -41,16 +42,19 @@ def evaluate(goal: Goal, x: Images) -> tuple[PerImage, Reps]:
 def _check_finite(values: PerImage, gradient: Images | None = None) -> None:
     # a sum is finite only of finite numbers; one that overflows is looked at more closely
     total = values.sum() if gradient is None else values.sum() + gradient.sum()
-    if total.isfinite():
+    if at_hand(total) and total.isfinite():
         return
     finite = torch.isfinite(values)
     if gradient is not None:
         finite = finite & torch.isfinite(gradient.flatten(1)).all(1)
-    if not finite.all():
-        raise HoldfastError(
-            f"the objective or its gradient is not finite for {int((~finite).sum())} of {len(values)} images; "
-            "check the encoder's weights and its precision"
-        )
+    expect(finite, _not_finite)
+
+
+def _not_finite(bad: int, images: int) -> HoldfastError:
+    return HoldfastError(
+        f"the objective or its gradient is not finite for {bad} of {images} images; check the encoder's weights and "
+        "its precision"
+    )
 
 
 def pick(better: torch.Tensor, new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:

@@ -1,6 +1,7 @@
 """The smallest change that breaks something, by one search: the attack's side of a radius."""
 
 from holdfast.core import Ball, Goal, Images, Passes, PerImage, Reps
+from holdfast.core.waiting import judged_at_the_end
 from holdfast.parts.attacks.shared.descent import Descent
 from holdfast.parts.attacks.shared.gradient import evaluate
 from holdfast.parts.attacks.shared.smallest import Breaks, Smallest
@@ -9,6 +10,7 @@ HALVINGS = 10
 """Halvings of the way from the image to the smallest broken one at the end."""
 
 
+@judged_at_the_end()
 def minimal_radius(
     goal: Goal,
     breaks: Breaks,

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from holdfast.core import Ball, Goal, Images, Passes, Rng
 from holdfast.core.threat import image_shape
+from holdfast.core.waiting import judged_at_the_end
 from holdfast.parts.attacks.shared.descent import Descent
 from holdfast.parts.attacks.shared.gradient import evaluate, pick
 from holdfast.parts.attacks.shared.smallest import Breaks, Smallest
@@ -114,6 +115,7 @@ def most_rivals(steps: int) -> int:
     return max(1, int(SHARES[0] * steps / OPENING))
 
 
+@judged_at_the_end()
 def tournament(sought: Sought, x: Images, ball: Ball, steps: int, rng: Rng) -> tuple[Smallest, Float[Tensor, "batch"]]:
     """Search for the smallest change that breaks each image, with a budget of passes.
 
@@ -165,7 +167,7 @@ def _openings(sought: Sought, x: Images, ball: Ball, count: int, rng: Rng) -> li
     descents = []
     for number, (goal, share) in enumerate(zip([*goals, *[sought.goal] * restarts], aside, strict=True)):
         noise = ball.ascend(rng.child("tournament", number).normal(*x.shape[1:]).to(x))
-        start = (x + share * x.new_tensor(ball.even(image_shape(x))) * noise).clamp(0, 1)
+        start = (x + share * torch.tensor(ball.even(image_shape(x)), dtype=x.dtype) * noise).clamp(0, 1)
         other = None  # of a rival its image, of all else the nearest one; read once, and only where it is needed
         if sought.images is not None:
             other = cache(partial(sought.images, min(max(0, number - 1), sought.count - 1)))

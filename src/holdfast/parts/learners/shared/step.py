@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import Encoder, Event, HoldfastError, Images
+from holdfast.core.waiting import expect, sent
 from holdfast.parts.threats.shared.generator import Gaussians, Outputs
 from holdfast.parts.threats.shared.learned import LearnedNoise
 
@@ -35,7 +36,7 @@ def draw(images: int, samples: int, noise: LearnedNoise, x: Tensor, generator: t
     uniform = torch.rand(images, samples, design.components, generator=generator, dtype=x.dtype).clamp_min(tiny)
     gumbel = -(-uniform.log()).clamp_min(tiny).log()
     zeta = torch.randn(images, samples, design.latent, generator=generator, dtype=x.dtype)
-    return Draw(gumbel.to(x.device), zeta.to(x.device))
+    return Draw(sent(gumbel, x.device), sent(zeta, x.device))
 
 
 def relaxed(gaussians: Gaussians, numbers: Draw, temperature: float) -> Float[Tensor, "batch draws latent"]:
@@ -55,8 +56,8 @@ def descend(
     temperature: float,
     loss: Callable[[Tensor], Tensor],
     spread: float = 1.0,
-) -> float:
-    """Add the gradient of the mean loss of the values to the network's weights; return the share of draws that hold.
+) -> Int[Tensor, ""]:
+    """Add the gradient of the mean loss of the values to the network's weights; return how many draws hold.
 
     The outputs are cut off from the network while the draws are passed through the encoder part by part, so that the
     network itself is run backward once, and mixtures of a part fit into the processor's cache.
@@ -79,7 +80,7 @@ def descend(
     # parts of as many images and draws as a cache holds
     samples, size = numbers.zeta.shape[1], x[0].numel()
     draws, images = max(1, min(samples, PIXELS // size)), max(1, PIXELS // (size * samples))
-    total, held = len(x) * samples, 0
+    total, held = len(x) * samples, torch.zeros((), dtype=torch.long, device=x.device)
     slopes: list[list[Tensor]] = [[] for _ in outputs]
     for first in range(0, len(x), images):
         part = slice(first, first + images)
@@ -93,20 +94,24 @@ def descend(
                 moved = moved.contiguous(memory_format=torch.channels_last)
             values = event(encoder(moved).unflatten(0, delta.shape[:2]), rows[part])
             cost = loss(values).sum() / total
-            if not bool(cost.isfinite()):
-                raise HoldfastError(
-                    "expected finite representations of disturbed images to learn from, got NaN or infinity; check the "
-                    "encoder's weights and normalisation"
-                )
+            expect(cost.detach().isfinite()[None], not_finite)
             # the gradient of this part stops at the outputs of the network
             cost.backward()
-            held += int((values <= 0).sum())
+            held += (values <= 0).sum()
         for slope, leaf in zip(slopes, leaves, strict=True):
             slope.append(torch.zeros_like(leaf) if leaf.grad is None else leaf.grad)  # no entries, no gradient
     # one backward pass of the network for all parts
     joined = [torch.cat(s) if len(o) > 1 else torch.stack(s).sum(0) for o, s in zip(outputs, slopes, strict=True)]
     torch.autograd.backward(outputs, joined)
-    return held / total
+    return held
+
+
+def not_finite(*_: int) -> HoldfastError:
+    """Return the error of representations from which nothing can be learned."""
+    return HoldfastError(
+        "expected finite representations of disturbed images to learn from, got NaN or infinity; check the encoder's "
+        "weights and normalisation"
+    )
 
 
 def _part(tensor: Tensor, images: slice) -> Tensor:

@@ -1,0 +1,1 @@
+"""What of Holdfast runs on a GPU, whether it computes there what a CPU computes, how fast, and where it waits."""

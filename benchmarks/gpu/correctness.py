@@ -1,0 +1,92 @@
+"""The records of the device beside those of the CPU: every profile on digits, and two random networks."""
+
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import holdfast
+from benchmarks.gpu.device import Device
+from benchmarks.gpu.row import Report, Row
+from holdfast.auditing.profile_files import profile_names
+from holdfast.runtime.errors import HoldfastError
+
+SECTION = "correctness"
+LIMIT = 0.05
+"""Most by which a score may differ, as a share of the larger: float32 sums are rounded otherwise, and a step of an
+attack whose gradient is near 0 then turns."""
+
+SECONDS = 240
+"""After these no further profile begins: the whole command has eight minutes."""
+
+OF_FILES = ("image_text",)
+"""Profiles that need files of the user."""
+
+DRAWN = ("probabilistic", "smoothed", "worst_noise", "robustness", "failure", "pair", "center", "covered")
+"""Words in the names of measures whose noise is drawn on the device: other numbers, so their intervals must meet."""
+
+
+def compare(report: Report, device: Device, small: bool) -> None:
+    """Add a row for each profile, and for two random networks by the profile `quick`."""
+    names = [name for name in profile_names() if name not in OF_FILES]
+    cases = [("zoo:digits-simclr", "digits", name) for name in (("quick", "contrastive") if small else names)]
+    networks = ("zoo:resnet18_32", "zoo:vit_tiny_p8_32")
+    cases += [(network, "gaussian?shape=3x32x32", "quick") for network in (networks[1:] if small else networks)]
+    began = time.monotonic()
+    for encoder, data, profile in cases:
+        name = f"{profile}, {encoder.removeprefix('zoo:')}"
+        if time.monotonic() - began > SECONDS:
+            report.add(Row(SECTION, name, f"skipped: {SECONDS} s are over"))
+            continue
+        report.attempt(SECTION, name, lambda e=encoder, d=data, p=profile, n=name: _row(device, e, d, p, n))
+
+
+def _row(device: Device, encoder: str, data: str, profile: str, name: str) -> Row:
+    sizes: dict[str, Any] = {"images": 40, "attacked": 2, "examined": 1, "queries": 4, "budget": "none"}
+    if profile == "transfer":
+        sizes["surrogates"] = "zoo:digits-supervised"
+    records = []
+    for place in (device.name, "cpu"):
+        record = holdfast.audit(encoder, data, profile=profile, device=place, quiet=True, **sizes)
+        records.append((record.data["encoders"][0]["measures"], record.failures))
+    (there, failed), (here, expected) = records
+    if failed != expected:
+        raise HoldfastError(
+            f"failures: {'; '.join(failed)[:150] or 'none'}; on the CPU {'; '.join(expected) or 'none'}"
+        )
+    apart = list(_apart(there, here))
+    worst = max(apart, key=lambda pair: pair[0], default=(0.0, ""))
+    return Row(
+        SECTION,
+        name,
+        f"{len(apart)} scores, apart {worst[0]:.2g}{worst[1] if worst[0] else ''}",
+        f"≤ {LIMIT}",
+        worst[0] <= LIMIT,
+    )
+
+
+def _apart(there: dict[str, Any], here: dict[str, Any]) -> Iterator[tuple[float, str]]:
+    """Yield how far each score is from that of the CPU, and whose it is; inf where one of both is missing."""
+    for measure in there.keys() | here.keys():
+        ours, theirs = (record.get(measure, {"scores": {}})["scores"] for record in (there, here))
+        for title in ours.keys() | theirs.keys():
+            label = f" ({measure}: {title})"
+            if title not in ours or title not in theirs:
+                yield math.inf, label
+            elif any(word in measure for word in DRAWN):
+                yield (0.0 if _meet(ours[title], theirs[title]) else math.inf), label
+            else:
+                yield _distance(ours[title]["value"], theirs[title]["value"]), label
+
+
+def _distance(a: float | None, b: float | None) -> float:
+    if a == b or a is None or b is None:
+        return 0.0 if a == b else math.inf
+    return abs(a - b) / max(abs(a), abs(b))
+
+
+def _meet(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    """Whether two intervals have a point in common; scores without one are not compared."""
+    if any(score[end] is None for score in (a, b) for end in ("low", "high")):
+        return True
+    return max(a["low"], b["low"]) <= min(a["high"], b["high"])

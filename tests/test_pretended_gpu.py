@@ -1,0 +1,369 @@
+"""All that computes beside an encoder, on a pretended GPU: no tensors of two sides, the numbers of a CPU, no waits."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from benchmarks.gpu.__main__ import SECTIONS, run
+from benchmarks.gpu.loops import Setting, attacks, certifiers, learners, margin, small_network
+from benchmarks.gpu.pretend import MixedDevices, Pretended, pretended_gpu
+from benchmarks.gpu.row import Report, Row
+from benchmarks.gpu.waits import DOWN, NUMBER, ROWS, UP
+from torch import Tensor, nn
+
+from holdfast.core import Bound, Corruption, Encoder, Failure, Grid, Noise, Objective, Rng, Shard, registry
+from holdfast.core.waiting import expect, judged_at_the_end, sent
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
+from holdfast.parts.threats.patch import Patch
+from holdfast.runtime.errors import HoldfastError
+from holdfast.training.loop import train
+from holdfast.training.recipe_file import make_recipe
+
+IDS = tuple("abcdef")
+
+
+@pytest.fixture
+def gpu() -> Iterator[Pretended]:
+    with pretended_gpu() as pretended:
+        yield pretended
+
+
+def images(channels: int = 1, side: int = 8) -> Tensor:
+    return torch.rand(len(IDS), channels, side, side, generator=torch.Generator().manual_seed(0))
+
+
+def setting(device: str) -> Setting:
+    return Setting(Encoder(small_network(), mean=0.4, std=0.3, name="small").to(device), images().to(device))
+
+
+def leaves(value: Any) -> list[Tensor]:
+    """All tensors in what a part returns, on the CPU."""
+    if isinstance(value, Tensor):
+        return [value.detach().cpu()]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if hasattr(value, "__dataclass_fields__"):
+        value = [getattr(value, name) for name in value.__dataclass_fields__]
+    return [leaf for part in value for leaf in leaves(part)] if isinstance(value, (list, tuple)) else []
+
+
+def same_on_both(run: Callable[[str], Any]) -> None:
+    """Whether a piece of work does on the pretended device what it does on the CPU, to the bit."""
+    expected = leaves(run("cpu"))
+    with pretended_gpu():
+        computed = leaves(run("cuda"))
+    assert expected
+    assert len(computed) == len(expected)
+    for ours, theirs in zip(computed, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
+
+
+# --- the pretended device itself ---
+
+
+def test_it_refuses_what_a_gpu_refuses(gpu: Pretended) -> None:
+    here, there = torch.ones(3), torch.ones(3).to("cuda")
+    assert str(there.device) == "cuda:0"
+    assert there.is_cuda
+    assert (there + 1.0).device == there.device
+    assert (there + torch.tensor(1.0)).device == there.device  # a number may come from the host
+    refused: list[Callable[[], object]] = [
+        lambda: there + here,
+        lambda: torch.cat([there, here]),
+        lambda: torch.rand(2, generator=torch.Generator(), device="cuda"),
+        lambda: torch.rand(2, generator=torch.Generator("cuda")),
+        lambda: there.clone().normal_(generator=torch.Generator()),
+        lambda: there[:, None].long() @ there[None].long(),
+        lambda: here.gather(0, torch.zeros(1, dtype=torch.long, device="cuda")),
+    ]
+    for operation in refused:
+        with pytest.raises(MixedDevices):
+            operation()
+    with pytest.raises(TypeError, match="numpy"):
+        there.numpy()
+    assert torch.rand(2, generator=torch.Generator("cuda"), device="cuda").device == there.device
+
+
+def test_it_computes_with_gradients_and_in_place(gpu: Pretended) -> None:
+    layer = nn.Linear(3, 2).to("cuda")
+    x = torch.ones(4, 3, device="cuda").requires_grad_()
+    (gradient,) = torch.autograd.grad(layer(x).square().sum(), x)
+    assert gradient.device == x.device
+    assert float(gradient.abs().sum()) > 0
+    zeros = torch.zeros(2, 2, device="cuda")
+    zeros[0], zeros[zeros == 0] = 1.0, 2.0
+    assert zeros.cpu().tolist() == [[1.0, 1.0], [2.0, 2.0]]
+    assert torch.vmap(lambda row: row.sum())(zeros).tolist() == [2.0, 4.0]
+
+
+def test_it_counts_each_wait_once(gpu: Pretended) -> None:
+    x = torch.arange(6.0).to("cuda")
+    counted: list[tuple[Callable[[], object], str | None]] = [
+        (lambda: x.sum().item(), NUMBER),
+        (lambda: bool((x > 1).any()), NUMBER),
+        (lambda: torch.equal(x, x), NUMBER),
+        (lambda: x[x > 1], ROWS),
+        (lambda: x.nonzero(), ROWS),
+        (lambda: x.unique(), ROWS),
+        (lambda: x.clone().__setitem__(x > 1, x[:4]), ROWS),
+        (lambda: x.clone().__setitem__(x > 1, 0.0), None),
+        (lambda: x.tolist(), DOWN),
+        (lambda: x.cpu(), DOWN),
+        (lambda: torch.tensor([1.0, 2.0], device="cuda"), UP),
+        (lambda: x[[0, 1]], UP),
+        (lambda: x[torch.tensor([0, 1])], UP),
+        (lambda: torch.ones(2).to("cuda"), UP),
+        (lambda: torch.ones(2).to("cuda", non_blocking=True), UP),  # from pageable memory it waits all the same
+        (lambda: torch.ones(2).pin_memory().to("cuda", non_blocking=True), None),
+        (lambda: torch.where(x > 1, x, 0.0), None),
+        (lambda: torch.zeros(3, device="cuda"), None),
+        (lambda: x.sort().values, None),
+    ]
+    for number, (operation, kind) in enumerate(counted):
+        gpu.kinds.clear()
+        operation()
+        assert gpu.kinds == Counter([kind] if kind else []), number
+
+
+# --- the library on it ---
+
+
+@pytest.mark.parametrize("name", list(attacks(setting("cpu"))))
+def test_attacks(name: str) -> None:
+    same_on_both(lambda device: attacks(setting(device))[name](6))
+
+
+@pytest.mark.parametrize("ball", [Linf(0.1), L2(0.5), Patch(0.5, share=0.15)], ids=lambda ball: ball.norm)
+@pytest.mark.parametrize("name", ["pgd", "square", "fgsm", "ensemble"])
+def test_attacks_in_each_ball(name: str, ball: Any) -> None:
+    def run(device: str) -> object:
+        at = setting(device)
+        cls = registry.find("attacks", name)
+        attack = (
+            cls(tuple(registry.find("attacks", n)(steps=3) for n in ("apgd", "pgd"))) if name == "ensemble" else cls()
+        )
+        attack = cls(steps=4) if name in ("pgd", "square") else attack
+        goal = registry.find("objectives", "untargeted")().pursue(at.encoder, at.clean)
+        return attack(goal, at.x, ball, at.rng)
+
+    same_on_both(run)
+
+
+@pytest.mark.parametrize("name", [name for name in registry.names("objectives") if name != "loss"])
+def test_objectives(name: str) -> None:
+    tokens = {"token_drift": {"dim": 1}, "token_margin": {"dim": 1}, "segment_margin": {"dim": 1}}
+
+    def run(device: str) -> object:
+        at = setting(device)
+        clean = at.clean
+        at.encoder.grid = Grid(clean.shape[1], 1, 1)
+        objective: Objective = registry.find("objectives", name)(**tokens.get(name, {}))
+        goal = objective.pursue(at.encoder, clean, clean.roll(1, 0))
+        return registry.find("attacks", "pgd")(steps=2)(goal, at.x, Linf(0.1), at.rng)
+
+    same_on_both(run)
+
+
+THREATS = [registry.find("threats", name) for name in registry.names("threats") if name != "mixture"]
+
+
+@pytest.mark.parametrize("cls", [c for c in THREATS if issubclass(c, (Noise, Corruption))], ids=lambda c: c.__name__)
+def test_noises_and_corruptions(cls: type) -> None:
+    threat, x = cls(), images(3, 16)
+
+    def run(device: str) -> object:
+        there = x.to(device)
+        rng = Rng(0, ids=IDS)
+        pushed = []
+        if isinstance(threat, Noise):
+            pushed = [threat.push(there, rng.normal(2, threat.numbers(there)).to(there))]
+        return [threat.sample(there, rng), *pushed]
+
+    same_on_both(run)
+
+
+def shard_of(at: Setting) -> Shard:
+    labels = torch.arange(len(IDS)) % 2
+    return Shard(
+        at.encoder, at.x, torch.arange(len(IDS)), at.rng, at.clean.cpu(), lambda other: at.x[other.to(at.x.device)],
+        labels=labels,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["nearest", "outranked", "drifted", "confused"])
+def test_failures(name: str) -> None:
+    def run(device: str) -> object:
+        at = setting(device)
+        failure: Failure = registry.find("failures", name)()
+        shard = shard_of(at)
+        reps = at.clean.roll(1, 0).double()
+        event = failure.bind(shard)
+        rivals = failure.rivals(shard, 2)
+        extra = [] if rivals is None else [rivals.margins.weights, rivals.margins.bias]
+        return [event(reps[:, None], torch.arange(len(IDS))), *extra]
+
+    same_on_both(run)
+
+
+def bounds_on_both(bound: Callable[[Setting], Bound]) -> None:
+    """On a device more rows are bounded together, so sums are rounded otherwise; all else is the same."""
+    expected = bound(setting("cpu")).lower
+    with pretended_gpu():
+        computed = bound(setting("cuda")).lower.cpu()
+    torch.testing.assert_close(computed, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["interval", "crown", "crown_ibp"])
+def test_certifiers(name: str) -> None:
+    bounds_on_both(lambda at: registry.find("certifiers", name)()(at.encoder, margin(at), at.x, Linf(0.02)))
+
+
+@pytest.mark.parametrize("name", list(certifiers(setting("cpu"))))
+def test_certifiers_that_search(name: str) -> None:
+    bounds_on_both(lambda at: certifiers(at)[name](2))
+
+
+@pytest.mark.parametrize("name", list(learners(setting("cpu"))))
+def test_learners(name: str) -> None:
+    def run(device: str) -> object:
+        learned: Any = learners(setting(device))[name](2)
+        return learned.chance
+
+    same_on_both(run)
+
+
+def test_the_random_numbers_of_images_are_those_of_the_cpu_but_for_noise_on_whole_images(gpu: Pretended) -> None:
+    rng, cuda = Rng(0, ids=IDS), torch.device("cuda")
+    assert torch.equal(sent(rng.normal(3), cuda).cpu(), rng.normal(3))
+    counted = rng.normal_on(cuda, 3)
+    assert counted.device.type == "cuda"
+    assert not torch.equal(counted.cpu(), rng.normal(3))
+    assert torch.equal(rng.at(IDS[:1]).normal_on(cuda, 3).cpu(), counted[:1].cpu())
+
+
+# --- waits ---
+
+WAITS = {
+    "pgd": 0, "bim": 0, "apgd": 0, "square": 0, "minimum_norm": 0, "carlini_wagner": 0, "pgd, l2": 0, "apgd, l2": 0,
+    "square, l2": 0, "breaking_radius": 0, "universal": 1, "worst_mixture": 1, "alpha_crown, margin": 0,
+    "alpha_crown, inside": 0, "beta_crown, leaf steps": 0,
+}  # fmt: skip
+"""Loop -> how often a step of it lets the host wait; that of a learner is an epoch, whose success is read."""
+
+
+@pytest.mark.parametrize("name", list(WAITS))
+def test_steps_do_not_wait(name: str, gpu: Pretended) -> None:
+    at = setting("cuda")
+    run = {name: run for group in (attacks, learners, certifiers) for name, run in group(at).items()}[name]
+    counts = []
+    run(2)  # what is made once, such as the traced network
+    for steps in (4, 8):
+        gpu.kinds.clear()
+        run(steps)
+        counts.append(gpu.kinds.total() - _sent_at_the_start(name, gpu))
+    assert (counts[1] - counts[0]) / 4 == WAITS[name]
+
+
+def _sent_at_the_start(name: str, gpu: Pretended) -> int:
+    """Copies to the device, of searches whose number grows with the budget, each of which sends its start."""
+    return gpu.kinds[UP] if name == "breaking_radius" else 0
+
+
+def test_every_loop_has_its_count() -> None:
+    at = setting("cpu")
+    assert {name for group in (attacks, learners, certifiers) for name in group(at)} == WAITS.keys()
+
+
+def test_what_is_not_finite_is_said_at_the_end_and_before_what_follows_from_it(gpu: Pretended) -> None:
+    good, bad = torch.ones(3, device="cuda") > 0, torch.arange(3).to("cuda") > 0
+
+    def error(count: int, total: int) -> HoldfastError:
+        return HoldfastError(f"{count} of {total}")
+
+    def work(*flags: Tensor) -> None:
+        for fine in flags:
+            expect(fine, error)
+        reached.append("the end")
+        raise IndexError("which NaN has led to")
+
+    reached: list[str] = []
+    with pytest.raises(HoldfastError, match="1 of 3"):
+        judged_at_the_end()(work)(good, bad, ~good)
+    assert reached == ["the end"]
+    with pytest.raises(HoldfastError, match="1 of 3"):  # nothing is open
+        work(bad)
+    with pytest.raises(HoldfastError, match="1 of 3"):  # on a CPU nobody waits
+        judged_at_the_end()(work)(bad.cpu())
+    assert reached == ["the end"]
+    with judged_at_the_end():
+        expect(good, error)
+
+
+def test_attacks_say_so_at_their_end(gpu: Pretended) -> None:
+    at = setting("cuda")
+
+    def goal(x: Tensor) -> tuple[Tensor, Tensor]:
+        values = x.flatten(1).sum(1) + torch.tensor([0, np.nan, 0, 0, np.inf, 0]).to("cuda")
+        return values, x.flatten(1)
+
+    with pytest.raises(HoldfastError, match="not finite for 2 of 6 images"):
+        registry.find("attacks", "pgd")(steps=3)(goal, at.x, Linf(0.1), at.rng)
+
+
+# --- the command for a GPU ---
+
+
+def test_the_rehearsal_says_what_it_is_and_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = run(tmp_path, rehearse=True, only=("certificates",))
+    assert "CPU rehearsal: no GPU; the figures say nothing about one" in capsys.readouterr().out
+    assert not report.wrong
+    written = json.loads((tmp_path / "gpu.json").read_text())
+    assert [row["met"] for row in written["rows"]] == [True] * 5
+    assert "not met" not in (tmp_path / "gpu.md").read_text()
+    report.attempt("certificates", "broken", lambda: Row("certificates", "broken", str(1 // 0)))
+    assert report.wrong
+    assert "ZeroDivisionError" in (tmp_path / "gpu.md").read_text()
+
+
+def test_an_interrupt_keeps_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(report: Report, *_: object) -> None:
+        report.add(Row("waits", "first", "0"))
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(SECTIONS, "waits", interrupted)
+    run(tmp_path, rehearse=True, only=("waits", "throughput"))
+    rows = json.loads((tmp_path / "gpu.json").read_text())["rows"]
+    assert [row["name"] for row in rows] == ["first", "interrupted"]
+
+
+@pytest.mark.slow
+def test_the_whole_rehearsal(tmp_path: Path) -> None:
+    report = run(tmp_path, rehearse=True)
+    assert not report.wrong, report.markdown
+    assert {row.section for row in report.rows} == set(SECTIONS)
+
+
+def test_training_is_that_of_the_cpu_and_waits_once_a_step(tmp_path: Path) -> None:
+    state = pytest.importorskip("accelerate.state")
+    pytest.importorskip("lightly")
+
+    def losses(device: str, steps: int) -> list[float]:
+        state.AcceleratorState._reset_state(True)  # which keeps the first device of a process
+        table = {"encoder": "zoo:digits_cnn", "data": "digits?part=train", "steps": steps, "batch_size": 16}
+        recipe = make_recipe({**table, "method": {"name": "simclr"}, "device": device})
+        return [row["loss"] for row in train(recipe, tmp_path / f"{device} {steps}").rows]
+
+    expected, downs = losses("cpu", 2), []
+    for steps in (2, 4):
+        with pretended_gpu(trains=True) as gpu:
+            computed = losses("cuda", steps)
+            downs.append(gpu.kinds[DOWN] + gpu.kinds[NUMBER] + gpu.kinds[UP])
+        assert steps == 4 or computed == expected
+    state.AcceleratorState._reset_state(True)
+    assert (downs[1] - downs[0]) / 2 == 1  # rows are counted in lightly's loss
