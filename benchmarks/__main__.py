@@ -21,6 +21,7 @@ QUICK = (
     "adversarial_step", "certified_radius", "common_corruptions", "images", "dimensions", "certificate_growth", "index",
     "workers", "constants", "paper", "onnx_step",
     "libraries", "startup", "training_step", "fingerprints",
+    "scale",
 )  # fmt: skip
 SLOW = ("rare_events", "synbench", "certified_accuracy")
 HOURS = ("breaking_radius",)

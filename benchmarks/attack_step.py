@@ -142,7 +142,7 @@ def measure(peer_steps: int = 3) -> list[Result]:
             timing = time_search(search, network, x, search.steps)
             results += _results(search.name, timing, search.steps, TARGET)
             own = time_search(search, Free(), x, OWN_STEPS)
-            results.append(_own_work(search.name, own, min(timing.floors)))
+            results.append(_own_work(search.name, own, min(timing.floors), ", resnet18_32"))
             for name in SMALLER:
                 results.append(_own_work(search.name, own, _floor(search, name, x), f", {name}"))
         return [*results, *_cheaper_passes(x, peer_steps), *_peers(network, x, peer_steps)]

@@ -126,7 +126,7 @@ def _measured(network: str, attacked: bool, rounds: int) -> Result:
     for _ in range(rounds):
         floors.append(_further(bare))
         ratios.append(_further(ours) / floors[-1])
-    name = f"training step, {network.removeprefix('zoo:')}{', adversary' if attacked else ''}"
+    name = f"training step, {network.removeprefix('zoo:')}{', adversary' if attacked else ', plain'}"
     note = f"{batch} images, {LONG - SHORT} steps a round, floor {median(floors):.3f} s a step"
     return from_rounds(name, ratios, ADVERSARIAL if attacked else PLAIN, note)
 

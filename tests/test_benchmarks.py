@@ -30,6 +30,7 @@ from benchmarks import (
     page,
     quick,
     running,
+    scale,
     sharing,
     startup,
     store,
@@ -110,6 +111,15 @@ def test_an_audit_grows_with_its_images():
     alone = found["images, all pairs alone"].curve
     assert alone is not None
     assert alone.sizes == (20, 40)
+
+
+@linux
+@pytest.mark.usefixtures("here")
+@pytest.mark.slow
+def test_an_audit_of_a_free_encoder_grows_with_its_images():
+    found = finite(scale.measure((20, 40)))
+    assert found["scale, exponent of time"].curve is not None
+    assert found["scale, memory beyond representations"].unit == "MiB"
 
 
 @linux

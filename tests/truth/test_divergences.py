@@ -126,3 +126,14 @@ def test_wasserstein_needs_pairs_of_features() -> None:
 def test_unknown_names_suggest() -> None:
     with pytest.raises(HoldfastError, match="unknown divergence 'wasserstien'; did you mean 'wasserstein'"):
         divergence("wasserstien")
+
+
+@pytest.mark.parametrize("dim", [1, 33, 64])
+def test_cosine_of_many_pairs_is_that_of_each(dim: int) -> None:
+    """More pairs than are held at once: to the bit what a few of them have, zero vectors and equal ones among them."""
+    draw = torch.Generator().manual_seed(0)
+    a, b = torch.randn(2, 9001, dim, generator=draw)
+    a[0], b[8999], b[4096] = 0, 0, a[4096]
+    distance = divergence("cosine")
+    few = [distance(*rows) for rows in zip(a.split(100), b.split(100), strict=True)]
+    assert torch.equal(distance(a, b), torch.cat(few))

@@ -1,6 +1,7 @@
 """Images of a set, one after the other, on the encoder's device: those observed, and those that probes learn from."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Int
@@ -33,12 +34,12 @@ class ImageRange:
     def __str__(self) -> str:
         return str(self.images)
 
-    @property
+    @cached_property  # every shard asks, and there may be a million images
     def ids(self) -> list[str]:
         """The ids of these images."""
         return self.images.ids[self.places.start : self.places.stop]
 
-    @property
+    @cached_property
     def labels(self) -> Int[Tensor, "images"] | None:
         """The classes of these images; None unless the source knows them all."""
         labels = self.images.labels

@@ -57,8 +57,9 @@ def merge_parts(
     parts = [(Folder(part), *_part_files(Folder(part))) for part in others]
     store = Store(place)
     store.forget_damaged(CACHE)  # another folder may have them whole
+    present = set(store.names(CACHE))
     for part in parts:
-        _copy(store, *part)
+        _copy(store, present, *part)
 
     # Read the plan that they share
     stored, stored_places = store.read_json(PLAN), store.read_json(PLACES)
@@ -96,8 +97,8 @@ def _part_files(part: Folder) -> tuple[bytes, list[str]]:
         ) from error
 
 
-def _copy(store: Store, part: Folder, plan: bytes, files: Sequence[str]) -> None:
-    """Copy the shards of a part that are not there yet, and its plan where there is none."""
+def _copy(store: Store, present: set[str], part: Folder, plan: bytes, files: Sequence[str]) -> None:
+    """Copy the shards of a part that are not `present` yet, and its plan where there is none."""
     if not store.exists(PLAN):
         store.write(PLAN, lambda path: path.write_bytes(plan))
     elif store.files.read(PLAN) != plan:
@@ -105,7 +106,6 @@ def _copy(store: Store, part: Folder, plan: bytes, files: Sequence[str]) -> None
             f"{str(part)!r} holds a part of another audit than {str(store.files)!r}: their {PLAN} differ; merge parts "
             "of one command, with the same encoders, images and parameters"
         )
-    present = set(store.names(CACHE))
     for name in files:
         if name not in present and not name.endswith(".part"):
             with part.fetched(name) as path:
@@ -113,6 +113,8 @@ def _copy(store: Store, part: Folder, plan: bytes, files: Sequence[str]) -> None
             store.write(name, lambda path, shard=shard: path.write_bytes(shard))
             if name.endswith(SHARD) and store.read_tensors(name) is None:
                 store.delete(name)  # damaged where it came from
+            else:
+                present.add(name)
 
 
 def listed(items: Sequence[str], most: int = 3) -> str:

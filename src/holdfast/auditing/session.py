@@ -15,7 +15,18 @@ from holdfast.auditing.plan import Split
 from holdfast.auditing.probing import classifier_of
 from holdfast.auditing.representations import CLEAN, training
 from holdfast.auditing.shard_names import ShardNames
-from holdfast.auditing.shards import Columns, Cost, ShardFile, ShardResults, columns_of, fits, joined, spans, unlike
+from holdfast.auditing.shards import (
+    Columns,
+    Cost,
+    Rows,
+    ShardFile,
+    ShardResults,
+    columns_of,
+    fits,
+    joined,
+    spans,
+    unlike,
+)
 from holdfast.auditing.surrogates import Surrogates
 from holdfast.core import (
     Ball,
@@ -183,7 +194,8 @@ class Session:
             return
 
         # Each shard from memory or its file, or made again
-        shards: list[dict[str, Tensor]] = []
+        total = self.split.extent(observation)
+        rows = Rows(total)
         passes, seconds = Passes(), 0.0
         columns: Columns | None = None
         for shard in self.shard_files(observation):
@@ -194,15 +206,15 @@ class Session:
                 if not fits(results.tensors, observation, shard, columns):
                     raise unlike(observation, shard)
             columns = columns or columns_of(results.tensors)
-            shards += [] if observation.in_files else [results.tensors]
+            if not observation.in_files:
+                rows.put(shard, results.tensors)
             passes, seconds = passes + results.passes, seconds + results.seconds
 
         # All shards as one, and what they cost
         if observation.in_files:
             self._files[observation.key()] = self.shard_files(observation)
         else:
-            self._tensors[observation.key()] = joined(shards)
-        total = self.split.extent(observation)
+            self._tensors[observation.key()] = rows.tensors()
         self.costs[observation] = Cost(passes, observation.passes_of(self.encoder) * total, seconds)
 
     def _stored(self, shard: ShardFile) -> ShardResults | None:

@@ -64,6 +64,35 @@ def joined(parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
     return parts[0] if len(parts) == 1 else {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
 
 
+class Rows:
+    """The rows of all shards, each copied into its place when it comes, so that none is held twice for long.
+
+    Args:
+        images: how many there are; a shard of all of them is taken as it is.
+    """
+
+    def __init__(self, images: int):
+        self._images, self._whole = images, dict[str, Tensor]()
+        self._galleries: dict[str, list[Tensor]] = {}  # rows of some images only, few
+
+    def put(self, shard: ShardFile, tensors: dict[str, Tensor]) -> None:
+        """Take up a shard."""
+        if shard.stop - shard.start == self._images:
+            self._whole = tensors
+            return
+        for key, value in tensors.items():
+            if key.startswith("gallery."):
+                self._galleries.setdefault(key, []).append(value)
+                continue
+            if key not in self._whole:
+                self._whole[key] = value.new_empty((self._images, *value.shape[1:]))
+            self._whole[key][shard.start : shard.stop] = value
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all rows, by name."""
+        return self._whole | {key: torch.cat(parts) for key, parts in self._galleries.items()}
+
+
 def fits(tensors: Mapping[str, Tensor], observation: Observation, shard: ShardFile, columns: Columns | None) -> bool:
     """Whether a shard holds a row for each of its images, and what the shards before it hold."""
     rows = [len(value) for key, value in tensors.items() if value.ndim and not key.startswith("gallery.")]

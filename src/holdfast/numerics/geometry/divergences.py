@@ -15,6 +15,9 @@ from holdfast.runtime.errors import HoldfastError, unknown
 PerImage = Float[Tensor, "*batch"]
 Divergence = Callable[[Float[Tensor, "*batch dim"], Float[Tensor, "*batch dim"]], PerImage]
 
+_ROWS = 4096
+"""Pairs whose unit vectors are held at once: those of a whole population take several times the memory of its own."""
+
 
 def squared_l2(a: Float[Tensor, "*batch dim"], b: Float[Tensor, "*batch dim"]) -> PerImage:
     """Return ||a - b||_2^2.
@@ -65,6 +68,8 @@ def cosine(a: Float[Tensor, "*batch dim"], b: Float[Tensor, "*batch dim"]) -> Pe
         >>> cosine(torch.tensor([1.0, 0.0]), torch.tensor([[5.0, 0.0], [0.0, 1.0], [-2.0, 0.0]])).tolist()
         [0.0, 1.0, 2.0]
     """
+    if a.ndim == 2 and a.shape == b.shape and len(a) > _ROWS:  # each row is for itself, so nothing changes
+        return torch.cat([cosine(*rows) for rows in zip(a.split(_ROWS), b.split(_ROWS), strict=True)])
     u, v = unit(a), unit(b)
     absent = (u == 0).all(-1).to(u) + (v == 0).all(-1).to(v)  # a zero vector has no direction: ½ ||u - v||² lacks ½
     return ((u - v).square().sum(-1) + absent) / 2

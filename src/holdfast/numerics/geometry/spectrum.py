@@ -91,19 +91,22 @@ def _decomposed(reps: Reps, centred: bool) -> tuple[Float[Tensor, "values"], Flo
         raise HoldfastError(f"spectrum: expected at least 2 representations, got {n}")
     if not bool(reps.isfinite().all()):
         raise HoldfastError("spectrum: expected finite representations, got NaN or infinite ones")
-    matrix = reps.detach().cpu().double()
+    # in place: of very many images each copy counts
+    matrix = reps.detach().to("cpu", torch.float64, copy=True)
     rounding = 1e-12 * float(matrix.abs().max()) if centred else 0.0
-    matrix = matrix - matrix.mean(0) if centred else matrix
+    if centred:
+        matrix -= matrix.mean(0)
     size = float(matrix.abs().max())
-    matrix, size = (matrix / size, size) if size > rounding else (torch.zeros_like(matrix), 0.0)
+    if size > rounding:
+        matrix /= size
+    else:
+        matrix, size = matrix.zero_(), 0.0
     # eigenvalues of the smaller Gram matrix, of a matrix scaled to entries of at most 1
     gram = matrix.T @ matrix if dim <= n else matrix @ matrix.T
     eigenvalues, vectors = torch.linalg.eigh(gram)
     eigenvalues, vectors = eigenvalues.flip(0), vectors.flip(1)
     # what rounding may have made is no direction
     real = eigenvalues > max(n, dim) * 2.0**-52 * eigenvalues[0]
-    squares = vectors.square()
-    if dim <= n:
-        squares = (matrix @ vectors).square() / eigenvalues
-    weights = (n * squares).where(real, 0.0)
+    squares = (matrix @ vectors).square_().div_(eigenvalues) if dim <= n else vectors.square()
+    weights = squares.mul_(n).masked_fill_(~real, 0.0)
     return size * eigenvalues.where(real, 0.0).sqrt(), weights

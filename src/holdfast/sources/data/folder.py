@@ -108,4 +108,6 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 def _name(file: str) -> str:
     """Return the file's path in composed Unicode; bytes that are not UTF-8 are spelled out."""
+    if file.isascii():  # as most are: there may be a million
+        return file
     return unicodedata.normalize("NFC", os.fsencode(file).decode("utf-8", "backslashreplace"))
