@@ -20,6 +20,8 @@ from benchmarks import (
     libraries,
     paper,
     ratios,
+    scale,
+    startup,
     store,
     vnncomp,
     workers,
@@ -68,6 +70,8 @@ def machine(runs: Runs) -> str:
 TABLES: dict[str, Callable[[Runs], str]] = {
     "machine": machine,
     "images": of("images", images.table),
+    "scale": of("scale", scale.table),
+    "startup": of("startup", startup.table),
     "index": of("index", index.table),
     "dimensions": of("dimensions", dimensions.table),
     "certificate growth": of("certificate_growth", certificate_growth.table),

@@ -21,6 +21,8 @@ from torch import nn
 from benchmarks.curve import Curve, fresh, kib
 from benchmarks.images import Drawn
 from benchmarks.result import Result, arguments, publish
+from benchmarks.store import Run
+from benchmarks.tables import figures, markdown
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder
@@ -36,6 +38,7 @@ GROWTH = 64
 SIZES = (1000, 3162, 10_000, 31_623, 100_000)
 FEW, STEPS, DIM = 16, 2, 32
 NAME = "a linear map"
+MEMORY, EACH = "scale, memory beyond representations", "scale, of these an image"
 
 
 @dataclass(frozen=True)
@@ -97,9 +100,22 @@ def measure(sizes: tuple[int, ...] = SIZES) -> list[Result]:
     return [
         Result("scale, exponent of time", grown.exponent(), None, "", TARGET, took, spent),
         Result("scale, exponent of its last step", last.exponent(), None, "", None, last.text()),
-        Result("scale, memory beyond representations", beyond[-1] - beyond[0], None, "MiB", GROWTH, held, peak),
-        Result("scale, of these an image", each, None, "B", None, f"{sizes[0]:,} to {sizes[-1]:,} images"),
+        Result(MEMORY, beyond[-1] - beyond[0], None, "MiB", GROWTH, held, peak),
+        Result(EACH, each, None, "B", None, f"{sizes[0]:,} to {sizes[-1]:,} images"),
     ]
+
+
+def table(run: Run) -> str:
+    """Return time and memory by size, with their exponents."""
+    time, last, beyond, each = map(run.of, ("scale, exponent of time", "scale, exponent of its last", MEMORY, EACH))
+    seconds, held = run.curve(time.name), run.curve(beyond.name)
+    rows = [
+        ["processor seconds", *map(figures, seconds.values),
+         f"exponent {time.value:.2f} less the fixed part; {last.value:.2f} over the last step"],
+        ["peak memory above the start, MiB", *map(figures, held.values),
+         f"{beyond.value:.0f} MiB beyond representations, {each.value:,.0f} bytes an image"],
+    ]  # fmt: skip
+    return markdown(["n images (a free encoder, two measures)", *map(figures, seconds.sizes), ""], rows)
 
 
 def main() -> None:

@@ -19,6 +19,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from benchmarks.result import Result, report
+from benchmarks.store import Run
+from benchmarks.tables import figures, markdown
 
 ROUNDS = 7
 COMMANDS = {
@@ -89,6 +91,15 @@ def measure(rounds: int = ROUNDS, commands: Mapping[str, float] = COMMANDS) -> l
     with TemporaryDirectory() as folder:
         times = [first_pass(Path(folder, str(number))) for number in range(rounds + 1)][1:]
     return [*results, *both("first encoder pass of an audit", times, FIRST, "after torch's import; digits, quick")]
+
+
+def table(run: Run) -> str:
+    """Return how soon each command answers, in processor time and on the wall."""
+    rows = [
+        [processor.name.removesuffix(", processor"), figures(processor.value), figures(wall.value)]
+        for processor, wall in zip(run.results[::2], run.results[1::2], strict=True)
+    ]
+    return markdown(["started", "processor seconds", "seconds on the wall"], rows)
 
 
 if __name__ == "__main__":
