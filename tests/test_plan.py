@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
 from holdfast.auditing import plan_file
 from holdfast.auditing.batch_size import batch_size_for
 from holdfast.auditing.panel import validity_panel
 from holdfast.auditing.plan import Plan, merge
-from holdfast.auditing.plan_file import make_plan, read_plan
+from holdfast.auditing.plan_file import make_plan, read_plan, refuse_idle_ball
 from holdfast.auditing.profile import profile
 from holdfast.auditing.profile_files import profile_names
 from holdfast.auditing.record import slugs
@@ -407,26 +408,16 @@ def test_a_setting_without_a_name_changes_all_parts_of_a_list_that_have_it() -> 
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"profile": "patches", "norm": "linf"}, "norm: "),
-        ({"profile": "everyday", "eps": 0.05}, "eps: "),
-        ({"profile": "patches", "norm": "l2", "measures": ["uniformity"]}, "norm: "),
-    ],
+    ("profile", "norm", "eps"), [("patches", "linf", None), ("everyday", None, 0.05), ("corruptions", "l2", 1.0)]
 )
-def test_a_ball_that_no_measure_would_take_is_refused(given: dict, said: str) -> None:
-    with pytest.raises(HoldfastError, match=f"{said}expected a measure in the ball of the audit, but all of "):
-        make_plan(["zoo:digits-simclr"], "digits", **given)
+def test_a_ball_that_no_measure_of_a_profile_would_take_is_refused(profile: str, norm: str | None, eps) -> None:
+    with pytest.raises(HoldfastError, match=f"expected a profile with a measure in the ball .* but in {profile} all"):
+        holdfast.audit("zoo:digits-simclr", "digits", profile=profile, norm=norm, eps=eps)
 
 
 @pytest.mark.parametrize(
-    "given",
-    [
-        {"profile": "quick", "norm": "l2"},
-        {"profile": "patches", "norm": "patch[aspect=2]"},
-        {"profile": "everyday", "eps": 0.05, "measures": ["breaking_radius"]},
-        {"profile": "rvcl", "eps": 0.05},
-    ],
+    ("profile", "norm", "eps"),
+    [("quick", "l2", None), ("patches", "patch", None), ("patches", None, None), ("rvcl", None, 0.05)],
 )
-def test_a_ball_that_some_measure_takes_is_not(given: dict) -> None:
-    assert make_plan(["zoo:digits-simclr"], "digits", **given).measures
+def test_a_ball_that_some_measure_takes_is_not(profile: str, norm: str | None, eps: float | None) -> None:
+    refuse_idle_ball(profile, norm, eps)

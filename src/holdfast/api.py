@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.auditing.execute import INLINE
-from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.plan_file import make_plan, refuse_idle_ball
 from holdfast.auditing.run import run_audit
 from holdfast.comparison.records import Run, open_run
 from holdfast.config.overrides import Change
@@ -151,6 +151,8 @@ def audit(
             f"surrogates: expected names that no audited encoder has, got {twice[0]!r} twice; name it in a dict, or "
             "give the name alone where it is the same encoder"
         )
+    if not measures:
+        refuse_idle_ball(profile, norm, eps)
     plan = make_plan(
         _specs(opened),
         spec,

@@ -217,7 +217,7 @@ class Scoring:
         return [(o, readers) for o, readers in self.plan.observations.items() if o in self.session.costs]
 
     def _observation(self, observation: Observation, readers: tuple[str, ...]) -> dict[str, Any]:
-        cost = self.session.costs[observation]
+        cost, files = self.session.costs[observation], self.session.shard_files(observation)
         return {
             "part": registry.spec(observation),
             "title": observation.title,
@@ -225,7 +225,7 @@ class Scoring:
             "predicted": entries.passes_entry(cost.predicted),
             "serves": list(readers),
             "seconds": round(cost.seconds, 3),
-            "shards": self.session.shard_folder(observation),
+            "shards": files[0].file.rpartition("/")[0] if files else "",
         }
 
     def _passes(self) -> dict[str, Any]:

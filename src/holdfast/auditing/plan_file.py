@@ -1,6 +1,6 @@
 """From what a user says, on the command line or in a TOML file, to a plan."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -116,21 +116,9 @@ def make_plan(
         raise HoldfastError("no encoder: name at least one, for example zoo:digits-simclr; see holdfast list encoders")
     ball = _ball(profile, norm, eps, source or data, seed, skip_corrupt)
     base = open_profile(profile, ball)
+    questions = changed(base.measures, measures, ball) if measures else base.measures
     others = (surrogates,) if isinstance(surrogates, str) else surrogates
-
-    def asked_in(ball: Ball) -> tuple[Measure, ...]:
-        own = open_profile(profile, ball).measures
-        questions = changed(own, measures, ball) if measures else own
-        return set_parameters(_with_surrogates(questions, others, encoders, ball), settings, ball)
-
-    questions = asked_in(ball)
-    if (norm, eps) != (None, None) and not _depend_on_ball(questions, asked_in):
-        names = ", ".join(dict.fromkeys(map(registry.part_name, questions)))
-        raise HoldfastError(
-            f"{'eps' if norm is None else 'norm'}: expected a measure in the ball of the audit, but all of "
-            f"{names} have balls of their own, or none; leave it out, or change a measure's own ball: --set "
-            "MEASURE.ball.radius=4/255"
-        )
+    questions = set_parameters(_with_surrogates(questions, others, encoders, ball), settings, ball)
 
     # Images, which synthetic measures do without
     if data is None:
@@ -191,12 +179,27 @@ def _ball(
     return audit_ball(usual if norm is None else norm, eps, shape)
 
 
-def _depend_on_ball(questions: tuple[Measure, ...], asked_in: Callable[[Ball], tuple[Measure, ...]]) -> bool:
-    """Whether measures would be others in another ball than they are."""
+def refuse_idle_ball(profile: str, norm: str | None, eps: float | str | None) -> None:
+    """Refuse a norm or a radius beside a profile whose measures are the same in any ball.
+
+    Raises:
+        HoldfastError: such a norm or radius.
+    """
+    if norm is None and eps is None:
+        return
     try:
-        return any(asked_in(audit_ball(norm, OTHER, lambda: None)) != questions for norm in ("linf", "l2"))
-    except HoldfastError:  # one of them cannot be asked in that ball, so it depends on the ball
-        return True
+        asked = [open_profile(profile, audit_ball(name, OTHER, lambda: None)).measures for name in ("linf", "l2")]
+    except HoldfastError:  # one of them cannot be asked in such a ball, so it depends on the ball
+        return
+    if norm in (None, profile_table(profile).get("norm", NORM)) and eps is None:
+        return  # it says what holds anyway
+    if asked[0] == asked[1]:
+        names = ", ".join(dict.fromkeys(map(registry.part_name, asked[0])))
+        raise HoldfastError(
+            f"{'eps' if norm is None else 'norm'}: expected a profile with a measure in the ball of the audit, but in "
+            f"{Path(profile).stem} all of {names} have balls of their own, or none; leave it out, or change a "
+            "measure's own ball: --set MEASURE.ball.radius=4/255"
+        )
 
 
 def _with_surrogates(

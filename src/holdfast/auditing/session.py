@@ -15,18 +15,7 @@ from holdfast.auditing.plan import Split
 from holdfast.auditing.probing import classifier_of
 from holdfast.auditing.representations import CLEAN, training
 from holdfast.auditing.shard_names import ShardNames
-from holdfast.auditing.shards import (
-    Columns,
-    Cost,
-    Rows,
-    ShardFile,
-    ShardResults,
-    columns_of,
-    fits,
-    joined,
-    spans,
-    unlike,
-)
+from holdfast.auditing.shards import Cost, Rows, ShardFile, ShardResults, columns_of, fits, joined, spans, unlike
 from holdfast.auditing.surrogates import Surrogates
 from holdfast.core import (
     Ball,
@@ -124,7 +113,6 @@ class Session:
         self.remade = 0
         self._learned: dict[tuple[Probe, Threat | None, bool], Classifier] = {}
         self._shard_files: dict[Observation, list[ShardFile]] = {}
-        self._shard_folders: dict[Observation, str] = {}  # to name one may take the digest of a file that a part reads
         self._memory = MemoryLimits(encoder)
 
         # What decides all that is stored, beside the observation
@@ -166,19 +154,13 @@ class Session:
         """Return the shards of an observation; the name of a file says everything that decides what is in it."""
         if observation not in self._shard_files:
             total = self.split.extent(observation)
-            folder = self.shard_folder(observation)
+            folder = self._names.folder(observation)
             sizes = (total, self.population, self.batch_size, self.images.shape)
             self._shard_files[observation] = [
                 ShardFile(start, stop, f"{folder}/{start:07d}-{stop:07d}.safetensors")
                 for start, stop in spans(observation, *sizes, self._cuts)
             ]
         return self._shard_files[observation]
-
-    def shard_folder(self, observation: Observation) -> str:
-        """Return the folder of an observation's shards, within the run folder."""
-        if observation not in self._shard_folders:
-            self._shard_folders[observation] = self._names.folder(observation)
-        return self._shard_folders[observation]
 
     def make(self, observation: Observation, shard: ShardFile) -> None:
         """Observe one shard unless it is stored; what the observation reads must have been observed."""
@@ -197,7 +179,7 @@ class Session:
         total = self.split.extent(observation)
         rows = Rows(total)
         passes, seconds = Passes(), 0.0
-        columns: Columns | None = None
+        columns = None
         for shard in self.shard_files(observation):
             results = self._written.pop(shard.file, None) or self._stored(shard)
             if results is None or not fits(results.tensors, observation, shard, columns):

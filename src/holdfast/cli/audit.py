@@ -133,7 +133,7 @@ def audit(
     quiet: QuietOption = False,
 ) -> None:
     """Audit encoders on your images: measures, validity checks, record and report."""
-    from holdfast.auditing.plan_file import make_plan, read_plan
+    from holdfast.auditing.plan_file import make_plan, read_plan, refuse_idle_ball
 
     if calibrate <= 0:
         raise HoldfastError(f"--calibrate: expected seconds above 0, got {calibrate:g}")
@@ -149,6 +149,8 @@ def audit(
         plan = read_plan(Path(encoders[0]), profile=profile, data=data, set=settings or None, **run)
     else:
         options = {key: value for key, value in run.items() if value is not None}
+        if not measure:
+            refuse_idle_ball(profile or "quick", norm, eps)
         plan = make_plan(encoders, data, profile=profile or "quick", settings=settings or (), **options)
     # The estimate, a part, or the whole of it
     chosen = engine_of(engine, workers, plan.device, address, gpus)
