@@ -3,8 +3,10 @@
 import io
 import json
 import re
+import tarfile
 from pathlib import Path
 
+import PIL.Image
 import pytest
 from rich.console import Console
 from test_command_line import refused, run
@@ -121,3 +123,16 @@ def test_bars_count_the_steps_of_a_training_and_tell_the_share_of_an_audit(unit:
 )  # fmt: skip
 def test_counts_are_short(count: float, said: str) -> None:
     assert short(count) == said
+
+
+def test_labels_that_cannot_be_read_end_it_however_little_time_it_has(capsys, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "cls.tar", "w") as file:
+        for number in range(8):
+            picture = io.BytesIO()
+            PIL.Image.effect_noise((8, 8), 60).save(picture, "PNG")
+            for ending, content in (("png", picture.getvalue()), ("cls", "²".encode())):
+                entry = tarfile.TarInfo(f"{number}.{ending}")
+                entry.size = len(content)
+                file.addfile(entry, io.BytesIO(content))
+    line = ("audit", "zoo:digits-simclr", "--data", str(tmp_path / "cls.tar"), "--out", str(tmp_path / "run"))
+    assert ".cls, got '²'" in refused(capsys, *line, "--images", "8", "--dry-run", "--calibrate", "0.001")

@@ -127,7 +127,8 @@ def estimate(
     estimator = _Estimator(plan, folder, source, seconds, part, clock, opened)
     images = estimator.unread.tested
     plan = estimator.plan = plan.attacking(images.queries)
-    if (readers := plan.labelled()) and images.labels is None:
+    labels = images.labels  # labels that cannot be read end the audit, whether or not a measure asks for them
+    if (readers := plan.labelled()) and labels is None:
         raise no_labels(", ".join(readers), str(images))
     if readers := plan.judged():
         images.check_relevance(", ".join(readers))
