@@ -4,6 +4,7 @@ import doctest
 import json
 import math
 import sys
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
@@ -205,10 +206,13 @@ def test_workers_give_one_record(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")  # torch.compile
 def test_attack_steps_and_radii_are_measured(monkeypatch):
     monkeypatch.setattr(attack_step, "BATCH", 2)
     monkeypatch.setattr(attack_step, "PEERS", {})
-    finite(attack_step.measure(steps=3, queries=3))
+    monkeypatch.setattr(attack_step, "OWN_STEPS", 4)
+    monkeypatch.setattr(attack_step, "SEARCHES", tuple(replace(search, steps=3) for search in attack_step.SEARCHES[:3]))
+    finite(attack_step.measure(peer_steps=2))
     monkeypatch.setattr(certified_radius, "IMAGES", 1)
     monkeypatch.setattr(certified_radius, "TOLERANCE", 0.05)
     monkeypatch.setattr(certified_radius, "ENCODERS", {"mnist_base": certified_radius.ENCODERS["mnist_base"]})
