@@ -107,6 +107,13 @@ def test_what_is_not_there_is_said_in_one_line(capsys, runs: tuple[str, str], tm
     assert "divergence" in refused(capsys, *against, *require, "--divergence", "euclid")
     assert "threshold: " in refused(capsys, *against, *require, "--threshold", "1e9")
 
+    # too few images for a threshold that nobody stated
+    two = [str(tmp_path / name) for name in ("few-old", "few-new")]
+    for folder, spec in zip(two, (OLD, NEW), strict=True):
+        holdfast.audit(spec, "digits", out=folder, **WHAT | {"images": 60})
+    line = ("check", two[1], "--baseline", two[0], "--require", "false_positives.kept < 1 %")
+    assert "leaves 1 of 1,770 pairs of 60 images" in refused(capsys, *line)
+
     bare = shutil.copytree(old, tmp_path / "bare")  # as a baseline is kept in a repository
     shutil.rmtree(bare / "cache")
     assert "keep the folder `cache` beside the record" in refused(
@@ -134,3 +141,6 @@ def test_pictures_that_look_alike_are_no_pairs_of_different_images() -> None:
     equal = (shown[:, None] == shown).all(2).triu(1).nonzero().tolist()
     assert len(equal) == 6
     assert sorted(_look_alikes(record.run).tolist()) == sorted(equal)
+    without = holdfast.audit(encoder, images, skip_duplicates=True, **WHAT | {"images": None})
+    assert len(without.data["data"]["duplicates"]) == 3
+    assert _look_alikes(without.run).tolist() == []

@@ -14,12 +14,12 @@ from holdfast.auditing.representations import CLEAN
 from holdfast.comparison.baseline import same_images
 from holdfast.comparison.records import Audited, Run
 from holdfast.comparison.stored import observed
-from holdfast.config.requirements import Finding, judge, parse
+from holdfast.config.requirements import Finding, parse
 from holdfast.core import HoldfastError
 from holdfast.runtime.listener import Listener
 from holdfast.workflows.compare_index.canaries import BROKEN, Canary, read_canaries
 from holdfast.workflows.compare_index.plan import IndexPlan
-from holdfast.workflows.compare_index.upgrade import Represented, upgrade
+from holdfast.workflows.compare_index.upgrade import Represented, findings, upgrade
 
 MEASURED = re.compile(
     r"(overlap@(?P<k>\d+)|rank_biased_overlap|distance_correlation|distance_scale|threshold|false_positives)(\..*)?"
@@ -87,15 +87,14 @@ def hold_index(
         )
     matches = [MEASURED.fullmatch(parse(text).subject) for text in requirements]
     k = sorted({int(match["k"]) for match in matches if match and match["k"]}) or [10]
-    findings: list[Finding] = []
+    answers: list[Finding] = []
     compared: list[dict[str, Any]] = []
     for new, old in pairs:
         data = _compared(new, old, IndexPlan("", "", "", k=tuple(k), **_given(questions)), listener)
-        row = {"name": new.entry["name"], "error": None, "checks": {}, "measures": data["measures"]}
-        findings += judge({"encoders": [row]}, requirements) if requirements else []
-        findings += [_canaries(row["name"], data["canaries"])] if questions.canaries is not None else []
+        answers += findings(new.entry["name"], data["measures"], data["threshold"], requirements)
+        answers += [_canaries(new.entry["name"], data["canaries"])] if questions.canaries is not None else []
         compared.append(data)
-    return findings, compared
+    return answers, compared
 
 
 def _given(questions: IndexQuestions) -> dict[str, Any]:
@@ -145,8 +144,9 @@ def _ids(run: Run) -> list[str]:
 
 def _look_alikes(run: Run) -> Int[Tensor, "pairs 2"]:
     """Return the pairs of images that show the same picture: each with all that look like the same one."""
-    alike = run.record["data"].get("duplicates") or []
-    if not alike:
+    data = run.record["data"]
+    alike = data.get("duplicates") or []
+    if not alike or data.get("duplicates_left_out"):  # those are none of the images
         return torch.empty(0, 2, dtype=torch.long)
     places = {name: place for place, name in enumerate(_ids(run))}
     groups: dict[int, set[int]] = {}

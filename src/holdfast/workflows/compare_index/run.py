@@ -9,7 +9,7 @@ import torch
 
 from holdfast.auditing.prepare import check_device
 from holdfast.auditing.record import environment, finite, software
-from holdfast.config.requirements import judge, parse
+from holdfast.config.requirements import parse
 from holdfast.core import Encoder, HoldfastError, ImageSource
 from holdfast.numerics.geometry.matching import look_alikes
 from holdfast.runtime.exit_status import ExitStatus
@@ -24,7 +24,7 @@ from holdfast.workflows.compare_index.changed import most_changed
 from holdfast.workflows.compare_index.encoders import represent
 from holdfast.workflows.compare_index.outcome import IndexRecord
 from holdfast.workflows.compare_index.plan import IndexPlan
-from holdfast.workflows.compare_index.upgrade import PAIRED, refuse_too_few, upgrade
+from holdfast.workflows.compare_index.upgrade import PAIRED, findings, refuse_too_few, upgrade
 
 RECORD = "index.json"
 TABLE = "tables/images.parquet"
@@ -127,11 +127,10 @@ def compare_index(
 
 def _verdict(record: Mapping[str, Any], requirements: Collection[str]) -> dict[str, Any]:
     """Return what became of requirements and canaries: `findings`, `passed`, and the exit status."""
-    row = {"name": record["encoders"]["new"]["name"], "error": None, "checks": {}, "measures": record["measures"]}
-    findings = judge({"encoders": [row]}, requirements) if requirements else []
+    answers = findings(record["encoders"]["new"]["name"], record["measures"], record["threshold"], requirements)
     broken = any(canary["outcome"] == BROKEN for canary in record["canaries"])
-    passed = all(finding.met for finding in findings) and not broken
-    rows = [{"found" if key == "actual" else key: v for key, v in asdict(f).items()} for f in findings]
+    passed = all(finding.met for finding in answers) and not broken
+    rows = [{"found" if key == "actual" else key: v for key, v in asdict(f).items()} for f in answers]
     return {
         "findings": rows,
         "passed": passed,

@@ -1,6 +1,6 @@
 """What becomes of an index when another encoder represents its images, measured on representations alone."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from holdfast.config.requirements import Finding, judge, parse
 from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.image_pairs import ImagePairs
 from holdfast.numerics.geometry.neighbour_lists import Kept, Lists
@@ -125,6 +126,28 @@ def upgrade(
         else []
     )
     return Upgrade(entries, each, lists, distanced.pairs, why, translation(distanced), sides)
+
+
+def findings(
+    encoder: str, entries: measures.Entries, no_threshold: str, requirements: Collection[str]
+) -> list[Finding]:
+    """Return whether the new encoder meets each requirement.
+
+    Args:
+        encoder: its name.
+        entries: what was measured.
+        no_threshold: why there is no threshold; "" where there is one.
+        requirements: see `holdfast.config.requirements`.
+
+    Raises:
+        HoldfastError: a requirement that cannot be read, of something that was not measured, or of thresholds where
+            there are none.
+    """
+    for requirement in requirements if no_threshold else ():
+        if parse(requirement).subject.partition(".")[0] in ("threshold", "false_positives"):
+            raise HoldfastError(f"requirement {requirement!r}: {no_threshold}; or give --rate or --threshold")
+    row = {"name": encoder, "error": None, "checks": {}, "measures": entries}
+    return judge({"encoders": [row]}, requirements) if requirements else []
 
 
 def _distanced(plan: IndexPlan, copies: Int[Tensor, "pairs 2"], old: Represented, new: Represented) -> Distanced:
