@@ -9,7 +9,6 @@ processor time, peak memory above what was held before. Exponents are least-squa
 as measured; over all sizes less the time for 16 images, for fixed costs hide growth; and over the last decade.
 """
 
-import argparse
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.curve import Curve, fresh, kib
-from benchmarks.result import Result, arguments, publish
+from benchmarks.result import Result, report_sizes
 from benchmarks.store import Run
 from benchmarks.tables import figures, markdown
 from holdfast.auditing.plan import Plan
@@ -184,14 +183,5 @@ def table(run: Run) -> str:
     return markdown(heads, rows)
 
 
-def main() -> None:
-    """Run as a program."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments(parser)
-    parser.add_argument("--sizes", type=lambda text: tuple(map(int, text.split(","))), default=SIZES)
-    options = parser.parse_args()
-    publish(measure(options.sizes), options.json, options.plot)
-
-
 if __name__ == "__main__":
-    main()
+    report_sizes(measure, SIZES, __doc__)

@@ -85,6 +85,15 @@ def report(measure: Callable[[], list[Result]], about: str | None) -> None:
     publish(measure(), options.json, options.plot)
 
 
+def report_sizes(measure: Callable[[tuple[int, ...]], list[Result]], sizes: tuple[int, ...], about: str | None) -> None:
+    """Run a benchmark of growth as a program, of other sizes with `--sizes`; see `report`."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments(parser)
+    parser.add_argument("--sizes", type=lambda text: tuple(map(int, text.split(","))), default=sizes)
+    options = parser.parse_args()
+    publish(measure(options.sizes), options.json, options.plot)
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add what every benchmark takes."""
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")

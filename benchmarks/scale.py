@@ -9,7 +9,6 @@ farthest, which place some drifts among all pairs (attacks towards a target leav
 process, after audits of 16 images that warm up; one thread, processor time, peak memory above what was held before.
 """
 
-import argparse
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from torch import nn
 
 from benchmarks.curve import Curve, fresh, kib
 from benchmarks.images import Drawn
-from benchmarks.result import Result, arguments, publish
+from benchmarks.result import Result, report_sizes
 from benchmarks.store import Run
 from benchmarks.tables import figures, markdown
 from holdfast.auditing.plan import Plan
@@ -118,14 +117,5 @@ def table(run: Run) -> str:
     return markdown(["n images (a free encoder, two measures)", *map(figures, seconds.sizes), ""], rows)
 
 
-def main() -> None:
-    """Run as a program."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments(parser)
-    parser.add_argument("--sizes", type=lambda text: tuple(map(int, text.split(","))), default=SIZES)
-    options = parser.parse_args()
-    publish(measure(options.sizes), options.json, options.plot)
-
-
 if __name__ == "__main__":
-    main()
+    report_sizes(measure, SIZES, __doc__)
