@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import jaxtyping
+import torch
 from beartype import BeartypeConf, beartype
 
 FIRST, THEN = 10, 100
@@ -55,7 +56,7 @@ def _sampled(function: Callable[..., Any], enforcing: Callable[[], Callable[...,
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
-        if not _on[-1]:
+        if not _on[-1] or torch.compiler.is_compiling():  # which cannot trace this
             return function(*args, **kwargs)
         calls = _calls[mark] = _calls.get(mark, -1) + 1
         wanted = enforcing() if calls < FIRST or calls % THEN == 0 else function  # made when it is first called

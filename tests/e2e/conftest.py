@@ -13,7 +13,7 @@ DRAWN = {"test_corruption_study", "test_examples", "test_leaderboard_in_browser"
          "test_report_in_browser", "test_series_in_audits"}  # fmt: skip
 """Modules whose tests look at charts."""
 
-AS_USERS_RUN = {"test_audit_run", "test_golden"}
+AS_USERS_RUN = {"test_audit_run", "test_golden", "test_s3"}
 """Modules whose audits are compared with audits of other processes, or with golden records."""
 
 QUERIES = 20

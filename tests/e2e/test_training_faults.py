@@ -276,7 +276,8 @@ def test_what_decides_the_weights_is_part_of_what_is_asked(what: str, tmp_path: 
 
 @pytest.mark.slow
 def test_a_study_does_not_take_the_place_of_another(tmp_path: Path) -> None:
-    asked = Study({"one": recipe(SIMCLR, images=100, steps=1)}, "digits", (Column("γ", Gamma(2.0)),), 20, (Knn(),))
+    columns = (Column("γ", Gamma(2.0)),)
+    asked = Study({"one": recipe(SIMCLR, images=100, steps=1)}, "digits", columns, 20, probes=(Knn(),))
     run_study(asked, tmp_path)
     kept = (tmp_path / "study.json").read_text()
     with pytest.raises(HoldfastError, match="tells of 'one' by another recipe; choose another --out"):
