@@ -37,8 +37,11 @@ NETWORKS = {"zoo:cnn_b_cifar": 128, "zoo:resnet20_32": 32}
 """Network -> images in a batch."""
 
 PLAIN, ADVERSARIAL = 1.05, 1.08
-SHORT, LONG = 2, 22
+FEW, MANY = 2, 22
 """Steps of the two trainings that are compared."""
+
+SHORT = ("training step, resnet20_32*",)
+"""Names of what `short` measures."""
 
 EPSILON, SIZE, INNER = 0.05, 0.01, 3
 """Radius of the ℓ∞ ball, step and steps of the attack."""
@@ -111,6 +114,16 @@ def measure(rounds: int = 3) -> list[Result]:
         torch.set_num_threads(threads)
 
 
+def short() -> list[Result]:
+    """Return the ratios for ResNet-20."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return [_measured("zoo:resnet20_32", attacked, rounds=2) for attacked in (False, True)]
+    finally:
+        torch.set_num_threads(threads)
+
+
 def _measured(network: str, attacked: bool, rounds: int) -> Result:
     batch = NETWORKS[network]
     x = torch.randint(0, 256, (4 * batch, 3, 32, 32), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
@@ -121,20 +134,20 @@ def _measured(network: str, attacked: bool, rounds: int) -> Result:
     ours = our_loop(network, images, batch, adversary)
     bare = bare_loop(network, x.float() / 255, batch, attacked)
     for training in (ours, bare):  # warms up
-        training(SHORT)
+        training(FEW)
     ratios, floors = [], []
     for _ in range(rounds):
         floors.append(_further(bare))
         ratios.append(_further(ours) / floors[-1])
     name = f"training step, {network.removeprefix('zoo:')}{', adversary' if attacked else ', plain'}"
-    note = f"{batch} images, {LONG - SHORT} steps a round, floor {median(floors):.3f} s a step"
+    note = f"{batch} images, {MANY - FEW} steps a round, floor {median(floors):.3f} s a step"
     return from_rounds(name, ratios, ADVERSARIAL if attacked else PLAIN, note)
 
 
 def _further(training: Callable[[int], None]) -> float:
     """Return what a further step takes."""
-    short = seconds(lambda: training(SHORT))
-    return (seconds(lambda: training(LONG)) - short) / (LONG - SHORT)
+    start = seconds(lambda: training(FEW))
+    return (seconds(lambda: training(MANY)) - start) / (MANY - FEW)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,23 @@ def test_help_and_report_imports_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_the_viewer_starts_without_torch_and_matplotlib() -> None:
+    code = (
+        "import sys, holdfast.workflows.view.server;"
+        "bad = {'torch', 'matplotlib', 'pandas'} & set(sys.modules); sys.exit(str(bad) if bad else 0)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_tables_are_written_without_pandas(tmp_path: Path) -> None:
+    code = (
+        "import sys, torch; from holdfast.storage.run_folder import Store;"
+        f"Store({str(tmp_path)!r}).write_table('t.parquet', ['a', 'b'], {{'x': torch.rand(2)}});"
+        "sys.exit('pandas' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_optional_packages_are_not_imported_eagerly() -> None:
     code = (
         "import sys, holdfast.cli, holdfast.auditing.run, holdfast.auditing.profile;"

@@ -139,6 +139,29 @@ def test_parts_join_through_entry_points(monkeypatch: pytest.MonkeyPatch) -> Non
         registry.forget()
 
 
+def test_a_package_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclasses.dataclass
+    class Point:
+        name: str = "foreign"
+
+        def load(self) -> type:
+            raise ImportError("no module named elsewhere")
+
+    class Points:
+        def select(self, group: str) -> list[Point]:
+            return [Point()] if group == "holdfast.threats" else []
+
+    registry.forget()
+    monkeypatch.setattr(registry, "entry_points", lambda: Points())
+    try:
+        with pytest.raises(HoldfastError) as refused:
+            registry.find("threats", "foreign")
+    finally:
+        registry.forget()
+    expected = "the package of the threat 'foreign', while it was imported: ImportError: no module named elsewhere"
+    assert str(refused.value) == expected
+
+
 @pytest.mark.usefixtures("own_parts_forgotten")
 def test_parts_join_for_as_long_as_the_process_lives() -> None:
     @dataclasses.dataclass(frozen=True)

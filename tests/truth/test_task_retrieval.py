@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import ndcg_score
+from sklearn.metrics import average_precision_score, ndcg_score
 from torch import Tensor, nn
 
 import holdfast
@@ -41,12 +41,14 @@ def world(seed: int = 0, empty: int = 2) -> tuple[Tensor, Relevance]:
     return torch.randn(N, DIM, generator=random, dtype=torch.float64), relevance
 
 
-def in_order(results: list[int], grades: dict[int, int], k: int) -> tuple[float, float, float]:
-    """Return reciprocal rank, recall@k and nDCG@k of results in one order, from their definitions."""
+def in_order(results: list[int], grades: dict[int, int], k: int) -> tuple[float, float, float, float]:
+    """Return rank, recall@k, average precision@k and nDCG@k of results in one order, from their definitions."""
     first = next(place for place, image in enumerate(results, 1) if grades.get(image, 0) > 0)
     gained = sum(grades.get(image, 0) / math.log2(place + 1) for place, image in enumerate(results[:k], 1))
     best = sum(g / math.log2(place + 1) for place, g in enumerate(sorted(grades.values(), reverse=True)[:k], 1))
-    return first, sum(grades.get(image, 0) > 0 for image in results[:k]) / len(grades), gained / best
+    relevant = [grades.get(image, 0) > 0 for image in results[:k]]
+    precisions = [sum(relevant[:place]) / place for place, hit in enumerate(relevant, 1) if hit]
+    return first, sum(relevant) / len(grades), sum(precisions) / len(grades), gained / best
 
 
 def grades_of(relevance: Relevance, query: int) -> dict[int, int]:
@@ -66,6 +68,7 @@ def test_scores_are_those_of_loops(name: str, rows: int, monkeypatch: pytest.Mon
         if not grades:
             assert scores.rank[query].isnan()
             assert scores.recall[:, query].isnan().all()
+            assert scores.precision[:, query].isnan().all()
             assert scores.ndcg[:, query].isnan().all()
             continue
         if name == "l2":
@@ -74,9 +77,10 @@ def test_scores_are_those_of_loops(name: str, rows: int, monkeypatch: pytest.Mon
             apart = -torch.cosine_similarity(reps, moved[query][None])
         results = sorted(range(QUERIES, N), key=lambda image: float(apart[image]))
         for at, k in enumerate(CUTS):
-            first, recall, ndcg = in_order(results, grades, k)
+            first, recall, precision, ndcg = in_order(results, grades, k)
             assert float(scores.rank[query]) == first
             assert float(scores.recall[at, query]) == pytest.approx(recall, abs=1e-12)
+            assert float(scores.precision[at, query]) == pytest.approx(precision, abs=1e-12)
             assert float(scores.ndcg[at, query]) == pytest.approx(ndcg, abs=1e-12)
 
 
@@ -99,11 +103,21 @@ def test_ties_are_the_mean_over_all_orders() -> None:
     reps = torch.tensor([[0.0], *([place] for place in places)])
     relevance = Relevance(torch.arange(7) < 1, torch.tensor([[0, 2], [0, 3], [0, 6]]), torch.tensor([1, 3, 2]), 6)
     orders = [[1, *middle, 6] for middle in itertools.permutations([2, 3, 4, 5])]
-    scores = judged(reps[:1], reps, relevance, CUTS[:2], "l2")
-    for at, k in enumerate(CUTS[:2]):
+    cuts = (1, 2, 3, 4, 6)
+    scores = judged(reps[:1], reps, relevance, cuts, "l2")
+    for at, k in enumerate(cuts):
         expected = np.mean([in_order(order, {2: 1, 3: 3, 6: 2}, k) for order in orders], 0)
-        means = (float(scores.rank), float(scores.recall[at]), float(scores.ndcg[at]))
+        means = (float(scores.rank), *(float(row[at]) for row in (scores.recall, scores.precision, scores.ndcg)))
         assert means == pytest.approx(tuple(expected), abs=1e-12)
+
+
+def test_the_average_precision_of_all_results_is_that_of_scikit_learn() -> None:
+    reps, relevance = world(empty=0)
+    scores = judged(reps[:QUERIES], reps, relevance, [CORPUS], "l2")
+    truth = relevance.graded(torch.arange(QUERIES))[:, QUERIES:].numpy() > 0
+    near = -torch.cdist(reps[:QUERIES], reps[QUERIES:]).numpy()
+    expected = [average_precision_score(truth[query], near[query]) for query in range(QUERIES)]
+    assert scores.precision[0].tolist() == pytest.approx(expected, abs=1e-12)
 
 
 def test_an_encoder_of_one_point_finds_by_chance() -> None:
@@ -125,9 +139,8 @@ def test_a_querys_own_image_is_left_out_where_that_is_asked_for(skip: bool) -> N
     results = sorted(set(range(QUERIES, N)) - {image}, key=lambda other: float((reps[other] - reps[0]).norm()))
     results, grades = (results, grades) if skip else ([image, *results], {**grades, image: own})
     scores = judged(reps[:QUERIES], reps, relevance, [3], "l2")
-    assert (float(scores.rank[0]), float(scores.recall[0, 0]), float(scores.ndcg[0, 0])) == pytest.approx(
-        in_order(results, grades, 3)
-    )
+    columns = (scores.rank, scores.recall[0], scores.precision[0], scores.ndcg[0])
+    assert tuple(float(column[0]) for column in columns) == pytest.approx(in_order(results, grades, 3))
 
 
 @pytest.mark.parametrize("k", [1, 3])
@@ -273,10 +286,11 @@ def test_audits_score_the_task_itself(tmp_path: Path) -> None:
         grades = {places[f"corpus/{image}"]: score for own, image, score in it.qrels if own == query and score > 0}
         expected.append(in_order(results, grades, 5))
     scores = record.scores("task_retrieval")
-    rank, recall, ndcg = np.array(expected).T
+    rank, recall, precision, ndcg = np.array(expected).T
     assert scores["mean reciprocal rank, clean"].value == pytest.approx((1 / rank).mean(), abs=1e-9)
     assert scores["hit rate@5, clean"].value == pytest.approx((rank <= 5).mean())
     assert scores["recall@5, clean"].value == pytest.approx(recall.mean(), abs=1e-9)
+    assert scores["MAP@5, clean"].value == pytest.approx(precision.mean(), abs=1e-9)
     assert scores["nDCG@5, clean"].value == pytest.approx(ndcg.mean(), abs=1e-9)
     assert 0 <= scores["nDCG@5, worst found"].value < scores["nDCG@5, clean"].value
     assert holdfast.audit("zoo:digits-simclr", spec, **(wanted | {"attacked": 40})).data["data"]["attacked"] == 10

@@ -7,7 +7,7 @@ go. The first round asks only the measures that answer in a sentence.
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -108,7 +108,7 @@ class _Rounds:
         """Return why no further round is made."""
         if self._reached:
             return "until"
-        return "complete" if self._attacked >= self._most and not self._partial else "budget"
+        return "complete" if complete(self._record) else "budget"
 
     def close(self, ended: str) -> dict[str, Any]:
         """Write into the record why there is no further round, and return it."""
@@ -180,6 +180,12 @@ class _Rounds:
         same = all(record["plan"].get(key) == value for key, value in entry.items())
         same_images = record["data"]["fingerprint"] == self._audit.images.tested.fingerprint
         return record if same and same_images and record["data"]["attacked"] <= self._ends[-1] else None
+
+
+def complete(record: Mapping[str, Any]) -> bool:
+    """Whether a round attacked all images and asked everything, so that none follows it."""
+    rounds = record["run"]["rounds"]
+    return record["data"]["attacked"] >= rounds["of"] and not rounds["answers_only"]
 
 
 def answering(plan: Plan) -> Plan | None:

@@ -193,14 +193,16 @@ def run_plan(
 ) -> None:
     """Run an audit as `audited` does."""
     from holdfast.auditing.execute import INLINE
+    from holdfast.auditing.rounds import complete
     from holdfast.auditing.run import run_audit
 
     def told(record: Any) -> None:
-        """Write the report of a round, and say what it answers."""
-        with _drawing("the report", folder):
-            from holdfast.report.html import publish  # brings matplotlib: after the first image, not before it
+        """Write the report of a round, and say what it answers; `audited` writes that of the last one."""
+        if not complete(record):
+            with _drawing("the report", folder):
+                from holdfast.report.html import publish  # brings matplotlib: after the first image, not before it
 
-            publish(folder)
+                publish(folder)
         if not quiet:
             from holdfast.report.terminal import round_lines
 

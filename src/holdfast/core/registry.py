@@ -211,7 +211,7 @@ def find(kind: str, name: str) -> type:
     if name in _here[kind]:
         return _here[kind][name]
     if name in _outside(kind):
-        with foreign(f"the package of {name!r}, one of the {kind},", "imported", wrap=True):
+        with foreign(f"the package of the {kind.removesuffix('s')} {name!r}", "imported", wrap=True):
             return _outside(kind)[name].load()
     module = importlib.import_module(_inside(kind)[name])
     public = [

@@ -11,7 +11,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from holdfast.report import numbers
-from holdfast.report.charts.figure import COLOURS, MARKERS
+from holdfast.report.charts.palette import COLOURS, MARKERS
 
 
 def page(

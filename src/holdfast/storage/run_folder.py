@@ -21,6 +21,7 @@ from holdfast.core import HoldfastError
 from holdfast.runtime.errors import os_reason
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.privacy import public
+from holdfast.storage.columns import numbers, texts
 from holdfast.storage.documents import parse_json
 from holdfast.storage.filesystem import Folder
 
@@ -179,8 +180,7 @@ class Store:
 
     def write_table(self, name: str, ids: list[str], table: Mapping[str, Tensor]) -> None:
         """Write a table as Parquet, with the image ids as its first column."""
-        columns: dict[str, Any] = {"id": ids}
-        columns |= {key: pa.array(value.cpu().numpy()) for key, value in table.items()}
+        columns = {"id": texts(ids)} | {key: numbers(value) for key, value in table.items()}
         self.write(name, lambda path: pq.write_table(pa.table(columns), path.absolute()))  # "a:b" is no URL
 
     def write_picture(self, name: str, pixels: Float[Tensor, "channels height width"]) -> None:

@@ -25,11 +25,13 @@ class Judged(NamedTuple):
     Attributes:
         rank: of the first relevant result, [M].
         recall: share of what is relevant among the first k, for each k, [K, M].
+        precision: average precision of the first k, for each k, [K, M].
         ndcg: normalised discounted cumulative gain of the first k, for each k, [K, M].
     """
 
     rank: PerQuery
     recall: Float[Tensor, "cuts queries"]
+    precision: Float[Tensor, "cuts queries"]
     ndcg: Float[Tensor, "cuts queries"]
 
 
@@ -43,8 +45,9 @@ def judged(
     """Return the scores of the first images of a retrieval task, as queries of its index.
 
     DCG@k = Σ_{r<=k} g_r / log2(r + 1), with the grade g_r of the r-th result; nDCG@k is its share of that of the best
-    order. recall@k = 1/R Σ_{r<=k} 1[g_r > 0] over R relevant images. Results at equal distances are in no order: each
-    score is the mean over all orders, and the rank the mean rank of the first relevant one.
+    order. recall@k = 1/R Σ_{r<=k} 1[g_r > 0] over R relevant images, and the average precision of the first k is
+    1/R Σ_{r<=k} 1[g_r > 0] #{s <= r: g_s > 0} / r, trec_eval's map_cut. Results at equal distances are in no order:
+    each score is the mean over all orders, and the rank the mean rank of the first relevant one.
 
     Args:
         queries: representations of the first images, disturbed or not, [M, D].
@@ -66,8 +69,9 @@ def judged(
     """
     discounts = 1 / torch.arange(2, max(cuts) + 2, dtype=torch.float64).log2()
     gained = torch.cat([discounts.new_zeros(1), discounts.cumsum(0)])  # by the first 0, 1, 2, ... places
+    inverses = torch.cat([discounts.new_zeros(1), (1 / torch.arange(1, len(gained)).double()).cumsum(0)])  # Σ 1/r
     parts = [
-        _scores(queries[rows], bank, relevance.graded(rows), gained, cuts, name)
+        _scores(queries[rows], bank, relevance.graded(rows), gained, inverses, cuts, name)
         for rows in torch.arange(len(queries)).split(max(1, ENTRIES // len(bank)))
     ]
     return Judged(*(torch.cat(columns, -1) for columns in zip(*parts, strict=True)))
@@ -78,6 +82,7 @@ def _scores(
     bank: Tensor,
     grades: Int[Tensor, "queries bank"],
     gained: Float[Tensor, "places"],
+    inverses: Float[Tensor, "places"],
     cuts: Sequence[int],
     name: str,
 ) -> Judged:
@@ -95,11 +100,19 @@ def _scores(
     # the first one, among as many that are as near
     first = relevant & (near <= near[:, :1] * (1 + TIE) + FLOOR)
     rank = begin[:, 0] + (shared[:, 0] + 1.0) / (first.sum(1) + 1.0)
-    recall, ndcg = [], []
+    # at the j-th of the places that it shares, `before` + 1 + `beside` (j - 1) are relevant up to there, on average
+    before = torch.searchsorted(near, near * (1 - TIE) - FLOOR)
+    alike = torch.searchsorted(near, near * (1 + TIE) + FLOOR, right=True) - before
+    beside = (alike - 1) / (shared - 1).clamp_min(1)
+    recall, precision, ndcg = [], [], []
     for k in cuts:
-        inside = (end.clamp_max(k) - begin.clamp_max(k)) / shared
+        low, high = begin.clamp_max(k), end.clamp_max(k)
+        inside, inverse = (high - low) / shared, (inverses[high] - inverses[low]) / shared
         recall.append((inside * relevant).sum(1) / count)
-        own = (gained[end.clamp_max(k)] - gained[begin.clamp_max(k)]) / shared
+        precisions = (before + 1) * inverse + beside * (inside - (begin + 1) * inverse)
+        precision.append((precisions * relevant).sum(1) / count)
+        own = (gained[high] - gained[low]) / shared
         best = gain.sort(1, descending=True).values[:, :k] @ gained.diff()[: min(k, gain.shape[1])]
         ndcg.append((own * gain).sum(1) / best)
-    return Judged(rank.masked_fill(count == 0, torch.nan), torch.stack(recall), torch.stack(ndcg))
+    columns = (torch.stack(column) for column in (recall, precision, ndcg))
+    return Judged(rank.masked_fill(count == 0, torch.nan), *columns)

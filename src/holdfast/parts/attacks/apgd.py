@@ -45,9 +45,7 @@ class Apgd(Attack):
                 f"apgd: expected steps >= 1 and restarts >= 1, got steps={self.steps}, restarts={self.restarts}"
             )
 
-    def trial(self, steps: int) -> Attack:
-        """Return PGD of a few steps."""
-        return Pgd(steps)
+    trial = Pgd.trial
 
     @property
     def passes(self) -> Passes:

@@ -46,9 +46,7 @@ class Bim(Attack):
         """As `Pgd`."""
         return self._pgd.reach(ball, steps)
 
-    def trial(self, steps: int) -> Attack:
-        """Return PGD of a few steps."""
-        return Pgd(steps)
+    trial = Pgd.trial
 
     @property
     def passes(self) -> Passes:

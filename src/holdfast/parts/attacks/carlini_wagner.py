@@ -67,9 +67,7 @@ class CarliniWagner(Attack):
         """Return steps · rate / 3: it starts near x, and at u = 3 lies the edge, ε tanh 3 = .995 ε, in every ball."""
         return (self.steps if steps is None else steps) * self.rate / EDGE
 
-    def trial(self, steps: int) -> Attack:
-        """Return PGD of a few steps."""
-        return Pgd(steps)
+    trial = Pgd.trial
 
     @property
     def passes(self) -> Passes:

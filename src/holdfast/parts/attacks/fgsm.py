@@ -35,9 +35,7 @@ class Fgsm(Attack):
         """One."""
         return 1
 
-    def trial(self, steps: int) -> Attack:
-        """Return PGD of a few steps."""
-        return Pgd(steps)
+    trial = Pgd.trial
 
     @property
     def passes(self) -> Passes:

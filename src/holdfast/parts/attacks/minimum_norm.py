@@ -49,9 +49,7 @@ class MinimumNorm(Attack):
         if self.steps < 1:
             raise HoldfastError(f"minimum_norm: expected steps >= 1, got {self.steps}")
 
-    def trial(self, steps: int) -> Attack:
-        """Return PGD of a few steps."""
-        return Pgd(steps)
+    trial = Pgd.trial
 
     @property
     def passes(self) -> Passes:

@@ -62,8 +62,8 @@ class Pgd(Attack):
         longest = ball.radius if self.start == "nudge" else 2 * ball.radius
         return (self.steps if steps is None else steps) * self._size(ball) / longest
 
-    def trial(self, steps: int) -> Attack:
-        """Return PGD of a few steps."""
+    def trial(self: Attack, steps: int) -> Attack:
+        """Return PGD of a few steps; that of other attacks by gradients, too."""
         return Pgd(steps)
 
     @property

@@ -8,10 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from holdfast.report.apart import drawn
-from holdfast.report.charts.figure import COLOURS, INK, MARKERS, Drawing, Sheet, Value, colour, finish, marker, nth
+from holdfast.report.charts.figure import INK, Drawing, Sheet, Value, colour, finish, marker, nth
+from holdfast.report.charts.palette import COLOURS, MARKERS
 
 _WIDTH, _HEIGHT, _MARGIN = 360, 216, 12
-_GLYPHS = {  # relative paths in the order of `figure.MARKERS`; 5 wide
+_GLYPHS = {  # relative paths in the order of `palette.MARKERS`; 5 wide
     "o": "m-2.3 0a2.3 2.3 0 1 0 4.6 0a2.3 2.3 0 1 0-4.6 0",
     "s": "m-2-2h4v4h-4z",
     "^": "m0-2.5 2.5 4.5h-5z",

@@ -17,10 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from holdfast.report.apart import drawn
-
-COLOURS = 8
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-"""Eight colours and seven markers: coprime, so the first 56 encoders all look different."""
+from holdfast.report.charts.palette import COLOURS, MARKERS
 
 INK, GRID, CARD, TEXT = "#0c0001", "#0c0002", "#0c0003", "#0c0004"
 """Colours that stand for those of the page: of labels, of lines, of the ground of a chart, of text on a colour."""

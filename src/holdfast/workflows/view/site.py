@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from holdfast.report import html
-from holdfast.report import leaderboard as board
 from holdfast.report.page import script_digest
 from holdfast.runtime.errors import HoldfastError
 from holdfast.storage.filesystem import Folder
@@ -176,6 +174,7 @@ def _leaderboard(runs: Sequence[Run]) -> Page:
     """Return the comparison of all records, and why some are not in it."""
     from holdfast.comparison.leaderboard import in_groups  # they bring torch, which no other page needs
     from holdfast.comparison.records import open_run
+    from holdfast.report import leaderboard as board
 
     readable, unreadable = [], [{"place": run.place, "reason": run.reason} for run in runs if run.stamp is None]
     for run in runs:
@@ -191,6 +190,8 @@ def _leaderboard(runs: Sequence[Run]) -> Page:
 
 def _report(run: Run) -> Page:
     """Return the report that stands in a run folder, or one made now where it is absent, older, or another's."""
+    from holdfast.report import html  # brings matplotlib, which the index does not need
+
     path = run.folder / html.REPORT
     try:
         if not path.is_symlink() and path.stat().st_mtime_ns >= (run.folder / RECORD).stat().st_mtime_ns:

@@ -8,29 +8,26 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Attack, Ball, Observation, Score, Search, Subject, Table
+from holdfast.core import Attack, Ball, Score, Search, Subject, Table
 from holdfast.core.chart import Chart
 from holdfast.numerics.geometry.margins import DIVERGENCES
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.failures.outranked import Outranked
+from holdfast.parts.measures.shared.outranking import CLEAN, WORST, Outranking
 from holdfast.parts.measures.shared.searching import Searching, recall
-from holdfast.parts.measures.shared.worst import trajectories, worst
-from holdfast.parts.objectives.untargeted import Untargeted
-from holdfast.parts.observations.attacked import Attacked
+from holdfast.parts.measures.shared.worst import worst
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.observations.broken import Broken
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.threats.linf import Linf
-
-CLEAN, WORST = "clean", "worst found"
 
 Found = tuple[Float[Tensor, "images"], Float[Tensor, "images"], Float[Tensor, "images dim"]]
 """Rank of the first relevant result, average precision, and the representations that were searched for."""
 
 
 @dataclass(frozen=True)
-class Retrieval(Searching):
+class Retrieval(Outranking, Searching):
     """recall@k = 1/|D'| Σ_{x∈D'} 1[rank(x̂) <= k]; mean reciprocal rank = 1/|D'| Σ 1/rank(x̂), rank(x̂) = 1 + #{nearer}.
 
     The index is the population D. By default an image's own original is searched for, which it finds at rank 1 without
@@ -71,11 +68,6 @@ class Retrieval(Searching):
     )
 
     @property
-    def drift(self) -> tuple[Attacked, ...]:
-        """The trajectories that move representations as far as they can."""
-        return trajectories(self.attack, self.ball, Untargeted(), (self.attack.steps,))
-
-    @property
     def outranked(self) -> dict[int, BreakingRadii | Broken]:
         """For each k the search for images that are not found among the first k; none for other divergences."""
         if self.divergence not in DIVERGENCES:
@@ -83,16 +75,6 @@ class Retrieval(Searching):
         known = {k: Broken(self.attack, self.ball, Outranked(k, self.relevant, self.divergence)) for k in self.k}
         nearest = BreakingRadii(self.ball.of_usual_radius, Nearest(self.divergence), self.passes)
         return known | ({1: nearest} if self.relevant == "original" else {})
-
-    def observations(self) -> tuple[Observation, ...]:
-        """Clean representations, the trajectories, and the searches for each k."""
-        return Clean(), *self.drift, *self.outranked.values()
-
-    @property
-    def searches(self) -> tuple[Search, ...]:
-        """The search for drift, as a whole where it is that of an ensemble, and those for each k."""
-        others = (search for observation in self.outranked.values() for search in observation.searches)
-        return (Search(self.attack, self.ball, Untargeted()), *others)
 
     def relies_on(self, score: str) -> tuple[Search, ...]:
         """Return the search for drift; where the worst counts, those for its k, or all; none of clean queries."""

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Attack, Ball, HoldfastError, Observation, Relevance, Score, Search, Subject, Table
+from holdfast.core import Attack, Ball, HoldfastError, Relevance, Score, Search, Subject, Table
 from holdfast.core.chart import Chart
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.divergences import divergence
@@ -16,32 +16,29 @@ from holdfast.numerics.geometry.judged import judged
 from holdfast.numerics.geometry.margins import DIVERGENCES
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.failures.outranked import Outranked
+from holdfast.parts.measures.shared.outranking import CLEAN, WORST, Outranking
 from holdfast.parts.measures.shared.searching import CONDITION, Recalling, recall
-from holdfast.parts.measures.shared.worst import trajectories
-from holdfast.parts.objectives.untargeted import Untargeted
-from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.broken import Broken
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
 from holdfast.runtime.errors import no_relevance
 
-CLEAN, WORST = "clean", "worst found"
-
 
 @dataclass(frozen=True)
-class TaskRetrieval(Recalling):
+class TaskRetrieval(Outranking, Recalling):
     """nDCG@k = DCG@k / best DCG@k, DCG@k = Σ_{r<=k} g_r / log2(r + 1), g_r the grade of result r; mean over queries.
 
-    Also recall@k, the share of a query's relevant images among the first k; hit rate@k, whether any is; and the mean
-    reciprocal rank of the first one. Queries are attacked; the index, the task's corpus, stays as it is.
+    Also recall@k, the share of a query's relevant images among the first k; hit rate@k, whether any is; MAP@k, the mean
+    over queries of the average precision of the first k, trec_eval's map_cut, for which any grade above 0 is relevant;
+    and the mean reciprocal rank of the first one. Queries are attacked; the index, the task's corpus, stays as it is.
 
     Scores are told without an attack and for the worst, of each query and of each score, that any search of the run met
     in the ball. Among these are an attack on drift and, for each k, one on what `outranked` says.
 
     Table, one row per attacked image, NaN where it is no query with a relevant image in its index: `rank@QUERY` of the
-    first relevant result, `recall@k@QUERY` and `ndcg@k@QUERY`; `index`: images of the corpus that are searched, of
-    `corpus` that the task has; `copies`: how often the index of the query holds the very same image.
+    first relevant result, `recall@k@QUERY`, `map@k@QUERY` and `ndcg@k@QUERY`; `index`: images of the corpus that are
+    searched, of `corpus` that the task has; `copies`: how often the index of the query holds the very same image.
 
     Attributes:
         attack: how drift and being outranked are searched.
@@ -72,26 +69,11 @@ class TaskRetrieval(Recalling):
         super().__post_init__()
 
     @property
-    def drift(self) -> tuple[Attacked, ...]:
-        """The trajectories that move representations as far as they can."""
-        return trajectories(self.attack, self.ball, Untargeted(), (self.attack.steps,))
-
-    @property
     def outranked(self) -> dict[int, Broken]:
         """For each k the search for queries that find nothing relevant there; none for other divergences."""
         if self.divergence not in DIVERGENCES:
             return {}
         return {k: Broken(self.attack, self.ball, Outranked(k, "qrels", self.divergence)) for k in self.k}
-
-    def observations(self) -> tuple[Observation, ...]:
-        """Clean representations, the trajectories, and the searches for each k."""
-        return Clean(), *self.drift, *self.outranked.values()
-
-    @property
-    def searches(self) -> tuple[Search, ...]:
-        """The search for drift, as a whole where it is that of an ensemble, and those for each k."""
-        others = (search for observation in self.outranked.values() for search in observation.searches)
-        return (Search(self.attack, self.ball, Untargeted()), *others)
 
     def relies_on(self, score: str) -> tuple[Search, ...]:
         """Return the search for its k; those of all for a mean reciprocal rank; none without attack."""
@@ -154,11 +136,11 @@ class TaskRetrieval(Recalling):
         return table | {name: torch.full_like(copies, size) for name, size in sizes.items()} | {"copies": copies}
 
     def _columns(self, reps: Tensor, clean: Tensor, relevance: Relevance) -> dict[str, Float[Tensor, "images"]]:
-        """Return rank, recall and nDCG of disturbed first images."""
+        """Return rank, recall, average precision and nDCG of disturbed first images."""
         scores = judged(reps, clean, relevance, self.k, self.divergence)
-        columns = {"rank": scores.rank}
-        columns |= {f"recall@{k}": values for k, values in zip(self.k, scores.recall, strict=True)}
-        return columns | {f"ndcg@{k}": values for k, values in zip(self.k, scores.ndcg, strict=True)}
+        cut = {"recall": scores.recall, "map": scores.precision, "ndcg": scores.ndcg}
+        columns = {f"{name}@{k}": values for name, rows in cut.items() for k, values in zip(self.k, rows, strict=True)}
+        return {"rank": scores.rank, **columns}
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return all scores without and with an attack; nDCG at the first k of the worst comes last."""
@@ -168,6 +150,7 @@ class TaskRetrieval(Recalling):
             for k in reversed(self.k):
                 scores[f"hit rate@{k}, {query}"] = recall(table[f"rank@{query}"], k)
                 scores[f"recall@{k}, {query}"] = _mean(table[f"recall@{k}@{query}"])
+                scores[f"MAP@{k}, {query}"] = _mean(table[f"map@{k}@{query}"])
                 scores[f"nDCG@{k}, {query}"] = _mean(table[f"ndcg@{k}@{query}"])
         return {name: replace(score, note=_noted(score.note, table)) for name, score in scores.items()}
 

@@ -1,0 +1,47 @@
+"""What an adversary does to queries: it moves them as far as it can, and for each k behind the first k results."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+
+from holdfast.core import Attack, Ball, Measure, Observation, Search
+from holdfast.parts.measures.shared.worst import trajectories
+from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.observations.attacked import Attacked
+from holdfast.parts.observations.breaking_radii import BreakingRadii
+from holdfast.parts.observations.broken import Broken
+from holdfast.parts.observations.clean import Clean
+
+CLEAN, WORST = "clean", "worst found"
+"""Kinds of queries: not attacked, and the worst of each that any search met."""
+
+
+class Outranking(Measure):
+    """A measure of search whose queries are attacked.
+
+    Attributes:
+        attack: how drift and being outranked are searched.
+        ball: where, in pixels.
+    """
+
+    attack: Attack
+    ball: Ball
+
+    @property
+    @abstractmethod
+    def outranked(self) -> Mapping[int, BreakingRadii | Broken]:
+        """For each k the search for images that are not found among the first k."""
+
+    @property
+    def drift(self) -> tuple[Attacked, ...]:
+        """The trajectories that move representations as far as they can."""
+        return trajectories(self.attack, self.ball, Untargeted(), (self.attack.steps,))
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations, the trajectories, and the searches for each k."""
+        return Clean(), *self.drift, *self.outranked.values()
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The search for drift, as a whole where it is that of an ensemble, and those for each k."""
+        others = (search for observation in self.outranked.values() for search in observation.searches)
+        return (Search(self.attack, self.ball, Untargeted()), *others)
