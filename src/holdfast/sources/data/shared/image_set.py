@@ -136,7 +136,7 @@ class ImageSet:
         """
         if (relevance := self._choice.source.relevance) is None:
             raise no_relevance(readers, str(self))
-        relevance.among(self._choice.rows).complete()
+        relevance.among(self._choice.rows.tolist()).complete()
 
     def number_classes_as(self, reference: "ImageSet") -> None:
         """Give every class the number that a class of the same name has among other images; without names, nothing.
@@ -170,7 +170,7 @@ class ImageSet:
 
         Reads all images of both once. Fewer than two may remain.
         """
-        return self._choice.leave_out(set(excluded._choice.digests))
+        return self._choice.leave_out(set(excluded._choice.digests.tolist()))
 
     @property
     def selection(self) -> Selection:

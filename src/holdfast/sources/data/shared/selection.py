@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
+from jaxtyping import Int
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -18,7 +21,7 @@ class Selection:
     """
 
     available: int
-    rows: list[int]
+    rows: Int[np.ndarray, "images"]
     fingerprint: str
     skipped: list[tuple[str, str]]
     duplicates: list[tuple[str, str, int]]
@@ -32,14 +35,14 @@ class Survey:
 
     Attributes:
         rows: where the chosen images stand in their source.
-        digests: SHA-256 of the decoded content of each.
+        digests: SHA-256 of the decoded content of each, 32 bytes.
         skipped: the (id, reason) of every image that could not be read.
         duplicates: see `Choice.duplicates`.
         mixed: whether pictures of several sizes were among them.
     """
 
-    rows: list[int]
-    digests: list[str]
+    rows: Int[np.ndarray, "images"]
+    digests: np.ndarray
     skipped: list[tuple[str, str]]
     duplicates: list[tuple[str, str, int]]
     mixed: bool
