@@ -299,13 +299,15 @@ class Choice:
 
     def _contents(self, rows: Sequence[int]) -> Sequence[Content | HoldfastError]:
         """Return what `_try` does of several images; together where their source gives them so and all are good."""
-        pixels = None if self._noted else self._together(rows)
+        pixels = self.together(rows)
         if pixels is None:
             return [self._try(row) for row in rows]
         return contents_of(pixels)
 
-    def _together(self, rows: Sequence[int]) -> Float[Tensor, "n channels height width"] | None:
+    def together(self, rows: Sequence[int]) -> Float[Tensor, "n channels height width"] | None:
         """Return the pixels of several images; None where they are not given together, or not all of them are good."""
+        if self._noting:
+            return None
         try:
             pixels = self.source.load_several(rows)
         except Exception:  # one after the other it is said of which image
