@@ -161,11 +161,12 @@ class Attacked(Observation):
         if self.first is not None:
             return ()
         # in units of the median objective between a clean image and its partner
-        values = results["values"].double()
         scale = float(results["apart"].abs().median()) or 1.0
-        low, median, high = (values / scale).quantile(torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64), dim=0)
+        shares = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)
+        steps = [(column.double() / scale).quantile(shares) for column in results["values"].unbind(1)]  # one by one
+        low, median, high = torch.stack(steps, 1)  # since torch has no quantiles of more than 16 million numbers
         # median over images against the step, with the band from 10 to 90 %
-        line = Line(tuple(range(values.shape[1])), numbers(median), numbers(low), numbers(high))
+        line = Line(tuple(range(len(median))), numbers(median), numbers(low), numbers(high))
         chart = Curves(
             heading="What the attacks maximised",
             short="objective",

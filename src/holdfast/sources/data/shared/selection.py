@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Int
 
 
 @dataclass(frozen=True)
@@ -12,7 +11,7 @@ class Selection:
 
     Attributes:
         available: how many images the source has.
-        rows: where the chosen images stand in it.
+        rows: where the chosen images stand in it, integers.
         fingerprint: see `Choice.fingerprint`.
         skipped: the (id, reason) of every image that was replaced.
         duplicates: see `Choice.duplicates`.
@@ -21,7 +20,7 @@ class Selection:
     """
 
     available: int
-    rows: Int[np.ndarray, "images"]
+    rows: np.ndarray
     fingerprint: str
     skipped: list[tuple[str, str]]
     duplicates: list[tuple[str, str, int]]
@@ -34,14 +33,14 @@ class Survey:
     """What reading images in the order of an audit has found, until enough were good.
 
     Attributes:
-        rows: where the chosen images stand in their source.
+        rows: where the chosen images stand in their source, integers.
         digests: SHA-256 of the decoded content of each, 32 bytes.
         skipped: the (id, reason) of every image that could not be read.
         duplicates: see `Choice.duplicates`.
         mixed: whether pictures of several sizes were among them.
     """
 
-    rows: Int[np.ndarray, "images"]
+    rows: np.ndarray
     digests: np.ndarray
     skipped: list[tuple[str, str]]
     duplicates: list[tuple[str, str, int]]
