@@ -31,7 +31,7 @@ SEAL = "seal"
 SHARD = ".safetensors"
 """Ends the names of files of tensors."""
 
-ROWS = 2**16
+ROWS = 2**14
 """Of a table, in one of its row groups: what a writer holds in memory."""
 
 

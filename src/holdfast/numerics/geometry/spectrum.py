@@ -1,7 +1,7 @@
 """How many directions a set of representations uses: their singular values, effective rank and participation ratio."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Float
@@ -12,8 +12,8 @@ from holdfast.numerics.statistics.jackknife import Contributions
 
 Reps = Float[Tensor, "images dim"]
 
-_VALUES = 2**21
-"""Numbers of representations that are in memory in float64 (16 MiB); more are summed part by part."""
+_VALUES = 2**20
+"""Numbers of representations that are in memory in float64 (8 MiB); more are summed part by part."""
 
 _ROWS = 4096
 """Images whose shares are in memory at once."""
@@ -113,28 +113,32 @@ def _decomposed(
     if size <= (1e-12 * largest if centred else 0.0):
         size = 0.0  # all alike, but for rounding
 
-    def scaled() -> Iterator[Float[Tensor, "rows dim"]]:
-        """Yield the rows centred, with entries of at most 1."""
-        for part in parts:
-            rows = part.to("cpu", torch.float64, copy=True)
-            yield rows.sub_(mean).div_(size) if size else rows.zero_()
+    def scaled(part: Reps) -> Float[Tensor, "rows dim"]:
+        """Return some rows centred, with entries of at most 1."""
+        rows = part.to("cpu", torch.float64, copy=True)
+        return rows.sub_(mean).div_(size) if size else rows.zero_()
+
+    def gram_of(rows: Float[Tensor, "rows dim"]) -> Float[Tensor, "side side"]:
+        return rows.T @ rows if dim <= n else rows @ rows.T
 
     # eigenvalues of the smaller Gram matrix
     gram = torch.zeros(min(n, dim), min(n, dim), dtype=torch.float64)
-    for rows in scaled():
-        gram += rows.T @ rows if dim <= n else rows @ rows.T
+    for part in parts:
+        gram += gram_of(scaled(part))
     eigenvalues, vectors = torch.linalg.eigh(gram)
     eigenvalues, vectors = eigenvalues.flip(0), vectors.flip(1)
     # what rounding may have made is no direction
     real = eigenvalues > max(n, dim) * 2.0**-52 * eigenvalues[0]
 
-    def shares(of: Float[Tensor, "values"]) -> Float[Tensor, "images"]:
-        each = (
+    def shares_in(matrix: Float[Tensor, "rows dim"], of: Float[Tensor, "values"]) -> Float[Tensor, "rows"]:
+        squares = (
             (rows @ vectors).square_().div_(eigenvalues) if dim <= n else vectors.square()
-            for part in scaled()
-            for rows in part.split(_ROWS if dim <= n else n)
+            for rows in matrix.split(_ROWS if dim <= n else n)
         )
-        return torch.cat([squares.mul_(n).masked_fill_(~real, 0.0) @ of for squares in each])
+        return torch.cat([each.mul_(n).masked_fill_(~real, 0.0) @ of for each in squares])
+
+    def shares(of: Float[Tensor, "values"]) -> Float[Tensor, "images"]:
+        return torch.cat([shares_in(scaled(part), of) for part in parts])
 
     return size * eigenvalues.where(real, 0.0).sqrt(), shares
 

@@ -99,7 +99,7 @@ class Choice:
         return order
 
     @cached_property
-    def rows(self) -> Int[np.ndarray, "images"]:
+    def rows(self) -> np.ndarray:
         """Where the chosen images stand in the source."""
         if self._skip_corrupt or self.skip_duplicates:
             return self._survey.rows
