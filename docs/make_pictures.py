@@ -4,6 +4,7 @@ Curves and screenshots come from real audits of the shipped encoders; what expla
 needs chromium and is skipped without it.
 """
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, Rectangl
 from screenshots import browser, screenshot
 
 PLACE = Path(__file__).parent / "pictures"
+MEASURED = Path(__file__).parents[1] / "benchmarks" / "measured.json"
 BLUE, ORANGE, GREEN, GREY, RED = "#0067a5", "#c2570c", "#2d7d46", "#8a8f94", "#b3202c"
 STYLE = {
     "svg.fonttype": "none", "svg.hashsalt": "holdfast", "font.size": 9, "axes.spines.top": False,
@@ -533,6 +535,24 @@ def randomised() -> None:
     _save(figure, "randomised")
 
 
+def scale() -> None:
+    """Time and memory of audits of a free encoder against their images, as last measured."""
+    results = json.loads(MEASURED.read_text(encoding="utf-8"))["scale"]["results"]
+    figure, axes = plt.subplots(1, 2)
+    for axis, curve in zip(axes, (result["curve"] for result in results if result["curve"]), strict=True):
+        sizes, values = np.array(curve["sizes"]), np.array(curve["values"])
+        axis.loglog(sizes, values, "o-", color=BLUE, markersize=3)
+        if curve["y"] == "MiB":
+            axis.loglog(sizes, 2 * sizes * 32 * 4 / 2**20, "--", color=GREY, label="of which representations")
+            axis.set_ylabel("peak memory above the start, MiB")
+        else:
+            axis.loglog(sizes, values[-1] * sizes / sizes[-1], "--", color=GREY, label="in proportion to images")
+            axis.set_ylabel("processor seconds")
+        axis.set_xlabel("images")
+        axis.legend(frameon=False)
+    _save(figure, "scale")
+
+
 def _arrow(axis: plt.Axes, begin: object, end: object, colour: str) -> None:
     axis.add_patch(FancyArrowPatch(begin, end, arrowstyle="->", mutation_scale=10, color=colour, lw=1.1))  # pyright: ignore
 
@@ -546,7 +566,7 @@ PICTURES: dict[str, Callable[[], None]] = {
     one.__name__: one
     for one in (
         neighbours, smoothing, chances, feature_space, classifiers, synbench, corruptions, drift, bracket, theorems,
-        matching, upgrade, everyday, patches, image_text, transfer, dense, randomised, report,
+        matching, upgrade, everyday, patches, image_text, transfer, dense, randomised, scale, report,
     )
 }  # fmt: skip
 

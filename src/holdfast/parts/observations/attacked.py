@@ -136,8 +136,8 @@ class Attacked(Observation):
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Attack one shard."""
         assert shard.clean is not None  # clean representations are always observed first
-        clean = shard.clean.to(shard.x.device)
-        own, other = clean[shard.positions], clean[partners(shard.positions)]
+        places = (shard.positions, partners(shard.positions))
+        own, other = (shard.clean[place].to(shard.x.device) for place in places)  # these alone go to the device
         target = other if self.objective.needs_target else None
         goal = self.objective.pursue(shard.encoder, own, target)
         attack = self.attack.truncated_to(max(self.steps))
