@@ -1,4 +1,4 @@
-"""How an audit grows where neither the encoder nor pairs of images cost anything: 10³ to 10⁵ images, or 10⁶.
+"""How an audit grows where neither the encoder nor pairs of images cost anything: 10³ to 10⁶ images.
 
     python -m benchmarks.scale [--json] [--plot DIR] [--sizes N,N,...]
 
@@ -34,7 +34,7 @@ TARGET = 1.03
 GROWTH = 64
 """MiB that memory may grow beyond the representations, from the first size to the last."""
 
-SIZES = (1000, 3162, 10_000, 31_623, 100_000)
+SIZES = (1000, 3162, 10_000, 31_623, 100_000, 316_228, 1_000_000)
 FEW, STEPS, DIM = 16, 2, 32
 NAME = "a linear map"
 MEMORY, EACH = "scale, memory beyond representations", "scale, of these an image"

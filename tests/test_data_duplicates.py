@@ -1,6 +1,7 @@
 """Images that look like others: which count, that they are named, and that they can be left out."""
 
 import io
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,9 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError
 from holdfast.sources.data import open_images
-from holdfast.sources.data.shared.duplicates import ALIKE, SIDE, LookAlikes, thumbnail
+from holdfast.sources.data.arrays import Arrays
+from holdfast.sources.data.shared.duplicates import ALIKE, LookAlikes
+from holdfast.sources.data.shared.thumbnails import SIDE, thumbnail, thumbnails
 
 
 def photo(seed: int, side: int = 96) -> PIL.Image.Image:
@@ -29,9 +32,22 @@ def as_jpeg(picture: PIL.Image.Image, quality: int) -> PIL.Image.Image:
 
 
 def matches(first: PIL.Image.Image | Tensor, second: PIL.Image.Image | Tensor) -> bool:
-    known = LookAlikes()
-    known.add(thumbnail(first))
-    return known.match(thumbnail(second)) is not None
+    return alike(np.stack([thumbnail(first), thumbnail(second)]))[1] is not None
+
+
+def alike(images: np.ndarray, block: int = 10_000) -> list[tuple[int, int] | None]:
+    """Return what each image looks like most, where so many are taken up at once."""
+    with LookAlikes() as known:
+        return [twin for at in range(0, len(images), block) for twin in known.take(images[at : at + block])]
+
+
+def nearest(images: np.ndarray) -> list[tuple[int, int] | None]:
+    """Return the same, by comparing all pairs."""
+    twins: list[tuple[int, int] | None] = [None]
+    for count in range(1, len(images)):
+        apart = np.abs(images[:count].astype(int) - images[count]).max(1)
+        twins.append((int(apart.argmin()), int(apart.min())) if apart.min() <= ALIKE else None)
+    return twins
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -47,17 +63,23 @@ def test_one_picture_saved_in_two_ways_is_a_duplicate(seed: int) -> None:
 
 
 def test_the_criterion_is_the_largest_difference_of_a_cell() -> None:
-    grid, known = np.full(SIDE * SIDE, 100, np.uint8), LookAlikes()
-    known.add(grid)
+    grid = np.full(SIDE * SIDE, 100, np.uint8)
     for cell in (0, 77, 255):
-        other = grid.copy()
+        other, further = grid.copy(), grid.copy()
         other[cell] += ALIKE
-        assert known.match(other) == (0, ALIKE)
-        other[cell] += 1
-        assert known.match(other) is None
-    nearer = grid + 1
-    known.add(nearer)
-    assert known.match(nearer + 1) == (1, 1)
+        further[cell] -= 1
+        assert alike(np.stack([grid, other, further])) == [None, (0, ALIKE), (0, 1)]
+    steps = grid + np.array([0, 1, 2, 5, 9], np.uint8)[:, None]
+    assert alike(steps) == [None, (0, 1), (1, 1), (2, 3), None]
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 8, 8), (3, 28, 28), (3, 32, 32), (1, 17, 33), (3, 40, 20), (1, 1, 1), (3, 31, 97)]
+)
+def test_thumbnails_of_images_together_are_those_of_each(shape: tuple[int, int, int]) -> None:
+    levels = torch.randint(256, (97, *shape), generator=torch.Generator().manual_seed(0)) / 255
+    for pixels in (levels, levels**3, (levels > 0.5).float()):
+        assert np.array_equal(thumbnails(pixels), np.stack([thumbnail(image) for image in pixels]))
 
 
 def test_what_looks_alike_is_named_and_left_out_where_asked_for(tmp_path: Path) -> None:
@@ -91,42 +113,63 @@ def test_one_picture_alone_cannot_be_audited() -> None:
         len(open_images(images, skip_duplicates=True))
 
 
-def test_the_most_alike_is_found_wherever_in_the_range_of_grey_levels_it_is() -> None:
+@pytest.mark.parametrize("block", [1, 7, 2000])
+def test_the_most_alike_is_found_wherever_in_the_range_of_grey_levels_it_is(block: int) -> None:
     draw = np.random.default_rng(0)
     levels = draw.integers(0, 256, (400, 4)).repeat(SIDE * SIDE // 4, axis=1)  # dark and bright, of any quarters
     moved = levels[draw.integers(0, 400, 800)] + draw.integers(-ALIKE, ALIKE + 1, (800, 1))  # as far as may be, at once
     images = np.concatenate([levels, moved]).clip(0, 255).astype(np.uint8)[draw.permutation(1200)]
-    known, numbers = LookAlikes(), []
-    for count, image in enumerate(images):
-        apart = np.abs(images[:count].astype(int) - image).max(1, initial=0)
-        nearest = int(apart.argmin()) if count else 0
-        expected = (nearest, int(apart[nearest])) if count and apart[nearest] <= ALIKE else None
-        assert known.match(image) == expected
-        known.add(image)
-        numbers.append(expected)
-    assert 500 < sum(number is not None for number in numbers) < 900
+    expected = nearest(images)
+    assert alike(images, block) == expected
+    assert 500 < sum(twin is not None for twin in expected) < 900
 
 
-def test_buckets_hide_no_match() -> None:
+@pytest.mark.parametrize("block", [1, 50, 1000])
+def test_buckets_hide_no_match(block: int) -> None:
     """Sums of quarters at, beside and across the borders of buckets; images that differ by the limit in every cell."""
     draw = np.random.default_rng(0)
     flat = draw.integers(0, 24, (400, 4)).repeat(SIDE * SIDE // 4, 1)
     grained = flat[:200] + draw.integers(-2, 3, (200, SIDE * SIDE))
-    thumbnails = np.concatenate([flat, grained, flat[200:] + draw.choice([-3, 3, 4], (200, 1))]).clip(0, 255)
-    known = LookAlikes()
-    for number, image in enumerate(thumbnails.astype(np.uint8)):
-        apart = np.abs(thumbnails[:number] - image).max(1, initial=0)
-        nearest = (int(apart.argmin()), int(apart.min())) if number and apart.min() <= ALIKE else None
-        assert known.match(image) == nearest
-        known.add(image)
+    images = np.concatenate([flat, grained, flat[200:] + draw.choice([-3, 3, 4], (200, 1))]).clip(0, 255)
+    assert alike(images.astype(np.uint8), block) == nearest(images)
+
+
+@pytest.mark.parametrize("block", [1, 50, 1000])
+def test_what_is_left_out_is_nobodys_twin(block: int) -> None:
+    levels = np.random.default_rng(0).integers(0, 60, 300)
+    kept: list[int] = []
+    expected: list[tuple[int, int] | None] = []
+    for level in levels.tolist():
+        apart = [abs(level - other) for other in kept]
+        expected.append((apart.index(min(apart)), min(apart)) if apart and min(apart) <= ALIKE else None)
+        kept += [level] if expected[-1] is None else []
+    images = levels[:, None].repeat(SIDE * SIDE, 1).astype(np.uint8)
+    with LookAlikes() as known:
+        blocks = [images[at : at + block] for at in range(0, 300, block)]
+        assert [twin for part in blocks for twin in known.take(part, leave_out=True)] == expected
+        assert known.count == len(kept) < 20
 
 
 def test_copies_among_ten_thousand_images_are_all_named() -> None:
-    draw = np.random.default_rng(0)
-    thumbnails = draw.integers(0, 256, (10_000, SIDE * SIDE), dtype=np.uint8)
-    thumbnails[7_000:] = thumbnails[:3_000]
-    known, alike = LookAlikes(), 0
-    for image in thumbnails:
-        alike += known.match(image) is not None
-        known.add(image)
-    assert alike == 3_000
+    images = np.random.default_rng(0).integers(0, 256, (10_000, SIDE * SIDE), dtype=np.uint8)
+    images[7_000:] = images[:3_000]
+    assert alike(images) == alike(images, 1024) == [None] * 7000 + [(number, 0) for number in range(3000)]
+
+
+def test_names_are_sorted_by_their_characters() -> None:
+    names = ["b", "a", "é", "ａ", "z", "𝒜", "a\x00b", "aa", "Z", "€"]
+    pixels = np.random.default_rng(0).integers(0, 256, (10, 8, 8), dtype=np.uint8)
+    heading = b"pixels (1, 8, 8)"
+    contents = [sha256(heading + (image[None] / np.float32(255)).tobytes()).hexdigest() for image in pixels]
+    lines = [f"{name!r} {content}\n" for name, content in sorted(zip(names, contents, strict=True))]
+    assert open_images(Arrays(pixels, ids=names)).fingerprint == sha256("".join(lines).encode()).hexdigest()
+
+
+def test_a_fault_in_one_of_many_images_is_told_of_this_one() -> None:
+    images = np.random.default_rng(0).random((200, 8, 8))
+    images[77, 3, 3] = np.nan
+    with pytest.raises(HoldfastError, match="image '000077' holds NaN"):
+        open_images(images).fingerprint  # noqa: B018
+    images[77, 3, 3] = 1.5
+    with pytest.raises(HoldfastError, match=r"image '000077': expected pixels in \[0, 1\]"):
+        open_images(images).fingerprint  # noqa: B018

@@ -5,11 +5,12 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 
 from holdfast.runtime.errors import HoldfastError
-from holdfast.storage import filesystem
+from holdfast.storage import filesystem, run_folder
 from holdfast.storage.filesystem import Folder, write_file, write_text
 from holdfast.storage.run_folder import Store, StoreError
 
@@ -129,3 +130,16 @@ def test_every_writer_says_what_is_wrong_with_the_disk(number: int, words: str, 
             write()
         assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_table_of_many_rows_is_written_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_folder, "ROWS", 4)
+    for count in (0, 1, 4, 11):
+        ids, table = (
+            [f"é{number}" for number in range(count)],
+            {"value": torch.arange(count), "whether": torch.arange(count) > 3},
+        )
+        Store(tmp_path).write_table("t:1.parquet", ids, table)
+        written = pq.ParquetFile(tmp_path / "t:1.parquet")
+        assert written.read().to_pydict() == {"id": ids, **{key: value.tolist() for key, value in table.items()}}
+        assert written.num_row_groups == max(1, -(-count // 4))

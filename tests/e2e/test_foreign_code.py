@@ -152,6 +152,18 @@ class Smearing(Fgsm):
         return super().__call__(goal, x, ball, rng, readouts)
 
 
+def test_a_write_into_what_is_large_is_noticed_wherever_it_is() -> None:
+    large = torch.zeros(100, 2)
+    with untouched("it", large[:3], large=large):
+        assert float((large + 1).sum()) == 200
+    for place in (1, 70):
+        with (
+            pytest.raises(HoldfastError, match="changes its input in place"),
+            untouched("it", large[:3], large=large),
+        ):
+            large[place].add_(1)
+
+
 def test_measures_and_attacks_of_ones_own_harm_nobody_else() -> None:
     for cls, kind in ((Greedy, "measures"), (Quitter, "measures"), (Smearing, "attacks")):
         registry.register(kind)(cls)

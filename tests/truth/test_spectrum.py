@@ -96,3 +96,15 @@ def test_bad_input() -> None:
         spectrum.spectrum(torch.ones(1, 3))
     with pytest.raises(HoldfastError, match="finite"):
         spectrum.effective_rank(torch.tensor([[1.0, math.inf], [0.0, 1.0]]))
+
+
+@pytest.mark.parametrize(("images", "dim"), [(700, 30), (95, 40), (20, 30)])
+@pytest.mark.parametrize("centred", [True, False])
+def test_representations_in_parts_have_the_spectrum_of_all(monkeypatch, images: int, dim: int, centred: bool) -> None:
+    reps = torch.randn(images, dim, generator=torch.Generator().manual_seed(0)) * torch.linspace(0.1, 3, dim) + 1
+    functions = (spectrum.spectrum, spectrum.effective_rank, spectrum.participation_ratio)
+    whole = [function(reps, centred) for function in functions]
+    monkeypatch.setattr(spectrum, "_VALUES", 90 * dim)  # the last part has fewer rows than columns
+    monkeypatch.setattr(spectrum, "_ROWS", 7)
+    for function, expected in zip(functions, whole, strict=True):
+        torch.testing.assert_close(function(reps, centred), expected, rtol=1e-9, atol=1e-9)

@@ -15,7 +15,7 @@ from holdfast.auditing.plan import Split
 from holdfast.auditing.probing import classifier_of
 from holdfast.auditing.representations import CLEAN, training
 from holdfast.auditing.shard_names import ShardNames
-from holdfast.auditing.shards import Cost, Rows, ShardFile, ShardResults, columns_of, fits, joined, spans, unlike
+from holdfast.auditing.shards import Cost, Rows, ShardFile, ShardResults, Written, fits, joined, spans, unlike
 from holdfast.auditing.surrogates import Surrogates
 from holdfast.core import (
     Ball,
@@ -107,7 +107,8 @@ class Session:
         self._tensors: dict[Observation, dict[str, Tensor]] = {}
         self._files: dict[Observation, list[ShardFile]] = {}  # of what is too much for memory
         self._relied_on: tuple[Observation, ...] = ()
-        self._written: dict[str, ShardResults] = {}  # by file, until their observation is complete
+        self._written: dict[str, Written] = {}  # by file, until their observation is complete
+        self._rows: dict[Observation, Rows] = {}  # of these
         self.costs: dict[Observation, Cost] = {}
         self.refusals: dict[Observation, str] = {}
         self.remade = 0
@@ -165,7 +166,11 @@ class Session:
     def make(self, observation: Observation, shard: ShardFile) -> None:
         """Observe one shard unless it is stored; what the observation reads must have been observed."""
         if not self._store.exists(shard.file):
-            self._written[shard.file] = self._make(observation, shard)
+            self._written[shard.file] = self._rows_of(observation).take(shard, self._make(observation, shard))
+
+    def _rows_of(self, observation: Observation) -> Rows:
+        kept = not observation.in_files
+        return self._rows.setdefault(observation, Rows(self.split.extent(observation), kept=kept))
 
     def observe(self, observation: Observation) -> None:
         """Put together what was observed of all images, unless that is done.
@@ -176,28 +181,30 @@ class Session:
             return
 
         # Each shard from memory or its file, or made again
-        total = self.split.extent(observation)
-        rows = Rows(total)
+        rows = self._rows_of(observation)
         passes, seconds = Passes(), 0.0
         columns = None
         for shard in self.shard_files(observation):
-            results = self._written.pop(shard.file, None) or self._stored(shard)
-            if results is None or not fits(results.tensors, observation, shard, columns):
-                self.remade += self._store.exists(shard.file)
-                results = self._make(observation, shard)
-                if not fits(results.tensors, observation, shard, columns):
-                    raise unlike(observation, shard)
-            columns = columns or columns_of(results.tensors)
-            if not observation.in_files:
-                rows.put(shard, results.tensors)
-            passes, seconds = passes + results.passes, seconds + results.seconds
+            written = self._written.pop(shard.file, None)
+            if written is None or columns not in (None, written.columns):
+                results = self._stored(shard)
+                if results is None or not fits(results.tensors, observation, shard, columns):
+                    self.remade += self._store.exists(shard.file)
+                    results = self._make(observation, shard)
+                    if not fits(results.tensors, observation, shard, columns):
+                        raise unlike(observation, shard)
+                written = rows.take(shard, results)
+            columns = written.columns
+            passes, seconds = passes + written.passes, seconds + written.seconds
 
         # All shards as one, and what they cost
         if observation.in_files:
             self._files[observation.key()] = self.shard_files(observation)
         else:
             self._tensors[observation.key()] = rows.tensors()
-        self.costs[observation] = Cost(passes, observation.passes_of(self.encoder) * total, seconds)
+        del self._rows[observation]
+        predicted = observation.passes_of(self.encoder) * self.split.extent(observation)
+        self.costs[observation] = Cost(passes, predicted, seconds)
 
     def _stored(self, shard: ShardFile) -> ShardResults | None:
         """Return what is stored of a shard; None where it is missing or damaged."""
@@ -309,7 +316,10 @@ class Session:
 
         def run(start: int, stop: int) -> dict[str, Tensor]:
             shard = self._shard(observation, start, stop)
-            with untouched("an attack, or another part that runs here,", shard.x, shard.clean):
+            own = (
+                None if shard.clean is None else shard.clean[start:stop]
+            )  # all, for each shard, takes a square of time
+            with untouched("an attack, or another part that runs here,", shard.x, own, large=shard.clean):
                 return observation.run(shard)
 
         size = self.batch_size if observation.scope is Scope.TRAINING else max(1, stop - start)
@@ -335,15 +345,13 @@ class Session:
         if (spared := predicted.work - passes.work) > 0:
             self._progress(spared)
 
-        # Store, in the order in which files are read; of what may be too much for memory, the shapes stay
+        # Store, in the order in which files are read
         tensors = {key: results[key].detach().cpu().contiguous() for key in sorted(results)}
         if not fits(tensors, observation, shard, None):
             raise unlike(observation, shard)
         seconds = f"{time.perf_counter() - began:.3f}"
         facts = {key: str(value) for key, value in asdict(passes).items()}
         self._store.write_tensors(shard.file, tensors, facts | {"seconds": seconds})
-        if observation.in_files:
-            tensors = {key: value.to("meta") for key, value in tensors.items()}
         return ShardResults(tensors, passes, float(seconds))
 
     def _shard(self, observation: Observation, start: int, stop: int) -> Shard:

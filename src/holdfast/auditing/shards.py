@@ -54,6 +54,14 @@ Columns = dict[str, tuple[torch.dtype, torch.Size]]
 """What must be the same in all shards of an observation: the names of its tensors, their types, the shape of a row."""
 
 
+class Written(NamedTuple):
+    """What is to be known of a shard that was taken up: its columns, and what it cost."""
+
+    columns: Columns
+    passes: Passes
+    seconds: float
+
+
 def columns_of(tensors: Mapping[str, Tensor]) -> Columns:
     """Return the columns of a shard."""
     return {key: (value.dtype, value.shape[1:]) for key, value in tensors.items()}
@@ -69,20 +77,31 @@ class Rows:
 
     Args:
         images: how many there are; a shard of all of them is taken as it is.
+        kept: whether they are kept at all; else they stay in files.
     """
 
-    def __init__(self, images: int):
-        self._images, self._whole = images, dict[str, Tensor]()
-        self._galleries: dict[str, list[Tensor]] = {}  # rows of some images only, few
+    def __init__(self, images: int, kept: bool = True):
+        self._images, self._kept, self._whole = images, kept, dict[str, Tensor]()
+        self._columns: Columns | None = None
+        self._galleries: dict[str, dict[int, Tensor]] = {}  # rows of some images only, few; by the first of a shard
+
+    def take(self, shard: ShardFile, results: ShardResults) -> Written:
+        """Take up a shard; return what else is to be known of it."""
+        if self._kept:
+            self.put(shard, results.tensors)
+        return Written(columns_of(results.tensors), results.passes, results.seconds)
 
     def put(self, shard: ShardFile, tensors: dict[str, Tensor]) -> None:
-        """Take up a shard."""
+        """Copy the rows of a shard into their place, unless it is of other columns than the first one."""
+        self._columns = self._columns or columns_of(tensors)
+        if self._columns != columns_of(tensors):
+            return
         if shard.stop - shard.start == self._images:
             self._whole = tensors
             return
         for key, value in tensors.items():
             if key.startswith("gallery."):
-                self._galleries.setdefault(key, []).append(value)
+                self._galleries.setdefault(key, {})[shard.start] = value
                 continue
             if key not in self._whole:
                 self._whole[key] = value.new_empty((self._images, *value.shape[1:]))
@@ -90,7 +109,9 @@ class Rows:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all rows, by name."""
-        return self._whole | {key: torch.cat(parts) for key, parts in self._galleries.items()}
+        return self._whole | {
+            key: torch.cat([parts[start] for start in sorted(parts)]) for key, parts in self._galleries.items()
+        }
 
 
 def fits(tensors: Mapping[str, Tensor], observation: Observation, shard: ShardFile, columns: Columns | None) -> bool:

@@ -51,16 +51,25 @@ def foreign(code: str, doing: str, *, wrap: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def untouched(code: str, *tensors: "Tensor | None") -> Iterator[None]:
+def untouched(code: str, *tensors: "Tensor | None", large: "Tensor | None" = None) -> Iterator[None]:
     """Call foreign code inside that reads tensors and must leave them as they are.
+
+    Args:
+        code: what is called.
+        tensors: what it reads.
+        large: what takes too long to be read before and after; torch counts the operations that write into it.
 
     Raises:
         HoldfastError: one has changed.
     """
-    before = [bits(tensor) for tensor in tensors if tensor is not None]
+    before, version = [bits(tensor) for tensor in tensors if tensor is not None], _version(large)
     yield
-    if [bits(tensor) for tensor in tensors if tensor is not None] != before:
+    if [bits(tensor) for tensor in tensors if tensor is not None] != before or _version(large) != version:
         raise HoldfastError(f"{code} changes its input in place; let it work on a copy: x = x.clone()")
+
+
+def _version(tensor: "Tensor | None") -> int:
+    return 0 if tensor is None or tensor.is_inference() else tensor._version
 
 
 def bits(tensor: "Tensor") -> int:

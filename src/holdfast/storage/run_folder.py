@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,9 @@ SEAL = "seal"
 
 SHARD = ".safetensors"
 """Ends the names of files of tensors."""
+
+ROWS = 2**14
+"""Of a table, in one of its row groups: what a writer holds in memory."""
 
 
 class StoreError(HoldfastError):
@@ -178,10 +181,21 @@ class Store:
         except (OSError, ValueError):
             return None
 
-    def write_table(self, name: str, ids: list[str], table: Mapping[str, Tensor]) -> None:
-        """Write a table as Parquet, with the image ids as its first column."""
-        columns = {"id": texts(ids)} | {key: numbers(value) for key, value in table.items()}
-        self.write(name, lambda path: pq.write_table(pa.table(columns), path.absolute()))  # "a:b" is no URL
+    def write_table(self, name: str, ids: Sequence[str], table: Mapping[str, Tensor]) -> None:
+        """Write a table as Parquet, with the image ids as its first column, some rows at a time."""
+
+        def rows(start: int) -> pa.Table:
+            part = slice(start, start + ROWS)
+            return pa.table({"id": texts(ids[part])} | {key: numbers(value[part]) for key, value in table.items()})
+
+        def put(path: Path) -> None:
+            first = rows(0)
+            with path.open("wb") as file, pq.ParquetWriter(file, first.schema) as writer:
+                writer.write_table(first)
+                for start in range(ROWS, len(ids), ROWS):
+                    writer.write_table(rows(start))
+
+        self.write(name, put)
 
     def write_picture(self, name: str, pixels: Float[Tensor, "channels height width"]) -> None:
         """Write pixels in [0, 1] as a PNG picture; with four channels the last is opacity."""

@@ -1,5 +1,8 @@
 """How many directions a set of representations uses: their singular values, effective rank and participation ratio."""
 
+import math
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -8,6 +11,12 @@ from holdfast.core import HoldfastError
 from holdfast.numerics.statistics.jackknife import Contributions
 
 Reps = Float[Tensor, "images dim"]
+
+_VALUES = 2**20
+"""Numbers of representations that are in memory in float64 (8 MiB); more are summed part by part."""
+
+_ROWS = 4096
+"""Images whose shares are in memory at once."""
 
 
 def spectrum(reps: Reps, centred: bool = True) -> Float[Tensor, "values"]:
@@ -51,11 +60,11 @@ def effective_rank(reps: Reps, centred: bool = True) -> Contributions:
         >>> round(effective_rank(torch.eye(4), centred=False).mean().item(), 6)
         4.0
     """
-    values, weights = _decomposed(reps, centred)
+    values, shares = _decomposed(reps, centred)
     p = values / values.sum()
     logs = p.log().where(p > 0, 0.0)
     entropy = -(p * logs).sum()
-    return entropy.exp() - 0.5 * entropy.exp() * (weights @ (p * (logs + entropy)))
+    return entropy.exp() - 0.5 * entropy.exp() * shares(p * (logs + entropy))
 
 
 def participation_ratio(reps: Reps, centred: bool = True) -> Contributions:
@@ -77,36 +86,64 @@ def participation_ratio(reps: Reps, centred: bool = True) -> Contributions:
         >>> round(participation_ratio(torch.eye(4), centred=False).mean().item(), 6)
         4.0
     """
-    values, weights = _decomposed(reps, centred)
+    values, shares = _decomposed(reps, centred)
     eigenvalues = (values / values[0]).square()
     total, squares = eigenvalues.sum(), eigenvalues.square().sum()
     ratio = total.square() / squares
-    return ratio + 2 * ratio * (weights @ (eigenvalues / total - eigenvalues.square() / squares))
+    return ratio + 2 * ratio * shares(eigenvalues / total - eigenvalues.square() / squares)
 
 
-def _decomposed(reps: Reps, centred: bool) -> tuple[Float[Tensor, "values"], Float[Tensor, "images values"]]:
-    """Return singular values, largest first, and N U²: how many times its share each image has of them."""
+def _decomposed(
+    reps: Reps, centred: bool
+) -> tuple[Float[Tensor, "values"], Callable[[Float[Tensor, "values"]], Float[Tensor, "images"]]]:
+    """Return singular values, largest first, and the product of a vector with N U²: each image's share of them."""
     n, dim = reps.shape
     if n < 2:
         raise HoldfastError(f"spectrum: expected at least 2 representations, got {n}")
-    if not bool(reps.isfinite().all()):
-        raise HoldfastError("spectrum: expected finite representations, got NaN or infinite ones")
-    # in place: of very many images each copy counts
-    matrix = reps.detach().to("cpu", torch.float64, copy=True)
-    rounding = 1e-12 * float(matrix.abs().max()) if centred else 0.0
-    if centred:
-        matrix -= matrix.mean(0)
-    size = float(matrix.abs().max())
-    if size > rounding:
-        matrix /= size
-    else:
-        matrix, size = matrix.zero_(), 0.0
-    # eigenvalues of the smaller Gram matrix, of a matrix scaled to entries of at most 1
-    gram = matrix.T @ matrix if dim <= n else matrix @ matrix.T
+    # in float64 some rows at a time: of very many images each copy counts
+    parts = reps.detach().split(n if dim > n else max(1, _VALUES // dim))
+    mean, largest, size = torch.zeros(dim, dtype=torch.float64), 0.0, 0.0
+    for part in parts:
+        if not math.isfinite(extent := _extent(part)):
+            raise HoldfastError("spectrum: expected finite representations, got NaN or infinite ones")
+        mean, largest = mean + part.to("cpu", torch.float64).sum(0), max(largest, extent)
+    mean = mean / n if centred else torch.zeros_like(mean)
+    for part in parts:
+        size = max(size, _extent(part.to("cpu", torch.float64, copy=True).sub_(mean)))
+    if size <= (1e-12 * largest if centred else 0.0):
+        size = 0.0  # all alike, but for rounding
+
+    def scaled(part: Reps) -> Float[Tensor, "rows dim"]:
+        """Return some rows centred, with entries of at most 1."""
+        rows = part.to("cpu", torch.float64, copy=True)
+        return rows.sub_(mean).div_(size) if size else rows.zero_()
+
+    def gram_of(rows: Float[Tensor, "rows dim"]) -> Float[Tensor, "side side"]:
+        return rows.T @ rows if dim <= n else rows @ rows.T
+
+    # eigenvalues of the smaller Gram matrix
+    gram = torch.zeros(min(n, dim), min(n, dim), dtype=torch.float64)
+    for part in parts:
+        gram += gram_of(scaled(part))
     eigenvalues, vectors = torch.linalg.eigh(gram)
     eigenvalues, vectors = eigenvalues.flip(0), vectors.flip(1)
     # what rounding may have made is no direction
     real = eigenvalues > max(n, dim) * 2.0**-52 * eigenvalues[0]
-    squares = (matrix @ vectors).square_().div_(eigenvalues) if dim <= n else vectors.square()
-    weights = squares.mul_(n).masked_fill_(~real, 0.0)
-    return size * eigenvalues.where(real, 0.0).sqrt(), weights
+
+    def shares_in(matrix: Float[Tensor, "rows dim"], of: Float[Tensor, "values"]) -> Float[Tensor, "rows"]:
+        squares = (
+            (rows @ vectors).square_().div_(eigenvalues) if dim <= n else vectors.square()
+            for rows in matrix.split(_ROWS if dim <= n else n)
+        )
+        return torch.cat([each.mul_(n).masked_fill_(~real, 0.0) @ of for each in squares])
+
+    def shares(of: Float[Tensor, "values"]) -> Float[Tensor, "images"]:
+        return torch.cat([shares_in(scaled(part), of) for part in parts])
+
+    return size * eigenvalues.where(real, 0.0).sqrt(), shares
+
+
+def _extent(values: Tensor) -> float:
+    """Return the largest absolute value; NaN where there is one."""
+    low, high = (float(end) for end in values.aminmax())
+    return max(-low, high)

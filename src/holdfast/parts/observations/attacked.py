@@ -133,8 +133,8 @@ class Attacked(Observation):
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Attack one shard."""
         assert shard.clean is not None  # clean representations are always observed first
-        clean = shard.clean.to(shard.x.device)
-        own, other = clean[shard.positions], clean[partners(shard.positions)]
+        places = (shard.positions, partners(shard.positions))
+        own, other = (shard.clean[place].to(shard.x.device) for place in places)  # these alone go to the device
         target = other if self.objective.needs_target else None
         goal = self.objective.pursue(shard.encoder, own, target)
         attack = self.attack.truncated_to(max(self.steps))
@@ -158,11 +158,12 @@ class Attacked(Observation):
         if self.first is not None:
             return ()
         # in units of the median objective between a clean image and its partner
-        values = results["values"].double()
         scale = float(results["apart"].abs().median()) or 1.0
-        low, median, high = (values / scale).quantile(torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64), dim=0)
+        shares = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)
+        steps = [(column.double() / scale).quantile(shares) for column in results["values"].unbind(1)]  # one by one
+        low, median, high = torch.stack(steps, 1)  # since torch has no quantiles of more than 16 million numbers
         # median over images against the step, with the band from 10 to 90 %
-        line = Line(tuple(range(values.shape[1])), numbers(median), numbers(low), numbers(high))
+        line = Line(tuple(range(len(median))), numbers(median), numbers(low), numbers(high))
         chart = Curves(
             heading="What the attacks maximised",
             short="objective",

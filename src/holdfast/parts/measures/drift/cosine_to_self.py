@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+import torch
+
 from holdfast.core import Subject, Table
-from holdfast.numerics.geometry.divergences import cosine
-from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure
+from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure, similarity
 
 
 @dataclass(frozen=True)
@@ -25,5 +26,6 @@ class CosineToSelf(AttackMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return the similarity of every attacked image."""
-        clean, attacked = self.reps(subject)
-        return {f"similarity@{step}": 1 - cosine(reps, clean[: len(reps)]) for step, reps in attacked.items()}
+        clean, attacked = self.observed(subject)
+        own = torch.arange(subject.attacked)
+        return {f"similarity@{step}": similarity(reps, clean, own) for step, reps in attacked.items()}

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from holdfast.core import Objective, Subject, Table
-from holdfast.numerics.geometry.divergences import cosine
-from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure
+from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure, similarity
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.attacked import pair_of, partners
 
@@ -36,8 +35,8 @@ class CosineToTarget(AttackMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return the similarity of every attacked image to its partner."""
-        clean, attacked = self.reps(subject)
+        clean, attacked = self.observed(subject)
         positions = torch.arange(subject.attacked)
-        target = clean[partners(positions)]
-        table: Table = {"pair": pair_of(positions), "clean": 1 - cosine(clean[positions], target)}
-        return table | {f"similarity@{step}": 1 - cosine(reps, target) for step, reps in attacked.items()}
+        target = partners(positions)
+        table: Table = {"pair": pair_of(positions), "clean": similarity(clean[: subject.attacked], clean, target)}
+        return table | {f"similarity@{step}": similarity(reps, clean, target) for step, reps in attacked.items()}

@@ -4,23 +4,39 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import Attack, Ball, HoldfastError, Measure, Objective, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Chart, Readouts
 from holdfast.numerics import statistics
+from holdfast.numerics.geometry.divergences import cosine
 from holdfast.numerics.geometry.divergences import divergence as find_divergence
 from holdfast.numerics.statistics import universal
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.ensemble import Ensemble
-from holdfast.parts.measures.shared.worst import trajectories, worst
+from holdfast.parts.measures.shared.worst import observed, trajectories, worst
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.threats.linf import Linf
 
 PAPER = "Robustness of unsupervised representation learning without labels"
+
+
+_ROWS = 4096
+
+
+def similarity(
+    reps: Float[Tensor, "rows dim"], clean: Float[Tensor, "population dim"], places: Int[Tensor, "rows"]
+) -> Float[Tensor, "rows"]:
+    """Return the cosine of each representation and the clean one at a place, in float64, some rows at a time.
+
+    Copies of all in float64, and of all partners, would take several times the memory of the representations.
+    """
+    parts = zip(reps.split(_ROWS), places.split(_ROWS), strict=True)
+    return torch.cat([1 - cosine(rows.double(), clean[at].double()) for rows, at in parts])
 
 
 def along_attack(attack: Attack, steps: tuple[int, ...]) -> tuple[Chart, ...]:
@@ -166,3 +182,9 @@ class AttackMeasure(Measure):
     ) -> tuple[Float[Tensor, "population dim"], dict[int, Float[Tensor, "attacked dim"]]]:
         """Return the clean representations and the attacked ones at every read-out, in float64; see `worst`."""
         return subject.read(Clean())["reps"].double(), worst(subject, self.attack, self.trajectories)
+
+    def observed(
+        self, subject: Subject
+    ) -> tuple[Float[Tensor, "population dim"], dict[int, Float[Tensor, "attacked dim"]]]:
+        """Return the same as they were observed, in float32: for what goes through them row by row."""
+        return subject.read(Clean())["reps"], observed(subject, self.attack, self.trajectories)

@@ -40,14 +40,19 @@ def lowest(subject: Subject, observed: OfMargins, ball: Ball, margins: Rows, sla
 
 
 def worst(subject: Subject, attack: Attack, runs: tuple[Attacked, ...]) -> dict[int, Float[Tensor, "attacked dim"]]:
-    """Return the attacked representations at every read-out of some trajectories, in float64.
+    """Return the attacked representations at every read-out of some trajectories, in float64; see `observed`."""
+    return {step: reps.double() for step, reps in observed(subject, attack, runs).items()}
+
+
+def observed(subject: Subject, attack: Attack, runs: tuple[Attacked, ...]) -> dict[int, Float[Tensor, "attacked dim"]]:
+    """Return the attacked representations at every read-out of some trajectories, as they were observed.
 
     For an ensemble those of each image's strongest member: the one with the largest final objective.
     """
     if not isinstance(attack, Ensemble):
-        observed = subject.read(runs[0])
-        return {step: observed[f"reps@{step}"].double() for step in runs[0].steps}
+        results = subject.read(runs[0])
+        return {step: results[f"reps@{step}"] for step in runs[0].steps}
     members = [(part.attack.steps, subject.read(part)) for part in runs]
-    strongest = torch.stack([observed["values"][:, steps] for steps, observed in members]).argmax(0)
-    reps = torch.stack([observed[f"reps@{steps}"] for steps, observed in members])
-    return {attack.steps: reps[strongest, torch.arange(len(strongest))].double()}
+    strongest = torch.stack([results["values"][:, steps] for steps, results in members]).argmax(0)
+    reps = torch.stack([results[f"reps@{steps}"] for steps, results in members])
+    return {attack.steps: reps[strongest, torch.arange(len(strongest))]}

@@ -3,28 +3,32 @@
 import hashlib
 import itertools
 import math
+from array import array
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 import PIL.Image
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import HoldfastError, ImageSource, Relevance, Rng
 from holdfast.core.threat import Shape
 from holdfast.runtime.checked import fitting
 from holdfast.runtime.foreign import foreign
-from holdfast.sources.data.shared.duplicates import LookAlikes, Thumbnail, equal_pairs, thumbnail
+from holdfast.sources.data.shared.contents import Content, contents_of
+from holdfast.sources.data.shared.duplicates import LookAlikes, equal_pairs
 from holdfast.sources.data.shared.geometry import standard
 from holdfast.sources.data.shared.pictures import one_large_at_a_time
 from holdfast.sources.data.shared.range import check_range
 from holdfast.sources.data.shared.selection import Selection, Survey
+from holdfast.sources.data.shared.thumbnails import SIDE
 
-_CHUNK = 64
-_STRIP = 256
+_BLOCK = 1024
+"""Images that are surveyed together, or a sixteenth of those before: to take up a block costs as much as they do."""
 
 SAMPLE = 64
 """Pictures, the first ones in the order of an audit, by which it is judged how large pictures of mixed shapes are."""
@@ -32,24 +36,15 @@ SAMPLE = 64
 SLICE = 8
 """Images that a thread reads before it is given more: handing over one takes as long as reading a small one."""
 
+TOGETHER = 64
+"""Images that a source is asked for at once."""
+
 
 def _written(name: str, source: ImageSource) -> str:
     """Return the name of an image or a class, if UTF-8 can write it; records, tables and digests must."""
+    if isinstance(name, str) and name.isascii():  # in no time, for there may be millions
+        return name
     return fitting(name, str, f"{source}: name of an image or class")
-
-
-@dataclass(frozen=True)
-class Content:
-    """What is kept of an image that has been read: the SHA-256 of its content, a thumbnail, a picture's size."""
-
-    digest: str
-    thumbnail: Thumbnail
-    size: tuple[int, ...]
-
-    @classmethod
-    def of(cls, image: PIL.Image.Image | Tensor) -> "Content":
-        """Return the content of a `standard` picture or of pixels in [0, 1]."""
-        return cls(_digest(image), thumbnail(image), image.size if isinstance(image, PIL.Image.Image) else ())
 
 
 class Choice:
@@ -104,22 +99,22 @@ class Choice:
         return order
 
     @cached_property
-    def rows(self) -> list[int]:
+    def rows(self) -> np.ndarray:
         """Where the chosen images stand in the source."""
         if self._skip_corrupt or self.skip_duplicates:
             return self._survey.rows
-        return self._order[: self._size].tolist()
+        return self._order[: self._size]
 
     @cached_property
     def ids(self) -> list[str]:
         """The ids of the chosen images, in the order of the audit."""
-        return [self.source.id(row) for row in self.rows]
+        return [self.source.id(row) for row in self.rows.tolist()]
 
     @cached_property
     def labels(self) -> list[int] | None:
         """The classes of the chosen images; None unless the source knows them all."""
         labels = []
-        for row in self.rows:
+        for row in self.rows.tolist():
             label = self.source.label(row)
             if label is None:
                 return None
@@ -188,7 +183,7 @@ class Choice:
         if self.source.relevance is None:
             return None
         return replace(
-            self.source.relevance.among(self.rows), own=torch.tensor(self._own, dtype=torch.int64).view(-1, 2)
+            self.source.relevance.among(self.rows.tolist()), own=torch.tensor(self._own, dtype=torch.int64).view(-1, 2)
         )
 
     @cached_property
@@ -196,7 +191,7 @@ class Choice:
         """The places of each query of a retrieval task and of each image of its corpus that has the same content."""
         if self.source.relevance is None:
             return []
-        return equal_pairs(self.digests, self.source.relevance.queries[self.rows].tolist())
+        return equal_pairs(self.digests.tolist(), self.source.relevance.queries[self.rows].tolist())
 
     @property
     def skipped(self) -> list[tuple[str, str]]:
@@ -212,14 +207,13 @@ class Choice:
         """Take note of every image that is read from now on, so that none is read again for it."""
         self._noting = True
 
-    def leave_out(self, digests: set[str]) -> int:
+    def leave_out(self, digests: set[bytes]) -> int:
         """Leave out the images of these contents; return how many they were. Fewer than two images may remain."""
         survey = self._survey
-        kept = [place for place, digest in enumerate(survey.digests) if digest not in digests]
+        kept = [place for place, digest in enumerate(survey.digests.tolist()) if digest not in digests]
         for name in ("ids", "labels", "relevance", "fingerprint", "rows", "_own", "_survey"):
             self.__dict__.pop(name, None)  # cached
-        rows, contents = ([values[place] for place in kept] for values in (survey.rows, survey.digests))
-        self._survey = replace(survey, rows=rows, digests=contents)
+        self._survey = replace(survey, rows=survey.rows[kept], digests=survey.digests[kept])
         self.rows = self._survey.rows
         return len(survey.digests) - len(kept)
 
@@ -242,11 +236,12 @@ class Choice:
             )
         for name in ("ids", "labels", "relevance"):
             self.__dict__.pop(name, None)  # cached
-        self._survey = Survey(memory.rows, [], memory.skipped, memory.duplicates, memory.mixed)
+        unknown = np.empty(0, "V32")
+        self._survey = Survey(memory.rows, unknown, memory.skipped, memory.duplicates, memory.mixed)
         self.rows, self.fingerprint, self._own = memory.rows, memory.fingerprint, memory.own
 
     @property
-    def digests(self) -> list[str]:
+    def digests(self) -> np.ndarray:
         """SHA-256 of the decoded content of each chosen image."""
         return self._survey.digests
 
@@ -254,46 +249,73 @@ class Choice:
     def fingerprint(self) -> str:
         """SHA-256 of the sorted (id, content) of the chosen images, and of what is relevant in a retrieval task."""
         sha256 = hashlib.sha256()
-        survey = self._survey
-        for name, digest in sorted(zip(map(self.source.id, survey.rows), survey.digests, strict=True)):
-            sha256.update(f"{name!r} {digest}\n".encode())
+        survey, names = self._survey, self.ids
+        contents = memoryview(survey.digests.tobytes())
+        for place in sorted(range(len(names)), key=names.__getitem__):
+            sha256.update(f"{names[place]!r} {contents[32 * place : 32 * place + 32].hex()}\n".encode())
         if self.source.relevance is not None:
-            sha256.update(self.source.relevance.fingerprint(survey.rows, self.source.id).encode())
+            sha256.update(self.source.relevance.fingerprint(survey.rows.tolist(), self.source.id).encode())
         return sha256.hexdigest()
 
     @cached_property
     def _survey(self) -> Survey:
         """Read images in the order of the permutation until enough are good."""
-        rows: list[int] = []
-        digests: list[str] = []
+        rows, digests = array("q"), bytearray()  # 40 bytes an image, for there may be millions
         skipped: list[tuple[str, str]] = []
         duplicates: list[tuple[str, str, int]] = []
         sizes: set[tuple[int, ...]] = set()
-        known = LookAlikes()
         position = 0
-        while len(rows) < self._size and position < len(self._order):
-            # never more than are still needed: what is skipped does not depend on the chunk
-            chunk = self._order[position : position + min(_CHUNK, self._size - len(rows))].tolist()
-            position += len(chunk)
-            slices = [chunk[at : at + SLICE] for at in range(0, len(chunk), SLICE)]
-            tried = self._pool.map(lambda rows: [self._try(row) for row in rows], slices)
-            for row, outcome in zip(chunk, itertools.chain.from_iterable(tried), strict=True):
-                if isinstance(outcome, HoldfastError):
-                    skipped.append((self.source.id(row), str(outcome)))
-                    continue
-                if alike := known.match(outcome.thumbnail):
-                    duplicates.append((self.source.id(row), self.source.id(rows[alike[0]]), alike[1]))
-                    if self.skip_duplicates:
-                        continue
-                known.add(outcome.thumbnail)
-                rows.append(row)
-                digests.append(outcome.digest)
-                sizes.add(outcome.size)
+        with LookAlikes() as known:
+            while len(rows) < self._size and position < len(self._order):
+                # never more than are still needed: what is skipped does not depend on the block
+                count = min(max(_BLOCK, len(rows) // 16), self._size - len(rows))
+                good: list[tuple[int, Content]] = []
+                for row, outcome in self._outcomes(self._order[position : position + count].tolist()):
+                    if isinstance(outcome, Content):
+                        good.append((row, outcome))
+                        sizes.add(outcome.size)
+                    else:
+                        skipped.append((self.source.id(row), str(outcome)))
+                position += count
+                small = np.array([content.thumbnail for _, content in good], np.uint8).reshape(-1, SIDE * SIDE)
+                alike = known.take(small, self.skip_duplicates)
+                for (row, content), twin in zip(good, alike, strict=True):
+                    if twin is None or not self.skip_duplicates:
+                        rows.append(row)
+                        digests += content.digest
+                    if twin is not None:
+                        duplicates.append((self.source.id(row), self.source.id(rows[twin[0]]), twin[1]))
         if len(rows) < 2:
             reason = f"; the first: {skipped[0][1]}" if skipped else ""
             alike = f"; {len(duplicates)} look like others and were left out" if duplicates else ""
             raise HoldfastError(f"expected at least 2 readable images, got {len(rows)} in {self.source}{reason}{alike}")
-        return Survey(rows, digests, skipped, duplicates, len(sizes - {()}) > 1)
+        chosen, contents = np.asarray(rows, np.int64), np.frombuffer(digests, "V32")
+        return Survey(chosen, contents, skipped, duplicates, len(sizes - {()}) > 1)
+
+    def _outcomes(self, rows: list[int]) -> Iterator[tuple[int, Content | HoldfastError]]:
+        """Yield what reading each of some images comes to, see `_try`; the pool reads them."""
+        slices = [rows[at : at + TOGETHER] for at in range(0, len(rows), TOGETHER)]
+        yield from zip(rows, itertools.chain.from_iterable(self._pool.map(self._contents, slices)), strict=True)
+
+    def _contents(self, rows: Sequence[int]) -> Sequence[Content | HoldfastError]:
+        """Return what `_try` does of several images; together where their source gives them so and all are good."""
+        pixels = self.together(rows)
+        if pixels is None:
+            return [self._try(row) for row in rows]
+        return contents_of(pixels)
+
+    def together(self, rows: Sequence[int]) -> Float[Tensor, "n channels height width"] | None:
+        """Return the pixels of several images; None where they are not given together, or not all of them are good."""
+        if self._noting:
+            return None
+        try:
+            pixels = self.source.load_several(rows)
+        except Exception:  # one after the other it is said of which image
+            return None
+        if pixels is None or pixels.dtype != torch.float32 or pixels.ndim != 4 or pixels.shape[1] not in (1, 3):
+            return None
+        low, high = (float(end) for end in pixels.aminmax())
+        return pixels.contiguous() if 0 <= low <= high <= 1 else None
 
     def _try(self, row: int) -> Content | HoldfastError:
         """Return the content of one image, or why it cannot be read where such images may be skipped."""
@@ -364,17 +386,3 @@ def _floats(image: PIL.Image.Image | Tensor) -> Tensor | None:
     if isinstance(image, Tensor):
         return image
     return torch.from_numpy(np.array(image)) if image.mode == "F" else None
-
-
-def _digest(image: PIL.Image.Image | Tensor) -> str:
-    if isinstance(image, Tensor):
-        digest = hashlib.sha256(f"pixels {tuple(image.shape)}".encode())
-        digest.update(image.contiguous().numpy().data)
-        return digest.hexdigest()
-    digest = hashlib.sha256(f"{image.mode} {image.size}".encode())
-    if image.height <= _STRIP:
-        digest.update(image.tobytes())
-        return digest.hexdigest()
-    for top in range(0, image.height, _STRIP):  # a copy of the whole picture may be large
-        digest.update(image.crop((0, top, image.width, min(top + _STRIP, image.height))).tobytes())
-    return digest.hexdigest()

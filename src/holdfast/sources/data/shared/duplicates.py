@@ -1,55 +1,51 @@
 """Near-duplicates: images that show the same picture, which no encoder can be expected to tell apart."""
 
 import itertools
-from array import array
+import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-import PIL.Image
 from jaxtyping import Int, UInt8
-from torch import Tensor
 
-SIDE = 16
-"""Height and width of a thumbnail."""
+from holdfast.sources.data.shared.thumbnails import SIDE
 
 ALIKE = 3
 """Grey levels of 255 by which no cell of two thumbnails of one picture differs more."""
-
-QUARTERS = (slice(0, SIDE // 2), slice(SIDE // 2, SIDE))
 
 _REACH = ALIKE * (SIDE // 2) ** 2
 """By how much the sums of quarters of two thumbnails of one picture differ at most."""
 
 _WIDTH = 2 * _REACH
-"""Of a bucket of sums: what an image can look like then lies in two of them, or one, for each quarter."""
+"""Of a bucket of sums: what an image can look like then lies in two of them for each quarter."""
 
-Thumbnail = UInt8[np.ndarray, "256"]
+_MIDDLE, _MIDDLE_REACH = slice(SIDE // 2 - 2, SIDE // 2 + 2), ALIKE * 4 * 4
+"""Rows and columns of the cells in the middle, by whose sum images of a bucket are sorted; by how much sums differ."""
+
+_PLACES = np.array([2**18, 2**12, 2**6, 1])
+"""Of the four numbers of a bucket, each from 0 to 43, in one number."""
+
+_SPREAD = 2**13
+"""More than a sum of the middle, with its reach on both sides, can be."""
+
+_SKETCH = np.arange(SIDE * SIDE).reshape(SIDE, SIDE)[2::4, 2::4].reshape(-1)
+"""Cells that are kept in memory; all others are read only where two images agree in these."""
+
+_MOST = 2**18
+"""Pairs that are compared at a time."""
+
+Thumbnails = UInt8[np.ndarray, "n 256"]
+Pairs = tuple[Int[np.ndarray, "pairs"], Int[np.ndarray, "pairs"], Int[np.ndarray, "pairs"]]
 
 
-def thumbnail(image: PIL.Image.Image | Tensor) -> Thumbnail:
-    """Return the mean grey of the image in each cell of a grid of 16 by 16, in levels of 255.
-
-    Args:
-        image: a picture of mode L, RGB or F, or pixels in [0, 1], [C, H, W].
-    """
-    if isinstance(image, Tensor):
-        image = PIL.Image.fromarray(image.mean(0).numpy())
-    if image.mode == "F":
-        small = np.asarray(image.resize((SIDE, SIDE), PIL.Image.Resampling.BOX)) * 255
-    else:
-        small = np.asarray(image.resize((SIDE, SIDE), PIL.Image.Resampling.BOX, reducing_gap=2).convert("L"))
-    return small.round().clip(0, 255).astype(np.uint8).reshape(-1)
-
-
-def equal_pairs(digests: Sequence[str], first: Sequence[bool]) -> list[tuple[int, int]]:
+def equal_pairs(digests: Sequence[bytes], first: Sequence[bool]) -> list[tuple[int, int]]:
     """Return the places of all pairs with one content, of which the first is `first` and the second is not.
 
     Example:
-        >>> equal_pairs(["a", "b", "a", "a"], first=[True, True, False, False])
+        >>> equal_pairs([b"a", b"b", b"a", b"a"], first=[True, True, False, False])
         [(0, 2), (0, 3)]
     """
-    others: dict[str, list[int]] = {}
+    others: dict[bytes, list[int]] = {}
     for place, digest in enumerate(digests):
         if not first[place]:
             others.setdefault(digest, []).append(place)
@@ -57,47 +53,152 @@ def equal_pairs(digests: Sequence[str], first: Sequence[bool]) -> list[tuple[int
 
 
 class LookAlikes:
-    """Thumbnails of images, and which of them a further image looks like: max |t - t'| <= 3 of 255 grey levels.
+    """Images, and which of them a further image looks like: max |t - t'| <= 3 of 255 grey levels of thumbnails.
 
     Saving as JPEG, resizing, or a grey level more or less leave thumbnails so near; two photographs of one thing are
-    farther apart. Neither an encoder nor a label is asked. Images lie in buckets by the sums of their quarters, so that
-    each is compared with those in 16 buckets at most instead of with all.
+    farther apart. Neither an encoder nor a label is asked. Images lie in buckets by the sums of their quarters, sorted
+    by the sum of their middle, so that each is compared with few instead of with all. Thumbnails are in a file that
+    has no name and ends with the block that this opens; in memory are 40 bytes an image.
+
+    Example:
+        >>> with LookAlikes() as known:
+        ...     known.take(np.array([[7] * 256, [9] * 256, [20] * 256], np.uint8))
+        [None, (0, 2), None]
     """
 
     def __init__(self) -> None:
-        self._thumbnails = np.empty((0, SIDE * SIDE), np.uint8)
-        self._sums = np.empty((0, 4), np.int16)
-        self._buckets: dict[tuple[int, ...], array[int]] = defaultdict(lambda: array("q"))
-        self._count = 0
+        self.count = 0
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 closed where this ends
+        self._numbers = np.empty(0, np.int64)
+        self._known = _Buckets(np.empty((0, SIDE * SIDE), np.uint8), self._read)
 
-    def add(self, image: Thumbnail) -> None:
-        """Take up another image."""
-        if self._count == len(self._thumbnails):  # room for a half more
-            more = max(64, self._count // 2)
-            self._thumbnails = np.concatenate([self._thumbnails, np.zeros((more, SIDE * SIDE), np.uint8)])
-            self._sums = np.concatenate([self._sums, np.zeros((more, 4), np.int16)])
-        sums = _quarters(image)
-        self._thumbnails[self._count], self._sums[self._count] = image, sums
-        self._buckets[tuple(total // _WIDTH for total in sums)].append(self._count)
-        self._count += 1
+    def __enter__(self) -> "LookAlikes":
+        return self
 
-    def match(self, image: Thumbnail) -> tuple[int, int] | None:
-        """Return (number, grey levels) of the image that this one looks like most; None where there is none."""
-        sums = _quarters(image)
-        spans = (range((total - _REACH) // _WIDTH, (total + _REACH) // _WIDTH + 1) for total in sums)
-        places = [place for place in itertools.product(*spans) if place in self._buckets]
-        if not places:
-            return None
-        numbers: Int[np.ndarray, "bucket"] = np.concatenate([np.frombuffer(self._buckets[p], np.int64) for p in places])
-        numbers = numbers[np.abs(self._sums[numbers] - np.array(sums, np.int16)).max(1) <= _REACH]
-        if not len(numbers):
-            return None
-        numbers.sort()  # of several that are as near, the first
-        apart = np.abs(self._thumbnails[numbers].astype(np.int16) - image.astype(np.int16)).max(1)
-        least = int(apart.argmin())
-        return (int(numbers[least]), int(apart[least])) if apart[least] <= ALIKE else None
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def take(self, images: Thumbnails, leave_out: bool = False) -> list[tuple[int, int] | None]:
+        """Take up images; return (number, grey levels) of the earlier one that each looks like most, None without one.
+
+        Args:
+            images: their thumbnails; each is compared with those before it, too.
+            leave_out: do not take up, and give no number to, what looks like another.
+        """
+        # Of those that are known the nearest, of several the first
+        own, entries, levels = self._known.near(images)
+        numbers = self._numbers[entries]
+        order = np.lexsort((numbers, levels, own))
+        kept = order[np.flatnonzero(np.diff(own[order], prepend=-1))]
+        nearest = {
+            place: (level, number) for place, level, number in np.stack([own, levels, numbers], 1)[kept].tolist()
+        }
+
+        # Among themselves
+        twins: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        among = _Buckets(images, lambda entries: images[entries]).near(images)
+        for own_place, other, level in np.stack(among, 1)[among[1] < among[0]].tolist():
+            twins[own_place].append((level, other))
+
+        # One after the other: what is left out is nobody's twin; a copy's twins are those of the first
+        given, new, alike = [-1] * len(images), list[int](), list[tuple[int, int] | None]()
+        for place in range(len(images)):
+            best = nearest.get(place)
+            if place in twins:
+                near = [(level, given[other]) for level, other in twins[place] if given[other] >= 0]
+                best = min(near if best is None else [best, *near], default=None)
+            alike.append(None if best is None else (best[1], best[0]))
+            if best is None or not leave_out:
+                given[place] = self.count
+                self.count += 1
+                if best is None or best[0] > 0:
+                    new.append(place)
+        self._file.seek(0, 2)
+        self._file.write(images[new].tobytes())
+        self._file.flush()
+        self._numbers = np.concatenate([self._numbers, np.array(given, np.int64)[new]])
+        self._known.add(images[new])
+        return alike
+
+    def _read(self, entries: Int[np.ndarray, "pairs"]) -> Thumbnails:
+        return np.memmap(self._file, np.uint8, "r").reshape(-1, SIDE * SIDE)[entries]
 
 
-def _quarters(image: Thumbnail) -> list[int]:
-    grid = image.reshape(SIDE, SIDE)
-    return [int(grid[rows, columns].sum()) for rows in QUARTERS for columns in QUARTERS]
+class _Buckets:
+    """Thumbnails, and which of them are near to others.
+
+    Args:
+        images: the thumbnails.
+        read: returns some of them, by their places.
+    """
+
+    def __init__(self, images: Thumbnails, read: Callable[[Int[np.ndarray, "pairs"]], Thumbnails]):
+        self._read = read
+        self._keys, self._entries = np.empty(0, np.int64), np.empty(0, np.int64)
+        self._cells = np.empty((0, len(_SKETCH)), np.uint8)
+        self.add(images)
+
+    def add(self, images: Thumbnails) -> None:
+        """Take up further ones."""
+        sums = _sums(images)
+        keys = (sums[:, :4] // _WIDTH + 1) @ _PLACES * _SPREAD + sums[:, 4] + _MIDDLE_REACH
+        order = np.argsort(keys)
+        places = np.searchsorted(self._keys, keys[order])
+        self._keys = np.insert(self._keys, places, keys[order])
+        self._entries = np.insert(self._entries, places, order + len(self._cells))
+        self._cells = np.concatenate([self._cells, images[:, _SKETCH]])
+
+    def near(self, images: Thumbnails) -> Pairs:
+        """Return (place, place of a known one, grey levels) of all pairs that look alike."""
+        pairs = [np.empty((3, 0), np.int64)]
+        for start in range(0, len(images) if len(self._keys) else 0, 1024):
+            block = images[start : start + 1024]
+            for own, entries in self._candidates(_sums(block)):
+                fits = np.flatnonzero(_apart(self._cells[entries], block[own][:, _SKETCH]) <= ALIKE)
+                own, entries = own[fits], entries[fits]
+                if len(own):
+                    levels = _apart(self._read(entries), block[own])
+                    fits = np.flatnonzero(levels <= ALIKE)
+                    pairs.append(np.stack([own[fits] + start, entries[fits], levels[fits]]))
+        own, entries, levels = np.concatenate(pairs, 1)
+        return own, entries, levels
+
+    def _candidates(self, sums: Int[np.ndarray, "block 5"]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield pairs of an image and a known one of which no sum is too far apart, some at a time."""
+        # In each bucket that a look-alike may lie in, from the first sum of the middle to the last
+        corners = np.array(list(itertools.product((0, 1), repeat=4)))
+        buckets = ((sums[:, :4] - _REACH) // _WIDTH + 1) @ _PLACES
+        starts = ((buckets[:, None] + corners @ _PLACES) * _SPREAD + sums[:, 4:]).reshape(-1)
+        first = np.searchsorted(self._keys, starts)
+        some = np.flatnonzero(self._keys[np.minimum(first, len(self._keys) - 1)] - starts <= 2 * _MIDDLE_REACH)
+        some = some[first[some] < len(self._keys)]
+        first = first[some]
+        counts = np.searchsorted(self._keys, starts[some] + 2 * _MIDDLE_REACH, "right") - first
+        # The pairs themselves
+        totals = np.cumsum(counts)
+        for part in np.split(np.arange(len(some)), np.flatnonzero(np.diff(totals // _MOST)) + 1):
+            number = counts[part]
+            inside = np.arange(number.sum()) - np.repeat(np.cumsum(number) - number, number)
+            yield np.repeat(some[part] // len(corners), number), self._entries[np.repeat(first[part], number) + inside]
+
+
+def _sums(images: Thumbnails) -> Int[np.ndarray, "n 5"]:
+    """Return the sums of the four quarters of thumbnails, and of their middles."""
+    return np.rint(images.astype(np.float32) @ _PARTS).astype(np.int64)
+
+
+def _parts() -> np.ndarray:
+    half = SIDE // 2
+    parts = np.zeros((5, SIDE, SIDE), np.float32)
+    for number, (rows, columns) in enumerate(itertools.product((slice(half), slice(half, SIDE)), repeat=2)):
+        parts[number, rows, columns] = 1
+    parts[4, _MIDDLE, _MIDDLE] = 1
+    return parts.reshape(5, -1).T.copy()
+
+
+_PARTS = _parts()
+
+
+def _apart(a: UInt8[np.ndarray, "pairs cells"], b: UInt8[np.ndarray, "pairs cells"]) -> Int[np.ndarray, "pairs"]:
+    """Return the largest difference of a cell of each pair."""
+    return (np.maximum(a, b) - np.minimum(a, b)).max(1, initial=0).astype(np.int64)

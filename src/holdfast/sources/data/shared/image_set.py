@@ -11,12 +11,13 @@ from statistics import median_low
 
 import PIL.Image
 import torch
+from torch import Tensor
 
 from holdfast.core import Corruption, Geometry, HoldfastError, Images, ImageSource, Relevance, Rng, Threat
 from holdfast.core.encoder import BY_SHAPES
 from holdfast.runtime.errors import no_relevance
 from holdfast.sources.data.shared.cache import LIMIT, Kept
-from holdfast.sources.data.shared.choice import SLICE, Choice
+from holdfast.sources.data.shared.choice import SLICE, TOGETHER, Choice
 from holdfast.sources.data.shared.geometry import Conversion, Pixels, convert, fit
 from holdfast.sources.data.shared.own_size import OwnImage, corrupted, mapped, own_image
 from holdfast.sources.data.shared.pictures import one_large_at_a_time
@@ -72,12 +73,13 @@ class ImageSet:
         self.geometry = geometry
         self.conversion = conversion or Conversion()
         threads = min(THREADS, cores()) if workers is None else max(1, workers)
+        self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="holdfast-images")
         self._kept = Kept(kept)
         self._ends: set[int] = set()  # where somebody who went through the images stopped and the next one began anew
         self._first = self._last = 0
         self._choice = Choice(source, images, seed, skip_corrupt, self._pool, skip_duplicates, queries)
-        self._ahead: dict[int, Future[Pixels]] = {}
+        self._ahead: dict[range, Future[list[Pixels]]] = {}
         self._shape: tuple[int, int, int] | None = None
 
     def __len__(self) -> int:
@@ -136,7 +138,7 @@ class ImageSet:
         """
         if (relevance := self._choice.source.relevance) is None:
             raise no_relevance(readers, str(self))
-        relevance.among(self._choice.rows).complete()
+        relevance.among(self._choice.rows.tolist()).complete()
 
     def number_classes_as(self, reference: "ImageSet") -> None:
         """Give every class the number that a class of the same name has among other images; without names, nothing.
@@ -170,7 +172,7 @@ class ImageSet:
 
         Reads all images of both once. Fewer than two may remain.
         """
-        return self._choice.leave_out(set(excluded._choice.digests))
+        return self._choice.leave_out(set(excluded._choice.digests.tolist()))
 
     @property
     def selection(self) -> Selection:
@@ -262,12 +264,12 @@ class ImageSet:
             self._ends.add(self._last)
             self._first = stop
         self._last = stop
-        futures = [self._submit(place) for place in range(start, stop)]
-        next_ones = [*range(stop, min(2 * stop - start, len(self)))]
+        futures = [self._submit(places) for places in self._pieces(start, stop)]
+        next_ones = self._pieces(stop, min(2 * stop - start, len(self)))
         if stop == len(self) or stop in self._ends:
-            next_ones += range(min(self._first, start))
-        self._ahead = {place: self._submit(place) for place in dict.fromkeys(next_ones)}
-        return self._stacked(range(start, stop), futures)
+            next_ones += self._pieces(0, min(self._first, start))
+        self._ahead = {places: self._submit(places) for places in dict.fromkeys(next_ones)}
+        return self._together(range(start, stop), [pixels for future in futures for pixels in future.result()])
 
     def pick(self, places: Sequence[int]) -> Images:
         """Return images at any places, in that order, [B, C, H, W] in [0, 1].
@@ -278,7 +280,7 @@ class ImageSet:
         if not places or not 0 <= min(places) <= max(places) < len(self):
             raise HoldfastError(f"expected places from 0 to {len(self) - 1}, got {list(places)[:10]}")
         slices = [places[at : at + SLICE] for at in range(0, len(places), SLICE)]
-        read = self._pool.map(lambda several: [self._pixels(place) for place in several], slices)
+        read = self._pool.map(self._read, slices)
         return self._together(places, [pixels for several in read for pixels in several])
 
     def disturbed(self, x: Images, places: Sequence[int], threat: Threat, rng: Rng, *, as_maps: bool = False) -> Images:
@@ -315,14 +317,11 @@ class ImageSet:
 
     def _own(self, place: int) -> OwnImage:
         with one_large_at_a_time():
-            return own_image(self._choice.read(self._choice.rows[place]), self.conversion, self.geometry)
+            return own_image(self._choice.read(int(self._choice.rows[place])), self.conversion, self.geometry)
 
     def note(self) -> None:
         """Take the digest of every image that is read from now on, so that none is read again for the fingerprint."""
         self._choice.note()
-
-    def _stacked(self, places: Sequence[int], futures: "Sequence[Future[Pixels]]") -> Images:
-        return self._together(places, [future.result() for future in futures])
 
     def _together(self, places: Sequence[int], pixels: Sequence[Pixels]) -> Images:
         for place, image in zip(places, pixels, strict=True):
@@ -339,18 +338,33 @@ class ImageSet:
         for start in range(0, len(self), size):
             yield self.batch(start, min(start + size, len(self)))
 
-    def _submit(self, place: int) -> "Future[Pixels]":
-        return self._ahead.pop(place, None) or self._pool.submit(self._pixels, place)
+    def _pieces(self, start: int, stop: int) -> list[range]:
+        """Return the places from one to another in pieces, two or more for each thread where they suffice."""
+        size = max(1, min(TOGETHER, (stop - start) // (2 * self._threads)))
+        return [range(at, min(at + size, stop)) for at in range(start, stop, size)]
+
+    def _submit(self, places: range) -> "Future[list[Pixels]]":
+        return self._ahead.pop(places, None) or self._pool.submit(self._read, places)
+
+    def _read(self, places: Sequence[int]) -> list[Pixels]:
+        """Return the pixels of some images, which are read together where their source gives them so."""
+        images = self._choice.together(self._choice.rows[list(places)].tolist())
+        if images is None:
+            return [self._pixels(place) for place in places]
+        return [self._fitted(place, image) for place, image in zip(places, images, strict=True)]
 
     def _pixels(self, place: int) -> Pixels:
-        row = self._choice.rows[place]
+        row = int(self._choice.rows[place])
         if (pixels := self._kept.get(self.geometry, row)) is not None:
             return pixels
         with one_large_at_a_time():
             return self._rendered(place, row)
 
     def _rendered(self, place: int, row: int) -> Pixels:
-        image = self._choice.read(row)
+        return self._fitted(place, self._choice.read(row))
+
+    def _fitted(self, place: int, image: PIL.Image.Image | Tensor) -> Pixels:
+        """Return an image as the user or the encoder wants it."""
         if not self.sized:
             raise HoldfastError(
                 f"{self}: expected an encoder that says which images it takes, got one that does not; give their "
@@ -359,7 +373,7 @@ class ImageSet:
         try:
             if isinstance(image, PIL.Image.Image):
                 pixels = fit(image, self.conversion, self.geometry)
-                self._kept.put(self.geometry, row, pixels)
+                self._kept.put(self.geometry, int(self._choice.rows[place]), pixels)
                 return pixels
             return convert(image, self.conversion, self.geometry)
         except HoldfastError as error:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -9,7 +11,7 @@ class Selection:
 
     Attributes:
         available: how many images the source has.
-        rows: where the chosen images stand in it.
+        rows: where the chosen images stand in it, integers.
         fingerprint: see `Choice.fingerprint`.
         skipped: the (id, reason) of every image that was replaced.
         duplicates: see `Choice.duplicates`.
@@ -18,7 +20,7 @@ class Selection:
     """
 
     available: int
-    rows: list[int]
+    rows: np.ndarray
     fingerprint: str
     skipped: list[tuple[str, str]]
     duplicates: list[tuple[str, str, int]]
@@ -31,15 +33,15 @@ class Survey:
     """What reading images in the order of an audit has found, until enough were good.
 
     Attributes:
-        rows: where the chosen images stand in their source.
-        digests: SHA-256 of the decoded content of each.
+        rows: where the chosen images stand in their source, integers.
+        digests: SHA-256 of the decoded content of each, 32 bytes.
         skipped: the (id, reason) of every image that could not be read.
         duplicates: see `Choice.duplicates`.
         mixed: whether pictures of several sizes were among them.
     """
 
-    rows: list[int]
-    digests: list[str]
+    rows: np.ndarray
+    digests: np.ndarray
     skipped: list[tuple[str, str]]
     duplicates: list[tuple[str, str, int]]
     mixed: bool

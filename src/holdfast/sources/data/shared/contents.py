@@ -1,0 +1,54 @@
+"""What an audit keeps of an image that it has read: a digest of its content, and a thumbnail."""
+
+import hashlib
+from typing import NamedTuple
+
+import PIL.Image
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.sources.data.shared.thumbnails import Thumbnail, thumbnail, thumbnails
+
+_STRIP = 256
+
+
+class Content(NamedTuple):
+    """What is kept of an image that has been read: the SHA-256 of its content, a thumbnail, a picture's size."""
+
+    digest: bytes
+    thumbnail: Thumbnail
+    size: tuple[int, ...]
+
+    @classmethod
+    def of(cls, image: PIL.Image.Image | Tensor) -> "Content":
+        """Return the content of a `standard` picture or of pixels in [0, 1]."""
+        return cls(_digest(image), thumbnail(image), image.size if isinstance(image, PIL.Image.Image) else ())
+
+
+def contents_of(pixels: Float[Tensor, "n channels height width"]) -> list[Content]:
+    """Return the contents of images of one shape, contiguous pixels in [0, 1]: as of one after the other."""
+    start = hashlib.sha256(_heading(pixels[0]))
+    digests = []
+    for image in pixels.numpy():
+        digest = start.copy()
+        digest.update(image)
+        digests.append(digest.digest())
+    return [Content(*own, ()) for own in zip(digests, thumbnails(pixels), strict=True)]
+
+
+def _heading(pixels: Tensor) -> bytes:
+    return f"pixels {tuple(pixels.shape)}".encode()
+
+
+def _digest(image: PIL.Image.Image | Tensor) -> bytes:
+    if isinstance(image, Tensor):
+        digest = hashlib.sha256(_heading(image))
+        digest.update(image.contiguous().numpy().data)
+        return digest.digest()
+    digest = hashlib.sha256(f"{image.mode} {image.size}".encode())
+    if image.height <= _STRIP:
+        digest.update(image.tobytes())
+        return digest.digest()
+    for top in range(0, image.height, _STRIP):  # a copy of the whole picture may be large
+        digest.update(image.crop((0, top, image.width, min(top + _STRIP, image.height))).tobytes())
+    return digest.digest()
