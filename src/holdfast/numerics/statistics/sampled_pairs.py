@@ -37,7 +37,7 @@ def sample(seed: int, ids: Sequence[str], most: int | None = None) -> Int[Tensor
 
     Example:
         >>> sample(0, ["a", "b", "c", "d", "e"], most=3)
-        tensor([0, 1, 3])
+        tensor([0, 2, 3])
     """
     check(most)
     if len(ids) <= (EXACT if most is None else most):
@@ -48,7 +48,18 @@ def sample(seed: int, ids: Sequence[str], most: int | None = None) -> Int[Tensor
 
 
 def check(most: int | None) -> None:
-    """Raise where pairs of fewer than 3 images are to be compared; see `sample`."""
+    """Raise where pairs of too few images are to be compared.
+
+    Args:
+        most: see `sample`.
+
+    Raises:
+        HoldfastError: fewer than 3.
+
+    Example:
+        >>> check(None), check(3)
+        (None, None)
+    """
     if most is not None and most < FEWEST:
         raise HoldfastError(
             f"pairs_of: expected at least {FEWEST} images whose pairs are compared, got {most}; leave it out for all "
