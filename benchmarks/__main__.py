@@ -1,4 +1,4 @@
-"""All benchmarks in one table, then what was asked of them and what became of it.
+"""All benchmarks in one table, then their targets and whether they are met.
 
     python -m benchmarks [--slow] [--only NAME,NAME] [--write] [--jobs N] [--json] [--plot DIR]
 
@@ -11,7 +11,7 @@ tables of docs/benchmarks.md from it. --jobs runs some at a time; those that wan
 import argparse
 import sys
 
-from benchmarks import asked, page, store
+from benchmarks import page, store, targets
 from benchmarks.result import arguments, publish
 from benchmarks.running import measure
 from benchmarks.store import Run
@@ -70,7 +70,7 @@ def main() -> None:
             store.put(name, new)
             page.write()
     if not options.json:
-        asked.show({**store.load(), **runs})
+        targets.show({**store.load(), **runs})
     lost = [name for name in names if name not in runs]
     if lost:
         print(f"failed: {', '.join(lost)}; what was stored of them stays as it was", file=sys.stderr)

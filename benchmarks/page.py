@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import (
-    asked,
     breaking_radius,
     certificate_growth,
     certified_accuracy,
@@ -23,6 +22,8 @@ from benchmarks import (
     scale,
     startup,
     store,
+    summary,
+    targets,
     vnncomp,
     workers,
 )
@@ -69,6 +70,8 @@ def machine(runs: Runs) -> str:
 
 TABLES: dict[str, Callable[[Runs], str]] = {
     "machine": machine,
+    "summary": summary.table,
+    "targets": targets.table,
     "images": of("images", images.table),
     "scale": of("scale", scale.table),
     "startup": of("startup", startup.table),
@@ -80,7 +83,6 @@ TABLES: dict[str, Callable[[Runs], str]] = {
     "certified accuracy": of("certified_accuracy", certified_accuracy.table),
     "verified": of("vnncomp_cifar10_resnet", vnncomp.table),
     "libraries": of("libraries", libraries.table),
-    "asked": asked.table,
     "ratios": ratios.table,
     "constants": of("constants", paper.constants),
     "predicted": needs(paper.predicted, "paper", "constants"),

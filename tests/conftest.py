@@ -23,6 +23,7 @@ import registered  # noqa: E402
 from holdfast.core import Encoder  # noqa: E402
 from report_fixture import draw_charts_once, no_charts  # noqa: E402
 
+pytest.register_assert_rewrite("sameness")  # which says what differs
 torch.set_num_threads(1)  # the networks are tiny, and the suite runs in parallel processes
 
 

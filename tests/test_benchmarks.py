@@ -15,7 +15,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks are no part of the package
 
 from benchmarks import (
-    asked,
     attack_step,
     breaking_radius,
     certificate_growth,
@@ -35,7 +34,9 @@ from benchmarks import (
     sharing,
     startup,
     store,
+    summary,
     tables,
+    targets,
     whole_audit,
     workers,
 )
@@ -241,7 +242,7 @@ def stored(*results: Result, commit: str = "new", date: str = "2026-11-25T12:00"
     return Run(results, date, commit, 1.0, store.Machine("a processor", 2, 1, "2.13", 0.1))
 
 
-def test_what_was_asked_is_answered_by_the_worst_row():
+def test_a_target_is_judged_by_the_worst_row():
     known = {
         "images": stored(
             Result("images, exponent of time", 0.9, None, "", 1.05),
@@ -254,12 +255,21 @@ def test_what_was_asked_is_answered_by_the_worst_row():
             date="2026-11-02",
         ),
     }
-    answers = {row[0]: row[2:6] for row in asked.rows(known)}
+    answers = {row[0]: row[2:6] for row in targets.rows(known)}
     assert answers["exponent of time over images"] == ("1.2", "", "**not met**", "")
     blur = ("0.05 x", "0.04 to 0.07", "met", "old, 2 November 2026")
     assert answers["corruption / published code, gaussian_blur"] == blur
     assert answers["2 workers / 1"] == ("not measured", "", "", "")
-    assert asked.table(known).count("\n") == len(asked.ASKED) + 1
+    assert targets.table(known).count("\n") == len(targets.TARGETS) + 1
+
+
+def test_a_line_of_the_summary_is_the_range_of_its_rows_of_its_unit():
+    rows = [Result("a, time", value, None, "x", None) for value in (2.0, 0.5, 1.0)]
+    runs = {"one": stored(*rows, Result("a, distance", 9.0, None, "levels", None), Result("b", 7.0, None, "x", None))}
+    assert summary.Line("a", "one", ("a",)).answer(runs) == "0.5 to 2 x"
+    assert summary.Line("b", "one", ("b",)).answer(runs) == "7 x"
+    assert summary.Line("b", "one", ("b",), "s").answer(runs) == "not measured"
+    assert summary.Line("b", "two", ("b",)).answer(runs) == "not measured"
 
 
 def test_what_is_stored_is_read_as_it_was_and_replaced_as_a_whole(tmp_path):
@@ -279,13 +289,13 @@ def test_the_spread_of_many_rounds_is_their_quartiles():
 
 
 def test_tables_stand_between_their_markers_and_prose_stays(monkeypatch):
-    monkeypatch.setitem(page.TABLES, "asked", lambda runs: f"{len(runs)} runs")
-    text = "before\n\n<!-- asked: begin -->\n\nold\n\n<!-- asked: end -->\n\nafter\n"
+    monkeypatch.setitem(page.TABLES, "targets", lambda runs: f"{len(runs)} runs")
+    text = "before\n\n<!-- targets: begin -->\n\nold\n\n<!-- targets: end -->\n\nafter\n"
     once = page.render(text, {"sharing": stored()})
     assert once == text.replace("old", "1 runs")
     assert page.render(once, {"sharing": stored()}) == once
     with pytest.raises(SystemExit, match="got a marker of 'nosuch'"):
-        page.render(text.replace("asked", "nosuch"), {})
+        page.render(text.replace("targets", "nosuch"), {})
 
 
 def test_the_page_shows_what_is_stored_and_every_table_has_a_place():
@@ -301,7 +311,8 @@ def test_figures_are_written_as_the_examples_say():
 
 def test_every_target_has_a_stored_row():
     runs = store.load()
-    assert [row.what for row in asked.ASKED if row.worst(runs) is None] == []
+    assert [row.what for row in targets.TARGETS if row.worst(runs) is None] == []
+    assert [line.what for line in summary.LINES if line.answer(runs) == "not measured"] == []
     assert {*QUICK, *SLOW, *HOURS} - set(runs) == set()
 
 

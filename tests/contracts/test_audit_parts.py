@@ -2,6 +2,7 @@
 
 import atexit
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -52,13 +53,12 @@ ATTACK = {"attack": Pgd(4), "readouts": (2, 4)}
 TRANSFER = {"surrogates": ("zoo:digits-simclr",), "attack": Pgd(4), "asking": Square(4)}
 
 
-def captions() -> str:
+def captions(ids: Sequence[str]) -> str:
     """Return a file of a caption of each image, of the width of the encoder."""
     folder = TemporaryDirectory()
     atexit.register(folder.cleanup)
-    points = torch.randn(IMAGES, 12, generator=torch.Generator().manual_seed(6))
-    ids = json.dumps([f"{i:06d}" for i in range(IMAGES)])
-    save_file({"embeddings": points}, f"{folder.name}/captions.safetensors", {"ids": ids})
+    points = torch.randn(len(ids), 12, generator=torch.Generator().manual_seed(6))
+    save_file({"embeddings": points}, f"{folder.name}/captions.safetensors", {"ids": json.dumps(list(ids))})
     return f"{folder.name}/captions.safetensors"
 
 
@@ -100,7 +100,7 @@ SMALL = {
     "fine_tuned_accuracy": {"fine_tuned": FineTuned(epochs=2, rate=0.05, batch_size=4), "threats": (Gamma(0.5),)},
     "retrieval": {"attack": Pgd(4), "k": (1, 5)},
     "task_retrieval": {"attack": Pgd(4), "k": (1, 5)},
-    "caption_retrieval": {"attack": Pgd(4), "k": (1, 5), "path": captions()},
+    "caption_retrieval": {"attack": Pgd(4), "k": (1, 5), "path": captions([f"{i:06d}" for i in range(IMAGES)])},
     "matching": {"attack": Pgd(4), "rate": 0.05},
     "edited_matching": {"rate": 0.05},
     "breaking_edit": {"strengths": 3, "halvings": 1, "levels": 2},

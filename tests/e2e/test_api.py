@@ -420,7 +420,7 @@ def test_importing_is_light() -> None:
 
 
 @pytest.mark.slow
-def test_the_package_audit_is_callable_in_any_order() -> None:
+def test_the_function_audit_is_one_in_any_order_of_imports() -> None:
     code = """
 import inspect, sys
 if sys.argv[1] == "first":
@@ -428,7 +428,7 @@ if sys.argv[1] == "first":
 import holdfast
 assert "mean" in inspect.signature(holdfast.audit).parameters
 from holdfast import compare, open, Record, Comparison
-from holdfast import auditing as audit
+from holdfast import audit
 from holdfast.auditing.plan import Plan
 import holdfast.auditing.plan as plan
 assert audit is holdfast.audit and callable(audit) and plan.Plan is Plan is holdfast.auditing.plan.Plan

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ from holdfast.auditing.series import Series
 from holdfast.auditing.session import Session
 from holdfast.auditing.shards import ShardFile, ShardResults
 from holdfast.auditing.work import Step
-from holdfast.core import Encoder, HoldfastError, Observation
+from holdfast.core import Encoder, HoldfastError, Observation, registry
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.checks.collapse import Collapse
 from holdfast.parts.checks.frozen import Frozen
@@ -39,6 +40,7 @@ from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.parts.measures.probabilistic.probabilistic_robustness import ProbabilisticRobustness
 from holdfast.runtime.listener import Silent
+from holdfast.sources.data import open_images
 from holdfast.sources.data.arrays import Arrays
 from holdfast.storage.run_folder import StoreError
 
@@ -390,7 +392,7 @@ def test_a_module_that_workers_cannot_import_is_told(tmp_path: Path, monkeypatch
     sys.modules["vanishing"] = vanishing = type(sys)("vanishing")
     exec("from torch import nn\nclass Net(nn.Flatten):\n    pass", vanishing.__dict__)
     given = {"it": Encoder(vanishing.Net(), mean=0, std=1)}
-    with pytest.raises(HoldfastError, match=r"expected a worker process to open what .* No module named 'vanishing'"):
+    with pytest.raises(HoldfastError, match=r"expected worker processes to open what .* No module named 'vanishing'"):
         run_audit(plan("it"), tmp_path, encoders=given, engine=Processes(2))
     del sys.modules["vanishing"]
 
@@ -433,7 +435,7 @@ def test_workers_on_a_gpu_that_is_not_there(capsys: pytest.CaptureFixture[str], 
 
 COMMAND = [
     "audit", WATCHED, "--data", "digits", "--profile", "quick", "--images", "24", "--attacked", "16",
-    "--batch-size", "8", "--eps", "0.1", "--set", "*.attack.steps=5",
+    "--batch-size", "8", "--eps", "0.1", "--set", "*.attack.steps=5", "--budget", "none",
 ]  # fmt: skip
 
 
@@ -532,20 +534,27 @@ def test_every_measure_and_check_in_parts(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def everything(monkeypatch: pytest.MonkeyPatch) -> Plan:
-    """Every measure and every check on two encoders, with training images: probes, learned noise, proofs, SynBench."""
+    """Every measure and every check on two encoders, with training images: probes, learned noise, proofs, SynBench.
+
+    But not those of patches, which these encoders have none of, nor a retrieval task, which is data of another kind.
+    """
     monkeypatch.syspath_prepend(str(HERE.parent / "contracts"))
     import test_audit_parts as small
 
     encoders = ("py:watched:relu?mean=0.5&std=0.5&seed=1", "py:watched:relu?mean=0.5&std=0.5&seed=2")
+    data = "digits?part=heldout"
+    captioned = replace(small.measure("caption_retrieval"), path=small.captions(open_images(data).ids))
+    others = [name for name in small.MEASURES if name not in ("caption_retrieval", "task_retrieval")]
+    others = [name for name in others if ".dense." not in registry.find("measures", name).__module__]
     return plan(
         *encoders,
-        data="digits?part=heldout",
+        data=data,
         train="digits?part=train",
         train_images=60,
-        measures=tuple(map(small.measure, small.MEASURES)),
+        measures=(*map(small.measure, others), captioned),
         checks=tuple(map(small.check, small.CHECKS)),
         series=(Series("training", encoders),),
-        images=30,
+        images=60,  # of every class some
         attacked=14,
     )
 

@@ -29,7 +29,7 @@ from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.covered import Covered, covered
 from holdfast.parts.observations.represented import Represented
-from holdfast.parts.observations.shared.gallery import gallery
+from holdfast.parts.observations.shared.gallery import farthest, gallery
 from holdfast.parts.threats.jpeg import Jpeg
 from holdfast.parts.threats.linf import Linf
 from holdfast.sources.data.arrays import Arrays
@@ -78,7 +78,7 @@ def test_one_patch_moves_one_token_and_its_place_of_the_map(place: tuple[int, in
     drift = grid.maps((grid.tokens(after) - grid.tokens(before)).norm(dim=-1))
     assert (drift > 0).nonzero().tolist() == [[0, *place], [1, *place]]
     # the picture of the report glows there and nowhere else
-    results = {"reps@3": after, "gallery.image": moved, "gallery.position": torch.arange(2)}
+    results = {"reps@3": after} | farthest(after, before, moved - x, torch.arange(2))
     ids = ["first", "second"]
     album = Album(Store(tmp_path), "e", 0, (), 0, ids, None, before, 2, lambda position: x[position], grid)
     for entry in gallery(results, album):

@@ -9,7 +9,7 @@ from holdfast.core import Encoder, Geometry, Observation, registry
 from holdfast.sources.data import ImageSet
 from holdfast.storage.run_folder import digest, files_read
 
-LAYOUT = 5
+LAYOUT = 6
 """Version of what shard files hold; part of their key."""
 
 

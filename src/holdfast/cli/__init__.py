@@ -37,13 +37,14 @@ from holdfast.runtime.exit_status import SUMMARY, ExitStatus
 app = typer.Typer(epilog=SUMMARY, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
-def _version(wanted: bool) -> None:
-    """Print the version and end."""
+def _version(wanted: bool) -> bool:
+    """Print the version and end where it is wanted; typer passes on what this returns as the option."""
     if wanted:
         from importlib.metadata import version
 
         out.print(f"holdfast {version('holdfast')}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()

@@ -13,13 +13,10 @@ from holdfast.core.chart import Chart, Curves, Line, numbers
 from holdfast.core.registry import part_name
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.objectives.untargeted import Untargeted
-from holdfast.parts.observations.shared.gallery import gallery
+from holdfast.parts.observations.shared.gallery import farthest, gallery
 from holdfast.parts.observations.shared.judged_again import judged_again
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
-
-GALLERY = 8
-"""How many attacked images of a shard, the most successful ones, are kept as pictures at most (a quarter of it)."""
 
 
 def partners(positions: Positions) -> Positions:
@@ -40,10 +37,10 @@ def pair_of(positions: Positions) -> Positions:
 class Attacked(Observation):
     """f(x') for the images that an attack found in a ball, as `reps@STEP` [M, D] for every read-out.
 
-    Also `values` [M, steps + 1], the objective along the trajectory, and, for untargeted ones on all images, as
-    `gallery.image` and `gallery.position` those where the attack went furthest; `apart` [M], the objective between each
-    image and its partner as they are. Targeted objectives aim at the image's partner, see `partners`. Of a mean over
-    draws what was found is represented by others too (`redrawn`).
+    Also `values` [M, steps + 1], the objective along the trajectory, and, for untargeted ones on all images, the
+    changes that moved images farthest (`gallery`); `apart` [M], the objective between each image and its partner as
+    they are. Targeted objectives aim at the image's partner, see `partners`. Of a mean over draws what was found is
+    represented by others too (`redrawn`).
 
     Where searches run in reduced precision, what is read out is made again in float32; `values` between the read-outs
     are then what the search saw.
@@ -148,9 +145,9 @@ class Attacked(Observation):
         results["values"] = trajectory.values.T.float().contiguous()
         results["apart"] = self.objective.of(shard.encoder)(other, own, own)
         if not self.objective.needs_target and self.first is None:
-            worst = trajectory.values[-1].topk(max(1, min(GALLERY, len(shard.x) // 4))).indices
-            results["gallery.image"] = trajectory.images[max(trajectory.images)][worst].cpu()
-            results["gallery.position"] = shard.positions[worst.cpu()]
+            last = max(self.steps)
+            delta = trajectory.images[last] - shard.x
+            results |= farthest(results[f"reps@{last}"], own, delta, shard.positions)
         return results
 
     def charts(self, results: Mapping[str, Tensor], clean: Float[Tensor, "population dim"]) -> tuple[Chart, ...]:

@@ -4,20 +4,42 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Album, Grid
+from holdfast.core import Album, Grid, Images, Positions
 from holdfast.core.album import Picture
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.geometry.pictures import glowing
 from holdfast.numerics.statistics import sampled_pairs
+from holdfast.parts.observations.shared.stored_changes import restored, stored
 
 WORST = 8
 NEIGHBOURS = 3
 PAIRS_OF = 10_000
 """Images among whose pairs drifts are placed, at most: a caption may not take longer than the attack."""
+
+
+def farthest(
+    reps: Float[Tensor, "rows dim"], clean: Float[Tensor, "rows dim"], delta: Images, positions: Positions
+) -> dict[str, Tensor]:
+    """Return the changes that moved images of a shard farthest, to be stored: enough of them, however shards are cut.
+
+    Args:
+        reps: f(x') of the shard's images.
+        clean: f(x).
+        delta: x' - x, in pixels.
+        positions: where the images stand in the population.
+    """
+    rows = _order(reps, clean)
+    return stored(delta[rows.to(delta.device)], positions[rows.to(positions.device)])
+
+
+def _order(reps: Float[Tensor, "rows dim"], clean: Float[Tensor, "rows dim"]) -> Int[Tensor, "worst"]:
+    """Return the rows that moved farthest in ℓ2, the farthest first, and of equal ones the first."""
+    drift = divergence("l2")(reps.cpu().double(), clean.cpu().double())
+    return drift.sort(descending=True, stable=True).indices[:WORST]
 
 
 def gallery(results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]:
@@ -26,16 +48,16 @@ def gallery(results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]
     Of an encoder of patches with maps of how far each of them moved.
 
     Args:
-        results: of `attacked`, an untargeted trajectory.
+        results: of `attacked`, an untargeted trajectory, with what `farthest` kept of every shard.
         album: the images, and where files go.
     """
     # the images that the last read-out moved farthest, among those whose pictures were kept
     clean = album.clean
     last = max((key for key in results if key.startswith("reps@")), key=lambda key: int(key.removeprefix("reps@")))
     drift = divergence("l2")(results[last].double(), clean[: len(results[last])].double())
-    kept = results["gallery.position"]
-    order = drift[kept].sort(descending=True, stable=True).indices[:WORST]
-    positions = kept[order]
+    kept, rows = results["gallery.position"].sort()
+    order = _order(results[last][kept], clean[kept])
+    positions, rows = kept[order], rows[order].tolist()
     # how far that is among clean distances, and which images are near, before and after
     sampled = sampled_pairs.sample(album.seed, album.ids, PAIRS_OF)
     quantiles = pairwise.share_below(clean if sampled is None else clean[sampled], drift[positions])
@@ -45,9 +67,9 @@ def gallery(results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]
     # pictures and an entry for each of them
     folder, ids, entries = f"pictures/{album.slug}", album.ids, []
     for rank, position in enumerate(positions.tolist()):
-        x, attacked = album.picture(position), results["gallery.image"][order[rank]]
-        delta = attacked - x
-        shown = {"clean": x, "attacked": attacked, "difference": 0.5 + delta / (2 * delta.abs().max().clamp_min(1e-9))}
+        x = album.picture(position)
+        largest, share = restored(results, rows[rank])
+        shown = {"clean": x, "attacked": x + largest * share, "difference": 0.5 + share / 2}
         if album.grid is not None:
             shown["drift_map"] = _drift_map(album.grid, x, results[last][position], clean[position])
         files = {name: f"{folder}/{rank}-{name}.png" for name in shown}

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Album, Images, Positions
+from holdfast.parts.observations.shared.stored_changes import restored, stored
 
 KEPT = 256
 """Images of the population, the first ones, whose changes are kept: a byte for each number, 38 MB at 224 pixels."""
@@ -14,14 +15,9 @@ KEPT = 256
 SHOWN = 12
 """Of them so many are shown."""
 
-LEVELS = 127
-
 
 def kept(delta: Images, positions: Positions, most: int = KEPT) -> dict[str, Tensor]:
     """Return the changes of the first images of the population, to be stored, however these are cut into shards.
-
-    `gallery.position` [K]; `gallery.largest` [K], the largest absolute value of the change; `gallery.change`
-    [K, C, H, W], the change in 127ths of it.
 
     Args:
         delta: the changes of a shard's images.
@@ -29,14 +25,7 @@ def kept(delta: Images, positions: Positions, most: int = KEPT) -> dict[str, Ten
         most: how many images of the population, the first ones, are meant.
     """
     first = (positions < most).nonzero().flatten()
-    delta = delta[first.to(delta.device)].float().cpu()
-    largest = delta.flatten(1).abs().amax(1)
-    levels = delta / largest.clamp_min(torch.finfo(torch.float32).tiny).view(-1, 1, 1, 1) * LEVELS
-    return {
-        "gallery.position": positions[first].cpu(),
-        "gallery.largest": largest,
-        "gallery.change": levels.round().to(torch.int8),
-    }
+    return stored(delta[first.to(delta.device)], positions[first])
 
 
 def smallest_changes(
@@ -51,10 +40,10 @@ def smallest_changes(
         most: how many images.
     """
     # of the images whose change was kept and broke them: the smallest, the largest, and evenly between, by rank
-    stored = {int(position): row for row, position in enumerate(results["gallery.position"])}
+    rows = {int(position): row for row, position in enumerate(results["gallery.position"])}
     radii = results["radius"]
     changed = results["gallery.largest"] > 0
-    broken = [p for p in sorted(stored) if p < len(radii) and changed[stored[p]] and float(radii[p]) < torch.inf]
+    broken = [p for p in sorted(rows) if p < len(radii) and changed[rows[p]] and float(radii[p]) < torch.inf]
     order = sorted(broken, key=lambda position: float(radii[position]))
     ranks = torch.linspace(0, len(order) - 1, min(most, len(order))).round().long().tolist()
     if not order or album.picture(order[0]).shape[0] not in (1, 3):
@@ -63,9 +52,8 @@ def smallest_changes(
     folder = f"pictures/{album.slug}"
     entries: list[dict[str, Any]] = []
     for place, position in enumerate(order[rank] for rank in ranks):
-        x, row = album.picture(position), stored[position]
-        largest = float(results["gallery.largest"][row])
-        share = results["gallery.change"][row].float() / LEVELS
+        x = album.picture(position)
+        largest, share = restored(results, rows[position])
         shown = {"clean": x, "attacked": x + largest * share, "difference": 0.5 + share / 2}
         files = {name: f"{folder}/change{album.number}-{place}-{name}.png" for name in shown}
         for name, pixels in shown.items():

@@ -1,0 +1,36 @@
+"""Changes of images as they are stored to be drawn: a byte for each number."""
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Images, Positions
+
+LEVELS = 127
+
+
+def stored(delta: Images, positions: Positions) -> dict[str, Tensor]:
+    """Return changes to be stored, on the CPU; a number loses at most 1/254 of the largest one of its image.
+
+    `gallery.position` [K]; `gallery.largest` [K], the largest absolute value of the change; `gallery.change`
+    [K, C, H, W], the change in 127ths of it.
+
+    Args:
+        delta: the changes, in pixels.
+        positions: where their images stand in the population.
+    """
+    delta = delta.float().cpu()
+    largest = delta.flatten(1).abs().amax(1)
+    levels = delta / largest.clamp_min(torch.finfo(torch.float32).tiny).view(-1, 1, 1, 1) * LEVELS
+    return {
+        "gallery.position": positions.cpu(),
+        "gallery.largest": largest,
+        "gallery.change": levels.round().to(torch.int8),
+    }
+
+
+def restored(results: Mapping[str, Tensor], row: int) -> tuple[float, Float[Tensor, "channels height width"]]:
+    """Return the largest absolute value of a stored change, and the change in units of it."""
+    return float(results["gallery.largest"][row]), results["gallery.change"][row].float() / LEVELS
