@@ -78,7 +78,7 @@ def simulate(name: str, size: int, strength: str, runs: int) -> Cell:
         values = [score.value for score in scores if score.value is not None]
         truth = sum(values) / max(len(values), 1)
     else:
-        truth = value_of(name, strong)
+        truth = value_of(name.partition(" of ")[0], strong)  # a sample's truth is that of all pairs
     held = [(score.low or 0.0) <= truth <= (score.high or 0.0) for score in known]
     wide = [(score.high or 0.0) - (score.low or 0.0) for score in known]
     count = max(len(known), 1)
@@ -136,7 +136,9 @@ def main() -> None:
     parser.add_argument("--only", metavar="NAMES", help="some measures, separated by commas")
     parser.add_argument("--write", action="store_true", help="put the rows into the table of docs/statistics.md")
     options = parser.parse_args()
-    lines = rows(options.only.split(",") if options.only else registry.names("measures"), options.runs)
+    lines = rows(
+        options.only.split(",") if options.only else [*registry.names("measures"), *laws.SAMPLED], options.runs
+    )
     print(table(lines))
     if options.write:
         before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)

@@ -577,11 +577,17 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
 """How a measure's tables come about, and its parameters where they differ from the usual ones, for speed."""
 
 
+SAMPLED = tuple(f"{name} of 30 sampled" for name in ("matching", "uniformity", "universal_quantile"))
+"""Measures that compare the pairs of so many images alone, drawn out of all."""
+
+
 def measure(name: str) -> Measure:
-    """Return a measure with the parameters of its law."""
-    return registry.find("measures", name)(**LAWS[name][1])
+    """Return a measure with the parameters of its law, and the images whose pairs it compares."""
+    part, _, sampled = name.partition(" of ")
+    pairs = {"pairs_of": int(sampled.split()[0])} if sampled else {}
+    return registry.find("measures", part)(**LAWS[part][1], **pairs)
 
 
 def tables(part: Measure, name: str, world: World) -> list[Table]:
     """Return a measure's tables of both encoders of a world."""
-    return LAWS[name][0](part, world)
+    return LAWS[name.partition(" of ")[0]][0](part, world)

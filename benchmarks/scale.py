@@ -5,7 +5,7 @@
 One linear map of 8 x 8 pixels is the encoder, so what is measured is all that is done beside it: images are chosen,
 read, compared with each other for near-duplicates, attacked by two steps, stored shard by shard, joined and scored by
 two measures of which neither compares all pairs; `benchmarks.images` has those that do, and the pictures of what went
-farthest, which place some drifts among all pairs (attacks towards a target leave none). Each size runs in a fresh
+farthest, which place drifts among pairs of images (attacks towards a target leave none). Each size runs in a fresh
 process, after audits of 16 images that warm up; one thread, processor time, peak memory above what was held before.
 """
 

@@ -130,7 +130,7 @@ def test_universal_quantiles_hold_at_every_size(images, attacked, drift) -> None
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *laws.SAMPLED])
 def test_intervals_hold_the_truth(name) -> None:
     for size, strength in coverage.SETTINGS:
         cell = coverage.simulate(name, size, strength, 1000)

@@ -179,7 +179,8 @@ def _worst(entry: Mapping[str, Any], folder: RunFiles) -> Worst:
     ]
     text = f"drift {number(entry.get('drift'))}"
     if finite(entry.get("quantile")):
-        text += f", beyond {number(entry['quantile'], 'share')} of the distances between clean images"
+        images = f"{entry['placed_among']:,} of the clean images" if "placed_among" in entry else "clean images"
+        text += f", beyond {number(entry['quantile'], 'share')} of the distances between {images}"
     drift = entry.get("drift")
     return Worst(name, text, shots, sides[0], sides[1], drift if finite(drift) else None)
 

@@ -136,8 +136,9 @@ NEIGHBOUR = Object({"id": TEXT, "picture": TEXT})
 GALLERY = Object(
     {"id": TEXT, "clean": TEXT, "attacked": TEXT, "difference": TEXT,
      "before": Items(NEIGHBOUR), "after": Items(NEIGHBOUR)},
-    {"drift": Maybe(NUMBER), "quantile": Maybe(NUMBER), "drift_map": TEXT},
+    {"drift": Maybe(NUMBER), "quantile": Maybe(NUMBER), "placed_among": NUMBER, "drift_map": TEXT},
 )  # fmt: skip
+"""An image that an attack moved far; `placed_among`: `quantile` is a share of the pairs of so many images."""
 BROKEN = Object(
     {"id": TEXT, "radius": NUMBER, "norm": TEXT, "levels": Maybe(NUMBER), "amplified": NUMBER,
      "clean": TEXT, "attacked": TEXT, "difference": TEXT, "rival": Maybe(NEIGHBOUR)},

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from holdfast.core import Score
 from holdfast.numerics import statistics
+from holdfast.numerics.statistics import sampled_pairs
 from holdfast.numerics.statistics.proportions import effective_trials
 
 
@@ -28,9 +29,9 @@ class AtRate:
 
     Attributes:
         values: rate -> a value of each image, [N]; NaN where undefined.
-        near: u_i, [N].
+        near: u_i, [N]; NaN for images that were not sampled, see `sampled_pairs`.
         rate: of the pairs.
-        pairs: how many there are.
+        pairs: how many are compared.
 
     Source: Woodruff (1952), "Confidence intervals for medians and other position measures"; Korn & Graubard (1998); Zou
     & Donner (2008), "MOVER".
@@ -65,7 +66,8 @@ class AtRate:
         least, most = min(*ends, score.value), max(*ends, score.value)
         below = statistics.combined(score.value - score.low, score.value - least, -rho)
         above = statistics.combined(score.high - score.value, most - score.value, -rho)
-        kind = f"{score.interval}, and of the threshold, by the pairs' effective size (MOVER)"
+        of_threshold = f"{score.interval}, and of the threshold, by the pairs' effective size (MOVER)"
+        kind = sampled_pairs.described(of_threshold, sampled_pairs.compared(self.near), len(self.near))
         return replace(score, low=max(score.value - below, 0.0), high=min(score.value + above, 1.0), interval=kind)
 
     def influence(self) -> Float[Tensor, "population"]:
@@ -82,11 +84,7 @@ class AtRate:
         slope = (self._mean(low) - self._mean(high)) / (high - low)
         values = self.values(self.rate)
         by_value = (values - values.nanmean()).nan_to_num(0.0) / max(int((~values.isnan()).sum()), 1)
-        return by_value, slope * self._moves
-
-    @property
-    def _moves(self) -> Tensor:
-        return 2 * (self.near - self.near.mean()).double() / len(self.near)
+        return by_value, slope * sampled_pairs.moves(self.near)
 
     def _rates(self, confidence: float) -> tuple[float, float]:
         """The interval of the share of pairs below the threshold."""
@@ -100,8 +98,8 @@ def rates(
 
     Args:
         rate: the share, of the pairs below a threshold.
-        near: u_i of each image, [N]; of two encoders at once, the differences.
-        pairs: how many there are.
+        near: u_i of each image, [N], NaN for images that were not sampled; of two encoders at once, the differences.
+        pairs: how many are compared.
         confidence: level of the interval.
 
     Example:
@@ -109,8 +107,8 @@ def rates(
         >>> print(f"{low:.3f} to {high:.3f}")
         0.034 to 0.071
     """
-    moves = 2 * (near - near.mean()).double() / len(near)
-    size = effective_trials(rate, float(moves.square().sum()), max(len(near) - 1, 1), pairs, confidence)
+    variance, freedom = float(sampled_pairs.moves(near).square().sum()), max(sampled_pairs.compared(near) - 1, 1)
+    size = effective_trials(rate, variance, freedom, pairs, confidence)
     return statistics.clopper_pearson(rate * size, size, confidence)
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from holdfast.core import Score
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise
+from holdfast.numerics.statistics import sampled_pairs
 from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.medians import middle
 from holdfast.numerics.statistics.proportions import effective_trials
@@ -24,7 +25,10 @@ KIND = "order statistics of the drift and binomial with effective size of the pa
 
 
 def place(
-    bank: Float[Tensor, "population dim"], drifts: Float[Tensor, "columns images"], name: str = "l2"
+    bank: Float[Tensor, "population dim"],
+    drifts: Float[Tensor, "columns images"],
+    name: str = "l2",
+    sampled: Int[Tensor, "sampled"] | None = None,
 ) -> tuple[Float[Tensor, "columns population"], Float[Tensor, "columns population"], Float[Tensor, "population"]]:
     """Quantile of each drift among all pairs, and the influence of each image of the population on their medians.
 
@@ -32,11 +36,13 @@ def place(
         bank: clean representations, [N, D].
         drifts: of the first images of the population, NaN where undefined, one row for each median, [C, M].
         name: divergence.
+        sampled: the images whose pairs are compared, see `sampled_pairs.sample`; None: all.
 
     Returns:
         quantiles: q = F(drift), NaN for images that have none, [C, N].
         near: u_i(m), the share of the pairs with image i that lie at or below the median drift m, so that its mean over
-            i is the median quantile; the mean of both where two drifts are in the middle, [C, N].
+            i is the median quantile; the mean of both where two drifts are in the middle; NaN for images that were not
+            sampled, [C, N].
         near_mean: the same for the median over images of the mean over rows, [N].
 
     Example:
@@ -46,12 +52,15 @@ def place(
         tensor([[0.0000, 0.3333,    nan]], dtype=torch.float64)
     """
     # F at every drift; then, at the median drift, the share of each image's own pairs
-    shares = pairwise.share_below(bank, drifts, name)
+    compared = bank if sampled is None else bank[sampled]
+    shares = pairwise.share_below(compared, drifts, name)
     columns = torch.stack([row[_middle(q)] for row, q in zip(drifts, shares, strict=True)])
     limits = torch.cat([columns, drifts[:, _middle(shares.mean(0))]], 1)
     different, number = limits.double().unique(return_inverse=True)
-    near = pairwise.near(bank, different, name).T[number]  # [C, 4, N]
-    return padded(shares, len(bank)), near[:, :2].mean(1), near[:, 2:].mean((0, 1))
+    near = pairwise.near(compared, different, name).T[number]  # [C, 4, N or as many as were sampled]
+    both = (near[:, :2].mean(1), near[:, 2:].mean((0, 1)))
+    of_each, of_mean = (sampled_pairs.spread(values, sampled, len(bank)) for values in both)
+    return padded(shares, len(bank)), of_each, of_mean
 
 
 def padded(values: Float[Tensor, "*columns images"], population: int) -> Float[Tensor, "*columns population"]:
@@ -86,6 +95,7 @@ def median(
         low = θ - √((θ-l₁)² + (θ-l₂)² + 2ρ(θ-l₁)(θ-l₂)), high likewise.
 
     v counts what independent pairs add twice, so the interval is up to √2 times too long where few pairs lie below.
+    Where the pairs are those of a sample of images, N is their number.
 
     Args:
         quantiles: see `place`.
@@ -102,7 +112,9 @@ def median(
         0.10 in [0.06, 0.15]
     """
     drifts = _Drifts.of(quantiles, confidence)
-    score = Score(drifts.value, None, None, drifts.n, KIND, confidence)
+    images = sampled_pairs.compared(near)
+    kind = sampled_pairs.described(KIND, images, len(near))
+    score = Score(drifts.value, None, None, drifts.n, kind, confidence)
     if drifts.value is None:
         return replace(score, note="no image has a quantile")
     if drifts.low is None or drifts.high is None:
@@ -111,7 +123,7 @@ def median(
     rho = float(by_drift @ by_pairs / (by_drift.norm() * by_pairs.norm()).clamp_min(1e-300))
 
     # combine both sources of error, correlated as their influences are (MOVER for a sum)
-    low, high = statistics.clopper_pearson(*_trials(value, by_pairs, confidence), confidence)
+    low, high = statistics.clopper_pearson(*_trials(value, by_pairs, images, confidence), confidence)
     below = statistics.combined(value - drifts.low, value - low, -rho)
     above = statistics.combined(drifts.high - value, high - value, -rho)
     return replace(score, low=max(value - below, 0.0), high=min(value + above, 1.0))
@@ -157,13 +169,12 @@ def _influences(quantiles: Tensor, near: Tensor, drifts: _Drifts) -> tuple[Tenso
     reach = 0.0 if drifts.low is None or drifts.high is None else (drifts.high - drifts.low) / 2
     deviation = reach / float(scipy.stats.norm.ppf(0.5 + level(drifts.confidence) / 2))
     above = (quantiles - (drifts.value or 0.0)).sign().nan_to_num(0.0)
-    return above * deviation / math.sqrt(max(drifts.n, 1)), 2 * (near - near.mean()) / len(near)
+    return above * deviation / math.sqrt(max(drifts.n, 1)), sampled_pairs.moves(near)
 
 
-def _trials(value: float, by_pairs: Tensor, confidence: float) -> tuple[float, float]:
-    """Successes and trials of the share of pairs: those that its variance is worth."""
-    n = len(by_pairs)
-    pairs, variance = n * (n - 1) / 2, float(by_pairs.square().sum())
+def _trials(value: float, by_pairs: Tensor, images: int, confidence: float) -> tuple[float, float]:
+    """Successes and trials of the share of pairs of some images: those that its variance is worth."""
+    pairs, variance = images * (images - 1) / 2, float(by_pairs.square().sum())
     most = pairs if 0 < value < 1 else pairs / 2
-    size = effective_trials(value, variance, n - 1, most, confidence)
+    size = effective_trials(value, variance, images - 1, most, confidence)
     return value * size, size

@@ -12,6 +12,7 @@ from holdfast.numerics.statistics import universal
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
+from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.attack_measure import PAPER
 from holdfast.parts.measures.shared.bracket import Bracket, counted, in_order
 from holdfast.parts.measures.shared.drift import DRIFTS, drift_bounds
@@ -25,12 +26,12 @@ from holdfast.runtime.rounding import REPRESENTATIONS
 
 
 @dataclass(frozen=True)
-class CertifiedDrift(Bracket):
+class CertifiedDrift(OfAllPairs, Bracket):
     """q(x) = P_{x',x''}[ d(f(x'), f(x'')) <= max_{x̂} d(f(x̂), f(x)) ] for d = ℓ∞, cosine and ℓ2; medians over images.
 
     attack: x̂ is anything that a search of the run met in the ball; certificate: the maximum is bounded from above by
     the box that holds every representation of the ball, see `drift_bounds`. The distribution is the exact one of all
-    pairs of the population.
+    pairs of the population; see `UniversalQuantile`.
 
     Table, one row per image of the population, NaN where it was not certified: `attack` and `certificate`, quantiles of
     the ℓ2 drift; `D attack` and `D certificate`, those of D = linf and cosine; `drift D attack` and `drift D
@@ -88,7 +89,7 @@ class CertifiedDrift(Bracket):
             in_order(subject.ids, drift, bound, float(4 * REPRESENTATIONS if name == "cosine" else rounding))
             bound = bound.maximum(drift)
             prefix, both = "" if name == DRIFTS[-1] else f"{name} ", torch.stack([drift, bound])
-            placed = zip(("attack", "certificate"), both, *universal.place(bank, both, name)[:2], strict=True)
+            placed = zip(("attack", "certificate"), both, *self.place(subject, bank, both, name)[:2], strict=True)
             for side, values, quantiles, near in placed:
                 table[f"drift {name} {side}"] = universal.padded(values, len(bank))
                 table |= {f"{prefix}{side}": quantiles, f"near {prefix}{side}": near}

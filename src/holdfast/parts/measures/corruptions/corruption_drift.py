@@ -9,15 +9,16 @@ from torch import Tensor
 from holdfast.core import Score, Subject, Table
 from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.statistics import universal
+from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.disturbed import CONTRASTIVE, DisturbedMeasure
 
 
 @dataclass(frozen=True)
-class CorruptionDrift(DisturbedMeasure):
+class CorruptionDrift(OfAllPairs, DisturbedMeasure):
     """q(x) = P_{x',x''}[ d(f(x'), f(x'')) <= d(f(c(x)), f(x)) ] for each corruption c; the score is the median.
 
     The label-free twin of the relative drop: universal quantiles of drift, for corruptions instead of attacks. The
-    distribution is the exact one of all pairs of clean representations of the population.
+    distribution is the exact one of all pairs of clean representations of the population; see `UniversalQuantile`.
 
     Table, one row per image of the population: `quantile@TITLE` of each corruption, `quantile`, their mean, NaN for
     images that are not corrupted; `near@TITLE` and `near`, the shares of the pairs with an image that lie at or below
@@ -51,7 +52,7 @@ class CorruptionDrift(DisturbedMeasure):
         """Return the quantile of every image's drift under every corruption."""
         clean, disturbed = self.disturbed(subject)
         drifts = [divergence(self.divergence)(reps, clean[: len(reps)]) for reps in disturbed.values()]
-        quantiles, near, near_mean = universal.place(clean, torch.stack(drifts), self.divergence)
+        quantiles, near, near_mean = self.place(subject, clean, torch.stack(drifts), self.divergence)
         pairs = {f"near@{title}": row for title, row in zip(disturbed, near, strict=True)} | {"near": near_mean}
         return self.averaged(dict(zip(disturbed, quantiles, strict=True))) | pairs
 

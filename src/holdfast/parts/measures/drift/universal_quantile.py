@@ -7,17 +7,20 @@ import torch
 from holdfast.core import Subject, Table
 from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.statistics import universal
+from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure
 
 
 @dataclass(frozen=True)
-class UniversalQuantile(AttackMeasure):
+class UniversalQuantile(OfAllPairs, AttackMeasure):
     """q(x) = P_{x',x''}[ d(f(x'), f(x'')) <= d(f(x̂), f(x)) ]; the score is the median over images.
 
-    The distribution is the exact empirical one of *all* pairs of clean representations of the population.
+    The distribution is the exact empirical one of *all* pairs of clean representations of the population; beyond
+    100,000 images, of all pairs of a sample of them, see `pairs_of`.
 
     Table, one row per image of the population: `drift@STEP`, d(f(x̂), f(x)), and `quantile@STEP`, NaN where x was not
-    attacked; `near@STEP`, the share of the pairs with x that lie at or below the median drift.
+    attacked; `near@STEP`, the share of the pairs with x that lie at or below the median drift, NaN where x was not
+    sampled.
     """
 
     usual = (5, 10, 30, 50)
@@ -37,7 +40,7 @@ class UniversalQuantile(AttackMeasure):
         """Return drift and quantile of every attacked image, and what every image's pairs say."""
         clean, attacked = self.reps(subject)
         drifts = torch.stack([divergence(self.divergence)(reps, clean[: len(reps)]) for reps in attacked.values()])
-        quantiles, near, _ = universal.place(clean, drifts, self.divergence)
+        quantiles, near, _ = self.place(subject, clean, drifts, self.divergence)
         columns = {"drift": universal.padded(drifts, len(clean)), "quantile": quantiles, "near": near}
         return {
             f"{name}@{step}": row for name, rows in columns.items() for step, row in zip(attacked, rows, strict=True)

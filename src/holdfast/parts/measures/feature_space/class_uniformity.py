@@ -2,9 +2,15 @@
 
 from dataclasses import dataclass
 
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
 from holdfast.core import Score, Subject, Table
 from holdfast.numerics.geometry import feature_space
+from holdfast.numerics.statistics import sampled_pairs
 from holdfast.numerics.statistics.jackknife import over_classes
+from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.disturbed import CONTRASTIVE
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.measures.shared.shape import SHOWN, ShapeMeasure
@@ -12,10 +18,11 @@ from holdfast.parts.observations.clean import Clean
 
 
 @dataclass(frozen=True)
-class ClassUniformity(ShapeMeasure):
+class ClassUniformity(OfAllPairs, ShapeMeasure):
     """U_c = -log E exp(-2 ||z - z'||²) over pairs of different images of class c; the score is the mean over classes.
 
-    Table, one row per image: `own`, what it contributes to its class's U_c; `uniformity`, to their mean; `label`.
+    Table, one row per image: `own`, what it contributes to its class's U_c; `uniformity`, to their mean; `label`. NaN
+    where it was not sampled: `pairs_of` holds for each class on its own.
     """
 
     needs_labels = True
@@ -36,13 +43,21 @@ class ClassUniformity(ShapeMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return what every image contributes to its class, and to the mean over classes."""
-        labels = labels_of(subject)
-        own = feature_space.uniformity(subject.read(Clean())["reps"], labels)
+        labels, reps = labels_of(subject), subject.read(Clean())["reps"]
+        sampled = torch.cat([self._sampled(subject, (labels == c).nonzero()[:, 0]) for c in labels.unique()])
+        own = sampled_pairs.spread(feature_space.uniformity(reps[sampled], labels[sampled]), sampled, len(reps))
         return {"own": own, "uniformity": over_classes(own, labels), "label": labels}
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the uniformity of each class, and their mean."""
         own, label = table["own"], table["label"]
         classes = label.unique().tolist()
-        each = {f"class {c}": self.mean(own[label == c]) for c in classes} if len(classes) <= SHOWN else {}
-        return each | {"mean over classes": self.mean(table["uniformity"])}
+        left_out = sampled_pairs.left_out(own, label)
+        of_class = {f"class {c}": label == c for c in classes} if len(classes) <= SHOWN else {}
+        each = {name: self.mean(own[rows], left_out[rows]) for name, rows in of_class.items()}
+        return each | {"mean over classes": self.mean(table["uniformity"], left_out)}
+
+    def _sampled(self, subject: Subject, images: Int[Tensor, "images"]) -> Int[Tensor, "sampled"]:
+        """Return the images of a class whose pairs are compared."""
+        sampled = sampled_pairs.sample(subject.seed, [subject.ids[i] for i in images.tolist()], self.pairs_of)
+        return images if sampled is None else images[sampled]

@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass
 
+import torch
+
 from holdfast.core import Observation, Score, Subject, Table, Threat
 from holdfast.numerics.geometry import feature_space
+from holdfast.numerics.statistics import sampled_pairs
+from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.disturbed import CONTRASTIVE
 from holdfast.parts.measures.shared.shape import ISOLA, ShapeMeasure
 from holdfast.parts.observations.clean import Clean
@@ -11,10 +15,11 @@ from holdfast.parts.observations.represented import Represented
 
 
 @dataclass(frozen=True)
-class Uniformity(ShapeMeasure):
+class Uniformity(OfAllPairs, ShapeMeasure):
     """U = -log E exp(-2 ||z - z'||²) over all pairs of different images, z = f(x) / ||f(x)||.
 
-    Table, one row per image: `uniformity`, what it contributes to U; the mean of the column is U.
+    Table, one row per image: `uniformity`, what it contributes to U; the mean of the column is U. NaN where the image
+    was not sampled, see `pairs_of`.
 
     Attributes:
         threat: what befalls the images, those that the audit attacks; None: nothing, and all images count.
@@ -43,8 +48,13 @@ class Uniformity(ShapeMeasure):
     def observe(self, subject: Subject) -> Table:
         """Return what every image contributes."""
         observation = Represented(threat=self.threat) if self.threat else Clean()
-        return {"uniformity": feature_space.uniformity(subject.read(observation)["reps"])}
+        reps = subject.read(observation)["reps"]
+        sampled = self.sample(subject, len(reps))
+        own = feature_space.uniformity(reps if sampled is None else reps[sampled])
+        return {"uniformity": sampled_pairs.spread(own, sampled, len(reps))}
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the uniformity of all images together."""
-        return {"uniformity": self.mean(table["uniformity"])}
+        values = table["uniformity"]
+        left_out = sampled_pairs.left_out(values, torch.zeros(len(values), dtype=torch.long))
+        return {"uniformity": self.mean(values, left_out)}

@@ -9,12 +9,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Measure, Observation, Score, Subject, Table
+from holdfast.core import HoldfastError, Observation, Score, Subject, Table
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.divergences import divergence
-from holdfast.numerics.geometry.matching import LEAST, images_needed, matches, matches_of_copies
+from holdfast.numerics.geometry.matching import LEAST, Matches, images_needed, matches, matches_of_copies
+from holdfast.numerics.statistics import sampled_pairs
 from holdfast.numerics.statistics.thresholds import AtRate
 from holdfast.numerics.statistics.universal import padded
+from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.edits import EDITS
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.observations.clean import Clean
@@ -25,11 +27,12 @@ CONDITION = "given this threshold"
 
 
 @dataclass(frozen=True)
-class Matched(Measure):
+class Matched(OfAllPairs):
     """A measure that asks whether a distance is below a threshold t with a rate of false positives.
 
     t is the smallest distance that more than `rate` of all pairs of different clean images reach: a plug-in estimate
-    from the population, see `matches`. Pairs that look alike are left out; with classes, so are those of one class.
+    from the population, see `matches`. Pairs that look alike are left out; with classes, so are those of one class. Of
+    more than 100,000 images the pairs of a sample are compared, see `pairs_of`.
 
     With `misses`, t is instead the distance that this share of everyday edited copies are from their originals, or
     farther: what a team sets that may not lose copies. The notes say what share of different images then match.
@@ -97,23 +100,34 @@ class Matched(Measure):
             subject: the encoder that was observed.
             pairs: representations whose distances are meant, row by row, of the first images.
         """
-        clean, thumbnails = subject.read(Clean())["reps"].double(), subject.read(Thumbnails())["thumbnails"]
+        clean = subject.read(Clean())["reps"].double()
         apart = torch.stack([divergence(self.divergence)(a.double(), b.double()) for a, b in pairs])
-        labels = labels_of(subject) if self.needs_labels else None
         numbers: dict[str, float] = {}
         if self.misses is None:
-            result = matches(clean, thumbnails, apart, self.rate, self.divergence, labels)
+            result = self._matches(subject, clean, apart)
             limit = math.nan if result.allowed < LEAST else result.threshold
         else:
             result = matches_of_copies(self._copied(subject, clean), apart, self.level, len(clean))
             limit = math.nan if result.pairs - result.allowed < LEAST else result.threshold
             at = torch.tensor([limit], dtype=torch.float64)
-            false = matches(clean, thumbnails, at, self.rate, self.divergence, labels)
-            numbers["false positives"] = float(false.quantiles[0])
+            numbers["false positives"] = float(self._matches(subject, clean, at).quantiles[0])
         quantiles = torch.full_like(result.quantiles, torch.nan) if math.isnan(limit) else result.quantiles
         numbers |= {"threshold": limit, "allowed": float(result.allowed), "pairs": float(result.pairs)}
         columns = {name: torch.full_like(result.near, number) for name, number in numbers.items()}
         return list(padded(quantiles, len(clean))), {"near": result.near, **columns}
+
+    def _matches(
+        self, subject: Subject, clean: Float[Tensor, "population dim"], apart: Float[Tensor, "*shape"]
+    ) -> Matches:
+        """Return the threshold of the pairs that are compared, and where distances lie among these."""
+        thumbnails = subject.read(Thumbnails())["thumbnails"]
+        labels = labels_of(subject) if self.needs_labels else None
+        sampled = self.sample(subject)
+        if sampled is None:
+            return matches(clean, thumbnails, apart, self.rate, self.divergence, labels)
+        labels = None if labels is None else labels[sampled]
+        result = matches(clean[sampled], thumbnails[sampled], apart, self.rate, self.divergence, labels)
+        return replace(result, near=sampled_pairs.spread(result.near, sampled, len(clean)))
 
     def _copied(self, subject: Subject, clean: Float[Tensor, "population dim"]) -> Float[Tensor, "edits images"]:
         """Return how far copies are from their originals."""
@@ -129,13 +143,15 @@ class Matched(Measure):
         limit, allowed, pairs = (float(table[name][0]) for name in ("threshold", "allowed", "pairs"))
         if self.misses is not None:
             return self._noted_of_copies(score, table, self.misses)
-        of = f"{pairs:,.0f} pairs of {len(table['near'])} images"
+        images = sampled_pairs.compared(table["near"])
+        of = f"{pairs:,.0f} pairs of {images} images"
         if not math.isnan(limit):
             words = f"threshold {limit:.4g} in {self.divergence}: {allowed:,.0f} of {of} match"
             return replace(score, note="; ".join(filter(None, [words, score.note])))
         if allowed < LEAST:
             words = f"a rate of {self.rate:g} leaves {allowed:.0f} of {of}, and a threshold needs {LEAST}"
-            return replace(score, note=f"undefined: {words}; use {images_needed(self.rate)} images or a larger rate")
+            more = f"{images_needed(self.rate)} images{' (pairs_of)' if images < len(table['near']) else ''}"
+            return replace(score, note=f"undefined: {words}; use {more} or a larger rate")
         return replace(score, note=f"undefined: more than a share of {self.rate:g} of {of} are equal to this encoder")
 
     def _noted_of_copies(self, score: Score, table: Table, misses: float) -> Score:

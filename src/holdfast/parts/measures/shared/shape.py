@@ -1,12 +1,13 @@
 """What the measures of the feature space's shape have in common: contributions of images whose mean is the score."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from holdfast.core import Measure, Observation, Score, Table
 from holdfast.numerics import statistics
+from holdfast.numerics.statistics import sampled_pairs
 from holdfast.parts.observations.clean import Clean
 
 SHOWN = 20
@@ -28,9 +29,16 @@ class ShapeMeasure(Measure):
         """Clean representations."""
         return (Clean(),)
 
-    def mean(self, contributions: Float[Tensor, "images"]) -> Score:
-        """Return the score of some contributions; see `holdfast.numerics.statistics.jackknife`."""
-        return statistics.mean(contributions, condition="of the images' contributions (jackknife)")
+    def mean(self, contributions: Float[Tensor, "images"], left_out: Bool[Tensor, "images"] | None = None) -> Score:
+        """Return the score of some contributions; see `holdfast.numerics.statistics.jackknife`.
+
+        Args:
+            contributions: of images; NaN where undefined.
+            left_out: which of them were not sampled, see `sampled_pairs`; None: all pairs were compared.
+        """
+        kept = contributions if left_out is None else contributions[~left_out]
+        score = statistics.mean(kept, condition="of the images' contributions (jackknife)")
+        return replace(score, interval=sampled_pairs.described(score.interval, len(kept), len(contributions)))
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the headline."""

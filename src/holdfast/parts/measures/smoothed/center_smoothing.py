@@ -9,6 +9,7 @@ from holdfast.core import Score, Subject, Table
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.divergences import unit
 from holdfast.numerics.statistics import universal
+from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.smoothed_measure import SmoothedMeasure
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.smoothing.center import Center
@@ -16,11 +17,12 @@ from holdfast.parts.smoothing.shared.certificate import Certificate
 
 
 @dataclass(frozen=True)
-class CenterSmoothing(SmoothedMeasure):
+class CenterSmoothing(OfAllPairs, SmoothedMeasure):
     """ε_out for a change of ε_in, as a universal quantile: P_{x',x''}[ d(f(x'), f(x'')) <= ε_out ]; see `Center`.
 
     The distribution is the exact empirical one of all pairs of clean representations of the population (unit
-    vectors where the certificate is of those). Medians are over the images that did not abstain.
+    vectors where the certificate is of those); see `UniversalQuantile`. Medians are over the images that did not
+    abstain.
 
     Table, one row per image of the population: `radius`, ε_out in the units of the representation, and `quantile`, NaN
     where the certificate abstained or there is none; `abstained`, 1 or 0, NaN where there is none; `near`, the share of
@@ -56,7 +58,7 @@ class CenterSmoothing(SmoothedMeasure):
         assert isinstance(certificate, Center)
         certified, clean = self.conclusions(subject), subject.read(Clean())["reps"].double()
         bank = unit(clean) if certificate.normalised else clean
-        quantile, near, _ = universal.place(bank, certified["radius"][None])
+        quantile, near, _ = self.place(subject, bank, certified["radius"][None])
         radius, abstained = (universal.padded(certified[name], len(bank)) for name in ("radius", "abstained"))
         return {"radius": radius, "quantile": quantile[0], "abstained": abstained, "near": near[0]}
 

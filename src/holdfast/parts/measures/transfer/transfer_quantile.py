@@ -10,12 +10,13 @@ from torch import Tensor
 from holdfast.core import Score, Subject, Table
 from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.statistics import universal
+from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.transfer_measure import TransferMeasure
 from holdfast.parts.observations.clean import Clean
 
 
 @dataclass(frozen=True)
-class TransferQuantile(TransferMeasure):
+class TransferQuantile(OfAllPairs, TransferMeasure):
     """q(x) = P_{x',x''}[ d(f(x'), f(x'')) <= d(f(x̂_s), f(x)) ], x̂_s attacked on a surrogate f_s; median over images.
 
     See `UniversalQuantile` for the distribution, and `TransferRate` for the sources; for any surrogate d is the largest
@@ -53,7 +54,7 @@ class TransferQuantile(TransferMeasure):
     def columns(self, subject: Subject, harm: Mapping[str, Float[Tensor, "attacked"]]) -> Table:
         """Return drifts, quantiles, and what every image's pairs say."""
         clean, drifts = subject.read(Clean())["reps"].double(), torch.stack(list(harm.values()))
-        quantiles, near, _ = universal.place(clean, drifts, self.divergence)
+        quantiles, near, _ = self.place(subject, clean, drifts, self.divergence)
         columns = {"drift": universal.padded(drifts, len(clean)), "quantile": quantiles, "near": near}
         return {
             f"{name}@{source}": row for name, rows in columns.items() for source, row in zip(harm, rows, strict=True)

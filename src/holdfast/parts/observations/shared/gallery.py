@@ -12,10 +12,13 @@ from holdfast.core.album import Picture
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.geometry.pictures import glowing
+from holdfast.numerics.statistics import sampled_pairs
 from holdfast.parts.observations.shared.stored_changes import restored, stored
 
 WORST = 8
 NEIGHBOURS = 3
+PAIRS_OF = 10_000
+"""Images among whose pairs drifts are placed, at most: a caption may not take longer than the attack."""
 
 
 def farthest(
@@ -56,7 +59,9 @@ def gallery(results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]
     order = _order(results[last][kept], clean[kept])
     positions, rows = kept[order], rows[order].tolist()
     # how far that is among clean distances, and which images are near, before and after
-    quantiles = pairwise.share_below(clean, drift[positions])
+    sampled = sampled_pairs.sample(album.seed, album.ids, PAIRS_OF)
+    quantiles = pairwise.share_below(clean if sampled is None else clean[sampled], drift[positions])
+    placed_among = {} if sampled is None else {"placed_among": len(sampled)}
     before = pairwise.nearest(clean[positions], clean, NEIGHBOURS + 1)
     after = pairwise.nearest(results[last][positions], clean, NEIGHBOURS)
     # pictures and an entry for each of them
@@ -79,9 +84,8 @@ def gallery(results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]
             near[side] = [{"id": ids[p], "picture": f"{folder}/neighbour-{p}.png"} for p in places]
             for p in places:
                 album.files.write_picture(f"{folder}/neighbour-{p}.png", album.picture(p))
-        entries.append(
-            {"id": ids[position], "drift": float(drift[position]), "quantile": float(quantiles[rank])} | files | near
-        )
+        numbers = {"drift": float(drift[position]), "quantile": float(quantiles[rank])}
+        entries.append({"id": ids[position]} | numbers | placed_among | files | near)
     return entries
 
 
