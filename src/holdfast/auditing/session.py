@@ -316,9 +316,8 @@ class Session:
 
         def run(start: int, stop: int) -> dict[str, Tensor]:
             shard = self._shard(observation, start, stop)
-            own = (
-                None if shard.clean is None else shard.clean[start:stop]
-            )  # all, for each shard, takes a square of time
+            # of the clean representations only its own: to add up all of them for each shard takes a square of time
+            own = None if shard.clean is None else shard.clean[start:stop]
             with untouched("an attack, or another part that runs here,", shard.x, own, large=shard.clean):
                 return observation.run(shard)
 
