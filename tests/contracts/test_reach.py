@@ -30,6 +30,7 @@ SHORT = {
         for p in ("full", "small")
         for audit in ("near", "far")
     ),
+    "unsupervised-table2 mnist near",
     *(f"rvcl-fig7 small {audit}" for audit in ("mnist", "cifar")),
     *(f"rvcl-table4-cifar10 small {audit}" for audit in ("neg16_test4", "neg24_test6", "neg24_test8")),
     *(f"rvcl-table4-mnist small {audit}" for audit in ("weak", "strong")),
