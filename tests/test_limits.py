@@ -23,7 +23,7 @@ from holdfast.parts.engines.processes import Processes, cores
 from holdfast.parts.threats.linf import Linf
 from holdfast.sources.data import open_images
 from holdfast.sources.data.shared import pictures
-from holdfast.sources.data.shared.choice import _digest
+from holdfast.sources.data.shared.contents import Content
 from holdfast.sources.data.shared.pictures import decode, one_large_at_a_time
 
 
@@ -90,10 +90,10 @@ def test_fingerprints_are_those_of_whole_pictures(mode: str) -> None:
     values = np.random.default_rng(0).integers(0, 255, (600, 30, 3), np.uint8)
     picture = PIL.Image.fromarray(values).convert(mode)
     head = f"{picture.mode} {picture.size}".encode()
-    assert _digest(picture) == hashlib.sha256(head + picture.tobytes()).hexdigest()
+    assert Content.of(picture).digest == hashlib.sha256(head + picture.tobytes()).digest()
     pixels = torch.rand(3, 5, 4)
     head = f"pixels {tuple(pixels.shape)}".encode()
-    assert _digest(pixels) == hashlib.sha256(head + pixels.numpy().tobytes()).hexdigest()
+    assert Content.of(pixels).digest == hashlib.sha256(head + pixels.numpy().tobytes()).digest()
 
 
 def test_an_archive_that_promises_more_than_it_holds(tmp_path: Path) -> None:

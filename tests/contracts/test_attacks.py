@@ -7,10 +7,12 @@ from torch import Tensor, nn
 from holdfast.core import Attack, Ball, Encoder, Grid, HoldfastError, Passes, Rng, registry
 from holdfast.parts.attacks.ensemble import Ensemble
 from holdfast.parts.attacks.pgd import Pgd
-from holdfast.parts.attacks.square import Square
+from holdfast.parts.attacks.shared.gradient import pick
+from holdfast.parts.attacks.square import Square, _Pixels, _Signs
 from holdfast.parts.objectives.loss import Loss
 from holdfast.parts.objectives.pair_margin import PairMargin
 from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.threats.shared.window import rectangle
 
 IDS = tuple("abcdefgh")
 NAMES = registry.names("attacks")
@@ -199,3 +201,22 @@ def test_reach_is_a_share_of_the_longest_way(ball) -> None:
     assert Pgd(20).reach(ball) == pytest.approx(1.25)
     assert not Pgd(20).crosses(ball, 5)
     assert Ensemble((Pgd(5, step), Pgd(20, step))).reach(ball) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("ball", [ball for ball in BALLS if ball.is_box], ids=lambda ball: ball.norm)
+def test_a_square_is_painted_as_its_signs_say(ball: Ball) -> None:
+    x = torch.rand(8, 3, 6, 6, generator=torch.Generator().manual_seed(0))
+    top, left, (height, width) = ball.frame(x, Rng(0, ids=IDS))
+    signs = rectangle(top, left, (height, width), (6, 6))[:, None] * torch.ones_like(x)
+    by_signs, by_pixels = _Signs(x, ball, signs), _Pixels(x, ball, signs)
+    colours = torch.tensor([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]]).repeat(4, 1)
+    for side in (1, min(height, width)):
+        images = [canvas.proposed(top, left, side, colours) for canvas in (by_signs, by_pixels)]
+        assert torch.equal(*images)
+        assert not torch.equal(images[0], by_signs.image)
+
+
+def test_picks_rows_as_a_choice_pixel_by_pixel_does() -> None:
+    new, old = torch.rand(6, 3, 2), torch.rand(6, 3, 2)
+    for better in (torch.arange(6) < count for count in range(7)):
+        assert torch.equal(pick(better, new, old), torch.where(better[:, None, None], new, old))

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.functional import hardshrink
 
 from holdfast.core.encoder import Images, Reps
 from holdfast.core.grade import Grade
@@ -256,9 +257,7 @@ class Ball(Threat):
         low, high = (end.flatten(-3) for end in box)
         return self.least(slopes.flatten(-3), x.flatten(-3), (low, high), radii)
 
-    def step(
-        self, x: Images, at: Images, gradient: Images, length: float | Tensor, radii: PerImage | None = None
-    ) -> Images:
+    def step(self, x: Images, at: Images, gradient: Images, length: float | Tensor) -> Images:
         """Return where a step of steepest ascent leads: at + length · ascend(gradient), brought back into the ball.
 
         Args:
@@ -266,10 +265,8 @@ class Ball(Threat):
             at: where they are, in the ball.
             gradient: of what is to rise, at `at`.
             length: of the step, in pixels; one for all images or [B, 1, 1, 1].
-            radii: of a ball for each image, [B], see `inside`; None: this ball.
         """
-        step = length * self.ascend(gradient)
-        return self.around(x, step.add_(at)) if radii is None else self.inside(x, step.add_(at - x), radii)
+        return self.around(x, (length * self.ascend(gradient)).add_(at))
 
     def under(self, x: Images, delta: Float[Tensor, "channel height width"]) -> Images:
         """Return images under a perturbation that all of them share, before they are brought `around` x: x + δ.
@@ -286,9 +283,9 @@ class Ball(Threat):
     def around(self, x: Images, moved: Images) -> Images:
         """Return `moved` brought back into the ball around x and into [0, 1].
 
-        Sums are rounded towards x, which is inside, and so is the clamp: no pixel leaves the ball again.
+        Sums are rounded towards x, which is inside: no pixel leaves the ball again.
         """
-        return towards(x, self.project(moved - x)).clamp_(0, 1)
+        return towards(x, self.project(moved - x))
 
     def inside(self, x: Images, delta: Images, radii: PerImage) -> Images:
         """Return x + delta brought into balls of these radii around x, about, and into [0, 1].
@@ -299,24 +296,29 @@ class Ball(Threat):
             radii: in pixels, positive, [B]; this ball's own radius is not read.
         """
         reach = radii.view(-1, 1, 1, 1) / self.radius  # balls of every size look alike
-        return (x + self.project(delta / reach) * reach).clamp(0, 1)
+        return (self.project(delta / reach) * reach).add_(x).clamp_(0, 1)
 
 
 @torch.no_grad()
 def towards(x: Images, delta: Images) -> Images:
-    """Return x + delta, rounded towards x where it must be rounded: nothing moves further than delta says.
+    """Return x + delta in [0, 1], rounded towards x where it must be rounded: no pixel moves further than delta says.
 
-    Source: the exact error of a sum is that of Knuth's TwoSum (The art of computer programming, volume 2, 4.2.2).
+    Source: Dekker (1971), the exact error of a sum by its larger term; Rump, Zimmermann, Boldo & Melquiond (2009),
+        "Computing predecessor and successor in rounding to nearest".
+
+    Example:
+        >>> x, delta = torch.tensor([0.7, 0.9]), torch.tensor([0.1, 0.2])
+        >>> (x + delta).double() - x.double() > delta.double(), towards(x, delta).double() - x.double() > delta.double()
+        (tensor([True, True]), tensor([False, False]))
     """
-    # TwoSum's error of x + delta, in as few tensors as it takes: attacks do this at every step
+    # attacks do this at every step: as few passes over pixels as it takes, and none that is guessed pixel by pixel
     at = x + delta
-    apart = at - x
-    rest = at - apart
-    error = torch.sub(x, rest, out=rest).add_(torch.sub(delta, apart, out=apart))
-    # -1 where it is towards delta, else 0; there one float back, by a product: a choice would be guessed pixel by pixel
-    over = error.sign_().mul_(delta.sign()).clamp_(max=0)
-    back = torch.nextafter(at, x, out=apart).sub_(at)
-    return at.addcmul_(back, over, value=-1)
+    # larger and smaller by size, but where the sum is below 0, which is 0 in the end
+    larger, smaller = torch.maximum(x, delta), torch.minimum(x, delta)
+    error = smaller.add_(larger.sub_(at))
+    # ±2 where the exact sum lies on the side of x, towards which one float is 0.55 to 1.1 units; else 0
+    back = hardshrink(error.sign_().sub_(torch.sign(delta, out=larger)), 1.0)
+    return at.addcmul_(at, back, value=0.55 * torch.finfo(at.dtype).eps / 2).clamp_(0, 1)
 
 
 def least_in_box(

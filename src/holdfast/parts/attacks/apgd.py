@@ -92,7 +92,7 @@ class Apgd(Attack):
                 rises = torch.zeros_like(rises)
             # z_{u+1} by a projected step, x_{u+1} by momentum α = ¾ (1 at the first step)
             way = ball.step(x, at, gradient, eta) - at
-            way = way.mul_(0.75).add_(at).add_(0.25 * (at - previous)) if count else way.add_(at)
+            way = way.mul_(0.75).add_(at).add_(at - previous, alpha=0.25) if count else way.add_(at)
             at, previous = ball.around(x, way), at
         readout.see(self.steps, at, *evaluate(goal, at))
 

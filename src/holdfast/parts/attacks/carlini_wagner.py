@@ -100,7 +100,7 @@ class CarliniWagner(Attack):
 def _disturbed(x: Images, ball: Ball, u: Images) -> tuple[Images, Images]:
     """Return the images that u stands for, and u without what the clip takes from them: it would use up the ball."""
     delta = ball.squash(u)
-    at = towards(x, delta).clamp(0, 1)
+    at = towards(x, delta)
     return at, torch.where((at - x).abs() < delta.abs(), u * (at - x) / delta, u)
 
 

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
 from holdfast.parts.attacks.shared.gradient import evaluate, pick
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
+from holdfast.parts.threats.shared.window import rectangle
 
 TOGETHER = 10_000
 """Proposals that are drawn at a time."""
@@ -66,46 +68,85 @@ class Square(Attack):
         rng = rng.child("square")
         channels, _, width = x.shape[1:]
         signs = _signs(rng.child("stripes").uniform(channels, 1, width).to(x)).expand_as(x)
-        top, left, (height, width) = ball.frame(x, rng)
-        inside = _rectangles(signs, top, left, height, width)
-        signs = torch.where(inside, signs, 0)
-        best = _extreme(x, ball, signs)
-        value, reps = evaluate(goal, best)
-        readout.see(0, best, value, reps)
+        top, left, size = ball.frame(x, rng)
+        inside = rectangle(top, left, size, (x.shape[2], x.shape[3]), x.device)[:, None]
+        canvas = (_Pixels if ball.is_box else _Signs)(x, ball, torch.where(inside, signs, 0))
+        value, reps = evaluate(goal, canvas.image)
+        readout.see(0, canvas.image, value, reps)
         draws = x.new_empty(0)
         for count in range(self.steps):
             if count % TOGETHER == 0:  # all at once would take memory
                 stream = rng.child("patches", count // TOGETHER) if count else rng.child("patches")
                 draws = stream.uniform(min(TOGETHER, self.steps - count), 2 + channels).to(x)
             # sample a square of side h^(i) and a sign per channel (Algorithm 2)
-            side = _side(self.share, count, self.steps, height, width)
+            side = _side(self.share, count, self.steps, *size)
             draw = draws[:, count % TOGETHER]
-            down, across = ((draw[:, i] * (n - side + 1)).long() for i, n in enumerate((height, width)))
-            square = _rectangles(signs, top + down, left + across, side, side)
-            proposal = torch.where(square, _signs(draw[:, 2:])[:, :, None, None], signs)
-            candidate = _extreme(x, ball, proposal)
+            down, across = ((draw[:, i] * (n - side + 1)).long() for i, n in enumerate(size))
+            candidate = canvas.proposed(top + down, left + across, side, _signs(draw[:, 2:]))
             new, new_reps = evaluate(goal, candidate)
-            readout.see(count + 1, candidate, new, new_reps)
             # keep the proposal where the goal rises
-            better = new > value
-            signs, value = pick(better, proposal, signs), torch.maximum(new, value)
+            _, best = readout.see(count + 1, candidate, new, new_reps)
+            canvas.keep(new > value, best)
+            value = torch.maximum(new, value)
         return readout.trajectory()
+
+
+class _Signs:
+    """The perturbation as a pattern of signs, which the ball makes an image.
+
+    Attributes:
+        image: the best one so far, [B, C, H, W].
+    """
+
+    def __init__(self, x: Images, ball: Ball, signs: Images):
+        self._x, self._ball, self._signs, self._proposal = x, ball, signs, signs
+        self.image = self._extreme(signs)
+
+    def _extreme(self, signs: Images) -> Images:
+        return self._ball.around(self._x, self._x + self._ball.radius * self._ball.ascend(signs))
+
+    def proposed(
+        self, top: Int[Tensor, "batch"], left: Int[Tensor, "batch"], side: int, signs: Float[Tensor, "batch channel"]
+    ) -> Images:
+        """Return the images with a square of each set to one sign per channel, [B, C]."""
+        square = rectangle(top, left, (side, side), (self._x.shape[2], self._x.shape[3]), self._x.device)[:, None]
+        self._proposal = torch.where(square, signs[:, :, None, None], self._signs)
+        return self._extreme(self._proposal)
+
+    def keep(self, better: Bool[Tensor, "batch"], image: Images) -> None:
+        """Keep what was proposed for some images; `image` is then the best one of each."""
+        self._signs, self.image = pick(better, self._proposal, self._signs), image
+
+
+class _Pixels(_Signs):
+    """The same where pixels move independently: the square alone is painted, with the ends of the ball there."""
+
+    def __init__(self, x: Images, ball: Ball, signs: Images):
+        super().__init__(x, ball, signs)
+        self._ends = torch.stack([self._extreme(torch.full_like(x, sign)) for sign in (-1, 1)])
+        self._images, self._channels = (torch.arange(count, device=x.device) for count in x.shape[:2])
+
+    def proposed(
+        self, top: Int[Tensor, "batch"], left: Int[Tensor, "batch"], side: int, signs: Float[Tensor, "batch channel"]
+    ) -> Images:
+        """Return the images with a square of each set to one end per channel, [B, C]."""
+        places = self._images[:, None], self._channels, top[:, None], left[:, None]
+        image = self.image.clone()
+        _windows(image, side)[places] = _windows(self._ends, side)[((signs > 0).long(), *places)]
+        return image
+
+    def keep(self, better: Bool[Tensor, "batch"], image: Images) -> None:
+        """Keep the best images."""
+        self.image = image
+
+
+def _windows(images: Tensor, side: int) -> Tensor:
+    """Return a view of all squares of images, [..., H - side + 1, W - side + 1, side, side]."""
+    return images.unfold(-2, side, 1).unfold(-2, side, 1)
 
 
 def _signs(uniform: Tensor) -> Tensor:
     return (uniform < 0.5).to(uniform) * 2 - 1
-
-
-def _extreme(x: Images, ball: Ball, signs: Images) -> Images:
-    return ball.around(x, x + ball.radius * ball.ascend(signs))
-
-
-def _rectangles(like: Images, top: Tensor, left: Tensor, height: int, width: int) -> Tensor:
-    """Return which pixels of each image lie in its rectangle, [B, 1, H, W]."""
-    rows, columns = (torch.arange(side, device=like.device) for side in like.shape[2:])
-    top, left = top.view(-1, 1), left.view(-1, 1)
-    down, across = (rows >= top) & (rows < top + height), (columns >= left) & (columns < left + width)
-    return (down[:, :, None] & across[:, None, :])[:, None]
 
 
 def _side(share: float, count: int, steps: int, height: int, width: int) -> int:

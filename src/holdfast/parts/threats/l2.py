@@ -53,7 +53,7 @@ class L2(Ball):
         """Draw uniformly from the ball around each image (radius · u^(1/d) in a random direction), clamped."""
         direction = self.ascend(sent(rng.child("direction").normal(*x.shape[1:]), x))
         length = sent(rng.child("length").uniform(1, 1, 1), x) ** (1 / x[0].numel())
-        return towards(x, self.project(self.radius * length * direction)).clamp_(0, 1)
+        return towards(x, self.project(self.radius * length * direction))
 
     def project(self, delta: Images) -> Images:
         """Shorten every perturbation that is longer than the radius, less what rounding may add to it again."""

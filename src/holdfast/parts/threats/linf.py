@@ -45,7 +45,7 @@ class Linf(Ball):
     def sample(self, x: Images, rng: Rng) -> Images:
         """Draw uniformly from the cube around each image, clamped to [0, 1]."""
         noise = sent(rng.uniform(*x.shape[1:]), x) * (2 * self.radius) - self.radius
-        return towards(x, self.project(noise)).clamp_(0, 1)
+        return towards(x, self.project(noise))
 
     def project(self, delta: Images) -> Images:
         """Clamp every pixel to [-radius, radius], rounded inward."""

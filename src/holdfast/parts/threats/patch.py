@@ -157,7 +157,7 @@ class Patch(Ball):
         """Draw a place, where it is not fixed, and every pixel of the window uniformly around x; clamped to [0, 1]."""
         inside = rectangle(*self.frame(x, rng), (x.shape[2], x.shape[3]), x.device)[:, None]
         noise = sent(rng.child("pixels").uniform(*x.shape[1:]), x) * (2 * self.radius) - self.radius
-        return towards(x, torch.where(inside, self._pixels.project(noise), 0)).clamp_(0, 1)
+        return towards(x, torch.where(inside, self._pixels.project(noise), 0))
 
     def frame(self, x: Images, rng: Rng) -> Frame:
         """Return the window, drawn evenly from all places where it is not fixed."""

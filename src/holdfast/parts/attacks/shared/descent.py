@@ -75,25 +75,28 @@ class Descent:
         """
         x = self.smallest.x
         values, reps, gradient = value_and_grad(self._goal, self.at)
-        hit, size = self.smallest.see(self.at, reps), self._ball.size(self.at - x)
+        apart = self.at - x
+        size = self._ball.size(apart)
+        hit = self.smallest.see(self.at, reps, size)
         self.lost = self.lost & ~hit
         flat = gradient.flatten(1).abs().amax(1) == 0
         # what is broken far away shows the way instead; to ask whether it must is dearer on a device than to do it
         if (self._other is None and not at_hand(flat)) or flat.any():
             gradient = pick(flat, self._towards - x, gradient)
         # only pixels that a step leaves inside [0, 1] take part in it
-        gradient = gradient * _free(self.at, gradient)
+        gradient = _free(self.at, gradient).mul_(gradient)
         # ε: shrink below a broken image; else grow, to where the linearised goal reaches zero (FMN, Eq. 6)
         fall = (1 + math.cos(math.pi * progress)) / 2
         gamma, alpha = 0.001 + 0.099 * fall, 0.01 + (self._stride - 0.01) * fall
-        slope = (gradient * self._ball.ascend(gradient)).flatten(1).sum(1).clamp_min(1e-30)
+        way = self._ball.ascend(gradient)
+        slope = (gradient * way).flatten(1).sum(1).clamp_min(1e-30)
         linear = size + values.neg().clamp_min(0) / slope
         grown = torch.where(self.lost, torch.maximum(linear, GROWTH * self.allowed), self.allowed * (1 + gamma))
         shrunk = torch.minimum(self.allowed, size) * (1 - gamma)
         self.allowed = torch.where(hit, shrunk, torch.minimum(grown, self.smallest.radius))
         # δ: an ascent step, projected on the ball of radius ε and on the box
         reach = self.allowed.clamp(1e-12, self._largest)
-        self.at = self._ball.step(x, self.at, gradient, alpha * reach.view(-1, 1, 1, 1), reach)
+        self.at = self._ball.inside(x, (alpha * reach.view(-1, 1, 1, 1) * way).add_(apart), reach)
 
 
 def _free(at: Images, gradient: Images) -> Images:

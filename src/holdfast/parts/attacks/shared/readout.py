@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Images, PerImage, Reps, Trajectory
-from holdfast.core.waiting import at_hand
 from holdfast.parts.attacks.shared.gradient import pick
 
 
@@ -58,6 +57,4 @@ class Readout:
 
 def _best(old: tuple[Tensor, Tensor, Tensor], new: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
     better = new[0] > old[0]
-    if at_hand(better) and bool(better.all()):  # there it spares copies
-        return new
     return torch.maximum(old[0], new[0]), pick(better, new[1], old[1]), pick(better, new[2], old[2])

@@ -28,9 +28,9 @@ class Smallest:
         self.x, self.radius, self.image = x, x.new_full((len(x),), torch.inf), x
         self.reps: Reps | None = None
 
-    def see(self, at: Images, reps: Reps) -> Bool[Tensor, "batch"]:
-        """Take note of some images; return which of them are broken."""
-        broken, size = self._breaks(reps), self._ball.size(at - self.x)
+    def see(self, at: Images, reps: Reps, size: PerImage | None = None) -> Bool[Tensor, "batch"]:
+        """Take note of some images, and of their distances where these are known; return which of them are broken."""
+        broken, size = self._breaks(reps), self._ball.size(at - self.x) if size is None else size
         self._note(broken & (size < self.radius), size, at, reps)
         return broken
 

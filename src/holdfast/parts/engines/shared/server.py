@@ -8,6 +8,7 @@ from holdfast.core import registry
 from holdfast.core.engine import Work
 from holdfast.runtime.errors import HoldfastError, first_line
 from holdfast.runtime.foreign import foreign
+from holdfast.runtime.freed_memory import keep_freed_memory
 
 
 class Server:
@@ -18,6 +19,7 @@ class Server:
         import torch
 
         torch.set_num_threads(threads)
+        keep_freed_memory()
         return _answer(lambda: self._load(make))
 
     def _load(self, make: bytes) -> None:
