@@ -13,8 +13,8 @@ def keep_freed_memory() -> bool:
     """Let the C library keep freed memory for what this process computes next; return whether it does.
 
     A step of an attack frees all activations and makes them anew. glibc takes each page of these from the system again,
-    which is up to a fifth of the time of a step on a CPU. Only glibc is told, and nothing where the environment says how it
-    should allocate (MALLOC_..., GLIBC_TUNABLES).
+    which is up to a fifth of the time of a step on a CPU. Only glibc is told, and nothing where the environment says
+    how it should allocate (MALLOC_..., GLIBC_TUNABLES).
 
     Source: mallopt(3).
 
