@@ -70,6 +70,15 @@ def test_a_store_keeps_tensors_anywhere(folder: Folder) -> None:
     assert store.read_json("nothing.json") is None
 
 
+def test_a_store_keeps_a_tensor_that_has_two_names(folder: Folder) -> None:
+    store, reps = Store(folder.place), torch.arange(6.0).view(2, 3)
+    store.write_tensors("x.safetensors", {"first": reps, "again": reps, "turned": reps.T}, {})
+    stored = store.read_tensors("x.safetensors")
+    assert stored is not None
+    assert all(torch.equal(stored[0][name], reps) for name in ("first", "again"))
+    assert torch.equal(stored[0]["turned"], reps.T)
+
+
 def test_a_remote_store_has_no_path() -> None:
     with pytest.raises(StoreError, match="local folder"):
         _ = Store(f"memory://{uuid.uuid4().hex}").folder

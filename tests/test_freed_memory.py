@@ -13,8 +13,8 @@ import torch
 from holdfast.runtime.freed_memory import keep_freed_memory
 
 print(keep_freed_memory() if sys.argv[1] == "keep" else False)
-for number in range(12):
-    if number == 2:  # the first ones take the pages
+for number in range(60):
+    if number == 20:  # the first ones take the pages
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     first, second = torch.ones(2**23), torch.ones(2**20)  # 32 and 4 MiB
     del first, second

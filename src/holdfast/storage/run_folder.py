@@ -205,7 +205,12 @@ class Store:
 
     def write_tensors(self, name: str, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
         """Write tensors with facts about them, sealed: the file says which one it is and what is in it."""
-        ready = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+        ready, places = dict[str, Tensor](), set[int]()
+        for key, value in tensors.items():
+            own = value.detach().cpu().contiguous()
+            place = own.untyped_storage().data_ptr()
+            ready[key] = own.clone() if place in places else own  # two read-outs may be one tensor
+            places.add(place)
         sealed = {**facts, SEAL: _seal(name, ready, facts)}
         self.write(name, lambda path: safetensors.torch.save_file(ready, path, sealed))
 
