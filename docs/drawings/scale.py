@@ -15,7 +15,7 @@ def draw() -> None:
     """Time and memory of audits of a free encoder against their images, as last measured."""
     results = json.loads(MEASURED.read_text(encoding="utf-8"))["scale"]["results"]
     figure, axes = plt.subplots(1, 2)
-    for axis, curve in zip(axes, (result["curve"] for result in results if result["curve"]), strict=True):
+    for axis, curve in zip(axes, (result["curve"] for result in results if "curve" in result), strict=True):
         sizes, values = np.array(curve["sizes"]), np.array(curve["values"])
         axis.loglog(sizes, values, "o-", color=BLUE, markersize=3)
         if curve["y"] == "MiB":
