@@ -23,6 +23,7 @@ from holdfast.report.hardening import print_hardening
 from holdfast.runtime.durations import seconds
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.privacy import public
+from holdfast.runtime.torchvision_guard import guard_torchvision
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder
 from holdfast.training import loop
@@ -457,6 +458,7 @@ def test_interrupted_in_the_audit_it_is_not_trained_again(
 
 @pytest.mark.slow
 def test_timm_networks_are_hardened(unaudited, capsys, tmp_path: Path) -> None:
+    guard_torchvision()
     pytest.importorskip("timm")
     asked = replace(
         FEW, encoder="timm:test_resnet?weights=random&size=32", data="digits?part=train&channels=3&size=32", steps=2
