@@ -183,16 +183,18 @@ PERTURBATION = Object(
     {"file": TEXT},
 )  # fmt: skip
 """A perturbation that is the same for all images, amplified around grey, and what it makes of a few of them."""
+GEOMETRY = Object({}, {"assumed": TEXT})
+"""How pictures are rendered for an encoder; `assumed`: in words, where it was guessed."""
 _MAYBE: dict[str, Shape] = {
     "slug": TEXT, "gallery": Items(GALLERY), "changes": Items(BROKEN), "impersonations": Items(IMPERSONATION),
     "extremes": Object({}, {"measure": TEXT, "least": Items(EXTREME), "most": Items(EXTREME)}),
-    "noises": Items(NOISE), "perturbations": Items(PERTURBATION), "attention": ATTENTION, "geometry": Maybe(ANY),
-    "batch_size": COUNT, "identity": TEXT,
+    "noises": Items(NOISE), "perturbations": Items(PERTURBATION), "attention": ATTENTION,
+    "geometry": Maybe(GEOMETRY), "batch_size": COUNT, "identity": TEXT,
 }  # fmt: skip
 AUDITED = Object(
     {"name": TEXT, "fingerprint": TEXT, "origin": Named(ANY), "parameters": COUNT, "mean": ANY, "std": ANY,
-     "geometry": Maybe(ANY), "input": Items(COUNT), "dim": COUNT, "measures": Named(MEASURE), "checks": Named(CHECK),
-     "observations": Items(OBSERVATION), "passes": SPENT},
+     "geometry": Maybe(GEOMETRY), "input": Items(COUNT), "dim": COUNT,
+     "measures": Named(MEASURE), "checks": Named(CHECK), "observations": Items(OBSERVATION), "passes": SPENT},
     {"error": Maybe(TEXT), **{name: Maybe(shape) for name, shape in _MAYBE.items()}},
 )  # fmt: skip
 LOST = Object(
