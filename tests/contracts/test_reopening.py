@@ -1,8 +1,10 @@
 """Every source: what a training writes is opened again, and loads into the user's own module; asked before a step."""
 
+import importlib
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +132,10 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     guard_torchvision()
     (tmp_path / "holdfast_test_mine.py").write_text(CODE)
     monkeypatch.syspath_prepend(tmp_path)
+    if find_spec("open_clip"):  # which keeps models that are added as long as the process runs
+        factory = importlib.import_module("open_clip.factory")
+        monkeypatch.setattr(factory, "_MODEL_CONFIG_PATHS", [*factory._MODEL_CONFIG_PATHS])
+        monkeypatch.setattr(factory, "_MODEL_CONFIGS", dict(factory._MODEL_CONFIGS))
     yield
     sys.modules.pop("holdfast_test_mine", None)
 
