@@ -278,7 +278,7 @@ def test_outranked_by_nobody_is_no_failure() -> None:
 def test_each_number_of_results_is_pursued() -> None:
     """By a search of its own, on which its recall relies; the first place by the search for the smallest change."""
     measure = Retrieval(**SHORT, k=(1, 5))
-    (drift,), nearest, fifth = measure.drift, measure.outranked[1], measure.outranked[5]
+    (drift,), nearest, fifth = measure.drift, measure.pursued[1], measure.pursued[5]
     assert isinstance(nearest, BreakingRadii)
     assert isinstance(fifth, Broken)
     assert fifth.failure == Outranked(5)

@@ -9,22 +9,19 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Attack, Ball, Observation, Score, Search, Subject, Table
+from holdfast.core import Attack, Ball, Score, Search, Subject, Table
 from holdfast.core.chart import Chart
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.cross_modal import ranks_among_images, ranks_among_texts
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.failures.miscaptioned import Miscaptioned
 from holdfast.parts.failures.shared.captions import read_captions
+from holdfast.parts.measures.shared.outranking import CLEAN, WORST, Outranking
 from holdfast.parts.measures.shared.searching import Recalling
-from holdfast.parts.measures.shared.worst import trajectories
-from holdfast.parts.objectives.untargeted import Untargeted
-from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.broken import Broken
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.threats.linf import Linf
 
-CLEAN, WORST = "clean", "worst found"
 TO_TEXT, TO_IMAGE = "image to text", "text to image"
 QUERY: dict[str, Literal["image", "text"]] = {TO_TEXT: "image", TO_IMAGE: "text"}
 
@@ -32,7 +29,7 @@ CONDITION = "given these captions and images"
 
 
 @dataclass(frozen=True)
-class CaptionRetrieval(Recalling):
+class CaptionRetrieval(Outranking, Recalling):
     """Image to text: recall@k = 1/|D'| Σ_{x∈D'} 1[rank(x̂) <= k]; rank(x̂) = 1 + #{t of others nearer than all own t}.
 
     Text to image: the same over the captions t of D', rank(t) = 1 + #{x' ≠ x : f(x') nearer to t than f(x̂)}: each own
@@ -72,11 +69,6 @@ class CaptionRetrieval(Recalling):
     )
 
     @property
-    def drift(self) -> tuple[Attacked, ...]:
-        """The trajectories that move representations as far as they can."""
-        return trajectories(self.attack, self.ball, Untargeted(), (self.attack.steps,))
-
-    @property
     def pursued(self) -> dict[tuple[str, int], Broken]:
         """For each direction and each k the search for images that are not found, or do not find."""
         return {
@@ -84,16 +76,6 @@ class CaptionRetrieval(Recalling):
             for direction, query in QUERY.items()
             for k in self.k
         }
-
-    def observations(self) -> tuple[Observation, ...]:
-        """Clean representations, the trajectories, and the searches for each direction and k."""
-        return Clean(), *self.drift, *self.pursued.values()
-
-    @property
-    def searches(self) -> tuple[Search, ...]:
-        """The search for drift, as a whole where it is that of an ensemble, and those for each direction and k."""
-        others = (search for observation in self.pursued.values() for search in observation.searches)
-        return (Search(self.attack, self.ball, Untargeted()), *others)
 
     def relies_on(self, score: str) -> tuple[Search, ...]:
         """Return the search for its direction and k; those of all k for a mean reciprocal rank; none without attack."""

@@ -68,7 +68,7 @@ class Retrieval(Outranking, Searching):
     )
 
     @property
-    def outranked(self) -> dict[int, BreakingRadii | Broken]:
+    def pursued(self) -> dict[int, BreakingRadii | Broken]:
         """For each k the search for images that are not found among the first k; none for other divergences."""
         if self.divergence not in DIVERGENCES:
             return {}
@@ -82,7 +82,7 @@ class Retrieval(Outranking, Searching):
             return ()
         if not score.endswith(WORST):
             return self.searches[:1]
-        at = {f"recall@{k}, {WORST}": observation.searches for k, observation in self.outranked.items()}
+        at = {f"recall@{k}, {WORST}": observation.searches for k, observation in self.pursued.items()}
         return at.get(score, self.searches)
 
     @property

@@ -69,7 +69,7 @@ class TaskRetrieval(Outranking, Recalling):
         super().__post_init__()
 
     @property
-    def outranked(self) -> dict[int, Broken]:
+    def pursued(self) -> dict[int, Broken]:
         """For each k the search for queries that find nothing relevant there; none for other divergences."""
         if self.divergence not in DIVERGENCES:
             return {}
@@ -79,7 +79,7 @@ class TaskRetrieval(Outranking, Recalling):
         """Return the search for its k; those of all for a mean reciprocal rank; none without attack."""
         if score.endswith(CLEAN):
             return ()
-        own = [search.searches for k, search in self.outranked.items() if score.endswith(f"@{k}, {WORST}")]
+        own = [search.searches for k, search in self.pursued.items() if score.endswith(f"@{k}, {WORST}")]
         return own[0] if own else self.searches
 
     @property

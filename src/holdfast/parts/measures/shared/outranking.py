@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from typing import Any
 
 from holdfast.core import Attack, Ball, Measure, Observation, Search
 from holdfast.parts.measures.shared.worst import trajectories
@@ -28,8 +29,8 @@ class Outranking(Measure):
 
     @property
     @abstractmethod
-    def outranked(self) -> Mapping[int, BreakingRadii | Broken]:
-        """For each k the search for images that are not found among the first k."""
+    def pursued(self) -> Mapping[Any, BreakingRadii | Broken]:
+        """For each k, and each direction where there are two, the search for images that are not among the first k."""
 
     @property
     def drift(self) -> tuple[Attacked, ...]:
@@ -37,11 +38,11 @@ class Outranking(Measure):
         return trajectories(self.attack, self.ball, Untargeted(), (self.attack.steps,))
 
     def observations(self) -> tuple[Observation, ...]:
-        """Clean representations, the trajectories, and the searches for each k."""
-        return Clean(), *self.drift, *self.outranked.values()
+        """Clean representations, the trajectories, and what is pursued."""
+        return Clean(), *self.drift, *self.pursued.values()
 
     @property
     def searches(self) -> tuple[Search, ...]:
-        """The search for drift, as a whole where it is that of an ensemble, and those for each k."""
-        others = (search for observation in self.outranked.values() for search in observation.searches)
+        """The search for drift, as a whole where it is that of an ensemble, and what is pursued."""
+        others = (search for observation in self.pursued.values() for search in observation.searches)
         return (Search(self.attack, self.ball, Untargeted()), *others)
