@@ -303,6 +303,7 @@ def test_the_command_tells_each_round_and_how_to_go_on(tmp_path: Path, capsys: p
     status, stdout, stderr = command_line(capsys, *few, "--budget", "0.01s")
     assert status == 0
     assert "6 of 12 images attacked" in stderr
+    assert stderr.count("are taken for another one") == 1  # later rounds tell numbers
     assert "a larger --budget goes on from here" in " ".join(stdout.split())
     assert "6 attacked so far" in stdout
     assert (tmp_path / "report.html").exists()
