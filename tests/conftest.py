@@ -1,6 +1,5 @@
 """What all tests share."""
 
-import argparse
 import gc
 import os
 from collections.abc import Callable, Iterator
@@ -23,30 +22,23 @@ install_import_hook("holdfast", "typechecker.check")  # before the first import 
 import registered  # noqa: E402
 from holdfast.core import Encoder  # noqa: E402
 from report_fixture import draw_charts_once, no_charts  # noqa: E402
+from slices import kept, slice_of  # noqa: E402
 
 pytest.register_assert_rewrite("sameness")  # which says what differs
 torch.set_num_threads(1)  # the networks are tiny, and the suite runs in parallel processes
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--slow-slice", type=_slice, metavar="K/N", help="of the slow tests, each N-th from the K-th on")
-
-
-def _slice(text: str) -> tuple[int, int]:
-    first, _, step = text.partition("/")
-    if not (first.isdecimal() and step.isdecimal() and int(first) < int(step)):
-        raise argparse.ArgumentTypeError(f"expected K/N with 0 ≤ K < N, such as 3/20; got {text!r}")
-    return int(first), int(step)
+    parser.addoption("--slow-slice", type=slice_of, metavar="K/N", help="of the slow tests, each N-th from the K-th on")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep a slice of the slow tests: neighbours, which take about as long, go to different slices."""
-    if not (part := config.getoption("--slow-slice")):
-        return
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    left_out = set(slow) - set(slow[part[0] :: part[1]])
-    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
-    items[:] = [item for item in items if item not in left_out]
+    """Keep a slice of the slow tests, where one is asked for."""
+    if part := config.getoption("--slow-slice"):
+        remaining = kept(items, part)
+        left_out = set(items) - set(remaining)
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = remaining
 
 
 def pytest_collection_finish() -> None:
