@@ -1,9 +1,12 @@
-"""Slices of the slow tests: continuous integration runs one for each commit, and after some commits has run all."""
+"""Slices of the slow tests: continuous integration runs one with each commit, and after some commits all of them."""
 
 import argparse
 from collections.abc import Sequence
 
 import pytest
+
+LONG = 900
+"""Seconds: tests whose own limit is larger are in no slice, for some take an hour; `make slow` runs them."""
 
 Slice = tuple[int, int]
 """K and N: each N-th test from the K-th on."""
@@ -18,11 +21,12 @@ def slice_of(text: str) -> Slice:
 
 
 def kept(items: Sequence[pytest.Item], part: Slice) -> list[pytest.Item]:
-    """Return all tests that are not slow, and a slice of the slow ones.
+    """Return all tests that are not slow, and a slice of the slow ones that do not take very long.
 
     Neighbours, which take about as long, go to different slices.
     """
     first, step = part
     slow = [item for item in items if item.get_closest_marker("slow")]
-    left_out = set(slow) - set(slow[first::step])
+    short = [item for item in slow if not (limit := item.get_closest_marker("timeout")) or limit.args[0] <= LONG]
+    left_out = set(slow) - set(short[first::step])
     return [item for item in items if item not in left_out]
