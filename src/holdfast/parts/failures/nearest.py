@@ -82,7 +82,7 @@ class Nearest(Failure):
                 ahead = ((scores - own_scores) / units[rows, None]).masked_fill(level[rows, None], -torch.inf)
                 value = ahead.amax(2)
             if reps.requires_grad:
-                # the gradient of two scores, of the image ahead and of the own one: that of all would be a whole product
+                # the gradient of two scores, of the image ahead and of the own one: that of all takes a whole product
                 first = ahead.argmax(2)
                 unit_ahead = units[rows, None].expand_as(ahead).gather(2, first[..., None])
                 normal = (scored.weights[first] - scored.weights[own[rows], None]) / unit_ahead
