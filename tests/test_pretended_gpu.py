@@ -277,7 +277,7 @@ def test_steps_do_not_wait(name: str, gpu: Pretended) -> None:
 
 
 def test_robust_accuracy_waits_once_in_many_passes(gpu: Pretended) -> None:
-    """While images stand; and one that is fooled stays so, whatever becomes of it until the next look."""
+    """While images stand; what is fooled is what a CPU finds."""
 
     def run(device: str, steps: int, radius: float) -> dict[str, Tensor]:
         at, random = setting(device), torch.Generator().manual_seed(0)
