@@ -24,7 +24,7 @@ from holdfast.cli.common import (
     run_plan,
     standing_answer,
 )
-from holdfast.cli.workers import engine_of, make_shard
+from holdfast.cli.workers import begin_workers, engine_of, make_shard
 from holdfast.runtime.deprecation import warn_deprecated
 from holdfast.runtime.errors import HoldfastError
 
@@ -145,6 +145,7 @@ def audit(
     known = None if files or dry_run or shard is not None else request
     if known is not None and standing_answer(known, out_folder, json_output, quiet, strict):
         return
+    begin_workers(engine, workers)
     from holdfast.auditing.plan_file import make_plan, read_plan, refuse_idle_ball
 
     # The plan: of a file and the options over it, or of the options alone
