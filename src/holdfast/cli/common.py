@@ -5,6 +5,7 @@ import json
 import os
 import shlex
 import sys
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import wraps
@@ -28,6 +29,10 @@ from holdfast.storage.standing import failed_checks
 
 out, err = Screen(), Screen(stderr=True)
 """What the commands print on: answers, and everything else. Nothing else of Holdfast prints."""
+
+
+REPORT_EVERY = 10.0
+"""Seconds between the reports of rounds: sooner, drawing one takes as long as the round that replaces it."""
 
 
 def number(text: str | float) -> float:
@@ -200,7 +205,9 @@ def run_plan(
 
     def told(record: Any) -> None:
         """Write the report of a round, and say what it answers; `audited` writes that of the last one."""
-        if not complete(record):
+        nonlocal drawn
+        if not complete(record) and time.monotonic() - drawn >= REPORT_EVERY:
+            drawn = time.monotonic()
             with _drawing("the report", folder):
                 from holdfast.report.html import publish  # brings matplotlib: after the first image, not before it
 
@@ -224,6 +231,7 @@ def run_plan(
             leave_receipt(audit, record, request)
 
     audit: Any = None
+    drawn = time.monotonic()
     audited(run, folder, json_output, quiet, strict, paid)
 
 
