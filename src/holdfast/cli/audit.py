@@ -145,7 +145,8 @@ def audit(
     known = None if files or dry_run or shard is not None else request
     if known is not None and standing_answer(known, out_folder, json_output, quiet, strict):
         return
-    begin_workers(engine, workers)
+    if not dry_run:
+        begin_workers(engine, workers)
     from holdfast.auditing.plan_file import make_plan, read_plan, refuse_idle_ball
 
     # The plan: of a file and the options over it, or of the options alone
