@@ -89,10 +89,16 @@ def _doubtful(close: np.ndarray, block: Tensor, name: str) -> Int[Tensor, "pairs
     return places if name in _FLOOR else places[block[places[:, 0], places[:, 1]] > 0]
 
 
+def _kernel(name: str) -> str:
+    """Return what blocks hold where distances are only compared: of Euclidean ones the squares, which are in order."""
+    return "squared_l2" if name == "l2" else name
+
+
 def _margin(limit: Tensor, name: str) -> tuple[Tensor, Tensor]:
-    """Return between which computed distances the true one may lie on either side of a limit."""
+    """Return between which numbers of a block of `_kernel` the true distance may lie on either side of a limit."""
     slack, floor = 2 * _SLACK, _FLOOR.get(name, 0)
-    return (limit * (1 - slack) - floor) / (1 + slack), (limit * (1 + slack) + floor) / (1 - slack)
+    low, high = (limit * (1 - slack) - floor) / (1 + slack), (limit * (1 + slack) + floor) / (1 - slack)
+    return (low * low.abs(), high * high.abs()) if name == "l2" else (low, high)
 
 
 def _again(a: Tensor, b: Tensor, pairs: Int[Tensor, "pairs 2"], name: str) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -143,7 +149,7 @@ def closer(
     reference = exact(queries.double(), bank[own].double())
     by_query = torch.zeros(len(queries), dtype=torch.long)
     by_member = torch.zeros(len(bank), dtype=torch.long)
-    for i, j, block in _blocks(queries, bank, name):
+    for i, j, block in _blocks(queries, bank, _kernel(name)):
         # nearer than the own image; too close to call is decided by the definition
         rows = slice(i, i + block.shape[0])
         limit = reference[rows, None]
@@ -204,10 +210,10 @@ def _remembered(question: tuple[str, str], different: Float[Tensor, "values"]) -
 
 def _shares_below(bank: Bank, different: Float[Tensor, "values"], name: str) -> Float[Tensor, "values"]:
     """Return the shares of all pairs at or below different values in rising order."""
-    symmetric, cells = name != "kl", Cells(different, *_margin(different, name))
+    symmetric, cells = name != "kl", _cells(different, name)
     edges = torch.cat([different.new_full((1,), -torch.inf), different, different.new_full((1,), torch.inf)])
     by_cell, counts = np.zeros(cells.count, dtype=np.int64), torch.zeros(len(different) + 1, dtype=torch.long)
-    for i, j, block in _upper_blocks(bank, name) if symmetric else _blocks(bank, bank, name):
+    for i, j, block in _upper_blocks(bank, _kernel(name)) if symmetric else _blocks(bank, bank, name):
         if i + block.shape[0] > j or not symmetric:
             _only_pairs(block, i, j, symmetric)
         distances = block.numpy().ravel()
@@ -217,6 +223,7 @@ def _shares_below(bank: Bank, different: Float[Tensor, "values"], name: str) -> 
         # where a value is near, the interval between two values, again by the definition where it is close to one
         places = torch.from_numpy(inside[cells.searched[cell]])
         apart = block.view(-1)[places]
+        apart = apart.sqrt_() if name == "l2" else apart
         index = torch.searchsorted(different, apart)
         gap = torch.minimum(apart - edges[index], edges[index + 1] - apart)
         close = gap <= 2 * _SLACK * apart + _FLOOR.get(name, 0)
@@ -228,6 +235,11 @@ def _shares_below(bank: Bank, different: Float[Tensor, "values"], name: str) -> 
     counts.index_add_(0, cells.before, torch.from_numpy(np.where(cells.searched, 0, by_cell)))
     pairs = len(bank) * (len(bank) - 1) // (2 if symmetric else 1)
     return counts.cumsum(0)[:-1].double() / pairs
+
+
+def _cells(different: Float[Tensor, "values"], name: str) -> Cells:
+    """Return the grid over values in which numbers of a block of `_kernel` are counted."""
+    return Cells(different * different.abs() if name == "l2" else different, *_margin(different, name))
 
 
 def _only_pairs(block: Tensor, i: int, j: int, symmetric: bool) -> None:
@@ -254,7 +266,7 @@ def near(bank: Bank, limits: Float[Tensor, "limits"], name: str = "l2") -> Float
     symmetric, bounds = name != "kl", limits.double()
     low, high = _margin(bounds, name)
     counts = torch.zeros(len(bank), len(bounds), dtype=torch.long)
-    for i, j, block in _upper_blocks(bank, name) if symmetric else _blocks(bank, bank, name):
+    for i, j, block in _upper_blocks(bank, _kernel(name)) if symmetric else _blocks(bank, bank, name):
         rows, columns, distances = slice(i, i + block.shape[0]), slice(j, j + block.shape[1]), block.numpy()
         if i + block.shape[0] > j or not symmetric:  # the diagonal may pass through this block
             _only_pairs(block, i, j, symmetric)
