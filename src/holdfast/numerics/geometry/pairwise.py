@@ -7,12 +7,14 @@ change are computed again from the definition, so comparisons and ties are those
 import math
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from holdfast.numerics.geometry.cache import Remembered, content
+from holdfast.numerics.geometry.cells import Cells
 from holdfast.numerics.geometry.divergences import divergence, gaussian, unit
 
 Bank = Float[Tensor, "bank dim"]
@@ -52,9 +54,9 @@ def _block(a: Tensor, b: Tensor, origin: Tensor, name: str) -> Tensor:
         return (1 - a @ b.T).clamp_min_(0)
     around_a, around_b = a - origin, b - origin
     squared_a, squared_b = around_a.square().sum(-1, keepdim=True), around_b.square().sum(-1)
-    squared = torch.addmm(squared_a + squared_b, around_a, around_b.T, alpha=-2)
-    near = (squared < _NEAR * (squared_a + squared_b)).nonzero()
-    for part in near.split(_rows(b.shape[1])):
+    sizes = squared_a + squared_b
+    squared = torch.addmm(sizes, around_a, around_b.T, alpha=-2)
+    for part in _places(squared.numpy() < sizes.mul_(_NEAR).numpy()).split(_rows(b.shape[1])):
         squared[part[:, 0], part[:, 1]] = (a[part[:, 0]] - b[part[:, 1]]).square().sum(-1)
     return squared if name == "squared_l2" else squared.sqrt_()
 
@@ -75,9 +77,28 @@ def _blocks(a: Tensor, bank: Tensor, name: str) -> Iterator[tuple[int, int, Tens
             yield i, j, _block(_embed(a[i : i + rows], name), columns, origin, name)
 
 
-def _doubtful(close: Tensor, block: Tensor, name: str) -> Int[Tensor, "pairs 2"]:
+def _places(chosen: np.ndarray) -> Int[Tensor, "pairs 2"]:
+    """Places in a block, (row, column); several times as fast as `nonzero` where there are few."""
+    place = torch.from_numpy(np.flatnonzero(chosen))
+    return torch.stack([place // chosen.shape[1], place % chosen.shape[1]], 1)
+
+
+def _doubtful(close: np.ndarray, block: Tensor, name: str) -> Int[Tensor, "pairs 2"]:
     """Places of `close` distances that must be computed again; zero is exact already, except where _FLOOR says not."""
-    return (close if name in _FLOOR else close & (block > 0)).nonzero()
+    places = _places(close)
+    return places if name in _FLOOR else places[block[places[:, 0], places[:, 1]] > 0]
+
+
+def _kernel(name: str) -> str:
+    """Return what blocks hold where distances are only compared: of Euclidean ones the squares, which are in order."""
+    return "squared_l2" if name == "l2" else name
+
+
+def _margin(limit: Tensor, name: str) -> tuple[Tensor, Tensor]:
+    """Return between which numbers of a block of `_kernel` the true distance may lie on either side of a limit."""
+    slack, floor = 2 * _SLACK, _FLOOR.get(name, 0)
+    low, high = (limit * (1 - slack) - floor) / (1 + slack), (limit * (1 + slack) + floor) / (1 - slack)
+    return (low * low.abs(), high * high.abs()) if name == "l2" else (low, high)
 
 
 def _again(a: Tensor, b: Tensor, pairs: Int[Tensor, "pairs 2"], name: str) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -128,19 +149,21 @@ def closer(
     reference = exact(queries.double(), bank[own].double())
     by_query = torch.zeros(len(queries), dtype=torch.long)
     by_member = torch.zeros(len(bank), dtype=torch.long)
-    for i, j, block in _blocks(queries, bank, name):
+    for i, j, block in _blocks(queries, bank, _kernel(name)):
         # nearer than the own image; too close to call is decided by the definition
         rows = slice(i, i + block.shape[0])
         limit = reference[rows, None]
-        nearer = block < limit
-        close = (block - limit).abs() <= _SLACK * (block + limit) + _FLOOR.get(name, 0)
-        doubtful = _doubtful(close, block, name)
+        low, high = _margin(limit, name)
+        distances = block.numpy()
+        below = distances < low.numpy()
+        doubtful = _doubtful(below ^ (distances <= high.numpy()), block, name)
+        nearer = torch.from_numpy(below)
         for row, column, distance in _again(queries[rows], bank[j : j + block.shape[1]], doubtful, name):
             nearer[row, column] = distance < limit[row, 0]
         # the own image is no other; tally by query and by bank member
         _leave_out(nearer, own[rows], j)
-        by_query[rows] += nearer.sum(1)
-        by_member[j : j + block.shape[1]] += nearer.sum(0)
+        by_query[rows] += nearer.sum(1, dtype=torch.int32)
+        by_member[j : j + block.shape[1]] += nearer.sum(0, dtype=torch.int32)
     _CLOSER.put(question, (by_query, by_member))
     return by_query.clone(), by_member.clone()
 
@@ -187,23 +210,42 @@ def _remembered(question: tuple[str, str], different: Float[Tensor, "values"]) -
 
 def _shares_below(bank: Bank, different: Float[Tensor, "values"], name: str) -> Float[Tensor, "values"]:
     """Return the shares of all pairs at or below different values in rising order."""
-    symmetric = name != "kl"
+    symmetric, cells = name != "kl", _cells(different, name)
     edges = torch.cat([different.new_full((1,), -torch.inf), different, different.new_full((1,), torch.inf)])
-    counts = torch.zeros(len(different) + 1, dtype=torch.long)
-    for i, j, block in _upper_blocks(bank, name) if symmetric else _blocks(bank, bank, name):
-        # the interval between two values in which each distance lies, again by the definition where it is close to one
-        index = torch.searchsorted(different, block)
-        gap = torch.minimum(block - edges[index], edges[index + 1] - block)
-        doubtful = _doubtful(gap <= 2 * _SLACK * block + _FLOOR.get(name, 0), block, name)
-        for row, column, distance in _again(bank[i : i + block.shape[0]], bank[j : j + block.shape[1]], doubtful, name):
-            index[row, column] = torch.searchsorted(different, distance)
-        if i + block.shape[0] > j or not symmetric:  # the diagonal may pass through this block
-            row = torch.arange(i, i + block.shape[0])[:, None]
-            column = torch.arange(j, j + block.shape[1])[None, :]
-            index = index[column > row if symmetric else column != row]
-        counts += torch.bincount(index.flatten(), minlength=len(different) + 1)
+    by_cell, counts = np.zeros(cells.count, dtype=np.int64), torch.zeros(len(different) + 1, dtype=torch.long)
+    for i, j, block in _upper_blocks(bank, _kernel(name)) if symmetric else _blocks(bank, bank, name):
+        if i + block.shape[0] > j or not symmetric:
+            _only_pairs(block, i, j, symmetric)
+        distances = block.numpy().ravel()
+        inside = np.flatnonzero(distances <= cells.most)
+        cell = cells.of(distances[inside])
+        by_cell += np.bincount(cell, minlength=cells.count)
+        # where a value is near, the interval between two values, again by the definition where it is close to one
+        places = torch.from_numpy(inside[cells.searched[cell]])
+        apart = block.view(-1)[places]
+        apart = apart.sqrt_() if name == "l2" else apart
+        index = torch.searchsorted(different, apart)
+        gap = torch.minimum(apart - edges[index], edges[index + 1] - apart)
+        close = gap <= 2 * _SLACK * apart + _FLOOR.get(name, 0)
+        doubtful = (close if name in _FLOOR else close & (apart > 0)).nonzero().squeeze(1)
+        for part in doubtful.split(_rows(bank.shape[1])):
+            row, column = bank[i + places[part] // block.shape[1]], bank[j + places[part] % block.shape[1]]
+            index[part] = torch.searchsorted(different, divergence(name)(row.double(), column.double()))
+        counts += torch.bincount(index, minlength=len(counts))
+    counts.index_add_(0, cells.before, torch.from_numpy(np.where(cells.searched, 0, by_cell)))
     pairs = len(bank) * (len(bank) - 1) // (2 if symmetric else 1)
     return counts.cumsum(0)[:-1].double() / pairs
+
+
+def _cells(different: Float[Tensor, "values"], name: str) -> Cells:
+    """Return the grid over values in which numbers of a block of `_kernel` are counted."""
+    return Cells(different * different.abs() if name == "l2" else different, *_margin(different, name))
+
+
+def _only_pairs(block: Tensor, i: int, j: int, symmetric: bool) -> None:
+    """Make not-a-number of what is no pair, or one that is counted elsewhere: it is below nothing."""
+    row, column = torch.arange(i, i + block.shape[0])[:, None], torch.arange(j, j + block.shape[1])[None, :]
+    block.masked_fill_(column <= row if symmetric else column == row, torch.nan)
 
 
 def near(bank: Bank, limits: Float[Tensor, "limits"], name: str = "l2") -> Float[Tensor, "bank limits"]:
@@ -222,19 +264,20 @@ def near(bank: Bank, limits: Float[Tensor, "limits"], name: str = "l2") -> Float
         [[0.5], [0.5], [0.0]]
     """
     symmetric, bounds = name != "kl", limits.double()
+    low, high = _margin(bounds, name)
     counts = torch.zeros(len(bank), len(bounds), dtype=torch.long)
-    for i, j, block in _upper_blocks(bank, name) if symmetric else _blocks(bank, bank, name):
-        rows, columns = slice(i, i + block.shape[0]), slice(j, j + block.shape[1])
-        places = torch.arange(len(bank))
-        pairs = places[rows, None] < places[columns] if symmetric else places[rows, None] != places[columns]
+    for i, j, block in _upper_blocks(bank, _kernel(name)) if symmetric else _blocks(bank, bank, name):
+        rows, columns, distances = slice(i, i + block.shape[0]), slice(j, j + block.shape[1]), block.numpy()
+        if i + block.shape[0] > j or not symmetric:  # the diagonal may pass through this block
+            _only_pairs(block, i, j, symmetric)
         for number, limit in enumerate(bounds):
-            inside = block <= limit
-            close = (block - limit).abs() <= 2 * _SLACK * block + _FLOOR.get(name, 0)
-            for row, column, distance in _again(bank[rows], bank[columns], _doubtful(close, block, name), name):
+            below = distances <= float(low[number])
+            doubtful = _doubtful(below ^ (distances <= float(high[number])), block, name)
+            inside = torch.from_numpy(below)
+            for row, column, distance in _again(bank[rows], bank[columns], doubtful, name):
                 inside[row, column] = distance <= limit
-            inside &= pairs
-            counts[rows, number] += inside.sum(1)
-            counts[columns, number] += inside.sum(0)
+            counts[rows, number] += inside.sum(1, dtype=torch.int32)
+            counts[columns, number] += inside.sum(0, dtype=torch.int32)
     shares = counts.double() / ((len(bank) - 1) * (1 if symmetric else 2))
     return shares.masked_fill(bounds.isnan(), torch.nan)
 
