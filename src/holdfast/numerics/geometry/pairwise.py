@@ -5,14 +5,16 @@ change are computed again from the definition, so comparisons and ties are those
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from holdfast.numerics.geometry.between import Between
 from holdfast.numerics.geometry.cache import Remembered, content
+from holdfast.numerics.geometry.circle import Circle, Places
 from holdfast.numerics.geometry.divergences import divergence, gaussian, unit
 
 Bank = Float[Tensor, "bank dim"]
@@ -150,16 +152,19 @@ def _leave_out(block: Bool[Tensor, "rows columns"], own: Int[Tensor, "rows"], of
     block[inside.nonzero().squeeze(1), own[inside] - offset] = False
 
 
-def share_below(bank: Bank, values: Float[Tensor, "*shape"], name: str = "l2") -> Float[Tensor, "*shape"]:
-    """Return the exact empirical distribution function of all bank pairs at `values`.
+def share_below(
+    bank: Bank, values: Float[Tensor, "*shape"], name: str = "l2", circle: Circle | None = None
+) -> Float[Tensor, "*shape"]:
+    """Return the exact empirical distribution function of bank pairs at `values`.
 
-    F(v) = #{i < j : d(b_i, b_j) <= v} / (N (N - 1) / 2), over *all* pairs, none sampled. The Kullback-Leibler
+    F(v) = #{i < j : d(b_i, b_j) <= v} / (N (N - 1) / 2), over *all* pairs, or those of a circle. The Kullback-Leibler
     divergence is not symmetric, so both orders of a pair count there.
 
     Args:
         bank: clean representations, [N, D], N >= 2.
         values: divergences to place, any shape; NaN stays NaN.
         name: divergence.
+        circle: which pairs are compared; None: all.
 
     Example:
         >>> bank = torch.tensor([[0.0], [1.0], [3.0]])
@@ -167,17 +172,18 @@ def share_below(bank: Bank, values: Float[Tensor, "*shape"], name: str = "l2") -
         [0.0, 0.3333333333333333, 0.6666666666666666]
     """
     placed = ~values.isnan()  # among sorted numbers NaN would mislead the binary search
-    question, (different, inverse) = (content(bank), name), torch.unique(values[placed].double(), return_inverse=True)
+    different, inverse = torch.unique(values[placed].double(), return_inverse=True)
+    question = (content(bank), name, None if circle is None else (content(circle.order), circle.reach))
     shares = _remembered(question, different)
     if shares is None:
-        shares = _shares_below(bank, different, name)
+        shares = _shares_below(bank, different, name, circle)
         _PLACED.put(question, (different, shares))
     quantiles = torch.full(values.shape, torch.nan, dtype=torch.float64, device=values.device)
     quantiles[placed] = shares[inverse]
     return quantiles
 
 
-def _remembered(question: tuple[str, str], different: Float[Tensor, "values"]) -> Float[Tensor, "values"] | None:
+def _remembered(question: Hashable, different: Float[Tensor, "values"]) -> Float[Tensor, "values"] | None:
     """Return the shares below values that were all placed before, among others; None where one was not."""
     if (placed := _PLACED.get(question)) is None or not len(placed[0]):
         return None
@@ -185,58 +191,68 @@ def _remembered(question: tuple[str, str], different: Float[Tensor, "values"]) -
     return placed[1][places] if torch.equal(placed[0][places], different) else None
 
 
-def _shares_below(bank: Bank, different: Float[Tensor, "values"], name: str) -> Float[Tensor, "values"]:
-    """Return the shares of all pairs at or below different values in rising order."""
-    symmetric = name != "kl"
-    edges = torch.cat([different.new_full((1,), -torch.inf), different, different.new_full((1,), torch.inf)])
+def _shares_below(
+    bank: Bank, different: Float[Tensor, "values"], name: str, circle: Circle | None
+) -> Float[Tensor, "values"]:
+    """Return the shares of pairs at or below different values in rising order."""
     counts = torch.zeros(len(different) + 1, dtype=torch.long)
-    for i, j, block in _upper_blocks(bank, name) if symmetric else _blocks(bank, bank, name):
-        # the interval between two values in which each distance lies, again by the definition where it is close to one
-        index = torch.searchsorted(different, block)
-        gap = torch.minimum(block - edges[index], edges[index + 1] - block)
-        doubtful = _doubtful(gap <= 2 * _SLACK * block + _FLOOR.get(name, 0), block, name)
-        for row, column, distance in _again(bank[i : i + block.shape[0]], bank[j : j + block.shape[1]], doubtful, name):
+    for _, _, index in _placed(bank, different, name, circle):
+        counts += index.flatten().bincount(minlength=len(counts))
+    return counts.cumsum(0)[:-1].double() / (len(bank) * _of_each(bank, name, circle) / 2)
+
+
+def _placed(
+    bank: Bank, different: Float[Tensor, "values"], name: str, circle: Circle | None
+) -> Iterator[tuple[Places, Places, Int[Tensor, "rows columns"]]]:
+    """Yield (images, others, how many values lie below their distances), all of them where a pair does not count.
+
+    Distances that are close to a value are computed again from the definition.
+    """
+    between = Between(different, _SLACK, _FLOOR.get(name, 0.0))
+    for rows, columns, block, pairs in compared(bank, name, circle):
+        index, close = between(block)
+        if name not in _FLOOR:  # zero is exact
+            close = close[block[close[:, 0], close[:, 1]] > 0]
+        for row, column, distance in _again(bank[rows], bank[columns], close, name):
             index[row, column] = torch.searchsorted(different, distance)
-        if i + block.shape[0] > j or not symmetric:  # the diagonal may pass through this block
-            row = torch.arange(i, i + block.shape[0])[:, None]
-            column = torch.arange(j, j + block.shape[1])[None, :]
-            index = index[column > row if symmetric else column != row]
-        counts += torch.bincount(index.flatten(), minlength=len(different) + 1)
-    pairs = len(bank) * (len(bank) - 1) // (2 if symmetric else 1)
-    return counts.cumsum(0)[:-1].double() / pairs
+        yield rows, columns, index if pairs is None else index.masked_fill_(~pairs, len(different))
 
 
-def near(bank: Bank, limits: Float[Tensor, "limits"], name: str = "l2") -> Float[Tensor, "bank limits"]:
-    """Share of the pairs with each bank member that lie at or below each limit, over all its pairs, exactly.
+def _of_each(bank: Bank, name: str, circle: Circle | None) -> int:
+    """In how many pairs each image is; of KL both orders count."""
+    return (len(bank) - 1 if circle is None else 2 * circle.reach) * (1 if name != "kl" else 2)
 
-    u_i(v) = #{j != i : d(b_i, b_j) <= v} / (N - 1), whose mean over i is `share_below`. The Kullback-Leibler divergence
-    is not symmetric: both orders of a pair count, half each.
+
+def near(
+    bank: Bank, limits: Float[Tensor, "limits"], name: str = "l2", circle: Circle | None = None
+) -> Float[Tensor, "bank limits"]:
+    """Share of the pairs with each bank member that lie at or below each limit, exactly.
+
+    u_i(v) = #{j != i : d(b_i, b_j) <= v} / (N - 1), whose mean over i is `share_below`; in a circle j is one of the
+    others that i is compared with. The Kullback-Leibler divergence is not symmetric: both orders of a pair count, half
+    each.
 
     Args:
         bank: clean representations, [N, D], N >= 2.
         limits: divergences, [L]; NaN has NaN.
         name: divergence.
+        circle: which pairs are compared; None: all.
 
     Example:
         >>> near(torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor([1.0])).tolist()
         [[0.5], [0.5], [0.0]]
     """
-    symmetric, bounds = name != "kl", limits.double()
-    counts = torch.zeros(len(bank), len(bounds), dtype=torch.long)
-    for i, j, block in _upper_blocks(bank, name) if symmetric else _blocks(bank, bank, name):
-        rows, columns = slice(i, i + block.shape[0]), slice(j, j + block.shape[1])
-        places = torch.arange(len(bank))
-        pairs = places[rows, None] < places[columns] if symmetric else places[rows, None] != places[columns]
-        for number, limit in enumerate(bounds):
-            inside = block <= limit
-            close = (block - limit).abs() <= 2 * _SLACK * block + _FLOOR.get(name, 0)
-            for row, column, distance in _again(bank[rows], bank[columns], _doubtful(close, block, name), name):
-                inside[row, column] = distance <= limit
-            inside &= pairs
-            counts[rows, number] += inside.sum(1)
-            counts[columns, number] += inside.sum(0)
-    shares = counts.double() / ((len(bank) - 1) * (1 if symmetric else 2))
-    return shares.masked_fill(bounds.isnan(), torch.nan)
+    defined = ~limits.isnan()
+    different, number = limits[defined].double().unique(return_inverse=True)
+    counts = torch.zeros(len(bank), len(different) + 1, dtype=torch.long)
+    for rows, columns, index in _placed(bank, different, name, circle):
+        width = counts.shape[1]
+        for side, places in ((rows, torch.arange(index.shape[0])[:, None]), (columns, torch.arange(index.shape[1]))):
+            cells = (index + width * places).flatten().bincount(minlength=width * places.numel())
+            counts[side] += cells.view(-1, width)
+    shares = torch.full((len(bank), len(limits)), torch.nan, dtype=torch.float64)
+    shares[:, defined] = (counts.cumsum(1)[:, :-1].double() / _of_each(bank, name, circle))[:, number]
+    return shares
 
 
 def quantile(bank: Bank, share: float, name: str = "l2") -> float:
@@ -254,6 +270,37 @@ def quantile(bank: Bank, share: float, name: str = "l2") -> float:
     distances = pairwise(bank.cpu(), bank.cpu(), name)
     values = distances[~torch.eye(len(bank), dtype=torch.bool)].sort().values
     return float(values[math.ceil(share * len(values)) - 1])
+
+
+def compared(
+    bank: Tensor, name: str, circle: Circle | None = None
+) -> Iterator[tuple[Places, Places, Float[Tensor, "rows columns"], Bool[Tensor, "rows columns"] | None]]:
+    """Yield (images, others, distances, which of them count or None for all), each pair once; of KL in both orders.
+
+    Args:
+        bank: clean representations, [N, D].
+        name: divergence.
+        circle: which pairs are compared; None: all.
+
+    Example:
+        >>> [(apart.tolist(), pairs.tolist()) for _, _, apart, pairs in compared(torch.tensor([[0.0], [2.0]]), "l2")]
+        [([[0.0, 2.0], [2.0, 0.0]], [[False, True], [False, False]])]
+    """
+    if circle is not None:
+        origin = _embed(bank[:1], name)
+        for rows, columns, pairs in circle.blocks(min(SIDE, _rows(bank.shape[1]), max(64, circle.reach // 4))):
+            images, others = _embed(bank[rows], name), _embed(bank[columns], name)
+            yield rows, columns, _block(images, others, origin, name), pairs
+            if name == "kl":
+                yield columns, rows, _block(others, images, origin, name), None if pairs is None else pairs.T
+        return
+    places = torch.arange(len(bank))
+    for i, j, block in _blocks(bank, bank, name) if name == "kl" else _upper_blocks(bank, name):
+        rows, columns = slice(i, i + block.shape[0]), slice(j, j + block.shape[1])
+        if name == "kl":
+            yield rows, columns, block, places[rows, None] != places[columns]
+        else:  # the diagonal may pass through this block
+            yield rows, columns, block, places[rows, None] < places[columns] if rows.stop > j else None
 
 
 def _upper_blocks(bank: Tensor, name: str) -> Iterator[tuple[int, int, Tensor]]:
