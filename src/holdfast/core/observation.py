@@ -128,10 +128,12 @@ class Failure(metaclass=Checked):
     Attributes:
         needs_labels: whether it reads labels.
         at_others: whether every image fails once it has become another one of the population, whatever the encoder.
+        against_all: whether each image is compared with the whole population, whenever it is judged.
     """
 
     needs_labels: bool = False
     at_others: bool = False
+    against_all: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -220,6 +222,12 @@ class Observation(metaclass=Checked):
         Observations that read it get the rows of their own shard.
         """
         return self.scope is Scope.TRAINING
+
+    @property
+    def against_all(self) -> bool:
+        """Whether it judges a failure against the whole population, of which large ones then make shards small."""
+        own = (getattr(self, field.name) for field in fields(self))  # pyright: ignore[reportArgumentType]
+        return any(isinstance(part, Failure) and part.against_all for part in own)
 
     @property
     def shows(self) -> Literal["", "gallery", "changes", "impersonations", "noises", "perturbations"]:
