@@ -25,6 +25,7 @@ from holdfast.numerics.statistics.jackknife import of_function, over_classes
 from holdfast.numerics.statistics.sampled_pairs import EXACT, circle, partners
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
+from holdfast.parts.measures.shared import all_pairs
 from holdfast.parts.observations.shared import gallery
 from holdfast.report.html import write_report
 
@@ -283,6 +284,20 @@ def test_more_images_never_widen_an_interval() -> None:
         widths.append(sum(score["uniformity"].high - score["uniformity"].low for score in scores) / len(scores))
     assert widths == sorted(widths, reverse=True)
     assert widths[-1] < 0.5 * widths[0]
+
+
+@pytest.mark.parametrize("name", ["universal_quantile", "matching", "uniformity", "class_uniformity"])
+def test_an_estimate_compares_fewer_pairs(name, monkeypatch) -> None:
+    """A measure of few images is timed as it is; of more, on fewer pairs, and all take so many times as long."""
+    subject, measure = world(900), measured(name, None)
+    assert measure.timed_on(subject) == (measure, 1.0)
+    monkeypatch.setattr(all_pairs, "TIMED", 20)
+    images = int(subject.labels.bincount().max()) if name == "class_uniformity" else 900
+    fewer, times = measure.timed_on(subject)
+    assert fewer == replace(measure, pairs_of=20)
+    assert times == pytest.approx((images - 1) / (partners(images, 20) + 2 * 64))
+    assert list(fewer.score(fewer.observe(subject)).values())[-1].interval.endswith("others")
+    assert measured(name, 10).timed_on(subject) == (measured(name, 10), 1.0)
 
 
 def test_too_few_images_are_refused_before_the_audit() -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Observation, Passes, Scope, registry
+from holdfast.core import Failure, HoldfastError, Observation, Passes, Scope, registry
 
 TOGETHER = 64
 """Batches of training images in one file: there may be a million of them."""
@@ -141,7 +141,8 @@ def images_in(observation: Observation, batch_size: int, shape: tuple[int, ...],
         [512, 8]
     """
     of_proofs = PROVED // prod(shape) if observation.passes.bounds else batch_size
-    against_all = AGAINST_ALL // max(population, 1) if observation.against_all else batch_size
+    judged = (part for part in vars(observation).values() if isinstance(part, Failure))
+    against_all = AGAINST_ALL // max(population, 1) if any(part.against_all for part in judged) else batch_size
     return max(1, min(batch_size, of_proofs, against_all))
 
 

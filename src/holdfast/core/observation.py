@@ -224,12 +224,6 @@ class Observation(metaclass=Checked):
         return self.scope is Scope.TRAINING
 
     @property
-    def against_all(self) -> bool:
-        """Whether it judges a failure against the whole population, of which large ones then make shards small."""
-        own = (getattr(self, field.name) for field in fields(self))  # pyright: ignore[reportArgumentType]
-        return any(isinstance(part, Failure) and part.against_all for part in own)
-
-    @property
     def shows(self) -> Literal["", "gallery", "changes", "impersonations", "noises", "perturbations"]:
         """Among what of the record its `pictures` are; empty where it leaves none.
 

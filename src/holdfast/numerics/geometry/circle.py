@@ -11,6 +11,16 @@ Places = slice | Int[Tensor, "some"]
 Block = tuple[Int[Tensor, "rows"], Int[Tensor, "columns"], Bool[Tensor, "rows columns"] | None]
 
 
+def side(reach: int) -> int:
+    """Return how many images on each side of a block serve well: few distances are then computed for nothing.
+
+    Example:
+        >>> side(12), side(1000), side(5000)
+        (64, 250, 512)
+    """
+    return min(512, max(64, reach // 4))
+
+
 @dataclass(frozen=True)
 class Circle:
     """Which pairs are compared: each image is, with so many next ones, and so with as many before it.
@@ -22,6 +32,11 @@ class Circle:
 
     order: Int[Tensor, "images"]
     reach: int
+
+    @property
+    def side(self) -> int:
+        """Images on each side of a block that serve well, see `side`."""
+        return side(self.reach)
 
     def blocks(self, side: int) -> Iterator[Block]:
         """Yield (images, others, which of their pairs are compared or None for all), every pair in one block.

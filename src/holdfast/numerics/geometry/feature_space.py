@@ -21,9 +21,6 @@ Labels = Int[Tensor, "images"]
 BLOCK_BYTES = 64 * 2**20
 """Memory that one block of similarities may take."""
 
-SIDE = 512
-"""Images on each side of a block where not all pairs are compared."""
-
 
 def uniformity(reps: Reps, circle: Circle | None = None) -> Contributions:
     """Contribution of each image to the uniformity of the representations on the unit sphere.
@@ -69,7 +66,7 @@ def potentials(reps: Reps, circle: Circle | None = None) -> Contributions:
     n = len(directions)
     if circle is not None:
         total = torch.zeros(n, dtype=torch.float64)
-        for images, others, pairs in circle.blocks(SIDE):
+        for images, others, pairs in circle.blocks(circle.side):
             potential = (4 * (directions[images] @ directions[others].T - 1)).exp_()
             potential = potential if pairs is None else potential.mul_(pairs)
             total[images] += potential.sum(1)

@@ -24,7 +24,7 @@ BLOCK_BYTES = 4 * 2**20
 """Memory one block of distances may take; a few such blocks live at once. Larger ones leave a processor's cache."""
 
 SIDE = 512
-"""Columns of a block at most."""
+"""Columns of a block of all pairs at most."""
 
 _NEAR = 1e-4  # below this share of |a|² + |b|², |a - b|² is taken from the difference: cancellation
 _SLACK = 1e-9  # relative rounding of a distance from the matrix product, generously
@@ -288,7 +288,7 @@ def compared(
     """
     if circle is not None:
         origin = _embed(bank[:1], name)
-        for rows, columns, pairs in circle.blocks(min(SIDE, _rows(bank.shape[1]), max(64, circle.reach // 4))):
+        for rows, columns, pairs in circle.blocks(min(_rows(bank.shape[1]), circle.side)):
             images, others = _embed(bank[rows], name), _embed(bank[columns], name)
             yield rows, columns, _block(images, others, origin, name), pairs
             if name == "kl":

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Rng
-from holdfast.numerics.geometry.circle import Circle
+from holdfast.numerics.geometry.circle import Circle, side
 
 EXACT = 100_000
 """Images of which all pairs are compared; of more images as many pairs as these have, 5 billion."""
@@ -67,6 +67,21 @@ def circle(seed: int, images: int, pairs_of: int | None = None) -> Circle | None
         return None
     random = Rng(seed).child("pairs").generator()
     return Circle(torch.randperm(images, generator=random), of_each // 2)
+
+
+def work(images: int, pairs_of: int | None = None) -> int:
+    """Return how many distances are computed, up to the size of blocks: a circle's leave some out.
+
+    Args:
+        images: how many there are.
+        pairs_of: see `partners`.
+
+    Example:
+        >>> work(1000), work(1000, pairs_of=100)
+        (499500, 68000)
+    """
+    of_each = partners(images, pairs_of)
+    return images * (of_each if of_each >= images - 1 else of_each + 2 * side(of_each // 2)) // 2
 
 
 def check(pairs_of: int | None) -> None:

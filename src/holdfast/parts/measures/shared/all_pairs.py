@@ -1,7 +1,7 @@
 """What the measures that compare all pairs of images have in common: of very many images, each with some others."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jaxtyping import Float
 from torch import Tensor
@@ -10,6 +10,9 @@ from holdfast.core import Measure, Score, Subject
 from holdfast.numerics.geometry.circle import Circle
 from holdfast.numerics.statistics import sampled_pairs, universal
 from holdfast.runtime.checked import Count
+
+TIMED = 5000
+"""Images as many pairs as which have are compared, to foretell how long all take."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,20 @@ class OfAllPairs(Measure):
             images: how many there are; None: the population.
         """
         return sampled_pairs.circle(subject.seed, subject.population if images is None else images, self.pairs_of)
+
+    def pairs(self, images: int) -> int:
+        """Return how many pairs are compared."""
+        return sampled_pairs.work(images, self.pairs_of)
+
+    def timed_on(self, subject: Subject) -> tuple[Measure, float]:
+        """Return itself on the pairs of some thousand images, and how many times as long all pairs take."""
+        return self._timed_on(subject.population)
+
+    def _timed_on(self, images: int) -> tuple[Measure, float]:
+        """Return the same of images that are compared with each other."""
+        fewer = replace(self, pairs_of=min(TIMED, self.pairs_of or TIMED))
+        work, some = (sampled_pairs.work(images, part.pairs_of) for part in (self, fewer))
+        return (fewer, work / some) if some < work else (self, 1.0)
 
     def partners(self, images: int) -> int:
         """Return with how many others each of some images is compared."""
