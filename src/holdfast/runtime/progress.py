@@ -142,7 +142,8 @@ class Lines:
         counted = [] if self._unit == UNSAID else [_counted(self._done, self._total, self._unit)]
         (start, before), (_, after) = self._pace[0], self._pace[-1]
         pace = (after - before) / (now - start) if now > start else 0.0
-        left = [f"about {spelled((self._total - done) / pace)} left"] if pace > 0 else []
+        seconds = (self._total - done) / pace if pace > 0 else 0.0
+        left = [f"about {spelled(seconds)} left"] if seconds >= 1 else []  # what makes no pass may last, such as scores
         stage = f": {self._stage}" if self._stage else ""
         return f"{self._name}: {', '.join([*counted, *share, *left])}{stage}"
 

@@ -5,7 +5,7 @@ change are computed again from the definition, so comparisons and ties are those
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 import numpy as np
 import torch
@@ -13,8 +13,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from holdfast.numerics.geometry.between import Between
 from holdfast.numerics.geometry.cache import Remembered, content
-from holdfast.numerics.geometry.cells import Cells
+from holdfast.numerics.geometry.circle import Circle, Places
 from holdfast.numerics.geometry.divergences import divergence, gaussian, unit
 
 Bank = Float[Tensor, "bank dim"]
@@ -24,7 +25,7 @@ BLOCK_BYTES = 4 * 2**20
 """Memory one block of distances may take; a few such blocks live at once. Larger ones leave a processor's cache."""
 
 SIDE = 512
-"""Columns of a block at most."""
+"""Columns of a block of all pairs at most."""
 
 _NEAR = 1e-4  # below this share of |a|² + |b|², |a - b|² is taken from the difference: cancellation
 _SLACK = 1e-9  # relative rounding of a distance from the matrix product, generously
@@ -173,16 +174,19 @@ def _leave_out(block: Bool[Tensor, "rows columns"], own: Int[Tensor, "rows"], of
     block[inside.nonzero().squeeze(1), own[inside] - offset] = False
 
 
-def share_below(bank: Bank, values: Float[Tensor, "*shape"], name: str = "l2") -> Float[Tensor, "*shape"]:
-    """Return the exact empirical distribution function of all bank pairs at `values`.
+def share_below(
+    bank: Bank, values: Float[Tensor, "*shape"], name: str = "l2", circle: Circle | None = None
+) -> Float[Tensor, "*shape"]:
+    """Return the exact empirical distribution function of bank pairs at `values`.
 
-    F(v) = #{i < j : d(b_i, b_j) <= v} / (N (N - 1) / 2), over *all* pairs, none sampled. The Kullback-Leibler
+    F(v) = #{i < j : d(b_i, b_j) <= v} / (N (N - 1) / 2), over *all* pairs, or those of a circle. The Kullback-Leibler
     divergence is not symmetric, so both orders of a pair count there.
 
     Args:
         bank: clean representations, [N, D], N >= 2.
         values: divergences to place, any shape; NaN stays NaN.
         name: divergence.
+        circle: which pairs are compared; None: all.
 
     Example:
         >>> bank = torch.tensor([[0.0], [1.0], [3.0]])
@@ -190,17 +194,18 @@ def share_below(bank: Bank, values: Float[Tensor, "*shape"], name: str = "l2") -
         [0.0, 0.3333333333333333, 0.6666666666666666]
     """
     placed = ~values.isnan()  # among sorted numbers NaN would mislead the binary search
-    question, (different, inverse) = (content(bank), name), torch.unique(values[placed].double(), return_inverse=True)
+    different, inverse = torch.unique(values[placed].double(), return_inverse=True)
+    question = (content(bank), name, None if circle is None else (content(circle.order), circle.reach))
     shares = _remembered(question, different)
     if shares is None:
-        shares = _shares_below(bank, different, name)
+        shares = _shares_below(bank, different, name, circle)
         _PLACED.put(question, (different, shares))
     quantiles = torch.full(values.shape, torch.nan, dtype=torch.float64, device=values.device)
     quantiles[placed] = shares[inverse]
     return quantiles
 
 
-def _remembered(question: tuple[str, str], different: Float[Tensor, "values"]) -> Float[Tensor, "values"] | None:
+def _remembered(question: Hashable, different: Float[Tensor, "values"]) -> Float[Tensor, "values"] | None:
     """Return the shares below values that were all placed before, among others; None where one was not."""
     if (placed := _PLACED.get(question)) is None or not len(placed[0]):
         return None
@@ -208,78 +213,76 @@ def _remembered(question: tuple[str, str], different: Float[Tensor, "values"]) -
     return placed[1][places] if torch.equal(placed[0][places], different) else None
 
 
-def _shares_below(bank: Bank, different: Float[Tensor, "values"], name: str) -> Float[Tensor, "values"]:
-    """Return the shares of all pairs at or below different values in rising order."""
-    symmetric, cells = name != "kl", _cells(different, name)
-    edges = torch.cat([different.new_full((1,), -torch.inf), different, different.new_full((1,), torch.inf)])
-    by_cell, counts = np.zeros(cells.count, dtype=np.int64), torch.zeros(len(different) + 1, dtype=torch.long)
-    for i, j, block in _upper_blocks(bank, _kernel(name)) if symmetric else _blocks(bank, bank, name):
-        if i + block.shape[0] > j or not symmetric:
-            _only_pairs(block, i, j, symmetric)
-        distances = block.numpy().ravel()
-        inside = np.flatnonzero(distances <= cells.most)
-        cell = cells.of(distances[inside])
-        by_cell += np.bincount(cell, minlength=cells.count)
-        # where a value is near, the interval between two values, again by the definition where it is close to one
-        places = torch.from_numpy(inside[cells.searched[cell]])
-        apart = block.view(-1)[places]
-        apart = apart.sqrt_() if name == "l2" else apart
-        index = torch.searchsorted(different, apart)
-        gap = torch.minimum(apart - edges[index], edges[index + 1] - apart)
-        close = gap <= 2 * _SLACK * apart + _FLOOR.get(name, 0)
-        doubtful = (close if name in _FLOOR else close & (apart > 0)).nonzero().squeeze(1)
-        for part in doubtful.split(_rows(bank.shape[1])):
-            row, column = bank[i + places[part] // block.shape[1]], bank[j + places[part] % block.shape[1]]
-            index[part] = torch.searchsorted(different, divergence(name)(row.double(), column.double()))
-        counts += torch.bincount(index, minlength=len(counts))
-    counts.index_add_(0, cells.before, torch.from_numpy(np.where(cells.searched, 0, by_cell)))
-    pairs = len(bank) * (len(bank) - 1) // (2 if symmetric else 1)
-    return counts.cumsum(0)[:-1].double() / pairs
+def _shares_below(
+    bank: Bank, different: Float[Tensor, "values"], name: str, circle: Circle | None
+) -> Float[Tensor, "values"]:
+    """Return the shares of pairs at or below different values in rising order."""
+    counts = torch.zeros(len(different) + 1, dtype=torch.long)
+    for *_, index in _placed(bank, different, name, circle):
+        counts += index.bincount(minlength=len(counts))
+    return counts.cumsum(0)[:-1].double() / (len(bank) * _of_each(bank, name, circle) / 2)
 
 
-def _cells(different: Float[Tensor, "values"], name: str) -> Cells:
-    """Return the grid over values in which numbers of a block of `_kernel` are counted."""
-    return Cells(different * different.abs() if name == "l2" else different, *_margin(different, name))
+def _placed(
+    bank: Bank, different: Float[Tensor, "values"], name: str, circle: Circle | None
+) -> Iterator[tuple[Int[Tensor, "rows"], Int[Tensor, "columns"], Int[Tensor, "pairs"], Int[Tensor, "pairs"]]]:
+    """Yield (images, others, flat places in their block, how many values lie below these distances).
+
+    Distances beyond all values are left out; those that are close to one are computed again from the definition.
+    """
+    squares = different * different.abs() if _kernel(name) != name else different
+    between, every = Between(squares, *_margin(different, name)), torch.arange(len(bank))
+    for rows, columns, block, pairs in compared(bank, _kernel(name), circle):
+        if pairs is not None:
+            block.masked_fill_(~pairs, torch.nan)  # which is below nothing
+        images, others, distances = every[rows], every[columns], block.flatten()
+        places = torch.from_numpy(np.flatnonzero(distances.numpy() <= between.most))
+        apart = distances[places]
+        index, close = between(apart)
+        if name not in _FLOOR:  # zero is exact
+            close = close[apart[close] > 0]
+        for part in close.split(_rows(bank.shape[1])):
+            pair = images[places[part] // len(others)], others[places[part] % len(others)]
+            distance = divergence(name)(bank[pair[0]].double(), bank[pair[1]].double())
+            index[part] = torch.searchsorted(different, distance)
+        yield images, others, places, index
 
 
-def _only_pairs(block: Tensor, i: int, j: int, symmetric: bool) -> None:
-    """Make not-a-number of what is no pair, or one that is counted elsewhere: it is below nothing."""
-    row, column = torch.arange(i, i + block.shape[0])[:, None], torch.arange(j, j + block.shape[1])[None, :]
-    block.masked_fill_(column <= row if symmetric else column == row, torch.nan)
+def _of_each(bank: Bank, name: str, circle: Circle | None) -> int:
+    """In how many pairs each image is; of KL both orders count."""
+    return (len(bank) - 1 if circle is None else 2 * circle.reach) * (1 if name != "kl" else 2)
 
 
-def near(bank: Bank, limits: Float[Tensor, "limits"], name: str = "l2") -> Float[Tensor, "bank limits"]:
-    """Share of the pairs with each bank member that lie at or below each limit, over all its pairs, exactly.
+def near(
+    bank: Bank, limits: Float[Tensor, "limits"], name: str = "l2", circle: Circle | None = None
+) -> Float[Tensor, "bank limits"]:
+    """Share of the pairs with each bank member that lie at or below each limit, exactly.
 
-    u_i(v) = #{j != i : d(b_i, b_j) <= v} / (N - 1), whose mean over i is `share_below`. The Kullback-Leibler divergence
-    is not symmetric: both orders of a pair count, half each.
+    u_i(v) = #{j != i : d(b_i, b_j) <= v} / (N - 1), whose mean over i is `share_below`; in a circle j is one of the
+    others that i is compared with. The Kullback-Leibler divergence is not symmetric: both orders of a pair count, half
+    each.
 
     Args:
         bank: clean representations, [N, D], N >= 2.
         limits: divergences, [L]; NaN has NaN.
         name: divergence.
+        circle: which pairs are compared; None: all.
 
     Example:
         >>> near(torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor([1.0])).tolist()
         [[0.5], [0.5], [0.0]]
     """
-    symmetric, bounds = name != "kl", limits.double()
-    low, high = _margin(bounds, name)
-    counts = torch.zeros(len(bank), len(bounds), dtype=torch.long)
-    for i, j, block in _upper_blocks(bank, _kernel(name)) if symmetric else _blocks(bank, bank, name):
-        rows, columns, distances = slice(i, i + block.shape[0]), slice(j, j + block.shape[1]), block.numpy()
-        if i + block.shape[0] > j or not symmetric:  # the diagonal may pass through this block
-            _only_pairs(block, i, j, symmetric)
-        for number, limit in enumerate(bounds):
-            below = distances <= float(low[number])
-            doubtful = _doubtful(below ^ (distances <= float(high[number])), block, name)
-            inside = torch.from_numpy(below)
-            for row, column, distance in _again(bank[rows], bank[columns], doubtful, name):
-                inside[row, column] = distance <= limit
-            counts[rows, number] += inside.sum(1, dtype=torch.int32)
-            counts[columns, number] += inside.sum(0, dtype=torch.int32)
-    shares = counts.double() / ((len(bank) - 1) * (1 if symmetric else 2))
-    return shares.masked_fill(bounds.isnan(), torch.nan)
+    defined = ~limits.isnan()
+    different, number = limits[defined].double().unique(return_inverse=True)
+    width = len(different) + 1
+    counts = torch.zeros(len(bank) * width, dtype=torch.long)
+    for images, others, places, index in _placed(bank, different, name, circle):
+        for side in (images[places // len(others)], others[places % len(others)]):
+            counts.index_add_(0, index + width * side, torch.ones_like(index))
+    shares = torch.full((len(bank), len(limits)), torch.nan, dtype=torch.float64)
+    below = counts.view(-1, width).cumsum(1)[:, :-1].double()
+    shares[:, defined] = (below / _of_each(bank, name, circle))[:, number]
+    return shares
 
 
 def quantile(bank: Bank, share: float, name: str = "l2") -> float:
@@ -297,6 +300,37 @@ def quantile(bank: Bank, share: float, name: str = "l2") -> float:
     distances = pairwise(bank.cpu(), bank.cpu(), name)
     values = distances[~torch.eye(len(bank), dtype=torch.bool)].sort().values
     return float(values[math.ceil(share * len(values)) - 1])
+
+
+def compared(
+    bank: Tensor, name: str, circle: Circle | None = None
+) -> Iterator[tuple[Places, Places, Float[Tensor, "rows columns"], Bool[Tensor, "rows columns"] | None]]:
+    """Yield (images, others, distances, which of them count or None for all), each pair once; of KL in both orders.
+
+    Args:
+        bank: clean representations, [N, D].
+        name: divergence.
+        circle: which pairs are compared; None: all.
+
+    Example:
+        >>> [(apart.tolist(), pairs.tolist()) for _, _, apart, pairs in compared(torch.tensor([[0.0], [2.0]]), "l2")]
+        [([[0.0, 2.0], [2.0, 0.0]], [[False, True], [False, False]])]
+    """
+    if circle is not None:
+        origin = _embed(bank[:1], name)
+        for rows, columns, pairs in circle.blocks(min(_rows(bank.shape[1]), circle.side)):
+            images, others = _embed(bank[rows], name), _embed(bank[columns], name)
+            yield rows, columns, _block(images, others, origin, name), pairs
+            if name == "kl":
+                yield columns, rows, _block(others, images, origin, name), None if pairs is None else pairs.T
+        return
+    places = torch.arange(len(bank))
+    for i, j, block in _blocks(bank, bank, name) if name == "kl" else _upper_blocks(bank, name):
+        rows, columns = slice(i, i + block.shape[0]), slice(j, j + block.shape[1])
+        if name == "kl":
+            yield rows, columns, block, places[rows, None] != places[columns]
+        else:  # the diagonal may pass through this block
+            yield rows, columns, block, places[rows, None] < places[columns] if rows.stop > j else None
 
 
 def _upper_blocks(bank: Tensor, name: str) -> Iterator[tuple[int, int, Tensor]]:

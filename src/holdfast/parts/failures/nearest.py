@@ -44,6 +44,7 @@ class Nearest(Failure):
     divergence: str = "l2"
 
     at_others = True
+    against_all = True
 
     def __post_init__(self) -> None:
         if self.divergence not in DIVERGENCES:
