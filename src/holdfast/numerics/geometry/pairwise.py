@@ -6,6 +6,7 @@ change are computed again from the definition, so comparisons and ties are those
 
 import math
 from collections.abc import Hashable, Iterator
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -40,11 +41,27 @@ def _embed(reps: Tensor, name: str) -> Tensor:
     return {"cosine": unit, "wasserstein": gaussian}.get(name, lambda r: r)(reps)
 
 
-def _block(a: Tensor, b: Tensor, origin: Tensor, name: str) -> Tensor:
-    """Return d(a_i, b_j) for embedded representations, [len(a), len(b)].
+class _Side:
+    """One side of a block of distances, embedded; what Euclidean distances need of it is computed once.
 
-    Euclidean distances are taken around `origin`, a bank member: cancellation in the matrix product shrinks.
+    They are taken around `origin`, a bank member: cancellation in the matrix product shrinks.
     """
+
+    def __init__(self, reps: Tensor, name: str, origin: Tensor):
+        self.reps, self._origin = _embed(reps, name), origin
+
+    @cached_property
+    def around(self) -> Tensor:
+        return self.reps - self._origin
+
+    @cached_property
+    def squared(self) -> Tensor:
+        return self.around.square().sum(-1)
+
+
+def _block(rows: _Side, columns: _Side, name: str) -> Tensor:
+    """Return d(a_i, b_j) for representations of two sides, [len(a), len(b)]."""
+    a, b = rows.reps, columns.reps
     if name in ("l1", "linf"):
         return torch.cdist(a, b, p=1.0 if name == "l1" else torch.inf)
     if name == "kl":
@@ -53,11 +70,9 @@ def _block(a: Tensor, b: Tensor, origin: Tensor, name: str) -> Tensor:
         return ((weight * log_b).sum(-1) - log_a @ weight.T).clamp_min_(0)
     if name == "cosine":
         return (1 - a @ b.T).clamp_min_(0)
-    around_a, around_b = a - origin, b - origin
-    squared_a, squared_b = around_a.square().sum(-1, keepdim=True), around_b.square().sum(-1)
-    sizes = squared_a + squared_b
-    squared = torch.addmm(sizes, around_a, around_b.T, alpha=-2)
-    for part in _places(squared.numpy() < sizes.mul_(_NEAR).numpy()).split(_rows(b.shape[1])):
+    lengths = rows.squared[:, None] + columns.squared
+    squared = torch.addmm(lengths, rows.around, columns.around.T, alpha=-2)
+    for part in _places(squared.numpy() < lengths.mul_(_NEAR).numpy()).split(_rows(b.shape[1])):
         squared[part[:, 0], part[:, 1]] = (a[part[:, 0]] - b[part[:, 1]]).square().sum(-1)
     return squared if name == "squared_l2" else squared.sqrt_()
 
@@ -72,10 +87,10 @@ def _blocks(a: Tensor, bank: Tensor, name: str) -> Iterator[tuple[int, int, Tens
     origin = _embed(bank[:1], name)
     step = min(SIDE, _rows(bank.shape[1]))  # bank rows at a time
     for j in range(0, len(bank), step):
-        columns = _embed(bank[j : j + step], name)
-        rows = _rows(max(len(columns), a.shape[1]))
+        columns = _Side(bank[j : j + step], name, origin)
+        rows = _rows(max(len(columns.reps), a.shape[1]))
         for i in range(0, len(a), rows):
-            yield i, j, _block(_embed(a[i : i + rows], name), columns, origin, name)
+            yield i, j, _block(_Side(a[i : i + rows], name, origin), columns, name)
 
 
 def _places(chosen: np.ndarray) -> Int[Tensor, "pairs 2"]:
@@ -319,10 +334,10 @@ def compared(
     if circle is not None:
         origin = _embed(bank[:1], name)
         for rows, columns, pairs in circle.blocks(min(_rows(bank.shape[1]), circle.side)):
-            images, others = _embed(bank[rows], name), _embed(bank[columns], name)
-            yield rows, columns, _block(images, others, origin, name), pairs
+            images, others = _Side(bank[rows], name, origin), _Side(bank[columns], name, origin)
+            yield rows, columns, _block(images, others, name), pairs
             if name == "kl":
-                yield columns, rows, _block(others, images, origin, name), None if pairs is None else pairs.T
+                yield columns, rows, _block(others, images, name), None if pairs is None else pairs.T
         return
     places = torch.arange(len(bank))
     for i, j, block in _blocks(bank, bank, name) if name == "kl" else _upper_blocks(bank, name):
@@ -339,9 +354,9 @@ def _upper_blocks(bank: Tensor, name: str) -> Iterator[tuple[int, int, Tensor]]:
     step = min(SIDE, _rows(bank.shape[1]))
     for j in range(0, len(bank), step):
         last = min(j + step, len(bank))
-        columns = _embed(bank[j:last], name)
+        columns = _Side(bank[j:last], name, origin)
         for i in range(0, last, step):
-            yield i, j, _block(_embed(bank[i : min(i + step, last)], name), columns, origin, name)
+            yield i, j, _block(_Side(bank[i : min(i + step, last)], name, origin), columns, name)
 
 
 def nearest(queries: Queries, bank: Bank, k: int, name: str = "l2") -> Int[Tensor, "queries k"]:
