@@ -292,10 +292,11 @@ def test_an_estimate_compares_fewer_pairs(name, monkeypatch) -> None:
     subject, measure = world(900), measured(name, None)
     assert measure.timed_on(subject) == (measure, 1.0)
     monkeypatch.setattr(all_pairs, "TIMED", 20)
+    monkeypatch.setattr(sampled_pairs, "SIDE", 16)
     images = int(subject.labels.bincount().max()) if name == "class_uniformity" else 900
     fewer, times = measure.timed_on(subject)
     assert fewer == replace(measure, pairs_of=20)
-    assert times == pytest.approx((images - 1) / (partners(images, 20) + 2 * 64))
+    assert times == pytest.approx((images - 1) / (partners(images, 20) + 2 * 16))
     assert list(fewer.score(fewer.observe(subject)).values())[-1].interval.endswith("others")
     assert measured(name, 10).timed_on(subject) == (measured(name, 10), 1.0)
 

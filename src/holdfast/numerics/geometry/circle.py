@@ -11,14 +11,8 @@ Places = slice | Int[Tensor, "some"]
 Block = tuple[Int[Tensor, "rows"], Int[Tensor, "columns"], Bool[Tensor, "rows columns"] | None]
 
 
-def side(reach: int) -> int:
-    """Return how many images on each side of a block serve well: few distances are then computed for nothing.
-
-    Example:
-        >>> side(12), side(1000), side(5000)
-        (64, 250, 512)
-    """
-    return min(512, max(64, reach // 4))
+SIDE = 256
+"""Images on each side of a block that serve well: smaller ones take longer a pair, larger ones hold more in vain."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +26,6 @@ class Circle:
 
     order: Int[Tensor, "images"]
     reach: int
-
-    @property
-    def side(self) -> int:
-        """Images on each side of a block that serve well, see `side`."""
-        return side(self.reach)
 
     def blocks(self, side: int) -> Iterator[Block]:
         """Yield (images, others, which of their pairs are compared or None for all), every pair in one block.

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import HoldfastError
-from holdfast.numerics.geometry.circle import Circle
+from holdfast.numerics.geometry.circle import SIDE, Circle
 from holdfast.numerics.geometry.divergences import cosine, unit
 from holdfast.numerics.statistics.jackknife import Contributions, of_function, of_pairs
 
@@ -66,7 +66,7 @@ def potentials(reps: Reps, circle: Circle | None = None) -> Contributions:
     n = len(directions)
     if circle is not None:
         total = torch.zeros(n, dtype=torch.float64)
-        for images, others, pairs in circle.blocks(circle.side):
+        for images, others, pairs in circle.blocks(SIDE):
             potential = (4 * (directions[images] @ directions[others].T - 1)).exp_()
             potential = potential if pairs is None else potential.mul_(pairs)
             total[images] += potential.sum(1)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from holdfast.numerics.geometry.between import Between
 from holdfast.numerics.geometry.cache import Remembered, content
+from holdfast.numerics.geometry.circle import SIDE as AROUND
 from holdfast.numerics.geometry.circle import Circle, Places
 from holdfast.numerics.geometry.divergences import divergence, gaussian, unit
 
@@ -333,7 +334,7 @@ def compared(
     """
     if circle is not None:
         origin = _embed(bank[:1], name)
-        for rows, columns, pairs in circle.blocks(min(_rows(bank.shape[1]), circle.side)):
+        for rows, columns, pairs in circle.blocks(min(_rows(bank.shape[1]), AROUND)):
             images, others = _Side(bank[rows], name, origin), _Side(bank[columns], name, origin)
             yield rows, columns, _block(images, others, name), pairs
             if name == "kl":

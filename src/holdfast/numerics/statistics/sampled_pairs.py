@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Rng
-from holdfast.numerics.geometry.circle import Circle, side
+from holdfast.numerics.geometry.circle import SIDE, Circle
 
 EXACT = 100_000
 """Images of which all pairs are compared; of more images as many pairs as these have, 5 billion."""
@@ -78,10 +78,10 @@ def work(images: int, pairs_of: int | None = None) -> int:
 
     Example:
         >>> work(1000), work(1000, pairs_of=100)
-        (499500, 68000)
+        (499500, 260000)
     """
     of_each = partners(images, pairs_of)
-    return images * (of_each if of_each >= images - 1 else of_each + 2 * side(of_each // 2)) // 2
+    return images * (of_each if of_each >= images - 1 else of_each + 2 * SIDE) // 2
 
 
 def check(pairs_of: int | None) -> None:
