@@ -5,18 +5,16 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from torch import Tensor
 
 
-def numbers(values: Tensor) -> pa.Array:
+def numbers(values: np.ndarray) -> pa.Array:
     """Return a column of one number, or truth value, for each row.
 
     Example:
-        >>> import torch
-        >>> numbers(torch.tensor([True, False, True])).to_pylist()
+        >>> numbers(np.array([True, False, True])).to_pylist()
         [True, False, True]
     """
-    array = np.ascontiguousarray(values.detach().cpu().numpy())
+    array = np.ascontiguousarray(values)
     packed = np.packbits(array, bitorder="little") if array.dtype == bool else array
     return pa.Array.from_buffers(pa.from_numpy_dtype(array.dtype), len(array), [None, pa.py_buffer(packed)])
 
@@ -28,8 +26,7 @@ def floats(column: pa.ChunkedArray) -> np.ndarray:
         pyarrow.ArrowException: a column of something else.
 
     Example:
-        >>> import torch
-        >>> floats(pa.chunked_array([numbers(torch.tensor([True, False]))])).tolist()
+        >>> floats(pa.chunked_array([numbers(np.array([True, False]))])).tolist()
         [1.0, 0.0]
     """
     whole = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column

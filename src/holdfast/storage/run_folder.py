@@ -177,10 +177,11 @@ class Store:
 
     def write_table(self, name: str, ids: Sequence[str], table: Mapping[str, Tensor]) -> None:
         """Write a table as Parquet, with the image ids as its first column, some rows at a time."""
+        arrays = {key: value.detach().cpu().numpy() for key, value in table.items()}
 
         def rows(start: int) -> pa.Table:
             part = slice(start, start + ROWS)
-            return pa.table({"id": texts(ids[part])} | {key: numbers(value[part]) for key, value in table.items()})
+            return pa.table({"id": texts(ids[part])} | {key: numbers(value[part]) for key, value in arrays.items()})
 
         def put(path: Path) -> None:
             first = rows(0)

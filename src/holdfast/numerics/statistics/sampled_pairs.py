@@ -19,8 +19,8 @@ from torch import Tensor
 from holdfast.core import HoldfastError, Rng
 from holdfast.numerics.geometry.circle import SIDE, Circle
 
-EXACT = 100_000
-"""Images of which all pairs are compared; of more images as many pairs as these have, 5 billion."""
+EXACT, SAMPLED = 100_000, 50_000
+"""Images of which all pairs are compared; and as many pairs as which have are compared of more, 1.25 billion."""
 
 FEWEST = 3
 """Images without each of which there is still a pair."""
@@ -31,21 +31,23 @@ def partners(images: int, pairs_of: int | None = None) -> int:
 
     Args:
         images: how many there are.
-        pairs_of: as many pairs are compared as so many images have, at most; None: as 100,000 have.
+        pairs_of: as many pairs are compared as so many images have, at most; None: all of up to 100,000 images, of
+            more as 50,000 have.
 
     Raises:
         HoldfastError: fewer than 3.
 
     Example:
         >>> [partners(number) for number in (10_000, 100_000, 1_000_000)]
-        [9999, 99999, 9998]
+        [9999, 99999, 2498]
         >>> partners(100, pairs_of=50)
         24
     """
     check(pairs_of)
-    among = EXACT if pairs_of is None else pairs_of
-    most = among * (among - 1) // 2
-    return images - 1 if images <= 3 or images * (images - 1) // 2 <= most else 2 * max(1, most // images)
+    if images <= max(FEWEST, EXACT if pairs_of is None else pairs_of):
+        return images - 1
+    among = SAMPLED if pairs_of is None else pairs_of
+    return 2 * max(1, among * (among - 1) // 2 // images)
 
 
 def circle(seed: int, images: int, pairs_of: int | None = None) -> Circle | None:
@@ -99,8 +101,8 @@ def check(pairs_of: int | None) -> None:
     """
     if pairs_of is not None and pairs_of < FEWEST:
         raise HoldfastError(
-            f"pairs_of: expected as many pairs as at least {FEWEST} images have, got {pairs_of}; leave it out for as "
-            f"many as {EXACT:,} have"
+            f"pairs_of: expected as many pairs as at least {FEWEST} images have, got {pairs_of}; leave it out for all "
+            f"pairs of up to {EXACT:,} images, and of more as many as {SAMPLED:,} have"
         )
 
 

@@ -18,7 +18,7 @@ class UniversalQuantile(OfAllPairs, AttackMeasure):
     """q(x) = P_{x',x''}[ d(f(x'), f(x'')) <= d(f(x̂), f(x)) ]; the score is the median over images.
 
     The distribution is the exact empirical one of *all* pairs of clean representations of the population; beyond
-    100,000 images, of as many pairs as these have, in which all images take part alike, see `pairs_of`.
+    100,000 images, of fewer, in which all images take part alike, see `pairs_of`.
 
     Table, one row per image of the population: `drift@STEP`, d(f(x̂), f(x)), and `quantile@STEP`, NaN where x was not
     attacked; `near@STEP`, the share of the pairs with x that lie at or below the median drift.

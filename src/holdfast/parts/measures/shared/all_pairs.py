@@ -21,8 +21,8 @@ class OfAllPairs(Measure):
 
     Attributes:
         pairs_of: as many pairs are compared as so many images have, at most. Of more images each is compared with
-            equally many others, drawn by the seed, and the interval says with how many; see `sampled_pairs`. None: as
-            many as 100,000 have.
+            equally many others, drawn by the seed, and the interval says with how many; see `sampled_pairs`. None: all
+            of up to 100,000 images, of more as many as 50,000 have.
     """
 
     pairs_of: Count | None = field(default=None, kw_only=True)
