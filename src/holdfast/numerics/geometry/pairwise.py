@@ -232,22 +232,13 @@ def _remembered(question: Hashable, different: Float[Tensor, "values"]) -> Float
 def _shares_below(
     bank: Bank, different: Float[Tensor, "values"], name: str, circle: Circle | None
 ) -> Float[Tensor, "values"]:
-    """Return the shares of pairs at or below different values in rising order."""
-    counts = torch.zeros(len(different) + 1, dtype=torch.long)
-    for *_, index in _placed(bank, different, name, circle):
-        counts += index.bincount(minlength=len(counts))
-    return counts.cumsum(0)[:-1].double() / (len(bank) * _of_each(bank, name, circle) / 2)
-
-
-def _placed(
-    bank: Bank, different: Float[Tensor, "values"], name: str, circle: Circle | None
-) -> Iterator[tuple[Int[Tensor, "rows"], Int[Tensor, "columns"], Int[Tensor, "pairs"], Int[Tensor, "pairs"]]]:
-    """Yield (images, others, flat places in their block, how many values lie below these distances).
+    """Return the shares of pairs at or below different values in rising order.
 
     Distances beyond all values are left out; those that are close to one are computed again from the definition.
     """
     squares = different * different.abs() if _kernel(name) != name else different
     between, every = Between(squares, *_margin(different, name)), torch.arange(len(bank))
+    counts = torch.zeros(len(different) + 1, dtype=torch.long)
     for rows, columns, block, pairs in compared(bank, _kernel(name), circle):
         if pairs is not None:
             block.masked_fill_(~pairs, torch.nan)  # which is below nothing
@@ -261,7 +252,8 @@ def _placed(
             pair = images[places[part] // len(others)], others[places[part] % len(others)]
             distance = divergence(name)(bank[pair[0]].double(), bank[pair[1]].double())
             index[part] = torch.searchsorted(different, distance)
-        yield images, others, places, index
+        counts += index.bincount(minlength=len(counts))
+    return counts.cumsum(0)[:-1].double() / (len(bank) * _of_each(bank, name, circle) / 2)
 
 
 def _of_each(bank: Bank, name: str, circle: Circle | None) -> int:
@@ -288,17 +280,22 @@ def near(
         >>> near(torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor([1.0])).tolist()
         [[0.5], [0.5], [0.0]]
     """
-    defined = ~limits.isnan()
-    different, number = limits[defined].double().unique(return_inverse=True)
-    width = len(different) + 1
-    counts = torch.zeros(len(bank) * width, dtype=torch.long)
-    for images, others, places, index in _placed(bank, different, name, circle):
-        for side in (images[places // len(others)], others[places % len(others)]):
-            counts.index_add_(0, index + width * side, torch.ones_like(index))
-    shares = torch.full((len(bank), len(limits)), torch.nan, dtype=torch.float64)
-    below = counts.view(-1, width).cumsum(1)[:, :-1].double()
-    shares[:, defined] = (below / _of_each(bank, name, circle))[:, number]
-    return shares
+    bounds = limits.double()
+    low, high = _margin(bounds, name)
+    counts = torch.zeros(len(bank), len(bounds), dtype=torch.long)
+    for rows, columns, block, pairs in compared(bank, _kernel(name), circle):
+        if pairs is not None:
+            block.masked_fill_(~pairs, torch.nan)  # which is below nothing
+        images, others, distances = bank[rows], bank[columns], block.numpy()
+        for number, limit in enumerate(bounds):
+            below = distances <= float(low[number])
+            doubtful = _doubtful(below ^ (distances <= float(high[number])), block, name)
+            inside = torch.from_numpy(below)
+            for row, column, distance in _again(images, others, doubtful, name):
+                inside[row, column] = distance <= limit
+            counts[rows, number] += inside.sum(1, dtype=torch.int32)
+            counts[columns, number] += inside.sum(0, dtype=torch.int32)
+    return (counts.double() / _of_each(bank, name, circle)).masked_fill(bounds.isnan(), torch.nan)
 
 
 def quantile(bank: Bank, share: float, name: str = "l2") -> float:
