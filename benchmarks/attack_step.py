@@ -8,7 +8,8 @@ alone: its time per step on a network that costs nothing, minus the bare loop's 
 That work depends on the pixels and not on the network, so it is set against smaller networks too.
 
 The search for breaking radii has its failure among 500 images; a step is a gradient pass, its looks counted with it.
-In bf16 and compiled, whole calls are set against bare loops in float32.
+In bf16 and compiled, whole calls are set against bare loops in float32, with what the panel's check *precision* says of
+bf16 on digits.
 """
 
 import sys
@@ -16,7 +17,9 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 
 import torch
 from torch import Tensor, nn
@@ -24,11 +27,15 @@ from torch import Tensor, nn
 from benchmarks.paced import Paced, Timing, beside, seconds
 from benchmarks.peers import PEERS
 from benchmarks.result import Result, from_rounds, report
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
 from holdfast.core import Attack, Encoder, Rng, Shard
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.minimum_norm import MinimumNorm
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.square import Square
+from holdfast.parts.checks.precision import Precision
+from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.threats.linf import Linf
@@ -145,7 +152,9 @@ def measure(peer_steps: int = 3) -> list[Result]:
             results.append(_own_work(search.name, own, min(timing.floors), ", resnet18_32"))
             for name in SMALLER:
                 results.append(_own_work(search.name, own, _floor(search, name, x), f", {name}"))
-        return [*results, *_cheaper_passes(x, peer_steps), *_peers(network, x, peer_steps)]
+        for name in ("resnet18_32", *SMALLER):
+            results += _cheaper_passes(name, x, peer_steps)
+        return [*results, *_peers(network, x, peer_steps)]
     finally:
         torch.set_num_threads(threads)
 
@@ -158,10 +167,10 @@ def _floor(search: Search, name: str, x: Tensor) -> float:
     return min(seconds(lambda: bare(x)) for _ in range(7))
 
 
-def _cheaper_passes(x: Tensor, steps: int) -> list[Result]:
+def _cheaper_passes(name: str, x: Tensor, steps: int) -> list[Result]:
     """Return whole attacks in bf16 and compiled, beside as many bare steps in float32."""
     results = []
-    plain = open_encoder("zoo:resnet18_32")
+    plain = open_encoder(f"zoo:{name}")
     with torch.no_grad():
         clean = plain(x)
     bare = bare_step(plain.module, clean)
@@ -172,12 +181,28 @@ def _cheaper_passes(x: Tensor, steps: int) -> list[Result]:
 
     reached = _attacked(plain, x, clean, steps)
     for title, settings in {"bf16": {"precision": "bf16"}, "compiled": {"compiled": True}}.items():
-        encoder = open_encoder("zoo:resnet18_32").prepare(**settings)
+        encoder = open_encoder(f"zoo:{name}").prepare(**settings)
         ratios, floors = beside(lambda: _attacked(encoder, x, clean, steps), floor, 3)  # noqa: B023
         share = _attacked(encoder, x, clean, steps) / reached
-        note = f"{steps} steps, floor {min(floors) / steps:.2f} s in float32; moves {share:.4f} times as far"
-        results.append(from_rounds(f"Pgd, whole call, {title}", ratios, None, note))
+        note = f"{steps} steps, floor {1e3 * min(floors) / steps:.0f} ms in float32; moves {share:.4f} times as far"
+        verdict = _verdict(name, settings["precision"]) if "precision" in settings else ""
+        results.append(from_rounds(f"Pgd, whole call, {title}, {name}", ratios, None, note + verdict))
     return results
+
+
+def _verdict(name: str, precision: str) -> str:
+    """Return what the panel says of an audit of digits in this precision, and by how much float32 gets farther."""
+    attack, ball = Pgd(20), Linf(RADIUS)
+    measures, checks = (UniversalQuantile(attack=attack, ball=ball),), (Precision(attack, ball, BATCH),)
+    plan = Plan(
+        (f"zoo:{name}",), "digits?channels=3&size=32", measures, checks, images=200, attacked=BATCH, precision=precision
+    )
+    with TemporaryDirectory() as folder:
+        (entry,) = run_audit(plan, Path(folder))["encoders"]
+    said = entry["checks"]["precision"]
+    return (
+        f"; check precision: {said['status']}, float32 gets {100 * said['details']['gain of float32']:+.2f} % farther"
+    )
 
 
 def _attacked(encoder: Encoder, x: Tensor, clean: Tensor, steps: int) -> float:

@@ -578,7 +578,7 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
 
 
 SAMPLED = tuple(f"{name} of 30 sampled" for name in ("matching", "uniformity", "universal_quantile"))
-"""Measures that compare the pairs of so many images alone, drawn out of all."""
+"""Measures that compare no more pairs than so many images have, in which all images take part."""
 
 
 def measure(name: str) -> Measure:

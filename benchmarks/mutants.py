@@ -84,7 +84,7 @@ def mutants(only: str = "") -> list[Mutant]:
 
 
 def run(tests: Sequence[str], source: Path, workers: int = 0) -> tuple[int, str]:
-    """Run tests on the source in some folder, in this process, which must not have imported holdfast before.
+    """Run tests on the source in some folder, in a fresh process.
 
     Returns:
         The exit status of pytest, and the end of what it printed.
@@ -92,6 +92,8 @@ def run(tests: Sequence[str], source: Path, workers: int = 0) -> tuple[int, str]
     os.chdir(ROOT)
     os.environ |= {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}  # for processes that tests start
     sys.path.insert(0, str(source))
+    for name in [name for name in sys.modules if name.split(".")[0] == "holdfast"]:
+        del sys.modules[name]  # the package of this file has imported some of it, from elsewhere
     options = ["-x", "-q", "--tb=no", f"--timeout={SECONDS}", "-n", str(workers)]
     with redirect_stdout(io.StringIO()) as printed, redirect_stderr(printed):
         status = pytest.main([*options, *tests])

@@ -1,12 +1,14 @@
-"""Whether a change made a loop slower: short versions of the benchmarks, beside the stored ratios and their spread.
+"""Whether a change made a loop slower: short versions of the benchmarks, beside what they were when they were stored.
 
     python -m benchmarks.quick [--only NAME,NAME] [--tolerance 0.1] [--json]
 
 A benchmark that can be repeated in seconds has `short`, which measures some of its rows again, in the same way with
-fewer rounds, on one thread, and `SHORT`, their names (`*` stands for any text). A ratio got slower where even the
-lowest of the new rounds is above the highest of the stored ones by more than the tolerance, and is so again when it is
-measured once more; it got faster where even the highest is below the lowest. Counts of passes must be the same. Times
-are not compared: they are of one machine. The exit status is 1 where something got slower or is missing.
+fewer rounds, on one thread, and `SHORT`, their names (`*` stands for any text). Ratios of one process agree better with
+each other than with those of the next one, where memory lies elsewhere. So each is measured in a process of its own, as
+when it was stored (`starts`), and in two more where it seems slower. It got slower where the median of the three is
+above the stored one by more than the tolerance, and their lowest above the highest that is stored; faster likewise.
+Counts of passes must be the same. Times are not compared: they are of one machine. The exit status is 1 where something
+got slower or is missing.
 """
 
 import argparse
@@ -14,23 +16,22 @@ import importlib
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
+from functools import partial
+from statistics import median
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import store
 from benchmarks.__main__ import chosen
-from benchmarks.result import Result
+from benchmarks.result import Result, from_rounds
+from benchmarks.running import COUNTS, STARTS, by_name, compared, short_of, shortly
 from benchmarks.store import Runs
 
 TOLERANCE = 0.1
-COUNTS = ("passes", "images", "")
-"""Units of what is counted and must be equal; "x" is a ratio."""
-
 Short = Callable[[], list[Result]]
 
 
@@ -53,67 +54,61 @@ class Verdict:
     now: Result | None
 
 
-def fate(before: Result, now: Result, tolerance: float) -> str:
-    """Return whether a row got slower or faster, beyond the rounds of both and a tolerance."""
-    if now.unit in COUNTS:
-        return "slower" if now.value > before.value else "faster" if now.value < before.value else "as before"
-    if _least(now) > (1 + tolerance) * _most(before):
+def fate(before: Result, now: Sequence[float], tolerance: float) -> str:
+    """Return whether a row got slower or faster, beyond a tolerance and what processes differ by.
+
+    Args:
+        before: what is stored.
+        now: what was measured, in a process each.
+        tolerance: share of the stored value.
+    """
+    if before.unit in COUNTS:
+        return "slower" if now[0] > before.value else "faster" if now[0] < before.value else "as before"
+    known, value = _starts(before), median(now)
+    if value > (1 + tolerance) * median(known) and min(now) > max(known):
         return "slower"
-    return "faster" if _most(now) < (1 - tolerance) * _least(before) else "as before"
+    return "faster" if value < (1 - tolerance) * median(known) and max(now) < min(known) else "as before"
 
 
-def _least(result: Result) -> float:
-    return result.value if result.lowest is None else result.lowest
-
-
-def _most(result: Result) -> float:
-    return result.value if result.highest is None else result.highest
-
-
-def compared(result: Result) -> bool:
-    """Return whether rows of this kind are compared: ratios and counts, no times."""
-    return result.unit == "x" or result.unit in COUNTS
+def _starts(before: Result) -> list[float]:
+    """Return what a row was in each of some processes; where that is not stored, in its rounds."""
+    ends = (before.value if end is None else end for end in (before.lowest, before.highest))
+    return before.facts.get("starts") or [*ends, before.value]
 
 
 def judge(name: str, short: Short, rows: Sequence[str], runs: Runs, tolerance: float = TOLERANCE) -> list[Verdict]:
-    """Measure a benchmark's short version, once more where something seems slower, and compare it.
+    """Measure a benchmark's short version, twice more where something may be slower, and compare it.
 
     Args:
         name: of the benchmark.
-        short: what measures.
+        short: what measures, each time in a process of its own.
         rows: names of what it measures.
         runs: what is stored.
-        tolerance: share that a ratio may leave the stored spread by.
+        tolerance: share of its stored value by which a ratio may rise.
     """
     known = {row.name: row for row in runs[name].results if compared(row)} if name in runs else {}
-    now = _by_name(short())
-    slower = _slower(known, now, tolerance)
-    if slower:
-        again = _by_name(short())
-        now |= {row: again[row] for row in slower - _slower(known, again, tolerance) if row in again}
-    missing = [row for row in known if row not in now and any(fnmatchcase(row, text) for text in rows)]
+    first = by_name(short())
+    values = {row: [result.value] for row, result in first.items()}
+    if any(fate(known[row], now, tolerance / 2) == "slower" for row, now in values.items() if row in known):
+        for _ in range(STARTS - 1):
+            for row, result in by_name(short()).items():
+                values.setdefault(row, []).append(result.value)
+    missing = [row for row in known if row not in first and any(fnmatchcase(row, text) for text in rows)]
     return [
-        *(_verdict(name, known.get(row), result, tolerance) for row, result in now.items()),
+        *(_verdict(name, known.get(row), first[row], values[row], tolerance) for row in first),
         *(Verdict(name, row, "not measured", known[row], None) for row in missing),
     ]
 
 
-def _by_name(results: Sequence[Result]) -> dict[str, Result]:
-    return {result.name: result for result in results if compared(result)}
-
-
-def _slower(known: Mapping[str, Result], now: Mapping[str, Result], tolerance: float) -> set[str]:
-    return {row for row, result in now.items() if row in known and fate(known[row], result, tolerance) == "slower"}
-
-
-def _verdict(name: str, before: Result | None, now: Result, tolerance: float) -> Verdict:
-    return Verdict(name, now.name, "not stored" if before is None else fate(before, now, tolerance), before, now)
+def _verdict(name: str, before: Result | None, first: Result, values: Sequence[float], tolerance: float) -> Verdict:
+    now = first if len(values) == 1 else from_rounds(first.name, values, first.target, first.note, first.unit)
+    return Verdict(name, now.name, "not stored" if before is None else fate(before, values, tolerance), before, now)
 
 
 def shorts(names: Sequence[str]) -> dict[str, tuple[Short, tuple[str, ...]]]:
-    """Return the short version of every benchmark that has one, and what it measures."""
+    """Return what measures the short version of every benchmark that has one, and what it measures."""
     modules = {name: importlib.import_module(f"benchmarks.{name}") for name in names}
-    return {name: (module.short, module.SHORT) for name, module in modules.items() if hasattr(module, "short")}
+    return {name: (partial(shortly, name), module.SHORT) for name, module in modules.items() if short_of(name)}
 
 
 def show(verdicts: Sequence[Verdict]) -> None:
@@ -129,7 +124,7 @@ def show(verdicts: Sequence[Verdict]) -> None:
 def _text(result: Result | None) -> str:
     if result is None:
         return ""
-    spread = "" if result.lowest is None else f" ({_least(result):.3g} to {_most(result):.3g})"
+    spread = "" if result.lowest is None else f" ({result.lowest:.3g} to {result.highest:.3g})"
     return f"{result.value:.3g}{spread} {result.unit}"
 
 
@@ -142,7 +137,6 @@ def main() -> None:
     parser.add_argument("--tolerance", type=float, default=TOLERANCE, metavar="SHARE", help="beyond the spread")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args()
-    torch.set_num_threads(1)
     runs, verdicts = store.load(), []
     for name, (short, rows) in shorts(chosen(options.only, slow=True)).items():
         began = time.perf_counter()

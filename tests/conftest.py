@@ -22,9 +22,23 @@ install_import_hook("holdfast", "typechecker.check")  # before the first import 
 import registered  # noqa: E402
 from holdfast.core import Encoder  # noqa: E402
 from report_fixture import draw_charts_once, no_charts  # noqa: E402
+from slices import kept, slice_of  # noqa: E402
 
 pytest.register_assert_rewrite("sameness")  # which says what differs
 torch.set_num_threads(1)  # the networks are tiny, and the suite runs in parallel processes
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow-slice", type=slice_of, metavar="K/N", help="of the slow tests, each N-th from the K-th on")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep a slice of the slow tests, where one is asked for."""
+    if part := config.getoption("--slow-slice"):
+        remaining = kept(items, part)
+        left_out = set(items) - set(remaining)
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = remaining
 
 
 def pytest_collection_finish() -> None:

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
 from time import process_time
+from types import SimpleNamespace
 
 import pytest
 
@@ -359,10 +360,45 @@ def test_what_is_slow_once_is_measured_again():
     answers = iter([
         [results.from_rounds("a", [2.0, 2.1], None), results.from_rounds("b", [2.0, 2.1], None)],
         [results.from_rounds("a", [1.0, 1.2], None), results.from_rounds("b", [1.5, 1.6], None)],
+        [results.from_rounds("a", [1.0, 1.2], None), results.from_rounds("b", [1.4, 1.5], None)],
     ])  # fmt: skip
     first, second = quick.judge("loop", lambda: next(answers), ["*"], runs)
     assert (first.name, first.fate) == ("a", "as before")
     assert (second.name, second.fate) == ("b", "slower")
+
+
+@pytest.mark.parametrize(
+    ("starts", "now", "fate"),
+    [
+        ([1.0, 1.01, 1.03], [1.15, 1.16, 1.13], "slower"),  # by 15 %
+        ([1.0, 1.01, 1.2], [1.15], "as before"),  # processes differ by more
+        ([1.0, 1.01, 1.03], [1.15, 1.0, 1.16], "as before"),  # one was as fast
+        ([1.0, 1.01, 1.03], [1.09, 1.08, 1.09], "as before"),  # within the tolerance
+        ([1.0, 1.01, 1.03], [1.04], "as before"),  # not measured again
+        ([1.0, 1.01, 1.03], [0.8], "faster"),
+    ],
+)
+def test_processes_are_compared_with_processes(starts, now, fate):
+    row = replace(results.from_rounds("step", [0.999, 1.0, 1.001], None), facts={"starts": starts})
+    answers = iter(now)
+    short = lambda: [results.from_rounds("step", [next(answers)], None)]  # noqa: E731
+    (verdict,) = quick.judge("loop", short, ["step"], {"loop": stored(row)})
+    assert verdict.fate == fate
+    assert not list(answers)
+
+
+def test_what_short_versions_measure_is_stored_of_processes_of_their_own(monkeypatch):
+    values = iter([1.0, 1.2, 1.1])
+    row = results.from_rounds("step", [1.0, 1.1], None)
+    short = SimpleNamespace(
+        measure=lambda: [row, results.from_rounds("other", [1.0], None)],
+        short=lambda: [results.from_rounds("step", [next(values)], None)],
+    )
+    monkeypatch.setitem(sys.modules, "benchmarks.loop", short)
+    monkeypatch.setattr(running, "fresh", lambda call, *arguments: call(*arguments))
+    step, other = running.run("loop").results
+    assert step == replace(row, facts={"starts": [1.0, 1.2, 1.1]})
+    assert not other.facts
 
 
 @pytest.mark.parametrize(("passes", "fate"), [(99.0, "faster"), (100.0, "as before"), (101.0, "slower")])

@@ -49,11 +49,14 @@ def test_the_viewer_starts_without_torch_and_matplotlib() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_tables_are_written_without_pandas(tmp_path: Path) -> None:
+def test_tables_are_written_and_read_without_pandas(tmp_path: Path) -> None:
     code = (
         "import sys, torch; from holdfast.storage.run_folder import Store;"
-        f"Store({str(tmp_path)!r}).write_table('t.parquet', ['a', 'b'], {{'x': torch.rand(2)}});"
-        "sys.exit('pandas' in sys.modules)"
+        "from holdfast.report.folder import read_column; from holdfast.storage.record_file import run_files;"
+        f"store = Store({str(tmp_path)!r});"
+        "store.write_table('t.parquet', ['a', 'b'], {'x': torch.tensor([0.5, torch.nan])});"
+        "column = read_column(run_files(store.files, {}), 't.parquet', 'x').tolist();"
+        "sys.exit('pandas' in sys.modules or str(column) != '[0.5, nan]')"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

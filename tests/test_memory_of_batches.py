@@ -9,11 +9,15 @@ from torch import Tensor, nn
 from holdfast.auditing.memory import MemoryLimits, short_of_memory
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.run import run_audit
+from holdfast.auditing.shards import spans
 from holdfast.core import Encoder, HoldfastError, Observation, Passes, Rng, Shard
 from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.failures.outranked import Outranked
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.parts.observations.attacked import Attacked
+from holdfast.parts.observations.breaking_radii import BreakingRadii
+from holdfast.parts.observations.broken import Broken
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.worst_noise import WorstNoise
 from holdfast.parts.threats.linf import Linf
@@ -172,3 +176,14 @@ def test_an_error_that_was_turned_into_a_sentence_is_still_known() -> None:
     with pytest.raises(HoldfastError) as caught:
         Clean().run(shard)
     assert short_of_memory(caught.value)
+
+
+def test_searches_against_a_large_population_take_few_images_at_once() -> None:
+    """A step holds each image against all others; what only moves images away takes whole batches."""
+    for population, most in ((10_000, 512), (120_000, 69), (1_000_000, 8)):
+        sizes = [stop - start for start, stop in spans(BreakingRadii(), 2000, population, 512, (1, 8, 8))]
+        assert max(sizes) == most
+        assert sum(sizes) == 2000
+        outranked = Broken(Pgd(3), Linf(0.1), Outranked())
+        assert max(stop - start for start, stop in spans(outranked, 2000, population, 512, (1, 8, 8))) == most
+        assert spans(Attacked(), 2000, population, 512, (1, 8, 8))[0] == (0, 512)

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,13 @@ from benchmarks.gpu.row import Report, Row
 from benchmarks.gpu.waits import DOWN, NUMBER, ROWS, UP
 from torch import Tensor, nn
 
-from holdfast.core import Bound, Corruption, Encoder, Failure, Grid, Noise, Objective, Rng, Shard, registry
+from holdfast.core import Bound, Corruption, Encoder, Failure, Grid, Head, Noise, Objective, Rng, Shard, registry
 from holdfast.core.waiting import expect, judged_at_the_end, sent
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.attacks.square import Square
+from holdfast.parts.objectives.class_margin import ClassMargin
+from holdfast.parts.objectives.cross_entropy import CrossEntropy
+from holdfast.parts.observations.fooled import EVERY, NEVER, Fooled
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.patch import Patch
@@ -268,6 +274,26 @@ def test_steps_do_not_wait(name: str, gpu: Pretended) -> None:
         run(steps)
         counts.append(gpu.kinds.total() - _sent_at_the_start(name, gpu))
     assert (counts[1] - counts[0]) / 4 == WAITS[name]
+
+
+def test_robust_accuracy_waits_once_in_many_passes(gpu: Pretended) -> None:
+    """While images stand; what is fooled is what a CPU finds."""
+
+    def run(device: str, steps: int, radius: float) -> dict[str, Tensor]:
+        at, random = setting(device), torch.Generator().manual_seed(0)
+        head = Head(torch.randn(3, at.clean.shape[1], generator=random), torch.zeros(3), torch.arange(3))
+        seen = replace(at.shard, labels=head.scores(at.clean.cpu()).argmax(1), head=lambda probe: head)
+        attacks, objectives = (Pgd(steps), Square(steps)), (CrossEntropy(), ClassMargin())
+        return Fooled(attacks, objectives, ball=Linf(radius)).run(seen)
+
+    counts = []
+    for steps in (2 * EVERY, 4 * EVERY):
+        gpu.kinds.clear()
+        assert (run("cuda", steps, 1e-6)["broken_by"] == NEVER).all()
+        counts.append(gpu.kinds[NUMBER] + gpu.kinds[ROWS] + gpu.kinds[DOWN])
+    assert counts[1] - counts[0] == 4  # two of either attack
+    for radius in (0.02, 0.1, 0.5):
+        assert torch.equal(run("cuda", 20, radius)["broken_by"], run("cpu", 20, radius)["broken_by"])
 
 
 def _sent_at_the_start(name: str, gpu: Pretended) -> int:

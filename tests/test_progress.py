@@ -77,3 +77,20 @@ def test_bars_show_what_comes_before_the_first_encoder_and_names_as_they_are() -
     assert "net[/x]␛]0" in text
     assert "[red]work" in text
     assert "\x1b]0" not in text
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_what_fails_is_said_at_once_and_once(terminal: bool) -> None:
+    shown = io.StringIO()
+    with Bars(Screen(file=shown, force_terminal=terminal, width=150)) as bars:
+        for _ in range(2):  # rounds
+            bars.begin("net", 10)
+            bars.failed("net[/red]: cannot be opened")
+            assert shown.getvalue().count("net[/red]: cannot be opened") == 1
+
+
+def test_quiet_is_quiet_about_failures_too() -> None:
+    shown = io.StringIO()
+    with Bars(Screen(file=shown, force_terminal=True), quiet=True) as bars:
+        bars.failed("net: cannot be opened")
+    assert shown.getvalue() == ""

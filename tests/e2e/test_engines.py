@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import watched
 from sameness import content, record_of, said, same
 from test_audit_run import holdfast
 from test_command_line import refused
@@ -238,6 +239,22 @@ def test_a_killed_process_loses_nothing_and_makes_nothing_twice(tmp_path: Path, 
     same(tmp_path / "one", tmp_path / "two")
 
 
+def test_workers_have_the_environment_and_the_outputs_of_whoever_starts_them(tmp_path, monkeypatch) -> None:
+    Processes.begin()  # a server, which has those of the process when it was started
+    monkeypatch.setenv("WATCHED", "later")
+    usual = os.dup(1)
+    with (tmp_path / "printed").open("w") as file:
+        os.dup2(file.fileno(), 1)
+        try:
+            with Processes(1).open(watched.surrounded) as pool:
+                pool.give(0, "task")
+                assert pool.wait().value == "later task"
+        finally:
+            os.dup2(usual, 1)
+            os.close(usual)
+    assert (tmp_path / "printed").read_text() == "printed in later\n"
+
+
 @pytest.mark.slow
 def test_a_worker_that_dies_idle_is_replaced(tmp_path: Path) -> None:
 
@@ -246,9 +263,10 @@ def test_a_worker_that_dies_idle_is_replaced(tmp_path: Path) -> None:
             self.killed = set()
 
         def stage(self, text: str) -> None:
-            for pid in children(os.getpid()) if "starting" not in text else ():
+            workers = [pid for server in children(os.getpid()) for pid in children(server)]
+            for pid in workers if "starting" not in text else ():
                 # the worker that waits while the other one opens the only encoder
-                if len(self.killed) < 1 and b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                if len(self.killed) < 1:
                     self.killed.add(pid)
                     os.kill(pid, signal.SIGKILL)
 
@@ -351,7 +369,8 @@ def test_a_folder_that_cannot_be_written_ends_the_audit(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("in the way")
     with pytest.raises(StoreError, match=r"cannot write .*cache"):
         run_audit(plan(), tmp_path, engine=Processes(1, threads=1))
-    assert not children(os.getpid()) or all("resource_tracker" in command(pid) for pid in children(os.getpid()))
+    idle = ("resource_tracker", "multiprocessing.forkserver")  # which end with this process
+    assert all(any(name in command(pid) for name in idle) for pid in children(os.getpid()))
 
 
 def command(pid: int) -> str:

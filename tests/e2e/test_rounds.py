@@ -17,7 +17,9 @@ from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.run import run_audit
 from holdfast.auditing.until import Until, until_of
+from holdfast.cli import common
 from holdfast.core import Encoder, HoldfastError
+from holdfast.report import html
 from holdfast.report.rounds import stopped
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import read_record, unbroken
@@ -303,6 +305,7 @@ def test_the_command_tells_each_round_and_how_to_go_on(tmp_path: Path, capsys: p
     status, stdout, stderr = command_line(capsys, *few, "--budget", "0.01s")
     assert status == 0
     assert "6 of 12 images attacked" in stderr
+    assert stderr.count("are taken for another one") == 1  # later rounds tell numbers
     assert "a larger --budget goes on from here" in " ".join(stdout.split())
     assert "6 attacked so far" in stdout
     assert (tmp_path / "report.html").exists()
@@ -316,3 +319,15 @@ def test_python_takes_a_budget_and_an_aim() -> None:
     assert record.data["data"]["attacked"] == 8
     with pytest.raises(HoldfastError, match="expected a time"):
         holdfast.audit(encoder(), "digits", images=24, budget="2 minutes", quiet=True)
+
+
+@pytest.mark.parametrize(("every", "drawn"), [(0.0, 2), (600.0, 1)])
+def test_reports_of_rounds_are_not_drawn_faster_than_anybody_reads(every, drawn, tmp_path, capsys, monkeypatch) -> None:
+    folders = []
+    monkeypatch.setattr(common, "REPORT_EVERY", every)
+    monkeypatch.setattr(html, "publish", lambda folder: folders.append(folder) or str(folder))
+    audit = ["audit", "zoo:digits-simclr", "--data", "digits", "--images", "24", "--attacked", "12"]
+    status, _, stderr = command_line(capsys, *audit, "--out", str(tmp_path))
+    assert status == 0
+    assert stderr.count("images attacked") == 2
+    assert len(folders) == drawn

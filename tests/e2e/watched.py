@@ -67,3 +67,13 @@ def until(true, seconds: float = 120.0):
             raise TimeoutError("waited in vain")
         time.sleep(0.01)
     return found
+
+
+def surrounded():
+    """Make work for an engine: it prints, and answers with the environment."""
+
+    def work(task: str) -> str:
+        os.write(1, f"printed in {os.environ['WATCHED']}\n".encode())
+        return f"{os.environ['WATCHED']} {task}"
+
+    return work

@@ -106,14 +106,9 @@ def forget_other_inputs(patch: pytest.MonkeyPatch) -> None:
 
 def smaller_ball(kind: type) -> Plant:
     def plant(patch: pytest.MonkeyPatch) -> None:
-        before = kind.least
-
-        def least(self: object, slopes: Tensor, x: Tensor, box: tuple[Tensor, Tensor], radii: Tensor) -> Tensor:
-            middle = (box[0] + box[1]) / 2
-            near = (middle + 0.95 * (box[0] - middle), middle + 0.95 * (box[1] - middle))
-            return before(self, slopes, x, near, 0.95 * radii)
-
-        patch.setattr(kind, "least", least)
+        box, least = kind.box, kind.least
+        patch.setattr(kind, "box", lambda self, x, radii: box(self, x, 0.95 * radii))
+        patch.setattr(kind, "least", lambda self, slopes, x, near, radii: least(self, slopes, x, near, 0.95 * radii))
 
     return plant
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError
 from holdfast.numerics.statistics import betting as confidence
+from holdfast.numerics.statistics import sequential
 
 RUNS, ALPHA = 1500, 0.05
 
@@ -97,6 +98,38 @@ def test_the_bound_is_ruled_out_and_what_lies_above_is_not() -> None:
     grid = torch.linspace(0.01, 0.99, 99).double()
     capital = torch.stack([confidence.log_capital(counts, m.expand(50), 0.01, 300) for m in grid])
     assert (capital.diff(dim=0) <= 1e-9).all()
+
+
+@pytest.mark.parametrize("steps", [confidence.NEWTON, 2])
+def test_the_bound_is_that_of_plain_halving(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """With a quarter of the looks, or where Newton's method has not come near the root yet."""
+    monkeypatch.setattr(confidence, "NEWTON", steps)
+    random, looks = torch.Generator().manual_seed(5), []
+    exceeds = confidence.exceeds
+    monkeypatch.setattr(confidence, "exceeds", lambda *given: looks.append(given) or exceeds(*given))
+    few = torch.rand(400, 30, generator=random) < 0.02
+    for values in (torch.rand(700, 30, generator=random) ** 3, few, torch.zeros(50, 4), torch.ones(50, 4)):
+        counts = confidence.tally(values)
+        low, high = torch.zeros(values.shape[1]).double(), confidence.empirical_mean(counts)
+        for _ in range(confidence.HALVINGS):
+            middle = (low + high) / 2
+            out = exceeds(counts, middle, 0.01, 500)
+            low, high = torch.where(out, middle, low), torch.where(out, high, middle)
+        looks.clear()
+        assert torch.equal(confidence.lower(counts, 0.01, 500), low)
+        assert steps == 2 or len(looks) <= confidence.HALVINGS / 4
+
+
+@pytest.mark.parametrize("precision", [0.0, 0.5, 1.0])
+def test_all_are_settled_where_each_is(precision: float) -> None:
+    random, answers = torch.Generator().manual_seed(6), []
+    for _ in range(200):
+        mean, draws = torch.rand(3, generator=random) ** 0.2, int(torch.randint(1, 900, (), generator=random))
+        counts = confidence.tally((torch.rand(draws, 3, generator=random) < mean).double())
+        answers.append(bool(sequential.settled(counts, precision, 0.001, 1000).all()))
+        assert sequential.all_settled(counts, precision, 0.001, 1000) == answers[-1]
+    assert any(answers) == (precision > 0)
+    assert not all(answers)
 
 
 def test_below_is_above_of_the_complement() -> None:

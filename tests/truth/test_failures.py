@@ -95,6 +95,14 @@ def test_value_is_minus_one_without_a_disturbance_and_has_finite_gradients(failu
     assert gradient.isfinite().all()
 
 
+@pytest.mark.parametrize("failure", FAILURES, ids=str)
+def test_gradients_are_those_of_the_value(failure: Failure) -> None:
+    clean = bank()
+    given = shard(clean)
+    reps, event = moved(clean, given, 1.0)[:, :2].requires_grad_(), failure.bind(given)
+    assert torch.autograd.gradcheck(lambda reps: event(reps, torch.arange(M)), reps, eps=1e-7, atol=1e-4)
+
+
 def test_nearest_measures_the_distance_to_the_boundary() -> None:
     clean = bank()
     given = shard(clean)

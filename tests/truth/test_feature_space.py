@@ -79,14 +79,6 @@ def test_contributions_to_uniformity_are_the_jackknife() -> None:
     torch.testing.assert_close(feature_space.uniformity(reps), of_function(value, without))
 
 
-def test_uniformity_by_class() -> None:
-    reps, labels = normal(20, 4), torch.tensor([3, 5] * 9 + [8, 8])
-    found = feature_space.uniformity(reps, labels)
-    for label in (3, 5):
-        torch.testing.assert_close(found[labels == label], feature_space.uniformity(reps[labels == label]))
-    assert found[labels == 8].isnan().all()
-
-
 # --- alignment ------------------------------------------------------------------------------------
 
 

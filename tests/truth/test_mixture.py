@@ -25,7 +25,7 @@ from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.mixture import Mixture, save
 from holdfast.parts.threats.shared.generator import SOURCES, Design, Gaussians, Generator, lower
 from holdfast.parts.threats.shared.learned import LearnedNoise, pack, unpack
-from holdfast.parts.threats.shared.upsampler import Upsampler, bicubic
+from holdfast.parts.threats.shared.upsampler import Upsampler
 
 SHAPE, DIM, GROUPS = (2, 6, 5), 7, 3
 PIXELS = math.prod(SHAPE)
@@ -256,7 +256,7 @@ def test_weights_are_equal_before_anything_is_learned() -> None:
 def test_interpolation_is_torch_s(size: tuple[int, int]) -> None:
     small = torch.randn(3, 2, 4, 4, generator=torch.Generator().manual_seed(0))
     expected = torch.nn.functional.interpolate(small, size, mode="bicubic", align_corners=False)
-    torch.testing.assert_close((small.flatten(2) @ bicubic(4, *size)).unflatten(2, size), expected)
+    torch.testing.assert_close(Upsampler("bicubic", 32, (2, *size), 4)(small.flatten(1)), expected)
 
 
 @pytest.mark.parametrize(("kind", "trained"), [("none", 0), ("fixed", 0), ("learned", 2)])

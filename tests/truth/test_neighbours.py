@@ -107,9 +107,31 @@ def test_share_below_is_brute_force(name, case, monkeypatch) -> None:
     distances = brute(bank, bank, name)
     pairs = ~torch.eye(len(bank), dtype=torch.bool) if name == "kl" else torch.ones_like(distances).triu(1).bool()
     # values that no pair has, values that pairs have (ties), and the drift of queries
-    values = torch.cat([distances[0], torch.tensor([0.0, 1.0, torch.inf]).double(), brute(queries, bank, name)[:, 0]])
+    others = [0.0, 1.0, *([torch.inf] if len(queries) % 2 else [])]  # with infinity there is one cell alone
+    values = torch.cat([distances[0], torch.tensor(others).double(), brute(queries, bank, name)[:, 0]])
     wanted = (distances[pairs] <= values[:, None]).double().mean(1)
     torch.testing.assert_close(neighbours.share_below(bank, values, name), wanted, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@QUICK
+@given(case=cases())
+def test_near_is_brute_force(name, case, monkeypatch) -> None:
+    queries, bank, _, size = case
+    monkeypatch.setattr(neighbours, "BLOCK_BYTES", size)
+    distances, pairs = brute(bank, bank, name), ~torch.eye(len(bank), dtype=torch.bool)
+    limits = torch.cat([distances[0], torch.tensor([0.0, torch.inf]).double(), brute(queries, bank, name)[:, 0]])
+    inside = ((distances[..., None] <= limits) & pairs[..., None]).double()
+    wanted = (inside.sum(1) + inside.sum(0)) / (2 * (len(bank) - 1))
+    torch.testing.assert_close(neighbours.near(bank, limits, name), wanted, rtol=0, atol=1e-15)
+
+
+def test_share_below_of_very_small_and_very_large_values() -> None:
+    bank = torch.tensor([[0.0], [0.0], [1e-200], [3.0]], dtype=torch.float64)  # pairs at 0, 1e-200 and 3
+    for values in ([0.0], [5e-324], [1e-310, 1e-200], [2e-200, 1e300], [-1.0, 0.0]):
+        wanted = [sum(pair <= value for pair in (0, 1e-200, 1e-200, 3, 3, 3)) / 6 for value in values]
+        placed = neighbours.share_below(bank, torch.tensor(values, dtype=torch.float64), "l1")
+        assert placed.tolist() == wanted
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+from benchmarks.gpu.pretend import pretended_gpu
 from torch import Tensor, nn
 
 from holdfast.core import (
@@ -190,6 +191,18 @@ def test_every_image_of_the_ball_counts_and_no_other(shift: float, fooled: bool)
     found = Fooled((Passing(shift),), (ClassMargin(),), Linf(0.1)).run(seen)["broken_by"]
     assert found.tolist() == [0 if fooled else -1, -2]
     assert encoder.passes.forward == (1 if fooled else 2)  # what is fooled is not looked at again
+
+
+def test_what_is_fooled_stays_so_until_the_host_looks() -> None:
+    """On a device, which the host asks once in `EVERY` passes: the second pass undoes what the first one did."""
+    with pretended_gpu():
+        x = torch.full((3, 1, 1, 1), 0.5).to("cuda")
+        encoder = Encoder(nn.Flatten(), mean=0, std=1).to("cuda")
+        head = Head(torch.tensor([[0.0], [1.0]]), torch.tensor([0.0, -0.52]), torch.arange(2))
+        ids, labels = ("a", "b", "c"), torch.tensor([0, 1, 0])
+        seen = Shard(encoder, x, torch.arange(3), Rng(0, ids=ids), x.flatten(1), labels=labels, head=lambda probe: head)
+        found = Fooled((Passing(0.05), Passing(0.2)), (ClassMargin(),) * 2, Linf(0.1)).run(seen)["broken_by"]
+    assert found.tolist() == [0, -2, 0]
 
 
 def test_a_tie_is_wrong() -> None:

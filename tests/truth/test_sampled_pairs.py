@@ -1,4 +1,4 @@
-"""Pairs of a sample of images: which images these are, that their numbers are exact, and what their intervals hold."""
+"""Pairs of a circle of images: which they are, that their numbers are exact, and what their intervals hold."""
 
 import math
 import sys
@@ -16,37 +16,22 @@ from benchmarks import laws
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.run import run_audit
 from holdfast.core import HoldfastError, Measure, Score
-from holdfast.numerics.statistics import sampled_pairs
-from holdfast.numerics.statistics.sampled_pairs import EXACT, SAMPLED, sample
+from holdfast.numerics import statistics
+from holdfast.numerics.geometry import pairwise
+from holdfast.numerics.geometry.circle import Circle
+from holdfast.numerics.geometry.matching import look_alikes, matches
+from holdfast.numerics.statistics import sampled_pairs, universal
+from holdfast.numerics.statistics.jackknife import of_function, over_classes
+from holdfast.numerics.statistics.sampled_pairs import EXACT, SAMPLED, circle, partners
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
+from holdfast.parts.measures.shared import all_pairs
 from holdfast.parts.observations.shared import gallery
 from holdfast.report.html import write_report
 
-IDS = [f"image-{number}" for number in range(300)]
 PLACED = ("universal_quantile", "corruption_drift", "transfer_quantile", "certified_drift", "center_smoothing")
 CONTRIBUTED = ("uniformity", "class_uniformity")
 MATCHED = ("matching", "edited_matching")
-
-
-class Part:
-    """Some images of a world's encoder, in an order of their own, all of them attacked."""
-
-    relevance, trained_apart = None, False
-
-    def __init__(self, whole: laws.Seen, rows: Tensor):
-        self.whole, self.rows, self.encoder, self.seed = whole, rows, whole.encoder, whole.seed
-        self.population = self.attacked = len(rows)
-        self.labels, self.ids = whole.labels[rows], [whole.ids[row] for row in rows.tolist()]
-
-    def read(self, observation) -> dict[str, Tensor]:
-        return {name: values[self.rows] for name, values in self.whole.read(observation).items()}
-
-    def refusal(self, observation) -> str:
-        return ""
-
-    def reached(self, ball) -> list[Tensor]:
-        return [points[self.rows] for points in self.whole.reached(ball)]
 
 
 def world(images: int, seed: int = 0, strong: bool = False, far: float = 1.0) -> laws.Seen:
@@ -60,55 +45,78 @@ def measured(name: str, pairs_of: int | None) -> Measure:
     return replace(laws.measure(name), pairs_of=pairs_of)
 
 
-def test_a_sample_follows_from_the_seed_and_the_ids_alone() -> None:
-    drawn = {IDS[place] for place in sample(0, IDS, 40).tolist()}
-    assert len(drawn) == 40
-    backwards = IDS[::-1]
-    assert {backwards[place] for place in sample(0, backwards, 40).tolist()} == drawn
-    assert {IDS[place] for place in sample(1, IDS, 40).tolist()} != drawn
-    assert sample(0, IDS, 40).tolist() == sorted(sample(0, IDS, 40).tolist())
-    # of fewer images those that are left, and others in the place of the rest
-    half = IDS[:150]
-    assert drawn & set(half) <= {half[place] for place in sample(0, half, 40).tolist()}
+def compared(images: int, drawn: Circle | None) -> Tensor:
+    """Which pairs are compared, [N, N] and symmetric, image by image around the circle."""
+    if drawn is None:
+        return ~torch.eye(images, dtype=torch.bool)
+    pairs = torch.zeros(images, images, dtype=torch.bool)
+    for place in range(images):
+        for ahead in range(1, drawn.reach + 1):
+            one, other = drawn.order[[place, (place + ahead) % images]]
+            pairs[one, other] = pairs[other, one] = True
+    return pairs
 
 
-def test_every_image_is_as_likely_as_any() -> None:
-    counts = torch.zeros(len(IDS))
-    for seed in range(200):
-        counts[sample(seed, IDS, 60)] += 1
-    deviation = (counts - 200 * 60 / 300) / math.sqrt(200 * 0.2 * 0.8)
-    assert float(deviation.abs().max()) < 4.5
-    assert float(deviation.std()) == pytest.approx(1, abs=0.2)
+@pytest.mark.parametrize(("images", "reach", "side"), [(7, 1, 3), (7, 3, 3), (20, 4, 512), (64, 31, 16), (65, 20, 16)])
+def test_blocks_hold_every_pair_of_the_circle_once(images, reach, side) -> None:
+    drawn = Circle(torch.randperm(images, generator=torch.Generator().manual_seed(images)), reach)
+    times = torch.zeros(images, images, dtype=torch.long)
+    for rows, columns, pairs in drawn.blocks(side):
+        assert max(len(rows), len(columns)) <= side
+        times[rows[:, None], columns] += 1 if pairs is None else pairs.long()
+    assert torch.equal(times + times.T, compared(images, drawn).long())
 
 
-def test_all_pairs_of_up_to_a_hundred_thousand_images() -> None:
-    ids = list(map(str, range(EXACT + 1)))
-    assert sample(0, ids[:EXACT]) is None
-    assert len(sample(0, ids)) == SAMPLED
-    assert sample(0, ids, EXACT + 1) is None
-    assert sample(0, IDS, len(IDS)) is None
+def test_each_image_is_compared_with_as_many_others() -> None:
+    for images, pairs_of in ((100, 50), (101, 3), (90, 89)):
+        drawn = circle(0, images, pairs_of)
+        assert drawn is not None
+        assert (compared(images, drawn).sum(1) == partners(images, pairs_of)).all()
+        assert images * drawn.reach <= max(images, pairs_of * (pairs_of - 1) // 2)
+
+
+def test_all_pairs_of_up_to_a_hundred_thousand_images_and_of_more_as_many_as_half_of_these_have() -> None:
+    assert circle(0, EXACT) is None
+    most = SAMPLED * (SAMPLED - 1) // 2
+    for images in (EXACT + 1, EXACT + 2, 2 * EXACT, 10**6, 10**7):
+        assert 0.99 * most < images * partners(images) // 2 <= most
+    assert partners(100, 100) == partners(100) == 99
+
+
+def test_a_circle_follows_from_the_seed() -> None:
+    one, same, other = (circle(seed, 300, 40) for seed in (0, 0, 1))
+    assert torch.equal(one.order, same.order)
+    assert not torch.equal(one.order, other.order)
+    assert one.order.sort().values.tolist() == list(range(300))
+
+
+def test_every_pair_is_as_likely_as_any() -> None:
+    counts = sum(compared(12, circle(seed, 12, 5)).double() for seed in range(600))
+    chance = partners(12, 5) / 11
+    expected, deviation = 600 * chance, math.sqrt(600 * chance * (1 - chance))
+    off = counts[~torch.eye(12, dtype=torch.bool)]
+    assert float((off - expected).abs().max()) < 4.5 * deviation
 
 
 @pytest.mark.parametrize("name", [*PLACED, *CONTRIBUTED, *MATCHED])
-def test_as_many_as_there_are_images_change_nothing(name) -> None:
+def test_as_many_pairs_as_there_are_change_nothing(name) -> None:
     subject = world(60)
     usual, exact = (measured(name, number) for number in (None, 60))
     table, same = usual.observe(subject), exact.observe(subject)
     assert all(torch.equal(table[column].nan_to_num(-1), same[column].nan_to_num(-1)) for column in table)
     assert usual.score(table) == exact.score(same)
-    assert "sampled" not in usual.score(table).popitem()[1].interval
+    assert "compared with" not in usual.score(table).popitem()[1].interval
 
 
 @pytest.mark.parametrize("name", PLACED)
-def test_drifts_lie_among_the_pairs_of_the_sample(name) -> None:
-    """Quantiles and shares near by brute force over the sampled images, and a score that says whose pairs these are."""
+def test_drifts_lie_among_the_pairs_of_the_circle(name) -> None:
+    """Quantiles and shares near by brute force over these pairs, and a score that says how many they are."""
     subject, measure = world(150), measured(name, 60)
-    sampled, table = sample(subject.seed, subject.ids, 60), measure.observe(subject)
+    pairs, table = compared(150, measure.circle(subject)), measure.observe(subject)
     clean = subject.read(laws.Clean())["reps"]
     if name == "center_smoothing":
         clean = torch.nn.functional.normalize(clean, dim=1) if measure.certificate.normalised else clean
-    apart = torch.cdist(clean[sampled], clean[sampled], compute_mode="donot_use_mm_for_euclid_dist")
-    pairs = apart[torch.triu(torch.ones_like(apart), 1) > 0]
+    apart = torch.cdist(clean, clean, compute_mode="donot_use_mm_for_euclid_dist")
     columns = {
         "universal_quantile": ("drift@10", "quantile@10", "near@10"),
         "transfer_quantile": ("drift@from a", "quantile@from a", "near@from a"),
@@ -118,83 +126,119 @@ def test_drifts_lie_among_the_pairs_of_the_sample(name) -> None:
     if name in columns:
         drift, quantile, near = (table[column] for column in columns[name])
         placed = ~drift.isnan()
-        expected = (pairs <= drift[placed, None]).double().mean(1)
+        expected = (apart[pairs] <= drift[placed, None]).double().mean(1)
         torch.testing.assert_close(quantile[placed], expected)
-        assert float(near.nanmean()) == pytest.approx(float(expected.quantile(0.5)))
-    for column in (column for column in table if column.startswith("near")):
-        assert (~table[column].isnan()).nonzero()[:, 0].tolist() == sampled.tolist()
+        middle = drift[placed].sort().values[[(int(placed.sum()) - 1) // 2, int(placed.sum()) // 2]]
+        own = torch.stack([((apart <= limit) & pairs).sum(1) / pairs.sum(1) for limit in middle]).double().mean(0)
+        torch.testing.assert_close(near, own, rtol=0, atol=1e-6)
     score = list(measure.score(table).values())[-1]
-    assert "; pairs of 60 images sampled from 150" in score.interval
+    assert f"; each of 150 images compared with {partners(150, 60)} others" in score.interval
     assert score.low <= score.value < score.high
     assert measure.influence(table).isfinite().all()
 
 
+def test_both_orders_of_a_pair_count_where_they_differ() -> None:
+    bank, drawn = torch.randn(40, 5, generator=torch.Generator().manual_seed(0)), circle(0, 40, 15)
+    pairs, apart = compared(40, drawn), pairwise.pairwise(bank, bank, "kl")
+    limits = apart[pairs][:3] * (1 + 1e-9)  # beside a distance, whose rounding differs
+    torch.testing.assert_close(
+        pairwise.share_below(bank, limits, "kl", drawn), (apart[pairs] <= limits[:, None]).double().mean(1)
+    )
+    both = torch.stack([((apart <= v) & pairs).sum(1) + ((v >= apart.T) & pairs).sum(1) for v in limits], 1)
+    torch.testing.assert_close(
+        pairwise.near(bank, limits, "kl", drawn), both / (2 * pairs.sum(1, keepdim=True)).double()
+    )
+
+
 @pytest.mark.parametrize("name", CONTRIBUTED)
-def test_a_sample_contributes_as_it_would_alone(name) -> None:
-    """Of each class where the measure is of classes; what is not sampled is as if it were not there."""
+def test_an_image_contributes_what_its_pairs_do(name) -> None:
+    """The jackknife of the pairs of the circle, by brute force; of each class where the measure is of classes."""
     subject, measure = world(100), measured(name, 12)
     labels = subject.labels if name == "class_uniformity" else torch.zeros(100, dtype=torch.long)
-    groups = [(labels == number).nonzero()[:, 0] for number in labels.unique()]
-    rows = torch.cat([own[sample(subject.seed, [subject.ids[i] for i in own.tolist()], 12)] for own in groups])
-    table, alone = measure.observe(subject), measured(name, None).observe(Part(subject, rows.sort().values))
-    kept = table["uniformity"][~table["uniformity"].isnan()]
-    assert len(kept) == len(rows)
-    torch.testing.assert_close(kept, alone["uniformity"], rtol=1e-12, atol=1e-12)
-    ours, theirs = (list(measure.score(some).values())[-1] for some in (table, alone))
-    assert (ours.value, ours.n) == (pytest.approx(theirs.value), theirs.n)
-    assert (ours.low, ours.high) == (pytest.approx(theirs.low), pytest.approx(theirs.high))
-    assert f"; pairs of {len(rows)} images sampled from 100" in ours.interval
-    assert not ours.note
-    assert "sampled" not in theirs.interval
+    clean = torch.nn.functional.normalize(subject.read(laws.Clean())["reps"].double(), dim=1)
+    expected = torch.empty(100, dtype=torch.float64)
+    for own in (labels == number for number in labels.unique()):
+        count = int(own.sum())
+        pairs = compared(count, circle(subject.seed, count, 12)).double()
+        weighted = pairs * (-2 * torch.cdist(clean[own], clean[own]).square()).exp()
+        total, lost = weighted.sum(), 2 * weighted.sum(1)
+        without = -((total - lost) / (pairs.sum() - 2 * pairs.sum(1))).log()
+        expected[own] = of_function(-float((total / pairs.sum()).log()), without)
+    table = measure.observe(subject)
+    if name == "class_uniformity":
+        torch.testing.assert_close(table["own"], expected)
+        expected = over_classes(expected, labels)
+    torch.testing.assert_close(table["uniformity"], expected)
+    score = list(measure.score(table).values())[-1]
+    largest = int(labels.bincount().max())
+    assert f"; each of {largest} images compared with {partners(largest, 12)} others" in score.interval
+    assert not score.note
+
+
+@pytest.mark.parametrize("by_class", [False, True])
+@pytest.mark.parametrize("name", ["l2", "kl"])
+def test_a_threshold_is_that_of_the_pairs_of_the_circle(name, by_class) -> None:
+    subject, drawn = world(100), circle(0, 100, 40)
+    clean, labels = subject.read(laws.Clean())["reps"], subject.labels if by_class else None
+    thumbnails = torch.rand(100, 16, generator=torch.Generator().manual_seed(0))
+    close = compared(100, drawn).nonzero()[::40]  # some of these pairs look alike
+    thumbnails[close[:, 0]] = thumbnails[close[:, 1]]
+    pairs, apart = compared(100, drawn), pairwise.pairwise(clean, clean, name)
+    alike = look_alikes(thumbnails)
+    pairs[alike[:, 0], alike[:, 1]] = pairs[alike[:, 1], alike[:, 0]] = False
+    pairs &= True if labels is None else labels[:, None] != labels
+    count = int(pairs.sum()) // (1 if name == "kl" else 2)
+    values = apart[pairs].sort().values
+    result = matches(clean, thumbnails, values[[5, 900]], 0.02, name, labels, drawn)
+    assert (result.pairs, result.allowed) == (count, math.floor(0.02 * count))
+    assert result.threshold == pytest.approx(float(values[result.allowed * (1 if name == "kl" else 2)]), rel=1e-12)
+    inside = ((apart <= result.threshold * (1 + 1e-12)) & pairs).double()
+    assert float(result.near.mean()) == pytest.approx(float(inside.sum() / pairs.sum()))
+    own, of, share = inside.sum(0) + inside.sum(1), pairs.sum(0) + pairs.sum(1), inside.sum() / pairs.sum()
+    torch.testing.assert_close(result.near, share + 100 / int(of.sum()) * (own - share * of), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", MATCHED)
-def test_a_threshold_is_that_of_the_sample_alone(name) -> None:
+def test_a_threshold_says_of_which_pairs_it_is(name) -> None:
     subject, measure = world(100), measured(name, 40)
-    rows = sample(subject.seed, subject.ids, 40)
-    table, alone = measure.observe(subject), measured(name, None).observe(Part(subject, rows))
-    assert table["pairs"][0] == 40 * 39 / 2
-    assert table["threshold"][0] == alone["threshold"][0]
-    torch.testing.assert_close(table["near"][rows], alone["near"])
+    table = measure.observe(subject)
+    assert table["pairs"][0] == 100 * partners(100, 40) / 2
     score = list(measure.score(table).values())[-1]
-    assert "; pairs of 40 images sampled from 100" in score.interval
-    assert "pairs of 40 images match" in score.note
+    assert f"; each of 100 images compared with {partners(100, 40)} others" in score.interval
+    assert "700 pairs of 100 images match" in score.note
     few = measured(name, 15).score(measured(name, 15).observe(subject)).popitem()[1]
     assert "images (pairs_of) or a larger rate" in few.note
     assert few.value is None
 
 
-@pytest.mark.parametrize("name", [*PLACED, "uniformity"])
-def test_the_order_of_images_decides_nothing(name) -> None:
-    subject, measure = world(60), measured(name, 25)
-    order = torch.randperm(60, generator=torch.Generator().manual_seed(1))
-    table, other = measure.observe(Part(subject, torch.arange(60))), measure.observe(Part(subject, order))
-    for column in table:
-        torch.testing.assert_close(table[column][order], other[column], equal_nan=True, rtol=1e-12, atol=1e-12)
-
-
 def test_what_an_image_moves_is_what_its_weight_moves() -> None:
-    """The derivative of the share of pairs by a sampled image's weight, by finite differences; others move nothing."""
+    """The derivative of the share of pairs by an image's weight, by finite differences; all pairs, and a circle's."""
     random = torch.Generator().manual_seed(0)
-    event = (torch.rand(7, 7, generator=random, dtype=torch.float64) < 0.4).double().triu(1)
+    event = (torch.rand(9, 9, generator=random, dtype=torch.float64) < 0.4).double().triu(1)
     event += event.T.clone()
-    rows = torch.tensor([0, 2, 3, 5, 6, 8, 9])
-    moves = sampled_pairs.moves(sampled_pairs.spread(event.sum(1) / 6, rows, 10))
-    assert moves[[1, 4, 7]].tolist() == [0, 0, 0]
-    pairs = 1 - torch.eye(7, dtype=torch.float64)
+    for drawn in (None, circle(0, 9, 6)):
+        pairs = compared(9, drawn).double()
+        moves = sampled_pairs.moves((event * pairs).sum(1) / pairs.sum(1))
 
-    def share(weight: Tensor) -> float:
-        both = weight[:, None] * weight * pairs
-        return float((both * event).sum() / both.sum())
+        def share(weight: Tensor, pairs: Tensor = pairs) -> float:
+            both = weight[:, None] * weight * pairs
+            return float((both * event).sum() / both.sum())
 
-    for image in range(7):
-        weight = torch.ones(7, dtype=torch.float64)
-        weight[image] += 1e-6
-        assert float(moves[rows[image]]) == pytest.approx((share(weight) - share(torch.ones(7))) / 1e-6, abs=1e-5)
+        for image in range(9):
+            weight = torch.ones(9, dtype=torch.float64)
+            weight[image] += 1e-6
+            assert float(moves[image]) == pytest.approx((share(weight) - share(torch.ones(9))) / 1e-6, abs=1e-5)
+
+
+def test_where_no_pair_lies_below_the_pairs_that_were_compared_count() -> None:
+    """Half of them are independent: the limit is that of so many trials without a hit."""
+    quantiles, near = torch.zeros(2, 200, dtype=torch.float64)
+    score = universal.median(quantiles, near, partners=20)
+    assert score.high == pytest.approx(statistics.clopper_pearson(0, 200 * 20 / 4)[1])
 
 
 def coverage(name: str, images: int, pairs_of: int, runs: int, strong: bool, far: float = 1.0) -> tuple[float, float]:
-    """Return how often a sample's interval holds the value of all pairs of its images, and that of the population."""
+    """Return how often a circle's interval holds the value of all pairs of its images, and that of the population."""
     sampling, whole = measured(name, pairs_of), measured(name, None)
 
     def headline(part: Measure, size: int, seed: int) -> Score:
@@ -215,7 +259,7 @@ def slack(runs: int) -> float:
 
 @pytest.mark.parametrize("name", ["universal_quantile", "uniformity"])
 def test_intervals_hold_for_all_images_and_for_the_population(name) -> None:
-    """A sample of the slow test: were the images that are left out counted as compared, far fewer would hold."""
+    """A sample of the slow test: were the pairs that are left out counted as compared, fewer would hold."""
     for value in coverage(name, 600, 60, 100, False, far=2.5):
         assert value >= 0.95 - slack(100)
 
@@ -229,13 +273,41 @@ def test_intervals_hold_for_three_thousand_images(name, strong) -> None:
         assert value >= 0.95 - slack(250)
 
 
+def test_more_images_never_widen_an_interval() -> None:
+    """As many pairs as 200 images have: of 200, 400, 800 and 1,600 images; means over worlds."""
+    widths = []
+    for images in (200, 400, 800, 1600):
+        scores = [
+            measured("uniformity", 200).score(measured("uniformity", 200).observe(world(images, seed)))
+            for seed in range(12)
+        ]
+        widths.append(sum(score["uniformity"].high - score["uniformity"].low for score in scores) / len(scores))
+    assert widths == sorted(widths, reverse=True)
+    assert widths[-1] < 0.5 * widths[0]
+
+
+@pytest.mark.parametrize("name", ["universal_quantile", "matching", "uniformity", "class_uniformity"])
+def test_an_estimate_compares_fewer_pairs(name, monkeypatch) -> None:
+    """A measure of few images is timed as it is; of more, on fewer pairs, and all take so many times as long."""
+    subject, measure = world(900), measured(name, None)
+    assert measure.timed_on(subject) == (measure, 1.0)
+    monkeypatch.setattr(all_pairs, "TIMED", 20)
+    monkeypatch.setattr(sampled_pairs, "SIDE", 16)
+    images = int(subject.labels.bincount().max()) if name == "class_uniformity" else 900
+    fewer, times = measure.timed_on(subject)
+    assert fewer == replace(measure, pairs_of=20)
+    assert times == pytest.approx((images - 1) / (partners(images, 20) + 2 * 16))
+    assert list(fewer.score(fewer.observe(subject)).values())[-1].interval.endswith("others")
+    assert measured(name, 10).timed_on(subject) == (measured(name, 10), 1.0)
+
+
 def test_too_few_images_are_refused_before_the_audit() -> None:
-    with pytest.raises(HoldfastError, match="pairs_of: expected at least 3 images whose pairs are compared, got 2"):
-        UniversalQuantile(pairs_of=2).check(IDS)
+    with pytest.raises(HoldfastError, match="pairs_of: expected as many pairs as at least 3 images have, got 2"):
+        UniversalQuantile(pairs_of=2).check(["a", "b", "c"])
     with pytest.raises(HoldfastError, match="a whole number above 0"):
         UniversalQuantile(pairs_of=0)
-    with pytest.raises(HoldfastError, match="pairs_of: expected at least 3"):
-        sample(0, IDS, 2)
+    with pytest.raises(HoldfastError, match="pairs_of: expected as many pairs as at least 3"):
+        circle(0, 300, 2)
 
 
 def test_an_audit_says_whose_pairs_were_compared(tmp_path, monkeypatch) -> None:
@@ -249,7 +321,7 @@ def test_an_audit_says_whose_pairs_were_compared(tmp_path, monkeypatch) -> None:
     ours, theirs = (record["encoders"][0]["measures"]["universal_quantile"] for record in records)
     assert ours["part"]["pairs_of"] == 30
     assert ours["scores"] == theirs["scores"]
-    assert "pairs of 30 images sampled from 100" in ours["scores"]["3 steps"]["interval"]
+    assert "each of 100 images compared with 8 others" in ours["scores"]["3 steps"]["interval"]
     for entry in records[0]["encoders"][0]["gallery"]:
         assert entry["placed_among"] == 50
         share = entry["quantile"] * 50 * 49 / 2

@@ -344,6 +344,24 @@ def test_every_draw_is_given_once_and_in_order(weight, x) -> None:
             torch.testing.assert_close(results(seen, recorder)["reps"][i], expected[: recorder.budget])
 
 
+@pytest.mark.parametrize(("gap", "lost"), [(0.0, "none"), (0.8, "some"), (4.0, "none")])
+def test_a_draw_is_of_the_image_that_it_is_nearest_to(gap: float, lost: str) -> None:
+    """Others a gap away: twins, to whom no tie is lost; some that draws come half way to; some that none reaches."""
+    random = torch.Generator().manual_seed(7)
+    clean = torch.nn.functional.normalize(torch.randn(30, 4, generator=random), dim=1) * gap
+    clean[11] = 0
+    draws = torch.randn(400, 4, generator=random) * 0.25
+    own = torch.cdist(draws.double(), clean.double(), compute_mode="donot_use_mm_for_euclid_dist")
+    hits = int((own.amin(1) == own[:, 11]).sum())
+    sampling = Classifier(1, 400).sample(Anchor(0.1, 11, clean, Rng(0, ids=("a",))))
+    next(sampling)
+    sampling.send(clean[[11]])
+    with pytest.raises(StopIteration) as done:
+        sampling.send(draws)
+    assert {name: int(value) for name, value in done.value.value.items()} == {"vote": 11, "hits": hits, "draws": 400}
+    assert 100 < hits < 300 if lost == "some" else hits == 400
+
+
 def test_drawing_stops_when_everything_is_settled(weight, x) -> None:
     """Little noise: every vote agrees, so a few draws tell all that a coarse radius needs; else all are drawn."""
     encoder = linear(weight)

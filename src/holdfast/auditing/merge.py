@@ -19,7 +19,8 @@ from holdfast.runtime.privacy import placed
 from holdfast.sources.trust import demand_trust
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import unbroken
-from holdfast.storage.run_folder import SHARD, Store
+from holdfast.storage.run_folder import Store
+from holdfast.storage.seal import SHARD
 
 
 def merge_parts(

@@ -8,7 +8,7 @@ from holdfast.auditing.prepare import CACHE, PreparedAudit
 from holdfast.auditing.schedule import Part, Schedule
 from holdfast.core import HoldfastError
 from holdfast.core.engine import Engine
-from holdfast.storage.run_folder import SHARD
+from holdfast.storage.seal import SHARD
 
 MARK = ".failed"
 """Ends the name of a file that stands for a shard which could not be made, and tells why."""

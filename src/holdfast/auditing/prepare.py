@@ -27,7 +27,8 @@ from holdfast.sources.data import Selection
 from holdfast.sources.encoders import check_encoder
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import read_record, sealed, unbroken
-from holdfast.storage.run_folder import SHARD, Store
+from holdfast.storage.run_folder import Store
+from holdfast.storage.seal import SHARD
 
 PLAN = "plan.json"
 """The file by which a run folder is known."""

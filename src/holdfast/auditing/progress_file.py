@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from holdfast.auditing.prepare import PreparedAudit
+from holdfast.runtime.listener import FailureListener
 from holdfast.runtime.privacy import public
 from holdfast.runtime.progress import WINDOW
 from holdfast.storage.progress_file import EVERY, PROGRESS, round_of, this_machine
@@ -78,6 +79,8 @@ class ProgressFile:
         """Hear that a part failed, and that the audit goes on."""
         if text not in self._failures and len(self._failures) < FAILURES:
             self._failures = [*self._failures, text]
+        if isinstance(self._listener, FailureListener):
+            self._listener.failed(text)
 
     def heard(self, record: dict[str, Any]) -> None:
         """Hear the record of a round."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.auditing.execute import INLINE
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.prepare import prepare
+from holdfast.auditing.prepare import PreparedAudit, prepare
 from holdfast.auditing.progress_file import ProgressFile
 from holdfast.auditing.rounds import Told, run_rounds
 from holdfast.auditing.run_prepared import run_prepared
@@ -54,10 +54,20 @@ def run_audit(
         NothingAudited: no encoder could be audited; no record is written, and the folder stays free.
     """
     options = {"overwrite": overwrite, "in_process": engine.in_process, "listener": listener}
-    audit = prepare(plan, folder, encoders, source, training, **options)
+    return carry_out(prepare(plan, folder, encoders, source, training, **options), engine, command, told)
+
+
+def carry_out(
+    audit: PreparedAudit, engine: Engine = INLINE, command: str = "", told: Told = lambda record: None
+) -> dict[str, Any]:
+    """Run an audit that is prepared, and return its record, see `run_audit`.
+
+    Raises:
+        HoldfastError: as `run_audit`.
+    """
     with ProgressFile(audit) as progress:
         audit = replace(audit, listener=progress)
-        if not plan.in_rounds:
+        if not audit.plan.in_rounds:
             return run_prepared(audit, engine, command)
 
         def heard(record: dict[str, Any]) -> None:

@@ -19,12 +19,9 @@ from holdfast.runtime.errors import NothingAudited, first_line
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.privacy import public
 from holdfast.storage.migrations import SCHEMA
-from holdfast.storage.record_file import RECORD, digest_of, files_of, sealed
+from holdfast.storage.record_file import LOG, RECORD, digest_of, files_of, sealed
 from holdfast.storage.run_folder import Store
 from holdfast.storage.standing import void_checks
-
-LOG = "failures.log"
-"""The file with tracebacks of what should not have failed."""
 
 
 def run_prepared(

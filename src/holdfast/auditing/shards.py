@@ -9,11 +9,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Observation, Passes, Scope, registry
+from holdfast.core import Failure, HoldfastError, Observation, Passes, Scope, registry
 
 TOGETHER = 64
 """Batches of training images in one file: there may be a million of them."""
 
+
+AGAINST_ALL = 2**23
+"""Comparisons with the population in one shard of a search: a step holds about twenty numbers for each."""
 
 PROVED = 2**15
 """Values of images in one shard of proofs: an interrupt loses what was done of one, which may be minutes an image."""
@@ -121,8 +124,10 @@ def fits(tensors: Mapping[str, Tensor], observation: Observation, shard: ShardFi
     return complete and (columns is None or columns == columns_of(tensors))
 
 
-def images_in(observation: Observation, batch_size: int, shape: tuple[int, ...]) -> int:
-    """Return how many images a shard of an observation has: those of a pass, or fewer where they are proved.
+def images_in(observation: Observation, batch_size: int, shape: tuple[int, ...], population: int = 0) -> int:
+    """Return how many images a shard of an observation has: those of a pass.
+
+    Fewer where they are proved, and where each is compared with a large population at every step.
 
     Example:
         >>> from holdfast.parts.observations.certified import Certified
@@ -131,8 +136,14 @@ def images_in(observation: Observation, batch_size: int, shape: tuple[int, ...])
         [41, 10, 1]
         >>> images_in(Clean(), 64, (3, 32, 32))
         64
+        >>> from holdfast.parts.observations.breaking_radii import BreakingRadii
+        >>> [images_in(BreakingRadii(), 512, (3, 32, 32), population) for population in (10_000, 1_000_000)]
+        [512, 8]
     """
-    return max(1, min(batch_size, PROVED // prod(shape))) if observation.passes.bounds else batch_size
+    of_proofs = PROVED // prod(shape) if observation.passes.bounds else batch_size
+    judged = (part for part in vars(observation).values() if isinstance(part, Failure))
+    against_all = AGAINST_ALL // max(population, 1) if any(part.against_all for part in judged) else batch_size
+    return max(1, min(batch_size, of_proofs, against_all))
 
 
 def spans(
@@ -159,7 +170,7 @@ def spans(
         case Scope.ALL_TRAINING:
             return [(0, images)]
         case Scope.FIRST:
-            size = images_in(observation, batch_size, shape)
+            size = images_in(observation, batch_size, shape, population)
             ends = sorted({*range(size, images, size), *(cut for cut in cuts if cut < images), images})
             return [(start, stop) for start, stop in itertools.pairwise([0, *ends]) if start < stop]
         case Scope.TRAINING:

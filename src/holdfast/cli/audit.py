@@ -22,8 +22,9 @@ from holdfast.cli.common import (
     out,
     partly,
     run_plan,
+    standing_answer,
 )
-from holdfast.cli.workers import engine_of, make_shard
+from holdfast.cli.workers import begin_workers, engine_of, make_shard
 from holdfast.runtime.deprecation import warn_deprecated
 from holdfast.runtime.errors import HoldfastError
 
@@ -133,13 +134,21 @@ def audit(
     quiet: QuietOption = False,
 ) -> None:
     """Audit encoders on your images: measures, validity checks, record and report."""
-    from holdfast.auditing.plan_file import make_plan, read_plan, refuse_idle_ball
-
+    request = {key: value for key, value in locals().items() if key not in ("json_output", "quiet", "strict")}
     if calibrate <= 0:
         raise HoldfastError(f"--calibrate: expected seconds above 0, got {calibrate:g}")
     if compiled_before:
         warn_deprecated("--compile")
         compiled = True
+    # The answer of the same request, where it stands: neither torch nor any part is imported for it
+    files = any(name.endswith(".toml") for name in (*encoders, profile or ""))
+    known = None if files or dry_run or shard is not None else request
+    if known is not None and standing_answer(known, out_folder, json_output, quiet, strict):
+        return
+    if not dry_run:
+        begin_workers(engine, workers)
+    from holdfast.auditing.plan_file import make_plan, read_plan, refuse_idle_ball
+
     # The plan: of a file and the options over it, or of the options alone
     run = {"images": images, "attacked": attacked, "seed": seed, "device": device, "skip_corrupt": skip_corrupt}
     run |= {"batch_size": batch_size, "norm": norm, "eps": eps, "train": train, "train_images": train_images}
@@ -163,7 +172,7 @@ def audit(
             raise HoldfastError("--shard makes its part of all shards; leave out --budget and --until")
         make_shard(replace(plan, budget=None, until=None), out_folder, shard, json_output, overwrite, quiet)
     else:
-        run_plan(plan, out_folder, json_output, overwrite, chosen, quiet, strict)
+        run_plan(plan, out_folder, json_output, overwrite, chosen, quiet, strict, known)
 
 
 def _estimate(

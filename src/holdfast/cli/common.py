@@ -5,6 +5,7 @@ import json
 import os
 import shlex
 import sys
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import wraps
@@ -28,6 +29,10 @@ from holdfast.storage.standing import failed_checks
 
 out, err = Screen(), Screen(stderr=True)
 """What the commands print on: answers, and everything else. Nothing else of Holdfast prints."""
+
+
+REPORT_EVERY = 10.0
+"""Seconds between the reports of rounds: sooner, drawing one takes as long as the round that replaces it."""
 
 
 def number(text: str | float) -> float:
@@ -190,15 +195,19 @@ def run_plan(
     engine: Any = None,
     quiet: bool = False,
     strict: bool = False,
+    request: Any = None,
 ) -> None:
-    """Run an audit as `audited` does."""
+    """Run an audit as `audited` does; of a `request` it leaves a receipt, by which `standing_answer` knows it again."""
     from holdfast.auditing.execute import INLINE
+    from holdfast.auditing.prepare import prepare
     from holdfast.auditing.rounds import complete
-    from holdfast.auditing.run import run_audit
+    from holdfast.auditing.run import carry_out
 
     def told(record: Any) -> None:
         """Write the report of a round, and say what it answers; `audited` writes that of the last one."""
-        if not complete(record):
+        nonlocal drawn
+        if not complete(record) and time.monotonic() - drawn >= REPORT_EVERY:
+            drawn = time.monotonic()
             with _drawing("the report", folder):
                 from holdfast.report.html import publish  # brings matplotlib: after the first image, not before it
 
@@ -210,22 +219,34 @@ def run_plan(
                 err.print(brief(line), soft_wrap=True, highlight=False)
 
     def run(bars: Any) -> Any:
-        options = {"listener": bars, "command": command_line(), "overwrite": overwrite, "told": told}
-        return run_audit(plan, folder, engine=engine or INLINE, **options)
+        nonlocal audit
+        on = engine or INLINE
+        audit = prepare(plan, folder, overwrite=overwrite, in_process=on.in_process, listener=bars)
+        return carry_out(audit, on, command_line(), told)
 
-    audited(run, folder, json_output, quiet, strict)
+    def paid(record: Any) -> None:
+        if request is not None:
+            from holdfast.auditing.inputs import leave_receipt
+
+            leave_receipt(audit, record, request)
+
+    audit: Any = None
+    drawn = time.monotonic()
+    audited(run, folder, json_output, quiet, strict, paid)
 
 
 def audited(
-    run: Callable[[Any], Any], folder: str, json_output: bool, quiet: bool = False, strict: bool = False
+    run: Callable[[Any], Any],
+    folder: str,
+    json_output: bool,
+    quiet: bool = False,
+    strict: bool = False,
+    paid: Callable[[Any], None] = lambda record: None,
 ) -> None:
-    """Run an audit, write its report and print its record; where a part failed, `partly` ends the command.
+    """Run an audit, write its report and print its record, see `tell`; `paid` hears the record once all is written.
 
-    Strictly, a failed check ends it with status 1, unless the audit allows it. The record is written before anything is
-    drawn: what cannot be drawn is a warning.
+    The record is written before anything is drawn: what cannot be drawn is a warning.
     """
-    from holdfast.auditing.run_prepared import LOG
-
     with listening(quiet) as bars:
         record = run(bars)
         bars.stage("writing the report")
@@ -234,6 +255,31 @@ def audited(
             from holdfast.report.html import publish  # brings matplotlib: after the first image, not before it
 
             report = publish(folder)
+            paid(record)
+    tell(record, folder, report, json_output, strict)
+
+
+def standing_answer(request: Any, folder: str, json_output: bool, quiet: bool, strict: bool) -> bool:
+    """Print the record that answers a request, if the folder holds it and nothing that it depends on has changed."""
+    from holdfast.storage.filesystem import Folder
+    from holdfast.storage.receipt import standing
+    from holdfast.storage.record_file import REPORT
+
+    if (record := standing(place := Folder(folder), request)) is None:
+        return False
+    if not quiet:
+        err.print(f"nothing has changed since {record['run']['finished']}: the record stands", soft_wrap=True)
+    tell(record, folder, place.named(REPORT), json_output, strict)
+    return True
+
+
+def tell(record: Any, folder: str, report: str | None, json_output: bool, strict: bool) -> None:
+    """Print a record; where a part failed, `partly` ends the command.
+
+    Strictly, a failed check ends it with status 1, unless the audit allows it.
+    """
+    from holdfast.storage.record_file import LOG
+
     if json_output:
         answer(record)
     else:

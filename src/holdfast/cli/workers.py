@@ -36,6 +36,15 @@ def engine_of(
     return registry.configure(registry.find("engines", name or "processes"), values)
 
 
+def begin_workers(name: str | None, workers: int | None) -> None:
+    """Begin what the workers that options ask for need, while this process imports torch and reads plan and images."""
+    from holdfast.core import registry
+
+    if (name or workers not in (None, 1)) and (name or "processes") in registry.names("engines"):
+        engine: Any = registry.find("engines", name or "processes")
+        engine.begin(("holdfast.auditing.plan_file", "holdfast.auditing.work"))
+
+
 def make_shard(plan: Any, folder: str, shard: str, json_output: bool, overwrite: bool, quiet: bool) -> None:
     """Make one part of an audit's shards, and say what was made; what failed ends the command as `partly` says."""
     from holdfast.auditing.partition import make_part, part_of

@@ -10,7 +10,8 @@ from holdfast.comparison.records import Audited
 from holdfast.core import Observation, registry
 from holdfast.runtime.errors import UnreadableRecord
 from holdfast.storage.filesystem import Folder
-from holdfast.storage.run_folder import SHARD, read_tensors
+from holdfast.storage.run_folder import read_tensors
+from holdfast.storage.seal import SHARD
 
 _FOLDER = re.compile(r"cache/[0-9a-f]+")
 _SPAN = re.compile(r"(\d+)-(\d+)")

@@ -58,6 +58,17 @@ class EncoderSource(metaclass=Checked):
             HoldfastError: an unknown name or option, a file or package that is not there.
         """
 
+    def files(self, name: str, options: Options) -> Sequence[Path] | None:
+        """Return the files that decide what `open` gives, beside those of installed packages; None: they are not known.
+
+        Where they are known, and have not changed, a whole audit is known to be answered without opening the encoder.
+
+        Args:
+            name: as for `open`.
+            options: as for `open`.
+        """
+        return None
+
     def texts(self, name: str, options: Options) -> "TextTower":
         """Open the text tower that belongs to an encoder: texts as points of the space of its representations.
 

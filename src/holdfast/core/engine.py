@@ -1,7 +1,7 @@
 """Engines: workers that are given one task at a time, and what becomes of the tasks."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -64,6 +64,14 @@ class Engine(metaclass=Checked):
     @abstractmethod
     def title(self) -> str:
         """What it is, in a few words."""
+
+    @classmethod
+    def begin(cls, modules: Sequence[str] = ()) -> None:
+        """Begin what workers need, while this process does something else; by default nothing.
+
+        Args:
+            modules: that their work is going to import.
+        """
 
     @abstractmethod
     def open(self, make: Callable[[], Work]) -> AbstractContextManager[Pool]:

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 
 import PIL.ExifTags
 import PIL.Image
@@ -43,6 +44,14 @@ class ImageSource(ABC):
 
     def label(self, index: int) -> int | None:
         """Return the class of image `index` where the source knows it (used by probes only)."""
+        return None
+
+    def files(self, indices: Sequence[int]) -> Sequence[Path] | None:
+        """Return the files that some images are read from, and folders whose names decide which there are.
+
+        None: they are not known, beside those of installed packages. Where they are known, and have not changed, an
+        audit that is made is known to be the answer still.
+        """
         return None
 
     classes: Sequence[str] = ()

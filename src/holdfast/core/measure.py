@@ -192,6 +192,25 @@ class Measure(Reader):
         """
         return "at most" if self.better == "higher" else "at least"
 
+    def pairs(self, images: int) -> int:
+        """Return how many pairs of clean representations it compares, where these cost time; 0 for most.
+
+        Args:
+            images: of the population.
+        """
+        return 0
+
+    def timed_on(self, subject: Subject) -> tuple["Measure", float]:
+        """Return itself with fewer comparisons, and how many times as long all of them take, for an estimate.
+
+        Args:
+            subject: the encoder that was observed.
+
+        Returns:
+            the measure as it is, and 1, for most.
+        """
+        return self, 1.0
+
     def rows(self, table: Table) -> list[str] | None:
         """Return what the rows of a table are called; None where they are the first images of the population."""
         return None

@@ -128,10 +128,12 @@ class Failure(metaclass=Checked):
     Attributes:
         needs_labels: whether it reads labels.
         at_others: whether every image fails once it has become another one of the population, whatever the encoder.
+        against_all: whether each image is compared with the whole population, whenever it is judged.
     """
 
     needs_labels: bool = False
     at_others: bool = False
+    against_all: ClassVar[bool] = False
 
     @property
     @abstractmethod

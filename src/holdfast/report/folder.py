@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast.runtime.errors import UnreadableRecord
+from holdfast.storage.columns import floats
 from holdfast.storage.record_file import RunFiles
 
 _FARTHEST = 1e300
@@ -45,13 +46,11 @@ def read_column(folder: RunFiles, table: str, column: str) -> np.ndarray:
         with pq.ParquetFile(io.BytesIO(data)) as file:
             if column not in file.schema_arrow.names:
                 raise UnreadableRecord(f"expected a column {column!r} in {table}, got {file.schema_arrow.names}")
-            values = file.read(columns=[column])[column]
-        numbers = values.cast(pa.float64() if not pa.types.is_boolean(values.type) else pa.int8())
+            return floats(file.read(columns=[column])[column])
     except (OSError, ValueError, pa.ArrowException) as error:
         raise UnreadableRecord(
             f"expected a Parquet table at {table}, it cannot be read; run the audit again"
         ) from error
-    return numbers.to_numpy().astype(float)
 
 
 def read_picture(folder: RunFiles, relative: str, most: int | None = None, *, sparse: bool = False) -> Picture:

@@ -17,9 +17,7 @@ from holdfast.report.page import page
 from holdfast.report.scorecard import cards, families
 from holdfast.report.verdict import costs, doubts, failures, rendering, scope, threats, winners
 from holdfast.storage.filesystem import Folder, write_file
-from holdfast.storage.record_file import RunFiles, read_record, run_files
-
-REPORT = "report.html"
+from holdfast.storage.record_file import REPORT, RunFiles, read_record, run_files
 
 SCRIPTS = ("script.js", "gallery.js", "lightbox.js")
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.report.answer import answers
-from holdfast.report.brief import each_answer, first_keys, in_levels, leader
+from holdfast.report.brief import brief, each_answer, first_keys, in_levels, leader
 from holdfast.report.leader import told
 from holdfast.report.names import with_short_names
 from holdfast.report.numbers import BEST_BUDGET, BETTER, bracket, choice, count, duration, listing, plural
@@ -89,12 +89,21 @@ def notes(record: Mapping[str, Any]) -> list[Text]:
 
 
 def round_lines(record: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what there is to say after a round: how many images, the time, and the answer for each encoder."""
+    """Yield what there is to say after a round: how many images, the time, and what it answers for each encoder.
+
+    The first round answers in words, as the summary of the last one will; those between tell the first number.
+    """
     rounds, run = record["run"]["rounds"], record["run"]
     spent = duration(rounds["before"] + run["seconds"])
     yield f"after {spent}: {count(record['data']['attacked'])} of {count(rounds['of'])} images attacked"
-    for encoder, answer in answers(with_short_names(record)):
-        yield f"  {encoder}: {answer.text}"
+    record = with_short_names(record)
+    if rounds["number"] == 1:
+        yield from (f"  {encoder}: {answer.text}" for encoder, answer in answers(record))
+    else:
+        numbers = brief(record)
+        for line in numbers.lines:
+            for (title, *_), cell in zip(numbers.heads[:1], line.figures[:1], strict=True):
+                yield f"  {line.name}: {title} {cell.value} {cell.interval}".rstrip()
 
 
 def _headlines(encoders: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -106,7 +106,13 @@ class Lines:
             self._begun, self._stage, self._printed = time.monotonic(), "", ""
             self._pace.clear()
             if self._begun - self._since >= self._patience:
-                self._print(f"{encoder}: {'begun' if unit == UNSAID else f'{short(total)} {unit} to make'}")
+                self.say(f"{encoder}: {'begun' if unit == UNSAID else f'{short(total)} {unit} to make'}")
+
+    def say(self, text: str, now: float | None = None) -> None:
+        """Print a line, with the time of day."""
+        self._last = time.monotonic() if now is None else now
+        stamp = time.strftime("%H:%M:%S")
+        self._console.print(f"{stamp} {text}", soft_wrap=True, highlight=False, markup=False)
 
     def advance(self, count: int) -> None:
         """Note how much is done."""
@@ -126,7 +132,7 @@ class Lines:
             due = LIFE if kind == self._printed else PATIENCE
             if (self._stage or self._name) and now - self._last >= due and now - self._since >= self._patience:
                 self._printed = kind
-                self._print(self._sentence(now), now)
+                self.say(self._sentence(now), now)
 
     def _sentence(self, now: float) -> str:
         if not self._name:
@@ -136,14 +142,10 @@ class Lines:
         counted = [] if self._unit == UNSAID else [_counted(self._done, self._total, self._unit)]
         (start, before), (_, after) = self._pace[0], self._pace[-1]
         pace = (after - before) / (now - start) if now > start else 0.0
-        left = [f"about {spelled((self._total - done) / pace)} left"] if pace > 0 else []
+        seconds = (self._total - done) / pace if pace > 0 else 0.0
+        left = [f"about {spelled(seconds)} left"] if seconds >= 1 else []  # what makes no pass may last, such as scores
         stage = f": {self._stage}" if self._stage else ""
         return f"{self._name}: {', '.join([*counted, *share, *left])}{stage}"
-
-    def _print(self, text: str, now: float | None = None) -> None:
-        self._last = time.monotonic() if now is None else now
-        stamp = time.strftime("%H:%M:%S")
-        self._console.print(f"{stamp} {text}", soft_wrap=True, highlight=False)
 
     def _run(self) -> None:
         while not self._over.wait(TICK):
@@ -177,6 +179,7 @@ class Bars:
         self._task: TaskID | None = None
         self._tasks: dict[str, TaskID] = {}
         self._early: TaskID | None = None  # what is done before work on an encoder begins
+        self._failures: set[str] = set()
 
     def __enter__(self) -> "Bars":
         self._progress.start()
@@ -218,3 +221,13 @@ class Bars:
             self._early = self._progress.add_task("", total=None, encoder="", unit="")
         if (task := self._early if self._task is None else self._task) is not None:
             self._progress.update(task, description=text)
+
+    def failed(self, text: str) -> None:
+        """Say at once what failed, while the rest goes on; in later rounds not again."""
+        if text in self._failures:
+            return
+        self._failures.add(text)
+        if self._lines is not None:
+            self._lines.say(text)
+        elif not self._progress.disable:
+            self._progress.console.print(text, style="bold red", soft_wrap=True, highlight=False, markup=False)

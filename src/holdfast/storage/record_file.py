@@ -19,6 +19,12 @@ from holdfast.storage.record_shape import RECORD_SHAPE
 
 RECORD = "record.json"
 
+REPORT = "report.html"
+"""Drawn from the record, and from nothing else."""
+
+LOG = "failures.log"
+"""Has the tracebacks of what should not have failed."""
+
 SEAL = "seal"
 """The entry of a JSON file that says what else is in it."""
 

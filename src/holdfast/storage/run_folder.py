@@ -24,13 +24,7 @@ from holdfast.runtime.privacy import public
 from holdfast.storage.columns import numbers, texts
 from holdfast.storage.documents import parse_json
 from holdfast.storage.filesystem import Folder
-
-SEAL = "seal"
-"""The fact of a file of tensors that says what else is in it."""
-
-
-SHARD = ".safetensors"
-"""Ends the names of files of tensors."""
+from holdfast.storage.seal import SEAL, SHARD, seal_of
 
 ROWS = 2**14
 """Of a table, in one of its row groups: what a writer holds in memory."""
@@ -183,10 +177,11 @@ class Store:
 
     def write_table(self, name: str, ids: Sequence[str], table: Mapping[str, Tensor]) -> None:
         """Write a table as Parquet, with the image ids as its first column, some rows at a time."""
+        arrays = {key: value.detach().cpu().numpy() for key, value in table.items()}
 
         def rows(start: int) -> pa.Table:
             part = slice(start, start + ROWS)
-            return pa.table({"id": texts(ids[part])} | {key: numbers(value[part]) for key, value in table.items()})
+            return pa.table({"id": texts(ids[part])} | {key: numbers(value[part]) for key, value in arrays.items()})
 
         def put(path: Path) -> None:
             first = rows(0)
@@ -244,9 +239,8 @@ def read_tensors(files: Folder, name: str) -> tuple[dict[str, Tensor], dict[str,
 
 
 def _seal(name: str, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> str:
-    """Return the SHA-256 of everything in a file of tensors, and of its name: one in another's place has another."""
+    """Return the seal of a file of tensors, see `seal_of`."""
     shapes = {key: [str(value.dtype), list(value.shape)] for key, value in tensors.items()}
-    total = hashlib.sha256(json.dumps([name, dict(facts), shapes], sort_keys=True).encode())
-    for _, value in sorted(tensors.items()):
-        total.update(value.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8).numpy().data)
-    return total.hexdigest()
+    ordered = (value for _, value in sorted(tensors.items()))
+    flat = (value.reshape(-1).clone(memory_format=torch.contiguous_format) for value in ordered)
+    return seal_of(name, facts, shapes, (value.view(torch.uint8).numpy().data for value in flat))

@@ -29,12 +29,16 @@ from holdfast.core.encoder import BOUND
 from holdfast.core.spec_string import label
 from holdfast.numerics.bounds.footprint import memory
 from holdfast.numerics.bounds.trace import trace
+from holdfast.numerics.geometry.pairwise import near
 from holdfast.runtime.errors import NotCertified, first_line, no_labels
 from holdfast.sources.encoders import open_encoder
 from holdfast.storage.run_folder import Store, StoreError
 
 SECONDS = 15.0
 """How long shards of each encoder are timed, about."""
+
+COMPARED, PLACED = 1500, 2
+"""Representations that are compared to time pairs; and how often a measure goes through all pairs, at least."""
 
 FIRST = 0.5
 """Share of that time in which all images must be read and represented; else fewer are taken, and no shard is kept."""
@@ -250,6 +254,8 @@ class _Estimator:
             }
             complete = [o for o, shards in zip(extents, stored, strict=True) if all(shards)]
             scores = self._scores(session, complete) if lasting and self.part is None else []
+            if self.part is None:
+                scores += self._pairs(len(images), passes.dim, timed={cost.title for cost in scores})
         host, device_memory = peak_memory(plan.device)
         if device_memory is None:  # what was stopped in the middle may not have held all that it will hold
             host = max(host, held[0] + bounding)
@@ -280,21 +286,35 @@ class _Estimator:
         return session_of(self.plan, encoder, images, store, watch.advance, attacked, self.opened)
 
     def _scores(self, session: Session, complete: Sequence[Observation]) -> list[Cost]:
-        """Return what the measures take of which all that they read is stored."""
+        """Return what the measures take of which all that they read is stored; of many pairs some are compared."""
         readers = self.plan.observations
         waiting = {name for observation in readers.keys() - complete for name in readers[observation]}
         costs = []
         for name, measure in self.plan.named_measures.items():
             if name in waiting:
                 continue
-            began = self.clock()
             with suppress(Exception):  # the audit says why
                 for observation in complete:
                     if observation not in session.costs and name in readers[observation]:
                         session.observe(observation)
-                measure.score(measure.observe(session))
-                costs.append(_once(name, self.clock() - began))
+                fewer, times = measure.timed_on(session)
+                began = self.clock()
+                fewer.score(fewer.observe(session))
+                costs.append(_once(name, times * (self.clock() - began)))
         return costs
+
+    def _pairs(self, images: int, dim: int, timed: set[str]) -> list[Cost]:
+        """Return what comparing all pairs takes at least, of measures that were not timed."""
+        pairs = {name: measure.pairs(images) for name, measure in self.plan.named_measures.items() if name not in timed}
+        if not any(pairs.values()):
+            return []
+        some = torch.randn(COMPARED, dim, generator=torch.Generator().manual_seed(0))
+        began = self.clock()
+        near(some, torch.tensor([0.0]))
+        each = PLACED * (self.clock() - began) / (COMPARED * (COMPARED - 1) / 2)
+        how = "pairs alone, not timed: what it reads was not complete"
+        times = {name: each * count for name, count in pairs.items() if count}
+        return [Cost(name, 0, Passes(), took, took, took, how, guessed=True) for name, took in times.items()]
 
 
 def peak_memory(device: str) -> tuple[int, int | None]:

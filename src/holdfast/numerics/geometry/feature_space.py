@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import HoldfastError
+from holdfast.numerics.geometry.circle import SIDE, Circle
 from holdfast.numerics.geometry.divergences import cosine, unit
 from holdfast.numerics.statistics.jackknife import Contributions, of_function, of_pairs
 
@@ -21,7 +22,7 @@ BLOCK_BYTES = 64 * 2**20
 """Memory that one block of similarities may take."""
 
 
-def uniformity(reps: Reps, labels: Labels | None = None) -> Contributions:
+def uniformity(reps: Reps, circle: Circle | None = None) -> Contributions:
     """Contribution of each image to the uniformity of the representations on the unit sphere.
 
     U = -log E exp(-2 ||z - z'||²) over all pairs of different images, z = f(x) / ||f(x)||. 0 where all directions are
@@ -30,9 +31,8 @@ def uniformity(reps: Reps, labels: Labels | None = None) -> Contributions:
     ((N-1) e^-U + 1) / N, whatever the encoder. A zero vector counts as orthogonal to all, as in `divergences.cosine`.
 
     Args:
-        reps: representations, [N, D].
-        labels: if given, the uniformity of each class: the mean of its images' contributions; NaN for images of a class
-            with fewer than 3 images, [N].
+        reps: representations, [N, D]; of fewer than 3 images contributions are NaN.
+        circle: which pairs are compared; None: all.
 
     Raises:
         HoldfastError: representations that are not finite.
@@ -43,9 +43,7 @@ def uniformity(reps: Reps, labels: Labels | None = None) -> Contributions:
         >>> round(uniformity(torch.eye(4)).mean().item(), 6)
         4.0
     """
-    if labels is not None:
-        return _by_class(uniformity, reps, labels)
-    near = potentials(reps)
+    near = potentials(reps, circle)
     n = len(near)
     if n < 3:
         return torch.full_like(near, torch.nan)
@@ -53,8 +51,12 @@ def uniformity(reps: Reps, labels: Labels | None = None) -> Contributions:
     return of_function(-float(near.mean().log()), -without.log())
 
 
-def potentials(reps: Reps) -> Contributions:
+def potentials(reps: Reps, circle: Circle | None = None) -> Contributions:
     """Return each image's mean of exp(-2 ||z_i - z_j||²) = exp(4 (z_i · z_j - 1)) over the others; NaN where alone.
+
+    Args:
+        reps: representations, [N, D].
+        circle: with which others; None: all.
 
     Example:
         >>> [round(v, 6) for v in potentials(torch.tensor([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])).tolist()]
@@ -62,6 +64,14 @@ def potentials(reps: Reps) -> Contributions:
     """
     directions = unit(_finite(reps))
     n = len(directions)
+    if circle is not None:
+        total = torch.zeros(n, dtype=torch.float64)
+        for images, others, pairs in circle.blocks(SIDE):
+            potential = (4 * (directions[images] @ directions[others].T - 1)).exp_()
+            potential = potential if pairs is None else potential.mul_(pairs)
+            total[images] += potential.sum(1)
+            total[others] += potential.sum(0)
+        return total / (2 * circle.reach)
     rows = max(1, BLOCK_BYTES // (8 * n))
     total = [(4 * (part @ directions.T - 1)).exp_().sum(1) for part in directions.split(rows)]
     own = (4 * (directions.square().sum(1) - 1)).exp()

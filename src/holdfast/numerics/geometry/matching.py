@@ -3,14 +3,16 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool1d
 
-from holdfast.numerics.geometry.pairwise import pairwise
+from holdfast.numerics.geometry import pairwise
+from holdfast.numerics.geometry.between import Between
+from holdfast.numerics.geometry.circle import Circle, Places
+from holdfast.numerics.statistics.least import Least
 
 ALIKE = 3 / 255
 """No cell of the thumbnails of one picture differs more, whatever JPEG or a resize did to it."""
@@ -50,6 +52,7 @@ def matches(
     rate: float,
     name: str = "l2",
     labels: Int[Tensor, "bank"] | None = None,
+    circle: Circle | None = None,
 ) -> Matches:
     """Return the smallest distance that more than `rate` of the pairs of different images reach, and what lies where.
 
@@ -63,6 +66,7 @@ def matches(
         rate: false positives, a share of the pairs.
         name: divergence.
         labels: the class of each image, where pairs of one class do not count either.
+        circle: which pairs are compared; None: all.
 
     Example:
         >>> bank = torch.tensor([[0.0], [1.0], [3.0], [7.0]])
@@ -70,33 +74,46 @@ def matches(
         >>> result.threshold, result.allowed, [round(share, 2) for share in result.quantiles.tolist()]
         (3.0, 2, [0.33, 0.5])
     """
-    alike = look_alikes(thumbnails)
-    blocks = partial(_blocks, bank, alike, name, labels)
-    most = math.floor(rate * len(bank) * (len(bank) - 1)) + 1
-    least, pairs = torch.empty(0, dtype=torch.float64), 0
-    for _, apart in blocks():
-        counted = apart[apart.isfinite()]
-        pairs += len(counted)
-        least = torch.cat([least, counted])
-        least = least.topk(min(most, len(least)), largest=False).values
-    allowed = math.floor(rate * pairs * (1 + 1e-12))
-    limit = float(least[allowed]) if allowed < len(least) and least[allowed] > 0 else math.nan
+    means = _means(thumbnails)
+    alike: list[Int[Tensor, "pairs 2"]] = []  # of each block, so that thumbnails are compared once
+
+    def blocks() -> Iterator[tuple[Places, Places, Tensor, Tensor]]:
+        """Yield (images, others, their distances, infinite where a pair does not count, which pairs count)."""
+        for number, (rows, columns, apart, pairs) in enumerate(pairwise.compared(bank, name, circle)):
+            if number == len(alike):
+                near = torch.cdist(means[rows], means[columns], p=torch.inf) <= ALIKE + 1e-6
+                alike.append(_confirmed(thumbnails[rows], thumbnails[columns], near.nonzero()))
+            counted = torch.ones_like(apart, dtype=torch.bool) if pairs is None else pairs
+            counted[alike[number][:, 0], alike[number][:, 1]] = False
+            if labels is not None:
+                counted = counted & (labels[rows, None] != labels[columns])
+            yield rows, columns, apart.masked_fill_(~counted, torch.inf), counted
+
+    # the smallest distances, and how many pairs each image is in
+    most = len(bank) * (len(bank) - 1 if circle is None else 2 * circle.reach) / (1 if name == "kl" else 2)
+    least, of = Least(math.floor(rate * most) + 2), torch.zeros(len(bank), dtype=torch.long)
+    for rows, columns, apart, counted in blocks():
+        least.add(apart)
+        of[rows] += counted.sum(1)
+        of[columns] += counted.sum(0)
+    pairs = int(of.sum()) // 2
+    allowed, smallest = math.floor(rate * pairs * (1 + 1e-12)), least.values()
+    limit = float(smallest[allowed]) if allowed < len(smallest) and smallest[allowed] > 0 else math.nan
+
     # where distances and images lie beside the others
     placed = ~distances.isnan()
     ordered, place = distances[placed].double().unique(return_inverse=True)
-    below = torch.zeros(len(ordered) + 1, dtype=torch.long)
-    inside, of = torch.zeros(2, len(bank), dtype=torch.long)
-    for rows, apart in blocks():
-        counted, match = apart.isfinite(), apart <= limit
-        below += torch.searchsorted(ordered, apart[counted]).bincount(minlength=len(below))
-        for total, some in ((inside, match), (of, counted)):
-            total += some.sum(0)
-            total[rows] += some.sum(1)
+    below, inside = torch.zeros(len(ordered) + 1, dtype=torch.long), torch.zeros(len(bank), dtype=torch.long)
+    between = Between(ordered, ordered, ordered)
+    for rows, columns, apart, _ in blocks():
+        below += between(apart.flatten())[0].bincount(minlength=len(below))
+        match = apart <= limit
+        inside[rows] += match.sum(1)
+        inside[columns] += match.sum(0)
     quantiles = torch.full(distances.shape, torch.nan, dtype=torch.float64)
     quantiles[placed] = (below.cumsum(0)[:-1].double() / max(pairs, 1))[place]
-    both_roles = max(int(of.sum()), 1)
-    share = int(inside.sum()) / both_roles
-    near = share + len(bank) / both_roles * (inside.double() - share * of.double())
+    share = int(inside.sum()) / max(2 * pairs, 1)
+    near = share + len(bank) / max(2 * pairs, 1) * (inside.double() - share * of.double())
     return Matches(limit, allowed, pairs, quantiles, near)
 
 
@@ -146,29 +163,24 @@ def look_alikes(thumbnails: Float[Tensor, "bank cells"]) -> Int[Tensor, "pairs 2
         >>> look_alikes(torch.tensor([[0.1, 0.2], [0.5, 0.2], [0.11, 0.2]])).tolist()
         [[0, 2]]
     """
-    # means of some cells differ no more than the cells: few pairs are looked at in full
-    means = adaptive_avg_pool1d(thumbnails.double(), min(GROUPS, thumbnails.shape[1]))
-    alike = []
+    means, alike = _means(thumbnails), []
     for rows in torch.arange(len(thumbnails)).split(ROWS):
-        near = (pairwise(means[rows], means, "linf") <= ALIKE + 1e-6).triu(int(rows[0]) + 1).nonzero()
-        pairs = torch.stack([rows[near[:, 0]], near[:, 1]], 1)
-        for some in pairs.split(2**14):
-            first, second = thumbnails[some].double().unbind(1)
-            alike.append(some[(first - second).abs().amax(1) <= ALIKE + 1e-6])
+        near = (pairwise.pairwise(means[rows], means, "linf") <= ALIKE + 1e-6).triu(int(rows[0]) + 1).nonzero()
+        alike.append(_confirmed(thumbnails[rows], thumbnails, near) + torch.tensor([int(rows[0]), 0]))
     return torch.cat([torch.empty(0, 2, dtype=torch.long), *alike])
 
 
-def _blocks(
-    bank: Float[Tensor, "bank dim"], alike: Int[Tensor, "pairs 2"], name: str, labels: Int[Tensor, "bank"] | None
-) -> Iterator[tuple[Int[Tensor, "rows"], Float[Tensor, "rows bank"]]]:
-    """Yield (images, their distances from all others), infinite for pairs that do not count."""
-    others = torch.arange(len(bank))
-    for rows in others.split(ROWS):
-        apart = pairwise(bank[rows], bank, name)
-        counted = others > rows[:, None] if name != "kl" else others != rows[:, None]
-        for first, second in (alike.T, alike.flip(1).T):
-            here = (first >= rows[0]) & (first <= rows[-1])
-            counted[first[here] - rows[0], second[here]] = False
-        if labels is not None:
-            counted &= labels[rows, None] != labels
-        yield rows, apart.masked_fill(~counted, torch.inf)
+def _means(thumbnails: Float[Tensor, "bank cells"]) -> Float[Tensor, "bank groups"]:
+    """Return means of some cells, which differ no more than the cells: few pairs are looked at in full."""
+    return adaptive_avg_pool1d(thumbnails.double(), min(GROUPS, thumbnails.shape[1]))
+
+
+def _confirmed(
+    first: Float[Tensor, "rows cells"], second: Float[Tensor, "columns cells"], near: Int[Tensor, "pairs 2"]
+) -> Int[Tensor, "alike 2"]:
+    """Return the pairs whose thumbnails differ by no more than 3/255 in any cell, among those whose means are near."""
+    alike = [
+        some[(first[some[:, 0]].double() - second[some[:, 1]].double()).abs().amax(1) <= ALIKE + 1e-6]
+        for some in near.split(2**14)
+    ]
+    return torch.cat([near[:0], *alike])

@@ -6,6 +6,9 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError, Positions, Rng
 
+SPARSE = 128
+"""So many times as large is a permutation of which some places are faster than all."""
+
 
 def draw_negatives(rng: Rng, positions: Positions, population: int, count: int) -> Int[Tensor, "batch count"]:
     """Draw for every image `count` other images of the population, without replacement.
@@ -34,6 +37,36 @@ def draw_negatives(rng: Rng, positions: Positions, population: int, count: int) 
             f"negatives: expected from 1 to {population - 1}, since there are {population} images, got {count}"
         )
     stream = rng.child("negatives")
-    drawn = [torch.randperm(population - 1, generator=stream.generator(image))[:count] for image in rng.ids]
-    places = torch.stack(drawn)
+    places = torch.stack([first_of_permutation(population - 1, count, stream.generator(image)) for image in rng.ids])
     return places + (places >= positions.cpu()[:, None])
+
+
+def first_of_permutation(size: int, count: int, generator: torch.Generator) -> Int[Tensor, "count"]:
+    """Return the first numbers of `torch.randperm(size)`, in a time that grows with these alone.
+
+    randperm draws 32 bits for each place and exchanges its number with that of a later place. So the first places need
+    the first draws alone, and a table of the numbers that were exchanged.
+
+    Args:
+        size: of the permutation.
+        count: how many of its numbers.
+        generator: where they are drawn from; it advances less than by `torch.randperm`.
+
+    Source: Durstenfeld (1964), "Algorithm 235: Random permutation", on a sparse array.
+
+    Example:
+        >>> one, same = torch.Generator().manual_seed(0), torch.Generator().manual_seed(0)
+        >>> bool((first_of_permutation(1000, 5, one) == torch.randperm(1000, generator=same)[:5]).all())
+        True
+    """
+    if size < SPARSE * count:
+        return torch.randperm(size, generator=generator)[:count]
+    both = torch.empty((count + 1) // 2, dtype=torch.int64).random_(-(2**63), None, generator=generator)  # 64 bits each
+    draws = torch.stack([both >> 32, both], 1).flatten()[:count] & 0xFFFFFFFF
+    exchanged: dict[int, int] = {}
+    numbers = []
+    for place, draw in enumerate(draws.tolist()):
+        other = place + draw % (size - place)
+        numbers.append(exchanged.get(other, other))
+        exchanged[other] = exchanged.get(place, place)
+    return torch.tensor(numbers)

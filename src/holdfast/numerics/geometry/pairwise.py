@@ -5,14 +5,19 @@ change are computed again from the definition, so comparisons and ties are those
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from functools import cached_property
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from holdfast.numerics.geometry.between import Between
 from holdfast.numerics.geometry.cache import Remembered, content
+from holdfast.numerics.geometry.circle import SIDE as AROUND
+from holdfast.numerics.geometry.circle import Circle, Places
 from holdfast.numerics.geometry.divergences import divergence, gaussian, unit
 
 Bank = Float[Tensor, "bank dim"]
@@ -22,7 +27,7 @@ BLOCK_BYTES = 4 * 2**20
 """Memory one block of distances may take; a few such blocks live at once. Larger ones leave a processor's cache."""
 
 SIDE = 512
-"""Columns of a block at most."""
+"""Columns of a block of all pairs at most."""
 
 _NEAR = 1e-4  # below this share of |a|² + |b|², |a - b|² is taken from the difference: cancellation
 _SLACK = 1e-9  # relative rounding of a distance from the matrix product, generously
@@ -37,11 +42,27 @@ def _embed(reps: Tensor, name: str) -> Tensor:
     return {"cosine": unit, "wasserstein": gaussian}.get(name, lambda r: r)(reps)
 
 
-def _block(a: Tensor, b: Tensor, origin: Tensor, name: str) -> Tensor:
-    """Return d(a_i, b_j) for embedded representations, [len(a), len(b)].
+class _Side:
+    """One side of a block of distances, embedded; what Euclidean distances need of it is computed once.
 
-    Euclidean distances are taken around `origin`, a bank member: cancellation in the matrix product shrinks.
+    They are taken around `origin`, a bank member: cancellation in the matrix product shrinks.
     """
+
+    def __init__(self, reps: Tensor, name: str, origin: Tensor):
+        self.reps, self._origin = _embed(reps, name), origin
+
+    @cached_property
+    def around(self) -> Tensor:
+        return self.reps - self._origin
+
+    @cached_property
+    def squared(self) -> Tensor:
+        return self.around.square().sum(-1)
+
+
+def _block(rows: _Side, columns: _Side, name: str) -> Tensor:
+    """Return d(a_i, b_j) for representations of two sides, [len(a), len(b)]."""
+    a, b = rows.reps, columns.reps
     if name in ("l1", "linf"):
         return torch.cdist(a, b, p=1.0 if name == "l1" else torch.inf)
     if name == "kl":
@@ -50,11 +71,9 @@ def _block(a: Tensor, b: Tensor, origin: Tensor, name: str) -> Tensor:
         return ((weight * log_b).sum(-1) - log_a @ weight.T).clamp_min_(0)
     if name == "cosine":
         return (1 - a @ b.T).clamp_min_(0)
-    around_a, around_b = a - origin, b - origin
-    squared_a, squared_b = around_a.square().sum(-1, keepdim=True), around_b.square().sum(-1)
-    squared = torch.addmm(squared_a + squared_b, around_a, around_b.T, alpha=-2)
-    near = (squared < _NEAR * (squared_a + squared_b)).nonzero()
-    for part in near.split(_rows(b.shape[1])):
+    lengths = rows.squared[:, None] + columns.squared
+    squared = torch.addmm(lengths, rows.around, columns.around.T, alpha=-2)
+    for part in _places(squared.numpy() < lengths.mul_(_NEAR).numpy()).split(_rows(b.shape[1])):
         squared[part[:, 0], part[:, 1]] = (a[part[:, 0]] - b[part[:, 1]]).square().sum(-1)
     return squared if name == "squared_l2" else squared.sqrt_()
 
@@ -69,15 +88,34 @@ def _blocks(a: Tensor, bank: Tensor, name: str) -> Iterator[tuple[int, int, Tens
     origin = _embed(bank[:1], name)
     step = min(SIDE, _rows(bank.shape[1]))  # bank rows at a time
     for j in range(0, len(bank), step):
-        columns = _embed(bank[j : j + step], name)
-        rows = _rows(max(len(columns), a.shape[1]))
+        columns = _Side(bank[j : j + step], name, origin)
+        rows = _rows(max(len(columns.reps), a.shape[1]))
         for i in range(0, len(a), rows):
-            yield i, j, _block(_embed(a[i : i + rows], name), columns, origin, name)
+            yield i, j, _block(_Side(a[i : i + rows], name, origin), columns, name)
 
 
-def _doubtful(close: Tensor, block: Tensor, name: str) -> Int[Tensor, "pairs 2"]:
+def _places(chosen: np.ndarray) -> Int[Tensor, "pairs 2"]:
+    """Places in a block, (row, column); several times as fast as `nonzero` where there are few."""
+    place = torch.from_numpy(np.flatnonzero(chosen))
+    return torch.stack([place // chosen.shape[1], place % chosen.shape[1]], 1)
+
+
+def _doubtful(close: np.ndarray, block: Tensor, name: str) -> Int[Tensor, "pairs 2"]:
     """Places of `close` distances that must be computed again; zero is exact already, except where _FLOOR says not."""
-    return (close if name in _FLOOR else close & (block > 0)).nonzero()
+    places = _places(close)
+    return places if name in _FLOOR else places[block[places[:, 0], places[:, 1]] > 0]
+
+
+def _kernel(name: str) -> str:
+    """Return what blocks hold where distances are only compared: of Euclidean ones the squares, which are in order."""
+    return "squared_l2" if name == "l2" else name
+
+
+def _margin(limit: Tensor, name: str) -> tuple[Tensor, Tensor]:
+    """Return between which numbers of a block of `_kernel` the true distance may lie on either side of a limit."""
+    slack, floor = 2 * _SLACK, _FLOOR.get(name, 0)
+    low, high = (limit * (1 - slack) - floor) / (1 + slack), (limit * (1 + slack) + floor) / (1 - slack)
+    return (low * low.abs(), high * high.abs()) if name == "l2" else (low, high)
 
 
 def _again(a: Tensor, b: Tensor, pairs: Int[Tensor, "pairs 2"], name: str) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -128,19 +166,21 @@ def closer(
     reference = exact(queries.double(), bank[own].double())
     by_query = torch.zeros(len(queries), dtype=torch.long)
     by_member = torch.zeros(len(bank), dtype=torch.long)
-    for i, j, block in _blocks(queries, bank, name):
+    for i, j, block in _blocks(queries, bank, _kernel(name)):
         # nearer than the own image; too close to call is decided by the definition
         rows = slice(i, i + block.shape[0])
         limit = reference[rows, None]
-        nearer = block < limit
-        close = (block - limit).abs() <= _SLACK * (block + limit) + _FLOOR.get(name, 0)
-        doubtful = _doubtful(close, block, name)
+        low, high = _margin(limit, name)
+        distances = block.numpy()
+        below = distances < low.numpy()
+        doubtful = _doubtful(below ^ (distances <= high.numpy()), block, name)
+        nearer = torch.from_numpy(below)
         for row, column, distance in _again(queries[rows], bank[j : j + block.shape[1]], doubtful, name):
             nearer[row, column] = distance < limit[row, 0]
         # the own image is no other; tally by query and by bank member
         _leave_out(nearer, own[rows], j)
-        by_query[rows] += nearer.sum(1)
-        by_member[j : j + block.shape[1]] += nearer.sum(0)
+        by_query[rows] += nearer.sum(1, dtype=torch.int32)
+        by_member[j : j + block.shape[1]] += nearer.sum(0, dtype=torch.int32)
     _CLOSER.put(question, (by_query, by_member))
     return by_query.clone(), by_member.clone()
 
@@ -150,16 +190,19 @@ def _leave_out(block: Bool[Tensor, "rows columns"], own: Int[Tensor, "rows"], of
     block[inside.nonzero().squeeze(1), own[inside] - offset] = False
 
 
-def share_below(bank: Bank, values: Float[Tensor, "*shape"], name: str = "l2") -> Float[Tensor, "*shape"]:
-    """Return the exact empirical distribution function of all bank pairs at `values`.
+def share_below(
+    bank: Bank, values: Float[Tensor, "*shape"], name: str = "l2", circle: Circle | None = None
+) -> Float[Tensor, "*shape"]:
+    """Return the exact empirical distribution function of bank pairs at `values`.
 
-    F(v) = #{i < j : d(b_i, b_j) <= v} / (N (N - 1) / 2), over *all* pairs, none sampled. The Kullback-Leibler
+    F(v) = #{i < j : d(b_i, b_j) <= v} / (N (N - 1) / 2), over *all* pairs, or those of a circle. The Kullback-Leibler
     divergence is not symmetric, so both orders of a pair count there.
 
     Args:
         bank: clean representations, [N, D], N >= 2.
         values: divergences to place, any shape; NaN stays NaN.
         name: divergence.
+        circle: which pairs are compared; None: all.
 
     Example:
         >>> bank = torch.tensor([[0.0], [1.0], [3.0]])
@@ -167,17 +210,18 @@ def share_below(bank: Bank, values: Float[Tensor, "*shape"], name: str = "l2") -
         [0.0, 0.3333333333333333, 0.6666666666666666]
     """
     placed = ~values.isnan()  # among sorted numbers NaN would mislead the binary search
-    question, (different, inverse) = (content(bank), name), torch.unique(values[placed].double(), return_inverse=True)
+    different, inverse = torch.unique(values[placed].double(), return_inverse=True)
+    question = (content(bank), name, None if circle is None else (content(circle.order), circle.reach))
     shares = _remembered(question, different)
     if shares is None:
-        shares = _shares_below(bank, different, name)
+        shares = _shares_below(bank, different, name, circle)
         _PLACED.put(question, (different, shares))
     quantiles = torch.full(values.shape, torch.nan, dtype=torch.float64, device=values.device)
     quantiles[placed] = shares[inverse]
     return quantiles
 
 
-def _remembered(question: tuple[str, str], different: Float[Tensor, "values"]) -> Float[Tensor, "values"] | None:
+def _remembered(question: Hashable, different: Float[Tensor, "values"]) -> Float[Tensor, "values"] | None:
     """Return the shares below values that were all placed before, among others; None where one was not."""
     if (placed := _PLACED.get(question)) is None or not len(placed[0]):
         return None
@@ -185,58 +229,73 @@ def _remembered(question: tuple[str, str], different: Float[Tensor, "values"]) -
     return placed[1][places] if torch.equal(placed[0][places], different) else None
 
 
-def _shares_below(bank: Bank, different: Float[Tensor, "values"], name: str) -> Float[Tensor, "values"]:
-    """Return the shares of all pairs at or below different values in rising order."""
-    symmetric = name != "kl"
-    edges = torch.cat([different.new_full((1,), -torch.inf), different, different.new_full((1,), torch.inf)])
+def _shares_below(
+    bank: Bank, different: Float[Tensor, "values"], name: str, circle: Circle | None
+) -> Float[Tensor, "values"]:
+    """Return the shares of pairs at or below different values in rising order.
+
+    Distances beyond all values are left out; those that are close to one are computed again from the definition.
+    """
+    squares = different * different.abs() if _kernel(name) != name else different
+    between, every = Between(squares, *_margin(different, name)), torch.arange(len(bank))
     counts = torch.zeros(len(different) + 1, dtype=torch.long)
-    for i, j, block in _upper_blocks(bank, name) if symmetric else _blocks(bank, bank, name):
-        # the interval between two values in which each distance lies, again by the definition where it is close to one
-        index = torch.searchsorted(different, block)
-        gap = torch.minimum(block - edges[index], edges[index + 1] - block)
-        doubtful = _doubtful(gap <= 2 * _SLACK * block + _FLOOR.get(name, 0), block, name)
-        for row, column, distance in _again(bank[i : i + block.shape[0]], bank[j : j + block.shape[1]], doubtful, name):
-            index[row, column] = torch.searchsorted(different, distance)
-        if i + block.shape[0] > j or not symmetric:  # the diagonal may pass through this block
-            row = torch.arange(i, i + block.shape[0])[:, None]
-            column = torch.arange(j, j + block.shape[1])[None, :]
-            index = index[column > row if symmetric else column != row]
-        counts += torch.bincount(index.flatten(), minlength=len(different) + 1)
-    pairs = len(bank) * (len(bank) - 1) // (2 if symmetric else 1)
-    return counts.cumsum(0)[:-1].double() / pairs
+    for rows, columns, block, pairs in compared(bank, _kernel(name), circle):
+        if pairs is not None:
+            block.masked_fill_(~pairs, torch.nan)  # which is below nothing
+        images, others, distances = every[rows], every[columns], block.flatten()
+        places = torch.from_numpy(np.flatnonzero(distances.numpy() <= between.most))
+        apart = distances[places]
+        index, close = between(apart)
+        if name not in _FLOOR:  # zero is exact
+            close = close[apart[close] > 0]
+        for part in close.split(_rows(bank.shape[1])):
+            pair = images[places[part] // len(others)], others[places[part] % len(others)]
+            distance = divergence(name)(bank[pair[0]].double(), bank[pair[1]].double())
+            index[part] = torch.searchsorted(different, distance)
+        counts += index.bincount(minlength=len(counts))
+    return counts.cumsum(0)[:-1].double() / (len(bank) * _of_each(bank, name, circle) / 2)
 
 
-def near(bank: Bank, limits: Float[Tensor, "limits"], name: str = "l2") -> Float[Tensor, "bank limits"]:
-    """Share of the pairs with each bank member that lie at or below each limit, over all its pairs, exactly.
+def _of_each(bank: Bank, name: str, circle: Circle | None) -> int:
+    """In how many pairs each image is; of KL both orders count."""
+    return (len(bank) - 1 if circle is None else 2 * circle.reach) * (1 if name != "kl" else 2)
 
-    u_i(v) = #{j != i : d(b_i, b_j) <= v} / (N - 1), whose mean over i is `share_below`. The Kullback-Leibler divergence
-    is not symmetric: both orders of a pair count, half each.
+
+def near(
+    bank: Bank, limits: Float[Tensor, "limits"], name: str = "l2", circle: Circle | None = None
+) -> Float[Tensor, "bank limits"]:
+    """Share of the pairs with each bank member that lie at or below each limit, exactly.
+
+    u_i(v) = #{j != i : d(b_i, b_j) <= v} / (N - 1), whose mean over i is `share_below`; in a circle j is one of the
+    others that i is compared with. The Kullback-Leibler divergence is not symmetric: both orders of a pair count, half
+    each.
 
     Args:
         bank: clean representations, [N, D], N >= 2.
         limits: divergences, [L]; NaN has NaN.
         name: divergence.
+        circle: which pairs are compared; None: all.
 
     Example:
         >>> near(torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor([1.0])).tolist()
         [[0.5], [0.5], [0.0]]
     """
-    symmetric, bounds = name != "kl", limits.double()
+    bounds = limits.double()
+    low, high = _margin(bounds, name)
     counts = torch.zeros(len(bank), len(bounds), dtype=torch.long)
-    for i, j, block in _upper_blocks(bank, name) if symmetric else _blocks(bank, bank, name):
-        rows, columns = slice(i, i + block.shape[0]), slice(j, j + block.shape[1])
-        places = torch.arange(len(bank))
-        pairs = places[rows, None] < places[columns] if symmetric else places[rows, None] != places[columns]
+    for rows, columns, block, pairs in compared(bank, _kernel(name), circle):
+        if pairs is not None:
+            block.masked_fill_(~pairs, torch.nan)  # which is below nothing
+        images, others, distances = bank[rows], bank[columns], block.numpy()
         for number, limit in enumerate(bounds):
-            inside = block <= limit
-            close = (block - limit).abs() <= 2 * _SLACK * block + _FLOOR.get(name, 0)
-            for row, column, distance in _again(bank[rows], bank[columns], _doubtful(close, block, name), name):
+            below = distances <= float(low[number])
+            doubtful = _doubtful(below ^ (distances <= float(high[number])), block, name)
+            inside = torch.from_numpy(below)
+            for row, column, distance in _again(images, others, doubtful, name):
                 inside[row, column] = distance <= limit
-            inside &= pairs
-            counts[rows, number] += inside.sum(1)
-            counts[columns, number] += inside.sum(0)
-    shares = counts.double() / ((len(bank) - 1) * (1 if symmetric else 2))
-    return shares.masked_fill(bounds.isnan(), torch.nan)
+            counts[rows, number] += inside.sum(1, dtype=torch.int32)
+            counts[columns, number] += inside.sum(0, dtype=torch.int32)
+    return (counts.double() / _of_each(bank, name, circle)).masked_fill(bounds.isnan(), torch.nan)
 
 
 def quantile(bank: Bank, share: float, name: str = "l2") -> float:
@@ -256,15 +315,46 @@ def quantile(bank: Bank, share: float, name: str = "l2") -> float:
     return float(values[math.ceil(share * len(values)) - 1])
 
 
+def compared(
+    bank: Tensor, name: str, circle: Circle | None = None
+) -> Iterator[tuple[Places, Places, Float[Tensor, "rows columns"], Bool[Tensor, "rows columns"] | None]]:
+    """Yield (images, others, distances, which of them count or None for all), each pair once; of KL in both orders.
+
+    Args:
+        bank: clean representations, [N, D].
+        name: divergence.
+        circle: which pairs are compared; None: all.
+
+    Example:
+        >>> [(apart.tolist(), pairs.tolist()) for _, _, apart, pairs in compared(torch.tensor([[0.0], [2.0]]), "l2")]
+        [([[0.0, 2.0], [2.0, 0.0]], [[False, True], [False, False]])]
+    """
+    if circle is not None:
+        origin = _embed(bank[:1], name)
+        for rows, columns, pairs in circle.blocks(min(_rows(bank.shape[1]), AROUND)):
+            images, others = _Side(bank[rows], name, origin), _Side(bank[columns], name, origin)
+            yield rows, columns, _block(images, others, name), pairs
+            if name == "kl":
+                yield columns, rows, _block(others, images, name), None if pairs is None else pairs.T
+        return
+    places = torch.arange(len(bank))
+    for i, j, block in _blocks(bank, bank, name) if name == "kl" else _upper_blocks(bank, name):
+        rows, columns = slice(i, i + block.shape[0]), slice(j, j + block.shape[1])
+        if name == "kl":
+            yield rows, columns, block, places[rows, None] != places[columns]
+        else:  # the diagonal may pass through this block
+            yield rows, columns, block, places[rows, None] < places[columns] if rows.stop > j else None
+
+
 def _upper_blocks(bank: Tensor, name: str) -> Iterator[tuple[int, int, Tensor]]:
     """Yield blocks that together hold every pair i < j (and little more)."""
     origin = _embed(bank[:1], name)
     step = min(SIDE, _rows(bank.shape[1]))
     for j in range(0, len(bank), step):
         last = min(j + step, len(bank))
-        columns = _embed(bank[j:last], name)
+        columns = _Side(bank[j:last], name, origin)
         for i in range(0, last, step):
-            yield i, j, _block(_embed(bank[i : min(i + step, last)], name), columns, origin, name)
+            yield i, j, _block(_Side(bank[i : min(i + step, last)], name, origin), columns, name)
 
 
 def nearest(queries: Queries, bank: Bank, k: int, name: str = "l2") -> Int[Tensor, "queries k"]:

@@ -1,57 +1,96 @@
-"""Which images have their pairs compared: all images or, where these are very many, a sample of them.
+"""Which pairs of images are compared: all of them or, of very many images, some in which all images take part alike.
 
-N images have N(N-1)/2 pairs. A share or a mean over pairs is a U-statistic, whose interval is about the population that
-the images were drawn from. B images drawn out of them are drawn from the same population, only fewer, so their pairs
-have the same interval with B in the place of N. It holds the value of all N images' pairs too, and more often than it
-says: var(U_B - U_N) = var U_B - var U_N.
+N images have N(N-1)/2 pairs. A share or a mean over pairs is a U-statistic. Let the images stand in a circle in a
+random order, and each be compared with the m next ones: the N m pairs make an incomplete U-statistic of the same
+expectation, whose variance
+
+    var U = 4 ζ₁ / N + ζ₂ / N m    (but for terms of order 1/N²)
+
+loses nothing of the first term, which rules. What an image's own 2m pairs say varies by ζ₁ + ζ₂ / 2m around the mean:
+Σ 4 (u_i - ū)² / N², the estimate for all pairs, serves here too. It counts the second term twice, as it does there.
+
+Source: Blom (1976), "Some properties of incomplete U-statistics"; Lee (1990), "U-Statistics", 4.3: balanced designs.
 """
 
-from collections.abc import Sequence
-
-import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Rng
+from holdfast.numerics.geometry.circle import SIDE, Circle
 
-EXACT, SAMPLED = 100_000, 20_000
-"""Images of which all pairs are compared, at most; and how many are drawn out of more."""
+EXACT, SAMPLED = 100_000, 50_000
+"""Images of which all pairs are compared; and as many pairs as which have are compared of more, 1.25 billion."""
 
 FEWEST = 3
 """Images without each of which there is still a pair."""
 
 
-def sample(seed: int, ids: Sequence[str], most: int | None = None) -> Int[Tensor, "sampled"] | None:
-    """Return the positions, in rising order, of the images whose pairs are compared; None where these are all.
+def partners(images: int, pairs_of: int | None = None) -> int:
+    """Return with how many others each image is compared: with all, or an even number of them.
 
-    An image has a number drawn from (seed, id); those with the smallest ones are the sample, whatever the order.
+    Args:
+        images: how many there are.
+        pairs_of: as many pairs are compared as so many images have, at most; None: all of up to 100,000 images, of
+            more as 50,000 have.
+
+    Raises:
+        HoldfastError: fewer than 3.
+
+    Example:
+        >>> [partners(number) for number in (10_000, 100_000, 1_000_000)]
+        [9999, 99999, 2498]
+        >>> partners(100, pairs_of=50)
+        24
+    """
+    check(pairs_of)
+    if images <= max(FEWEST, EXACT if pairs_of is None else pairs_of):
+        return images - 1
+    among = SAMPLED if pairs_of is None else pairs_of
+    return 2 * max(1, among * (among - 1) // 2 // images)
+
+
+def circle(seed: int, images: int, pairs_of: int | None = None) -> Circle | None:
+    """Return how images stand that are compared with those next to them; None where all pairs are compared.
+
+    The order follows from the seed: that of the images of an audit follows from the seed and their ids already.
 
     Args:
         seed: of the run.
-        ids: of the images.
-        most: how many are compared at most; None: all of 100,000, and 20,000 of more.
-
-    Raises:
-        HoldfastError: fewer than 3 are to be compared.
+        images: how many there are.
+        pairs_of: see `partners`.
 
     Example:
-        >>> sample(0, ["a", "b", "c", "d", "e"], most=3)
-        tensor([0, 2, 3])
+        >>> circle(0, 5) is None, circle(0, 100, pairs_of=50).reach
+        (True, 12)
     """
-    check(most)
-    if len(ids) <= (EXACT if most is None else most):
+    of_each = partners(images, pairs_of)
+    if of_each >= images - 1:
         return None
-    stream = Rng(seed).child("pairs")
-    numbers = np.fromiter((stream.number(name) for name in ids), np.uint64, len(ids))
-    return torch.from_numpy(np.sort(np.argsort(numbers, kind="stable")[: most or SAMPLED]))
+    random = Rng(seed).child("pairs").generator()
+    return Circle(torch.randperm(images, generator=random), of_each // 2)
 
 
-def check(most: int | None) -> None:
+def work(images: int, pairs_of: int | None = None) -> int:
+    """Return how many distances are computed, up to the size of blocks: a circle's leave some out.
+
+    Args:
+        images: how many there are.
+        pairs_of: see `partners`.
+
+    Example:
+        >>> work(1000), work(1000, pairs_of=100)
+        (499500, 260000)
+    """
+    of_each = partners(images, pairs_of)
+    return images * (of_each if of_each >= images - 1 else of_each + 2 * SIDE) // 2
+
+
+def check(pairs_of: int | None) -> None:
     """Raise where pairs of too few images are to be compared.
 
     Args:
-        most: see `sample`.
+        pairs_of: see `partners`.
 
     Raises:
         HoldfastError: fewer than 3.
@@ -60,72 +99,32 @@ def check(most: int | None) -> None:
         >>> check(None), check(3)
         (None, None)
     """
-    if most is not None and most < FEWEST:
+    if pairs_of is not None and pairs_of < FEWEST:
         raise HoldfastError(
-            f"pairs_of: expected at least {FEWEST} images whose pairs are compared, got {most}; leave it out for all "
-            f"pairs of up to {EXACT:,} images and those of {SAMPLED:,} drawn out of more"
+            f"pairs_of: expected as many pairs as at least {FEWEST} images have, got {pairs_of}; leave it out for all "
+            f"pairs of up to {EXACT:,} images, and of more as many as {SAMPLED:,} have"
         )
 
 
-def spread(
-    values: Float[Tensor, "*columns sampled"], sampled: Int[Tensor, "sampled"] | None, population: int
-) -> Float[Tensor, "*columns population"]:
-    """Return values of sampled images as columns of all images, NaN for the others, in float64.
-
-    Example:
-        >>> spread(torch.tensor([0.1, 0.2]), torch.tensor([0, 2]), population=3)
-        tensor([0.1000,    nan, 0.2000], dtype=torch.float64)
-    """
-    if sampled is None:
-        return values.double()
-    columns = torch.full((*values.shape[:-1], population), torch.nan, dtype=torch.float64)
-    columns[..., sampled] = values.double()
-    return columns
-
-
 def moves(near: Float[Tensor, "population"]) -> Float[Tensor, "population"]:
-    """By how much each image moves a share of pairs, 2 (u_i - ū) / B to first order (Hájek); 0 where not sampled.
+    """By how much each image moves a share of pairs, 2 (u_i - ū) / N to first order (Hájek).
 
     Args:
-        near: u_i, the share among the pairs of each of B images; NaN for images that were not sampled.
+        near: u_i, the share among the pairs of each image.
 
     Example:
-        >>> moves(torch.tensor([0.5, torch.nan, 0.1])).tolist()
-        [0.19999999925494194, 0.0, -0.19999999925494194]
+        >>> moves(torch.tensor([0.5, 0.5, 0.0, 0.0])).tolist()
+        [0.125, 0.125, -0.125, -0.125]
     """
-    own = near[compared := ~near.isnan()].double()
-    result = torch.zeros(len(near), dtype=torch.float64)
-    result[compared] = 2 * (own - own.mean()) / len(own)
-    return result
+    return 2 * (near.double() - near.double().mean()) / len(near)
 
 
-def compared(values: Float[Tensor, "population"]) -> int:
-    """Return how many images were sampled, those that are not NaN.
+def described(interval: str, images: int, of_each: int) -> str:
+    """Return the kind of an interval, with how many pairs of each image were compared where these are not all.
 
     Example:
-        >>> compared(torch.tensor([0.5, torch.nan, 0.1]))
-        2
+        >>> described("Student's t", 1_000_000, 2000)
+        "Student's t; each of 1,000,000 images compared with 2,000 others"
     """
-    return int((~values.isnan()).sum())
-
-
-def left_out(values: Float[Tensor, "images"], classes: Int[Tensor, "images"]) -> Bool[Tensor, "images"]:
-    """Return which images were not sampled: undefined ones of a class that has defined ones.
-
-    Example:
-        >>> left_out(torch.tensor([0.5, torch.nan, torch.nan]), torch.tensor([0, 0, 1])).tolist()
-        [False, True, False]
-    """
-    undefined = values.isnan()
-    return undefined & torch.isin(classes, classes[~undefined])
-
-
-def described(interval: str, sampled: int, images: int) -> str:
-    """Return the kind of an interval, with whose pairs were compared where not all images' were.
-
-    Example:
-        >>> described("Student's t", 20_000, 1_000_000)
-        "Student's t; pairs of 20,000 images sampled from 1,000,000"
-    """
-    some = 0 < sampled < images
-    return f"{interval}; pairs of {sampled:,} images sampled from {images:,}" if some else interval
+    some = of_each < images - 1
+    return f"{interval}; each of {images:,} images compared with {of_each:,} others" if some else interval

@@ -4,6 +4,8 @@ Whatever these rules say, a betting bound of the tally at which drawing ends kee
 more draws are worth their cost.
 """
 
+import math
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -51,6 +53,23 @@ def settled(counts: Counts, precision: float, alpha: float, budget: int) -> Bool
     """
     near = betting.near_mean(counts, precision, alpha, budget)
     return _decided(counts, near, torch.full_like(near, 0.5), alpha, budget)
+
+
+def all_settled(counts: Counts, precision: float, alpha: float, budget: int) -> bool:
+    """Whether `settled` holds of all variables; nearly free where there are too few draws for that.
+
+    Of n draws with a plain mean x̄ no bet wins more than n log(x̄ / m) against a mean m <= x̄ (Jensen's inequality).
+
+    Example:
+        >>> counts = betting.tally_votes(torch.tensor([100, 1000]), torch.tensor([100, 1000]))
+        >>> all_settled(counts, 0.2, 0.001, 1000), all_settled(counts[1:], 0.2, 0.001, 1000)
+        (False, True)
+    """
+    plain, near = betting.empirical_mean(counts), betting.near_mean(counts, precision, alpha, budget)
+    most = counts.sum(-1) * (plain / near).log()
+    if bool(((plain >= 0.5) & (most < math.log(1 / alpha))).any()):
+        return False
+    return bool(settled(counts, precision, alpha, budget).all())
 
 
 def _decided(counts: Counts, high: PerVariable, low: PerVariable, alpha: float, budget: int) -> Bool[Tensor, "*shape"]:

@@ -29,9 +29,10 @@ class AtRate:
 
     Attributes:
         values: rate -> a value of each image, [N]; NaN where undefined.
-        near: u_i, [N]; NaN for images that were not sampled, see `sampled_pairs`.
+        near: u_i, [N].
         rate: of the pairs.
         pairs: how many are compared.
+        partners: with how many others each image is; None: all.
 
     Source: Woodruff (1952), "Confidence intervals for medians and other position measures"; Korn & Graubard (1998); Zou
     & Donner (2008), "MOVER".
@@ -41,6 +42,7 @@ class AtRate:
     near: Float[Tensor, "population"]
     rate: float
     pairs: float
+    partners: int | None = None
 
     def score(self, reduce: Callable[[Float[Tensor, "population"]], Score]) -> Score:
         """Return the mean with an interval over images in both roles.
@@ -67,7 +69,8 @@ class AtRate:
         below = statistics.combined(score.value - score.low, score.value - least, -rho)
         above = statistics.combined(score.high - score.value, most - score.value, -rho)
         of_threshold = f"{score.interval}, and of the threshold, by the pairs' effective size (MOVER)"
-        kind = sampled_pairs.described(of_threshold, sampled_pairs.compared(self.near), len(self.near))
+        images = len(self.near)
+        kind = sampled_pairs.described(of_threshold, images, self.partners or images - 1)
         return replace(score, low=max(score.value - below, 0.0), high=min(score.value + above, 1.0), interval=kind)
 
     def influence(self) -> Float[Tensor, "population"]:
@@ -98,7 +101,7 @@ def rates(
 
     Args:
         rate: the share, of the pairs below a threshold.
-        near: u_i of each image, [N], NaN for images that were not sampled; of two encoders at once, the differences.
+        near: u_i of each image, [N]; of two encoders at once, the differences.
         pairs: how many are compared.
         confidence: level of the interval.
 
@@ -107,7 +110,7 @@ def rates(
         >>> print(f"{low:.3f} to {high:.3f}")
         0.034 to 0.071
     """
-    variance, freedom = float(sampled_pairs.moves(near).square().sum()), max(sampled_pairs.compared(near) - 1, 1)
+    variance, freedom = float(sampled_pairs.moves(near).square().sum()), max(len(near) - 1, 1)
     size = effective_trials(rate, variance, freedom, pairs, confidence)
     return statistics.clopper_pearson(rate * size, size, confidence)
 

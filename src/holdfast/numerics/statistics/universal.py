@@ -16,6 +16,7 @@ from torch import Tensor
 from holdfast.core import Score
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise
+from holdfast.numerics.geometry.circle import Circle
 from holdfast.numerics.statistics import sampled_pairs
 from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.medians import middle
@@ -28,7 +29,7 @@ def place(
     bank: Float[Tensor, "population dim"],
     drifts: Float[Tensor, "columns images"],
     name: str = "l2",
-    sampled: Int[Tensor, "sampled"] | None = None,
+    circle: Circle | None = None,
 ) -> tuple[Float[Tensor, "columns population"], Float[Tensor, "columns population"], Float[Tensor, "population"]]:
     """Quantile of each drift among all pairs, and the influence of each image of the population on their medians.
 
@@ -36,13 +37,12 @@ def place(
         bank: clean representations, [N, D].
         drifts: of the first images of the population, NaN where undefined, one row for each median, [C, M].
         name: divergence.
-        sampled: the images whose pairs are compared, see `sampled_pairs.sample`; None: all.
+        circle: which pairs are compared, see `sampled_pairs.circle`; None: all.
 
     Returns:
         quantiles: q = F(drift), NaN for images that have none, [C, N].
         near: u_i(m), the share of the pairs with image i that lie at or below the median drift m, so that its mean over
-            i is the median quantile; the mean of both where two drifts are in the middle; NaN for images that were not
-            sampled, [C, N].
+            i is the median quantile; the mean of both where two drifts are in the middle, [C, N].
         near_mean: the same for the median over images of the mean over rows, [N].
 
     Example:
@@ -52,15 +52,12 @@ def place(
         tensor([[0.0000, 0.3333,    nan]], dtype=torch.float64)
     """
     # F at every drift; then, at the median drift, the share of each image's own pairs
-    compared = bank if sampled is None else bank[sampled]
-    shares = pairwise.share_below(compared, drifts, name)
+    shares = pairwise.share_below(bank, drifts, name, circle)
     columns = torch.stack([row[_middle(q)] for row, q in zip(drifts, shares, strict=True)])
     limits = torch.cat([columns, drifts[:, _middle(shares.mean(0))]], 1)
     different, number = limits.double().unique(return_inverse=True)
-    near = pairwise.near(compared, different, name).T[number]  # [C, 4, N or as many as were sampled]
-    both = (near[:, :2].mean(1), near[:, 2:].mean((0, 1)))
-    of_each, of_mean = (sampled_pairs.spread(values, sampled, len(bank)) for values in both)
-    return padded(shares, len(bank)), of_each, of_mean
+    near = pairwise.near(bank, different, name, circle).T[number]  # [C, 4, N]
+    return padded(shares, len(bank)), near[:, :2].mean(1), near[:, 2:].mean((0, 1))
 
 
 def padded(values: Float[Tensor, "*columns images"], population: int) -> Float[Tensor, "*columns population"]:
@@ -82,7 +79,11 @@ def _middle(values: Float[Tensor, "images"]) -> Int[Tensor, "two"]:
 
 
 def median(
-    quantiles: Float[Tensor, "population"], near: Float[Tensor, "population"], confidence: float = 0.95
+    quantiles: Float[Tensor, "population"],
+    near: Float[Tensor, "population"],
+    confidence: float = 0.95,
+    *,
+    partners: int | None = None,
 ) -> Score:
     """Median of universal quantiles with an interval over images in both roles: attacked, and in pairs.
 
@@ -95,12 +96,12 @@ def median(
         low = θ - √((θ-l₁)² + (θ-l₂)² + 2ρ(θ-l₁)(θ-l₂)), high likewise.
 
     v counts what independent pairs add twice, so the interval is up to √2 times too long where few pairs lie below.
-    Where the pairs are those of a sample of images, N is their number.
 
     Args:
         quantiles: see `place`.
         near: see `place`.
         confidence: level of the interval.
+        partners: with how many others each image was compared; None: all.
 
     Source: Hoeffding (1948) for U-statistics; Korn & Graubard (1998); Zou & Donner (2008), "MOVER".
 
@@ -112,8 +113,9 @@ def median(
         0.10 in [0.06, 0.15]
     """
     drifts = _Drifts.of(quantiles, confidence)
-    images = sampled_pairs.compared(near)
-    kind = sampled_pairs.described(KIND, images, len(near))
+    images = len(near)
+    of_each = images - 1 if partners is None else partners
+    kind = sampled_pairs.described(KIND, images, of_each)
     score = Score(drifts.value, None, None, drifts.n, kind, confidence)
     if drifts.value is None:
         return replace(score, note="no image has a quantile")
@@ -123,7 +125,7 @@ def median(
     rho = float(by_drift @ by_pairs / (by_drift.norm() * by_pairs.norm()).clamp_min(1e-300))
 
     # combine both sources of error, correlated as their influences are (MOVER for a sum)
-    low, high = statistics.clopper_pearson(*_trials(value, by_pairs, images, confidence), confidence)
+    low, high = statistics.clopper_pearson(*_trials(value, by_pairs, of_each, confidence), confidence)
     below = statistics.combined(value - drifts.low, value - low, -rho)
     above = statistics.combined(drifts.high - value, high - value, -rho)
     return replace(score, low=max(value - below, 0.0), high=min(value + above, 1.0))
@@ -172,9 +174,9 @@ def _influences(quantiles: Tensor, near: Tensor, drifts: _Drifts) -> tuple[Tenso
     return above * deviation / math.sqrt(max(drifts.n, 1)), sampled_pairs.moves(near)
 
 
-def _trials(value: float, by_pairs: Tensor, images: int, confidence: float) -> tuple[float, float]:
+def _trials(value: float, by_pairs: Tensor, partners: int, confidence: float) -> tuple[float, float]:
     """Successes and trials of the share of pairs of some images: those that its variance is worth."""
-    pairs, variance = images * (images - 1) / 2, float(by_pairs.square().sum())
+    pairs, variance = len(by_pairs) * partners / 2, float(by_pairs.square().sum())
     most = pairs if 0 < value < 1 else pairs / 2
-    size = effective_trials(value, variance, images - 1, most, confidence)
+    size = effective_trials(value, variance, len(by_pairs) - 1, most, confidence)
     return value * size, size

@@ -5,14 +5,16 @@ import os
 import pickle
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn
 
 from holdfast.core.engine import Engine, Pool, Work
+from holdfast.parts.engines.shared.fork_server import Surroundings, begin, send_prints, surroundings, take_over
+from holdfast.parts.engines.shared.fork_server import context as fork_context
 from holdfast.parts.engines.shared.pool import WorkerPool
 from holdfast.parts.engines.shared.server import Server, packed
 from holdfast.runtime.checked import Count
@@ -29,7 +31,7 @@ PATIENCE = 5.0
 
 @dataclass(frozen=True)
 class Processes(Engine):
-    """Processes that are started afresh; one that dies is replaced.
+    """Processes of their own; one that dies is replaced.
 
     Attributes:
         workers: how many.
@@ -52,6 +54,11 @@ class Processes(Engine):
     def title(self) -> str:
         """What it is, in a few words."""
         return f"{self.workers} worker process{'es' if self.workers > 1 else ''}"
+
+    @classmethod
+    def begin(cls, modules: Sequence[str] = ()) -> None:
+        """Start the server that workers are forked from."""
+        begin(modules)
 
     @contextmanager
     def open(self, make: Callable[[], Work]) -> Iterator[Pool]:
@@ -85,19 +92,25 @@ class _Processes(WorkerPool):
 
     def __init__(self, size: int, make: bytes, threads: int, gpus: list[str]):
         self._make, self._threads, self._gpus = make, threads, gpus
-        self._processes: dict[int, SpawnProcess] = {}
+        self._processes: dict[int, BaseProcess] = {}
         self._connections: dict[int, Connection] = {}
         super().__init__(size)
 
     def _start(self, number: int) -> None:
-        context = multiprocessing.get_context("spawn")  # a fork would share locks of threads that it does not have
-        self._connections[number], far_end = context.Pipe()
+        begin()
+        context, given = fork_context(), surroundings()
+        near_end, far_end = context.Pipe()
         gpu = self._gpus[number % len(self._gpus)] if self._gpus else None
-        self._processes[number] = context.Process(
-            target=serve, args=(far_end, self._make, self._threads, gpu), name=f"holdfast-worker-{number}", daemon=True
+        process = context.Process(
+            target=serve,
+            args=(far_end, self._make, self._threads, gpu, given),
+            name=f"holdfast-worker-{number}",
+            daemon=True,
         )
-        self._processes[number].start()
+        process.start()
         far_end.close()  # else the end of the process would not end the connection
+        send_prints(near_end, given.prints, process.pid)
+        self._connections[number], self._processes[number] = near_end, process
 
     def give(self, worker: int, task: Any) -> None:
         """Send a task; a worker that has just died is noticed by `wait`."""
@@ -142,7 +155,7 @@ def _cause(code: int | None) -> str:
     return f"killed by signal {-code} ({name}){memory}"
 
 
-def serve(connection: Connection, make: bytes, threads: int, gpu: str | None) -> None:
+def serve(connection: Connection, make: bytes, threads: int, gpu: str | None, given: Surroundings) -> None:
     """Do tasks in a worker process until the connection ends.
 
     Args:
@@ -150,11 +163,13 @@ def serve(connection: Connection, make: bytes, threads: int, gpu: str | None) ->
         make: what makes the work, see `packed`.
         threads: of torch.
         gpu: the only GPU that this worker sees; None: as the process that started it.
+        given: what it takes over from that process.
     """
-    # Signals and the GPU, before torch is imported
+    # Signals, surroundings and the GPU, before torch looks for one
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one, which ends it
     signal.signal(signal.SIGTERM, _end)  # so that half files are removed
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    take_over(connection, given)
     if gpu is not None:
         os.environ[VISIBLE] = gpu
 

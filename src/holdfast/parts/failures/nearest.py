@@ -44,6 +44,7 @@ class Nearest(Failure):
     divergence: str = "l2"
 
     at_others = True
+    against_all = True
 
     def __post_init__(self) -> None:
         if self.divergence not in DIVERGENCES:
@@ -76,10 +77,19 @@ class Nearest(Failure):
 
         def event(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
             rows = rows.to(own.device)
-            scores = scored(reps)
-            own_scores = scores.gather(2, own[rows, None, None].expand(-1, reps.shape[1], 1))
-            ahead = ((scores - own_scores) / units[rows, None]).masked_fill(level[rows, None], -torch.inf)
-            return ahead.amax(2).clamp_min(LEAST)
+            with torch.no_grad():
+                scores = scored(reps)
+                own_scores = scores.gather(2, own[rows, None, None].expand(-1, reps.shape[1], 1))
+                ahead = ((scores - own_scores) / units[rows, None]).masked_fill(level[rows, None], -torch.inf)
+                value = ahead.amax(2)
+            if reps.requires_grad:
+                # the gradient of two scores, of the image ahead and of the own one: that of all takes a whole product
+                first = ahead.argmax(2)
+                unit_ahead = units[rows, None].expand_as(ahead).gather(2, first[..., None])
+                normal = (scored.weights[first] - scored.weights[own[rows], None]) / unit_ahead
+                along = (reps.double() * normal).sum(2)
+                value = value + (along - along.detach())
+            return value.clamp_min(LEAST)
 
         return event
 

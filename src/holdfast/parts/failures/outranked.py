@@ -47,6 +47,8 @@ class Outranked(Failure):
     relevant: Literal["original", "class", "qrels"] = "original"
     divergence: str = "l2"
 
+    against_all = True
+
     def __post_init__(self) -> None:
         if self.divergence not in DIVERGENCES:
             raise unknown("divergence of the failure outranked", self.divergence, DIVERGENCES)

@@ -23,6 +23,7 @@ from holdfast.core import (
     Shard,
 )
 from holdfast.core.registry import part_name
+from holdfast.core.waiting import at_hand, sent
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.minimum_norm import MinimumNorm, within
 from holdfast.parts.attacks.square import Square
@@ -36,6 +37,9 @@ from holdfast.parts.observations.shared.noisy import wrong
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.threats.linf import Linf
 
+EVERY = 8
+"""Passes on a device after which the host looks, and so waits, which images are left; the others pass until then."""
+
 WRONG, NEVER = -2, -1
 """Instead of a member: the head is wrong without an attack; no member has fooled it."""
 
@@ -46,9 +50,9 @@ class Fooled(OfFirst):
 
     Members go one after the other, each at the images that are still classified rightly. Every image x' of the ball
     that a member looks at counts, not its result alone: fooled is max_{j≠y} z_j >= z_y for the logits z = h(f(x')), a
-    tie included. Of an image that is fooled nothing more is asked, so it costs no further pass. A member draws what it
-    would draw alone, so an ensemble leaves no image standing that a member of it fools alone. Members for single
-    classes (`rank` of `dlr` and `class_margin`) make AutoAttack's targeted parts.
+    tie included. Of an image that is fooled nothing more is asked, so it costs no further pass (on a GPU a few). A
+    member draws what it would draw alone, so an ensemble leaves no image standing that a member of it fools alone.
+    Members for single classes (`rank` of `dlr` and `class_margin`) make AutoAttack's targeted parts.
 
     Attributes:
         attacks: how each member searches.
@@ -135,17 +139,20 @@ class Fooled(OfFirst):
         target = one_hot(head.numbers(shard.labels[at]), len(head.classes)).to(head.weights)
         fooled = torch.zeros(len(x), dtype=torch.bool, device=x.device)
         scores = start = head.scores(clean_of(shard)[at])
+        places, left, looks = sent(rows, x.device), torch.arange(0), 0
 
         def logits(moved: Images) -> Reps:
             # images that are fooled keep the logits that they had then, which lead nowhere
-            nonlocal scores
-            left = (~fooled).nonzero().flatten()
-            if not len(left):
-                raise _Done
+            nonlocal scores, left, looks
+            if at_hand(fooled) or looks % EVERY == 0:
+                left = (~fooled).nonzero().flatten()
+                if not len(left):
+                    raise _Done
+            looks += 1
             reps = shard.encoder(moved[left])
             with torch.no_grad():
-                mistaken = event(reps[:, None], rows[left.cpu()]).squeeze(1) > 0
-                fooled[left] = within(self.ball, x[left], moved[left]) & mistaken
+                mistaken = event(reps[:, None], places[left]).squeeze(1) > 0
+                fooled[left] |= within(self.ball, x[left], moved[left]) & mistaken
             own = head.scores(reps)
             now = scores.to(own).index_copy(0, left, own)
             scores = now.detach()

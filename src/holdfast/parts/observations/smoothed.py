@@ -176,7 +176,7 @@ def block_size(x: Images) -> int:
 def _represent(encoder: Encoder, noisy: Images, sigma: float, image: str) -> Reps:
     reps = encoder(noisy)
     # the sum of what is not finite is not finite; where it overflows, every number is looked at
-    if not bool(reps.sum().isfinite()) and not bool(reps.isfinite().all()):
+    if not math.isfinite(reps.sum()) and not bool(reps.isfinite().all()):
         raise HoldfastError(
             f"encoder {encoder.name!r}: the representation of a noisy image is NaN or infinite (sigma {sigma:g}, image "
             f"{image}); an encoder that cannot take pixels outside [0, 1] is smoothed with clip=true"

@@ -131,12 +131,17 @@ def _instances(anchor: Anchor) -> Callable[[Reps], Int[Tensor, "draws"]]:
     own = anchor.clean[anchor.position]
     offsets = anchor.clean - own  # seen from x itself, a twin's advantage is exactly zero
     lengths = offsets.square().sum(1)
+    # what moved less than half way to the nearest other image still belongs to its own: a hundredth is for rounding
+    others = lengths.clone()
+    others[anchor.position] = torch.inf
+    half_way = others.amin() / 4.04
 
     def classify(reps: Reps) -> Int[Tensor, "draws"]:
-        advantage = torch.addmm(lengths, reps - own, offsets.T, beta=-1, alpha=2)  # ||z - x||² - ||z - x_j||²
-        votes = torch.full((len(reps),), anchor.position, device=reps.device)
+        votes, moved = torch.full((len(reps),), anchor.position, device=reps.device), reps - own
+        far = (moved.square().sum(1) >= half_way).nonzero()[:, 0]
+        advantage = torch.addmm(lengths, moved[far], offsets.T, beta=-1, alpha=2)  # ||z - x||² - ||z - x_j||²
         lost = advantage.amax(1) > 0  # few, and a maximum without its place is found much faster
-        votes[lost] = advantage[lost].argmax(1)
+        votes[far[lost]] = advantage[lost].argmax(1)
         return votes
 
     return classify

@@ -119,7 +119,7 @@ class PairProbability(Certificate):
     def _settled(self, counts: Float[Tensor, "negatives levels"], twin: Bool[Tensor, "negatives"]) -> bool:
         if self.convention == "paper":
             return False
-        return bool((twin | sequential.settled(counts, self.precision, self.level, self.draws)).all())
+        return sequential.all_settled(counts[~twin], self.precision, self.level, self.draws)
 
     def conclude(self, results: Mapping[str, Tensor], sigma: float) -> dict[str, Tensor]:
         """Return bounds and radii of all pairs.

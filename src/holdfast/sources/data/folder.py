@@ -2,7 +2,7 @@
 
 import os
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import PIL.Image
@@ -68,6 +68,10 @@ class Folder(ImageSource):
     def load(self, index: int) -> PIL.Image.Image:
         """Return the decoded picture."""
         return decode(self.path / self._files[index], self.id(index))
+
+    def files(self, indices: Sequence[int]) -> list[Path]:
+        """Return the folder, whose names decide which images there are, and the pictures."""
+        return [self.path, *(self.path / self._files[index] for index in indices)]
 
     def shape(self, index: int) -> tuple[int, int, int]:
         """Return the shape of the picture, which is not decoded for it."""

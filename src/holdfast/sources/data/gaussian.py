@@ -4,8 +4,10 @@
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import PIL.Image
@@ -180,6 +182,10 @@ class Gaussian(ImageSource):
         if self.sized:
             return pixels
         return PIL.Image.fromarray(pixels.mul(255).round_().to(torch.uint8).permute(1, 2, 0).contiguous().numpy())
+
+    def files(self, indices: Sequence[int]) -> tuple[Path, ...]:
+        """Return none: images are drawn."""
+        return ()
 
     def label(self, index: int) -> int:
         """Return 1 for the brighter class, 0 for the darker."""

@@ -1,5 +1,6 @@
 """Where encoders come from: one file per source, reached by spec strings through `open_encoder`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ __all__ = [
     "check_encoder",
     "doctor",
     "draws_of",
+    "files_of",
     "open_encoder",
     "open_texts",
     "suffixes",
@@ -70,6 +72,13 @@ def check_encoder(spec: str) -> None:
     source, name, options = _source(spec)
     _randomness(options)
     source.check(name, options)
+
+
+def files_of(spec: str) -> Sequence[Path] | None:
+    """Return the files that decide what the encoder of a spec is, see `EncoderSource.files`."""
+    source, name, options = _source(spec)
+    _randomness(options)
+    return source.files(name, options)
 
 
 def written_as(spec: str) -> str | None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +57,10 @@ class File(EncoderSource):
             origin["dropped"] = f"head behind the representation: {', '.join(sorted(head))}"
         source = f"metadata of {name}"
         return assemble(network, common, preprocessing(NETWORKS[chosen], metadata, source), origin)
+
+    def files(self, name: str, options: Options) -> tuple[Path, ...]:
+        """Return the file."""
+        return (Path(name),)
 
     def _asked(self, name: str, options: Options) -> tuple[str | None, Common]:
         arch = take(options, "arch", str, None)

@@ -19,7 +19,15 @@ from holdfast.sources.encoders.shared.checkpoint import LAYERS, Checkpoint, read
 from holdfast.sources.encoders.shared.equip import equip, named, said
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.pictures import interpolation
-from holdfast.sources.encoders.shared.weights import check_weights, fetching, fill, misfits, no_pickle, seeded
+from holdfast.sources.encoders.shared.weights import (
+    check_weights,
+    fetching,
+    fill,
+    misfits,
+    no_pickle,
+    seeded,
+    weights_file,
+)
 
 
 class _Unpooled(nn.Module):
@@ -91,6 +99,10 @@ class Timm(EncoderSource):
         if common.pool == "none" and common.layer is None:
             return assemble(_Unpooled(network), common, preprocessing, origin, output="forward_features", root=network)
         return assemble(network, common, preprocessing, origin, output="pooled features (num_classes=0)")
+
+    def files(self, name: str, options: Options) -> tuple[Path, ...] | None:
+        """Return the file of weights; None of a folder's or the hub's."""
+        return None if ":" in name else weights_file(self._asked(name, options)[0].weights)
 
     def _asked(self, name: str, options: Options) -> tuple[Common, Any]:
         """Return the options and the package, once it knows the model."""

@@ -1,6 +1,7 @@
 """`torchvision:` torchvision's image classifiers, without their last linear layer."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -16,7 +17,7 @@ from holdfast.sources.encoders.shared.checkpoint import read_checkpoint
 from holdfast.sources.encoders.shared.equip import equip, named, said
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.pictures import interpolation
-from holdfast.sources.encoders.shared.weights import check_weights, fetching, no_pickle, seeded
+from holdfast.sources.encoders.shared.weights import check_weights, fetching, no_pickle, seeded, weights_file
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,10 @@ class Torchvision(EncoderSource):
             )
         layer = f"{linear[-1]}.input" if linear else None
         return assemble(network, common, preprocessing, origin, layer=layer)
+
+    def files(self, name: str, options: Options) -> tuple[Path, ...] | None:
+        """Return the file of weights; None of those that are downloaded."""
+        return weights_file(self._asked(name, options)[0].weights)
 
     def _asked(self, name: str, options: Options) -> tuple[Common, Any, str, Any]:
         """Return the options, the package's models, the name of one, and the entry of its weights."""

@@ -11,7 +11,7 @@ from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.equip import load
 from holdfast.sources.encoders.shared.networks import NETWORKS, Architecture
 from holdfast.sources.encoders.shared.options import Common, read
-from holdfast.sources.encoders.shared.weights import check_weights, fill, read_safetensors, seeded
+from holdfast.sources.encoders.shared.weights import check_weights, fill, read_safetensors, seeded, weights_file
 
 DIGITS = "digits_cnn"
 SHIPPED = {
@@ -71,6 +71,10 @@ class Zoo(EncoderSource):
             preprocessing(architecture, metadata, source),
             {"source": f"zoo:{name}", "weights": weights},
         )
+
+    def files(self, name: str, options: Options) -> tuple[Path, ...]:
+        """Return the file of weights, where they are neither random nor shipped."""
+        return weights_file(self._asked(name, options)[1].weights) or ()
 
     def _asked(self, name: str, options: Options) -> tuple[int | None, Common]:
         if name not in SHIPPED and name not in NETWORKS:

@@ -81,10 +81,12 @@ def descend(
     samples, size = numbers.zeta.shape[1], x[0].numel()
     draws, images = max(1, min(samples, PIXELS // size)), max(1, PIXELS // (size * samples))
     total, held = len(x) * samples, torch.zeros((), dtype=torch.long, device=x.device)
-    slopes: list[list[Tensor]] = [[] for _ in outputs]
+    slopes = [torch.zeros_like(output) for output in outputs]
     for first in range(0, len(x), images):
         part = slice(first, first + images)
         leaves = Outputs(*(_part(output.detach(), part).requires_grad_() for output in outputs))
+        for leaf, slope in zip(leaves, slopes, strict=True):
+            leaf.grad = _part(slope, part)  # gradients are added to it in place
         for start in range(0, samples, draws):
             drawn = slice(start, start + draws)
             part_numbers = Draw(numbers.gumbel[part, drawn], numbers.zeta[part, drawn])
@@ -98,11 +100,8 @@ def descend(
             # the gradient of this part stops at the outputs of the network
             cost.backward()
             held += (values <= 0).sum()
-        for slope, leaf in zip(slopes, leaves, strict=True):
-            slope.append(torch.zeros_like(leaf) if leaf.grad is None else leaf.grad)  # no entries, no gradient
     # one backward pass of the network for all parts
-    joined = [torch.cat(s) if len(o) > 1 else torch.stack(s).sum(0) for o, s in zip(outputs, slopes, strict=True)]
-    torch.autograd.backward(outputs, joined)
+    torch.autograd.backward(outputs, slopes)
     return held
 
 

@@ -106,7 +106,7 @@ class CertifiedDrift(OfAllPairs, Bracket):
 
     def reduced(self, table: Table, column: str) -> Score:
         """Return the median quantile of a side."""
-        return universal.median(table[column], table[f"near {column}"])
+        return self.median_quantile(table[column], table[f"near {column}"])
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return the influence of each image on the certificate."""

@@ -58,7 +58,9 @@ class CorruptionDrift(OfAllPairs, DisturbedMeasure):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the median of each corruption, and of the images' means over corruptions."""
-        return self.scored(table, lambda name: universal.median(table[name], table[name.replace("quantile", "near")]))
+        return self.scored(
+            table, lambda name: self.median_quantile(table[name], table[name.replace("quantile", "near")])
+        )
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the median."""

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from holdfast.core import Subject, Table
+from holdfast.core import Score, Subject, Table
 from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.statistics import universal
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
@@ -16,16 +18,15 @@ class UniversalQuantile(OfAllPairs, AttackMeasure):
     """q(x) = P_{x',x''}[ d(f(x'), f(x'')) <= d(f(x̂), f(x)) ]; the score is the median over images.
 
     The distribution is the exact empirical one of *all* pairs of clean representations of the population; beyond
-    100,000 images, of all pairs of a sample of them, see `pairs_of`.
+    100,000 images, of fewer, in which all images take part alike, see `pairs_of`.
 
     Table, one row per image of the population: `drift@STEP`, d(f(x̂), f(x)), and `quantile@STEP`, NaN where x was not
-    attacked; `near@STEP`, the share of the pairs with x that lie at or below the median drift, NaN where x was not
-    sampled.
+    attacked; `near@STEP`, the share of the pairs with x that lie at or below the median drift.
     """
 
     usual = (5, 10, 30, 50)
     per_image = "quantile"
-    statistic = "universal quantile"
+    statistic = "median"
     better = "lower"
     in_brief = True
     unit = "share"
@@ -45,3 +46,10 @@ class UniversalQuantile(OfAllPairs, AttackMeasure):
         return {
             f"{name}@{step}": row for name, rows in columns.items() for step, row in zip(attacked, rows, strict=True)
         }
+
+    def _reduced(self, table: Table, column: str) -> Score:
+        return self.median_quantile(table[column], table[column.replace(self.per_image, "near")])
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return the influence of each image on the headline, attacked and in pairs."""
+        return universal.influence(table[self.column], table[f"near@{self.steps[-1]}"])

@@ -1,12 +1,10 @@
 """Class uniformity: how evenly the images of one class cover the part of the sphere that they have."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Int
-from torch import Tensor
 
-from holdfast.core import Score, Subject, Table
+from holdfast.core import Measure, Score, Subject, Table
 from holdfast.numerics.geometry import feature_space
 from holdfast.numerics.statistics import sampled_pairs
 from holdfast.numerics.statistics.jackknife import over_classes
@@ -21,8 +19,8 @@ from holdfast.parts.observations.clean import Clean
 class ClassUniformity(OfAllPairs, ShapeMeasure):
     """U_c = -log E exp(-2 ||z - z'||²) over pairs of different images of class c; the score is the mean over classes.
 
-    Table, one row per image: `own`, what it contributes to its class's U_c; `uniformity`, to their mean; `label`. NaN
-    where it was not sampled: `pairs_of` holds for each class on its own.
+    Table, one row per image: `own`, what it contributes to its class's U_c; `uniformity`, to their mean; `label`. Of
+    each class `pairs_of` limits the pairs on their own.
     """
 
     needs_labels = True
@@ -44,20 +42,30 @@ class ClassUniformity(OfAllPairs, ShapeMeasure):
     def observe(self, subject: Subject) -> Table:
         """Return what every image contributes to its class, and to the mean over classes."""
         labels, reps = labels_of(subject), subject.read(Clean())["reps"]
-        sampled = torch.cat([self._sampled(subject, (labels == c).nonzero()[:, 0]) for c in labels.unique()])
-        own = sampled_pairs.spread(feature_space.uniformity(reps[sampled], labels[sampled]), sampled, len(reps))
+        own = torch.empty(len(reps), dtype=torch.float64)
+        for images in (labels == c for c in labels.unique()):
+            own[images] = feature_space.uniformity(reps[images], self.circle(subject, int(images.sum())))
         return {"own": own, "uniformity": over_classes(own, labels), "label": labels}
+
+    def pairs(self, images: int) -> int:
+        """Return 0: classes are not known yet, and have far fewer pairs."""
+        return 0
+
+    def timed_on(self, subject: Subject) -> tuple[Measure, float]:
+        """Return itself on fewer pairs, and how many times as long all pairs of the largest class take."""
+        return self._timed_on(int(labels_of(subject).bincount().max()))
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the uniformity of each class, and their mean."""
         own, label = table["own"], table["label"]
         classes = label.unique().tolist()
-        left_out = sampled_pairs.left_out(own, label)
         of_class = {f"class {c}": label == c for c in classes} if len(classes) <= SHOWN else {}
-        each = {name: self.mean(own[rows], left_out[rows]) for name, rows in of_class.items()}
-        return each | {"mean over classes": self.mean(table["uniformity"], left_out)}
+        each = {name: self.mean(own[rows], self.partners(int(rows.sum()))) for name, rows in of_class.items()}
+        return each | {"mean over classes": self._over_classes(table)}
 
-    def _sampled(self, subject: Subject, images: Int[Tensor, "images"]) -> Int[Tensor, "sampled"]:
-        """Return the images of a class whose pairs are compared."""
-        sampled = sampled_pairs.sample(subject.seed, [subject.ids[i] for i in images.tolist()], self.pairs_of)
-        return images if sampled is None else images[sampled]
+    def _over_classes(self, table: Table) -> Score:
+        """Return the mean over classes; where not all pairs of a class were compared, it says of which and how many."""
+        sizes = table["label"].unique(return_counts=True)[1].tolist()
+        largest = max(sizes)
+        score = self.mean(table["uniformity"])
+        return replace(score, interval=sampled_pairs.described(score.interval, largest, self.partners(largest)))

@@ -2,11 +2,8 @@
 
 from dataclasses import dataclass
 
-import torch
-
 from holdfast.core import Observation, Score, Subject, Table, Threat
 from holdfast.numerics.geometry import feature_space
-from holdfast.numerics.statistics import sampled_pairs
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.disturbed import CONTRASTIVE
 from holdfast.parts.measures.shared.shape import ISOLA, ShapeMeasure
@@ -18,8 +15,7 @@ from holdfast.parts.observations.represented import Represented
 class Uniformity(OfAllPairs, ShapeMeasure):
     """U = -log E exp(-2 ||z - z'||²) over all pairs of different images, z = f(x) / ||f(x)||.
 
-    Table, one row per image: `uniformity`, what it contributes to U; the mean of the column is U. NaN where the image
-    was not sampled, see `pairs_of`.
+    Table, one row per image: `uniformity`, what it contributes to U; the mean of the column is U.
 
     Attributes:
         threat: what befalls the images, those that the audit attacks; None: nothing, and all images count.
@@ -49,12 +45,9 @@ class Uniformity(OfAllPairs, ShapeMeasure):
         """Return what every image contributes."""
         observation = Represented(threat=self.threat) if self.threat else Clean()
         reps = subject.read(observation)["reps"]
-        sampled = self.sample(subject, len(reps))
-        own = feature_space.uniformity(reps if sampled is None else reps[sampled])
-        return {"uniformity": sampled_pairs.spread(own, sampled, len(reps))}
+        return {"uniformity": feature_space.uniformity(reps, self.circle(subject, len(reps)))}
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the uniformity of all images together."""
         values = table["uniformity"]
-        left_out = sampled_pairs.left_out(values, torch.zeros(len(values), dtype=torch.long))
-        return {"uniformity": self.mean(values, left_out)}
+        return {"uniformity": self.mean(values, self.partners(len(values)))}

@@ -185,7 +185,7 @@ class BreakingRadius(Measure):
         """Return how far half of the images may move, what that is called, the most there could be, what is proved."""
         median, level = scores["median"], float(table["level"].min())
         population, levels = int(table["population"][0]), self.ball.is_box
-        among = "" if median.n == population else f" among {population}"
+        among = "" if median.n == population else f" among {population:,}"
         images = f"half of {median.n} images{among} {self.failure.clause}"
         further = (*self._limit(scores.get(ANY_ENCODER)), f"Proved: {self._proved_in_words(scores.get('proved'))}.")
         if median.value is None:

@@ -13,7 +13,6 @@ from holdfast.core.chart import Chart, Readouts
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.divergences import cosine
 from holdfast.numerics.geometry.divergences import divergence as find_divergence
-from holdfast.numerics.statistics import universal
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.ensemble import Ensemble
 from holdfast.parts.measures.shared.worst import observed, trajectories, worst
@@ -65,9 +64,8 @@ class AttackMeasure(Measure):
     """A measure that compares attacked with clean representations.
 
     A subclass fills a table with one column `per_image`@STEP for each read-out (and `pair`, where both directions of
-    a pair are rows); the rest follows from its `statistic`: the mean, the median, the share of ones, the mean over
-    ordered pairs, whose second role is the column `intrudes`@STEP, or the median universal quantile, with the column
-    `near`@STEP.
+    a pair are rows); the rest follows from its `statistic`: the mean, the median, the share of ones, or the mean over
+    ordered pairs, whose second role is the column `intrudes`@STEP.
 
     Attributes:
         attack: how the worst case is searched.
@@ -87,7 +85,7 @@ class AttackMeasure(Measure):
     targeted: ClassVar[bool] = False
     usual: ClassVar[tuple[int, ...]] = ()
     per_image: ClassVar[str]
-    statistic: ClassVar[Literal["mean", "median", "share", "pair mean", "universal quantile"]]
+    statistic: ClassVar[Literal["mean", "median", "share", "pair mean"]]
     condition: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
@@ -159,8 +157,6 @@ class AttackMeasure(Measure):
                 return statistics.share(table[column], table.get("pair"), self.condition)
             case "pair mean":
                 return statistics.pair_mean(table[column], table[column.replace(self.per_image, "intrudes")])
-            case "universal quantile":
-                return universal.median(table[column], table[column.replace(self.per_image, "near")])
 
     def headed_by(self, score: str) -> "AttackMeasure | None":
         """Return the measure at one read-out; None for other scores, and for those of ensembles."""
@@ -172,8 +168,6 @@ class AttackMeasure(Measure):
         values = table[self.column]
         if self.statistic == "pair mean":
             return statistics.influence_of_pair_mean(values, table[f"intrudes@{self.steps[-1]}"])
-        if self.statistic == "universal quantile":
-            return universal.influence(values, table[f"near@{self.steps[-1]}"])
         influence = statistics.influence_of_median if self.statistic == "median" else statistics.influence_of_mean
         return statistics.by_unit(influence(values), table["pair"]) if "pair" in table else influence(values)
 

@@ -13,7 +13,6 @@ from holdfast.core import HoldfastError, Observation, Score, Subject, Table
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.geometry.matching import LEAST, Matches, images_needed, matches, matches_of_copies
-from holdfast.numerics.statistics import sampled_pairs
 from holdfast.numerics.statistics.thresholds import AtRate
 from holdfast.numerics.statistics.universal import padded
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
@@ -32,7 +31,7 @@ class Matched(OfAllPairs):
 
     t is the smallest distance that more than `rate` of all pairs of different clean images reach: a plug-in estimate
     from the population, see `matches`. Pairs that look alike are left out; with classes, so are those of one class. Of
-    more than 100,000 images the pairs of a sample are compared, see `pairs_of`.
+    more than 100,000 images not all pairs are compared, see `pairs_of`.
 
     With `misses`, t is instead the distance that this share of everyday edited copies are from their originals, or
     farther: what a team sets that may not lose copies. The notes say what share of different images then match.
@@ -122,12 +121,8 @@ class Matched(OfAllPairs):
         """Return the threshold of the pairs that are compared, and where distances lie among these."""
         thumbnails = subject.read(Thumbnails())["thumbnails"]
         labels = labels_of(subject) if self.needs_labels else None
-        sampled = self.sample(subject)
-        if sampled is None:
-            return matches(clean, thumbnails, apart, self.rate, self.divergence, labels)
-        labels = None if labels is None else labels[sampled]
-        result = matches(clean[sampled], thumbnails[sampled], apart, self.rate, self.divergence, labels)
-        return replace(result, near=sampled_pairs.spread(result.near, sampled, len(clean)))
+        circle = self.circle(subject)
+        return matches(clean, thumbnails, apart, self.rate, self.divergence, labels, circle)
 
     def _copied(self, subject: Subject, clean: Float[Tensor, "population dim"]) -> Float[Tensor, "edits images"]:
         """Return how far copies are from their originals."""
@@ -136,21 +131,21 @@ class Matched(OfAllPairs):
 
     def at_rate(self, table: Table, values: Callable[[float], Float[Tensor, "population"]]) -> AtRate:
         """Return what is known of the mean of values that depend on the rate."""
-        return AtRate(values, table["near"], self.level, float(table["pairs"][0]))
+        return AtRate(values, table["near"], self.level, float(table["pairs"][0]), self.partners(len(table["near"])))
 
     def noted(self, score: Score, table: Table) -> Score:
         """Return a score that says what its threshold is, or why there is none."""
         limit, allowed, pairs = (float(table[name][0]) for name in ("threshold", "allowed", "pairs"))
         if self.misses is not None:
             return self._noted_of_copies(score, table, self.misses)
-        images = sampled_pairs.compared(table["near"])
+        images = len(table["near"])
         of = f"{pairs:,.0f} pairs of {images} images"
         if not math.isnan(limit):
             words = f"threshold {limit:.4g} in {self.divergence}: {allowed:,.0f} of {of} match"
             return replace(score, note="; ".join(filter(None, [words, score.note])))
         if allowed < LEAST:
             words = f"a rate of {self.rate:g} leaves {allowed:.0f} of {of}, and a threshold needs {LEAST}"
-            more = f"{images_needed(self.rate)} images{' (pairs_of)' if images < len(table['near']) else ''}"
+            more = f"{images_needed(self.rate)} images{' (pairs_of)' if self.partners(images) < images - 1 else ''}"
             return replace(score, note=f"undefined: {words}; use {more} or a larger rate")
         return replace(score, note=f"undefined: more than a share of {self.rate:g} of {of} are equal to this encoder")
 

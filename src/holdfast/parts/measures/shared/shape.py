@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Measure, Observation, Score, Table
@@ -29,16 +29,17 @@ class ShapeMeasure(Measure):
         """Clean representations."""
         return (Clean(),)
 
-    def mean(self, contributions: Float[Tensor, "images"], left_out: Bool[Tensor, "images"] | None = None) -> Score:
+    def mean(self, contributions: Float[Tensor, "images"], partners: int | None = None) -> Score:
         """Return the score of some contributions; see `holdfast.numerics.statistics.jackknife`.
 
         Args:
             contributions: of images; NaN where undefined.
-            left_out: which of them were not sampled, see `sampled_pairs`; None: all pairs were compared.
+            partners: with how many others each was compared; None: all.
         """
-        kept = contributions if left_out is None else contributions[~left_out]
-        score = statistics.mean(kept, condition="of the images' contributions (jackknife)")
-        return replace(score, interval=sampled_pairs.described(score.interval, len(kept), len(contributions)))
+        score = statistics.mean(contributions, condition="of the images' contributions (jackknife)")
+        images = len(contributions)
+        kind = sampled_pairs.described(score.interval, images, images - 1 if partners is None else partners)
+        return replace(score, interval=kind)
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the headline."""

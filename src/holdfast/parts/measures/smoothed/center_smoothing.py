@@ -74,7 +74,7 @@ class CenterSmoothing(OfAllPairs, SmoothedMeasure):
         return {
             "abstained": self.about(statistics.share(abstained)),
             "median radius": self.about(radius, promise, counted, unit="ratio"),
-            "median quantile": self.about(universal.median(table["quantile"], table["near"]), promise, counted),
+            "median quantile": self.about(self.median_quantile(table["quantile"], table["near"]), promise, counted),
         }
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:

@@ -62,7 +62,7 @@ class TransferQuantile(OfAllPairs, TransferMeasure):
 
     def scored(self, table: Table, source: str) -> Score:
         """Return the median quantile."""
-        return universal.median(table[f"quantile@{source}"], table[f"near@{source}"])
+        return self.median_quantile(table[f"quantile@{source}"], table[f"near@{source}"])
 
     def influence_of(self, table: Table, source: str) -> Float[Tensor, "units"]:
         """Return each image's influence on the median."""

@@ -3,16 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Album, Grid, Images, Positions
+from holdfast.core import Album, Grid, Images, Positions, Rng
 from holdfast.core.album import Picture
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.geometry.pictures import glowing
-from holdfast.numerics.statistics import sampled_pairs
 from holdfast.parts.observations.shared.stored_changes import restored, stored
 
 WORST = 8
@@ -42,6 +42,12 @@ def _order(reps: Float[Tensor, "rows dim"], clean: Float[Tensor, "rows dim"]) ->
     return drift.sort(descending=True, stable=True).indices[:WORST]
 
 
+def _drawn(seed: int, images: int) -> Int[Tensor, "drawn"]:
+    """Return the images among whose pairs drifts are placed."""
+    random = Rng(seed).child("gallery").generator()
+    return torch.randperm(images, generator=random)[:PAIRS_OF].sort().values
+
+
 def gallery(results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]:
     """Write pictures of the images with the largest drift by ℓ2 distance, and return the record's entries for them.
 
@@ -59,9 +65,9 @@ def gallery(results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]
     order = _order(results[last][kept], clean[kept])
     positions, rows = kept[order], rows[order].tolist()
     # how far that is among clean distances, and which images are near, before and after
-    sampled = sampled_pairs.sample(album.seed, album.ids, PAIRS_OF)
-    quantiles = pairwise.share_below(clean if sampled is None else clean[sampled], drift[positions])
-    placed_among = {} if sampled is None else {"placed_among": len(sampled)}
+    among = clean[_drawn(album.seed, len(clean))]
+    quantiles = pairwise.share_below(among, drift[positions])
+    placed_among = {} if len(among) == len(clean) else {"placed_among": len(among)}
     before = pairwise.nearest(clean[positions], clean, NEIGHBOURS + 1)
     after = pairwise.nearest(results[last][positions], clean, NEIGHBOURS)
     # pictures and an entry for each of them

@@ -1,4 +1,4 @@
-"""From a latent vector to a picture: a small linear layer, then bicubic interpolation as one matrix product."""
+"""From a latent vector to a picture: a small linear layer, then bicubic interpolation as two matrix products."""
 
 import math
 
@@ -25,8 +25,8 @@ def latent_of(kind: str, latent: int, shape: tuple[int, int, int], side: int) ->
 class Upsampler(nn.Module):
     """u = bicubic(W z + b): [*, latent] -> [*, C, H, W]; or u = z, reshaped, where the latent is all pixels.
 
-    Interpolation is linear, so it is done for both directions at once, by one matrix taken from torch's own
-    interpolation of the unit pictures.
+    Interpolation is linear in each direction by itself: a picture P becomes Aᵀ P B, where A and B are taken from
+    torch's own interpolation of unit vectors. One matrix for both directions would take ten times the products.
 
     Args:
         kind: "none" (latent = C·H·W), "bicubic" (latent = C·side², no W, as in the authors' code), "fixed" (W random,
@@ -38,14 +38,16 @@ class Upsampler(nn.Module):
 
     weight: Tensor
     bias: Tensor
-    bicubic: Tensor
+    rows: Tensor
+    columns: Tensor
 
     def __init__(self, kind: str, latent: int, shape: tuple[int, int, int], side: int):
         super().__init__()
         self.kind, self.shape = kind, shape
         if kind == "none":
             return
-        self.register_buffer("bicubic", bicubic(side, shape[1], shape[2]), persistent=False)
+        self.register_buffer("rows", bicubic(side, shape[1]), persistent=False)
+        self.register_buffer("columns", bicubic(side, shape[2]), persistent=False)
         if kind == "bicubic":
             return
         weight = torch.randn(shape[0] * side**2, latent) / math.sqrt(latent)  # a latent of unit variance keeps it
@@ -61,10 +63,11 @@ class Upsampler(nn.Module):
         if self.kind == "none":
             return latent.unflatten(-1, self.shape)
         small = latent if self.kind == "bicubic" else F.linear(latent, self.weight, self.bias)
-        return (small.unflatten(-1, (self.shape[0], -1)) @ self.bicubic).unflatten(-1, self.shape[1:])
+        pictures = small.unflatten(-1, (self.shape[0], -1, len(self.columns)))
+        return self.rows.mT @ (pictures @ self.columns)
 
 
-def bicubic(side: int, height: int, width: int) -> Float[Tensor, "small pixels"]:
-    """Return the matrix that interpolates a flat side × side picture to a flat height × width one, [side², H·W]."""
-    unit = torch.eye(side**2).view(side**2, 1, side, side)
-    return F.interpolate(unit, (height, width), mode="bicubic", align_corners=False).flatten(1)
+def bicubic(side: int, length: int) -> Float[Tensor, "side length"]:
+    """Return the matrix that interpolates a row of `side` numbers to one of `length`."""
+    unit = torch.eye(side).view(side, 1, 1, side)
+    return F.interpolate(unit, (1, length), mode="bicubic", align_corners=False).flatten(1)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import PIL.Image
@@ -104,6 +105,11 @@ class Choice:
         if self._skip_corrupt or self.skip_duplicates:
             return self._survey.rows
         return self._order[: self._size]
+
+    @property
+    def files(self) -> Sequence[Path] | None:
+        """The files of the chosen images; None where it takes those of others to know which are left out."""
+        return None if self._skip_corrupt or self.skip_duplicates else self.source.files(self.rows.tolist())
 
     @cached_property
     def ids(self) -> list[str]:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from statistics import median_low
 
 import PIL.Image
@@ -173,6 +174,11 @@ class ImageSet:
         Reads all images of both once. Fewer than two may remain.
         """
         return self._choice.leave_out(set(excluded._choice.digests.tolist()))
+
+    @property
+    def files(self) -> Sequence[Path] | None:
+        """The files that the images are read from, see `ImageSource.files`; None where others decide which they are."""
+        return self._choice.files
 
     @property
     def selection(self) -> Selection:

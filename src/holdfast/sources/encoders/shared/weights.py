@@ -39,6 +39,11 @@ def _absent(path: str | Path) -> HoldfastError:
     )
 
 
+def weights_file(weights: str) -> tuple[Path, ...] | None:
+    """Return the file that `weights=` names; () of random ones, None of the source's own, which a hub may change."""
+    return None if weights == "default" else () if weights == "random" else (Path(weights),)
+
+
 def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return (tensors by name, metadata) of a safetensors file.
 

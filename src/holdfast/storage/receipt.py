@@ -1,0 +1,125 @@
+"""The receipt of an audit: what its answer was made of, so that the same request, asked again, finds it unchanged.
+
+To look takes no torch: files are held against their SHA-256, folders against the names in them, shards against their
+seals. What is not as it was, or not known, makes no receipt stand: the audit is then made, from what is stored.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from holdfast.runtime.errors import UnreadableRecord
+from holdfast.storage.documents import parse_json
+from holdfast.storage.filesystem import Folder
+from holdfast.storage.record_file import digest_of, read_record, sealed, unbroken
+from holdfast.storage.seal import SHARD, intact
+
+RECEIPT = "cache/receipt.json"
+
+YOUNG = 0.05
+"""Seconds by which a file must be older than an audit that read it: clocks of file systems tick more slowly."""
+
+
+def write_receipt(
+    folder: Folder, request: Mapping[str, Any], inputs: Iterable[Path], files: Iterable[str], began: float
+) -> None:
+    """Leave a receipt in a local run folder, unless an input has changed since the audit began.
+
+    Args:
+        folder: the run folder.
+        request: what was asked, as JSON data.
+        inputs: files that the answer depends on, and folders on whose names it does.
+        files: of the run folder that are the answer, by name.
+        began: when the audit did, in seconds since the epoch.
+
+    Raises:
+        OSError: a folder that cannot be written.
+    """
+    paths = [path.resolve() for path in inputs]
+    digests = {str(path): _digest(path) for path in paths}
+    if folder.local is None or None in digests.values() or max(map(_changed, paths), default=0.0) > began - YOUNG:
+        return
+    receipt = {
+        "request": _request(request),
+        "software": _software(),
+        "inputs": digests,
+        "shards": _shards(folder),
+        "files": {name: digest_of(folder.read(name)) for name in files},
+    }
+    text = json.dumps(sealed(receipt), indent=1)
+    folder.write(RECEIPT, lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def standing(folder: Folder, request: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the record of a local run folder if it answers a request, and all that it was made of is as it was.
+
+    Args:
+        folder: the run folder.
+        request: what is asked, as JSON data.
+    """
+    if folder.local is None:
+        return None
+    try:
+        receipt = parse_json(folder.read(RECEIPT))
+        stands = (
+            unbroken(receipt)
+            and receipt["request"] == _request(request)
+            and receipt["software"] == _software()
+            and all(_digest(Path(path)) == digest for path, digest in receipt["inputs"].items())
+            and all(digest_of(folder.read(name)) == digest for name, digest in receipt["files"].items())
+            and receipt["shards"] == _shards(folder)
+            and all(intact(folder.local / name, name) for name in receipt["shards"])
+        )
+        return read_record(folder) if stands else None
+    except (OSError, ValueError, UnreadableRecord):
+        return None
+
+
+def _request(request: Mapping[str, Any]) -> str:
+    """Return the digest of what is asked: where, and under which settings of the environment."""
+    settings = {key: value for key, value in os.environ.items() if key.startswith("HOLDFAST_")}
+    return digest_of(json.dumps([request, os.getcwd(), settings], sort_keys=True).encode())
+
+
+def _software() -> str:
+    """Return the digest of what computes: Python, the versions of all packages, and Holdfast's own code."""
+    places = [place for place in dict.fromkeys(sys.path) if os.path.isdir(place)]
+    packages = [name for place in places for name in os.listdir(place) if name.endswith((".dist-info", ".egg-info"))]
+    total = hashlib.sha256(json.dumps([sys.version, platform.machine(), sys.platform, sorted(packages)]).encode())
+    own = Path(__file__).parents[1]
+    for path in sorted(path for path in own.rglob("*") if path.suffix != ".pyc" and path.is_file()):
+        total.update(f"{path.relative_to(own)} {digest_of(path.read_bytes())}\n".encode())
+    return total.hexdigest()
+
+
+def _shards(folder: Folder) -> list[str]:
+    return [name for name in folder.files("cache") if name.endswith(SHARD)]
+
+
+def _digest(path: Path) -> str | None:
+    """Return the SHA-256 of a file, or of the names below a folder; None where it cannot be told."""
+    try:
+        if not path.is_dir():
+            return digest_of(path.read_bytes())
+        below = list(os.walk(path, onerror=_refuse))
+        if any(os.path.islink(os.path.join(place, name)) for place, folders, _ in below for name in folders):
+            return None  # what lies where they lead is not looked at
+        names = sorted(os.path.join(place, name) for place, folders, files in below for name in (*folders, *files))
+        return digest_of(os.fsencode("\0".join(names)))
+    except OSError:
+        return None
+
+
+def _changed(path: Path) -> float:
+    """Return when a file, or one of the folders below a folder, was last changed, in seconds since the epoch."""
+    places = [place for place, _, _ in os.walk(path)] if path.is_dir() else [path]
+    return max(max(facts.st_mtime, facts.st_ctime) for facts in map(os.stat, places))
+
+
+def _refuse(error: OSError) -> None:
+    raise error
