@@ -3,8 +3,8 @@
     python -m benchmarks.workers [--json] [--plot DIR]
 
 Time on the wall, one thread a worker, starting the processes included, and once more without: less what
-the same number of workers takes for a single batch. The server that workers are forked from starts with the first run,
-of a single batch: that of a command starts while it reads plan and images. One plan, two encoders: a busy one computes,
+the same number of workers takes for a single batch. The server that workers are forked from is started before, as that
+of a command starts while it reads plan and images. One plan, two encoders: a busy one computes,
 so it is measured up to as many workers as there are cores, and only means something while nobody else wants them; a
 waiting one sleeps, as a worker does that waits for its GPU: a simulation of what is lost to starting and scheduling
 where there are cores enough. The scores of every run must be those of the first.
@@ -84,6 +84,7 @@ def measure(counts: tuple[int, ...] = COUNTS, images: int = IMAGES) -> list[Resu
     busy = tuple(count for count in counts if count <= cores)
     encoders = {"busy": (BUSY, busy), "waiting (simulated)": (WAITING, counts)}
     results = []
+    run(plan_of(BUSY, BATCH), 1)  # starts the server
     for name, (encoder, tried) in encoders.items():
         starts = [run(plan_of(encoder, BATCH), count)[0] for count in tried]
         found = [run(plan_of(encoder, images), count) for count in tried]
