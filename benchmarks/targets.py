@@ -66,7 +66,7 @@ TARGETS = (
           ("digits audit, counted", "digits audit with checks, counted"), 0.0),
     Target("whole audit / its parts, time", "≤ 0.5", "whole_audit", ("whole audit / measures",), 0.5),
     Target("whole audit / its bare passes", "≤ 1.1", "whole_audit", ("whole audit / its bare passes",), 1.1,
-           "the worst row is of digits, whose encoder takes 20 µs a pass"),
+           "the worst row is of digits, whose encoder takes microseconds a pass"),
     *(Target(f"attack step / bare step, {title}", "≤ 1.03", "attack_step",
             tuple(f"{attack}, from its own work, {network}" for attack in ATTACKS), 1.03, why)
       for title, network, why in NETWORKS),
