@@ -185,8 +185,8 @@ class Sample:
 
     seed = 0
 
-    def __init__(self, ids: Sequence[str], clean: Tensor, attacked: Tensor):
-        self.ids, self.clean, self.moved = tuple(ids), clean, attacked
+    def __init__(self, clean: Tensor, attacked: Tensor):
+        self.clean, self.moved = clean, attacked
         self.population = self.attacked = len(clean)
 
     def read(self, observation: Any) -> dict[str, Tensor]:
@@ -226,8 +226,8 @@ def resampled(same_images: bool, images: int) -> Draw:
         pair = []
         for place, reps in enumerate(moved):
             rows = order[:images] if same_images or not place else order[images : 2 * images]
+            sample: Any = Sample(clean[rows], reps[rows])
             ids = [str(row) for row in rows.tolist()]
-            sample: Any = Sample(ids, clean[rows], reps[rows])
             tables = {name: (ids, measure.observe(sample)) for name, measure in measures.items()}
             pair.append(drawn(f"run {place}", measures, tables, "same" if same_images else str(place)))
         return pair[0], pair[1]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import safetensors.torch
 
+from holdfast.auditing import inputs
 from holdfast.auditing.plan_file import make_plan
 from holdfast.cli.common import run_plan
 from holdfast.sources.encoders import open_encoder
@@ -179,3 +180,16 @@ def test_the_command_answers_again_without_torch(tmp_path):
     )
     assert asked("--json", "--quiet")[1] == ""
     assert asked("--seed", "0")[2] == "True 0"  # another request, whose numbers are equal
+
+
+def test_a_receipt_that_cannot_be_written_is_said_and_the_answer_stands(audited, tmp_path, monkeypatch, capsys):
+    _, images, weights = audited
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr(inputs, "write_receipt", lambda *_: (_ for _ in ()).throw(full))
+    plan = make_plan([f"zoo:cnn_a_mnist?weights={weights}"], str(images), measures=["cosine_to_self"], images=8)
+    run_plan(plan, str(tmp_path), json_output=True, quiet=True, request=REQUEST)
+    written = capsys.readouterr()
+    assert json.loads(written.out)["encoders"]
+    assert "the receipt could not be written:" in written.err
+    assert (tmp_path / "report.html").is_file()
+    assert not stands(tmp_path)

@@ -255,7 +255,9 @@ def audited(
             from holdfast.report.html import publish  # brings matplotlib: after the first image, not before it
 
             report = publish(folder)
-            paid(record)
+        if report is not None:
+            with _drawing("the receipt", folder, "written"):
+                paid(record)
     tell(record, folder, report, json_output, strict)
 
 
@@ -301,14 +303,14 @@ def tell(record: Any, folder: str, report: str | None, json_output: bool, strict
 
 
 @contextmanager
-def _drawing(title: str, folder: str) -> Iterator[None]:
-    """Warn of what could not be drawn, of a record that is written all the same."""
+def _drawing(title: str, folder: str, done: str = "drawn") -> Iterator[None]:
+    """Warn of what could not be drawn, or done otherwise, of a record that is written all the same."""
     try:
         yield
     except BrokenPipeError:
         raise
     except Exception as error:
-        warned(f"{title} could not be drawn:", f"{described(error)}; the record is written: {folder}/record.json")
+        warned(f"{title} could not be {done}:", f"{described(error)}; the record is written: {folder}/record.json")
 
 
 def partly(failures: Collection[object], any_answer: bool) -> None:

@@ -105,7 +105,8 @@ def _digest(path: Path) -> str | None:
     """Return the SHA-256 of a file, or of the names below a folder; None where it cannot be told."""
     try:
         if not path.is_dir():
-            return digest_of(path.read_bytes())
+            with path.open("rb") as file:  # which may be larger than memory
+                return hashlib.file_digest(file, "sha256").hexdigest()
         below = list(os.walk(path, onerror=_refuse))
         if any(os.path.islink(os.path.join(place, name)) for place, folders, _ in below for name in folders):
             return None  # what lies where they lead is not looked at
