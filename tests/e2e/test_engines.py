@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections import Counter
 from contextlib import suppress
@@ -49,6 +50,25 @@ pytestmark = pytest.mark.timeout(900)  # seconds, where the machine is shared
 HERE = Path(__file__).parent
 WATCHED = "py:watched:network?mean=0&std=1"
 MEASURES = (UniversalQuantile(Pgd(4)), BreakawayRisk(Pgd(4)), ProbabilisticRobustness(estimator=Counting(20)))
+
+
+IMPORTS_AS_THE_SERVER = """
+import importlib, pkgutil, sys
+import torch, holdfast
+from holdfast.parts.engines.shared.fork_server import HEAVY, SHARED
+
+def look(name):
+    def looked(*_, **__):
+        raise AssertionError(f"torch.cuda.{name} was called on import")
+    return looked
+
+for name in ("init", "_lazy_init", "is_available", "device_count", "current_device", "get_device_capability"):
+    setattr(torch.cuda, name, look(name))
+for module in pkgutil.walk_packages(holdfast.__path__, "holdfast."):
+    if module.name.startswith((*HEAVY, *SHARED)) or module.name + "." in SHARED:
+        importlib.import_module(module.name)
+print(sum(name.startswith("holdfast.") for name in sys.modules))
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -253,6 +273,14 @@ def test_workers_have_the_environment_and_the_outputs_of_whoever_starts_them(tmp
             os.dup2(usual, 1)
             os.close(usual)
     assert (tmp_path / "printed").read_text() == "printed in later\n"
+
+
+def test_what_the_server_imports_leaves_gpus_alone() -> None:
+    """A process that has looked at its GPUs cannot be forked into one that uses them."""
+    command = [sys.executable, "-c", IMPORTS_AS_THE_SERVER]
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert completed.returncode == 0, completed.stderr
+    assert int(completed.stdout) > 400  # modules
 
 
 @pytest.mark.slow
