@@ -11,6 +11,7 @@ from torch import Tensor
 from holdfast.core import HoldfastError, Rng
 from holdfast.numerics.statistics import clopper_pearson
 from holdfast.parts.estimators import splitting
+from holdfast.parts.estimators.shared.climb import copied
 from holdfast.parts.estimators.splitting import Splitting
 
 Value = Callable[[Tensor, Tensor], Tensor]
@@ -90,6 +91,23 @@ def test_takes_a_hundredth_of_the_passes_of_plain_draws(problem) -> None:
     found = Splitting(200, kill=0.3, moves=3).estimate(problem(p, 2), 2, names(600))
     variance = float((found["probability"] / p - 1).square().mean())
     assert (1 - p) / p / variance > 100 * float(found["passes"].mean())
+
+
+def test_all_draws_above_a_level_are_copied_equally_often() -> None:
+    generator = torch.Generator().manual_seed(0)
+    gone = torch.tensor([5, 8, 3, 9])  # of 10: each of 5 once, of 2 four times, of 7 three in 7 times, of 1 always
+    counts = [torch.zeros(10 - k) for k in gone.tolist()]
+    for _ in range(3000):
+        ranks = copied(gone, 10, torch.rand(25, generator=generator)).split(gone.tolist())
+        for count, rank in zip(counts, ranks, strict=True):
+            times = rank.bincount(minlength=len(count))
+            assert times.max() - times.min() <= 2
+            count += times
+    for k, count in zip(gone.tolist(), counts, strict=True):
+        share = k / (10 - k)
+        torch.testing.assert_close(count / 3000, torch.full_like(count, share), rtol=0, atol=4 * (share / 3000) ** 0.5)
+    assert counts[0].tolist() == [3000] * 5
+    assert counts[1].tolist() == [12000] * 2
 
 
 def test_plain_draws_where_failures_are_common() -> None:

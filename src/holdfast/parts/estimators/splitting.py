@@ -23,9 +23,9 @@ class Splitting(metaclass=Checked):
     """P[s(z) > 0] for z ~ N(0, I), as a product of larger probabilities, for many images at once.
 
     A population of N draws climbs levels. Each level L is the largest value of its lowest draws (the share `kill`);
-    those with s <= L are replaced by copies of others, which then move: z' = √(1 - β²) z + β ξ, kept where s(z') > L.
-    That leaves N(0, I) given s > L as it is. If k draws are replaced at a level, p = Π (1 - k/N) · (share with s > 0 at
-    the end). The end is when no more than the share `kill` does not fail.
+    those with s <= L are replaced by copies of the others, of each nearly equally many, which then move:
+    z' = √(1 - β²) z + β ξ, kept where s(z') > L. That leaves N(0, I) given s > L as it is. If k draws are replaced at a
+    level, p = Π (1 - k/N) · (share with s > 0 at the end). The end is when no more than the share `kill` does not fail.
 
     With β given, the expected p is the probability, for any s, also one that jumps or has ties; β follows the share of
     moves kept at the level before, which can bias p by the order of 1/N. Populations are independent, so that the

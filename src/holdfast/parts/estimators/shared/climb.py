@@ -77,7 +77,7 @@ def climb(
         # clone: each place left empty gets a copy of a draw above the level
         row, slot = out.nonzero(as_tuple=True)
         populations = active[row]
-        place = gone[row] + (streams.uniform(owner[populations]) * (n - gone[row])).long().clamp_max(n - 1 - gone[row])
+        place = gone[row] + copied(gone, n, streams.uniform(owner[populations]))
         parent = s[active].argsort(dim=1)[row, place]  # those above the level come last
         at, height = z[populations, parent], s[populations, parent]
         beta, kept = length[populations, None], torch.zeros_like(height)
@@ -94,6 +94,30 @@ def climb(
         length[active] = (length[active] * (2 * (share - WISHED)).exp().to(length)).clamp(SHORTEST, 1)
         passes[active] += moves * gone
     return Climbed(log_weight.exp(), (s > 0).sum(1), levels, extinct, passes)
+
+
+def copied(gone: Int[Tensor, "populations"], n: int, random: Float[Tensor, "places"]) -> Int[Tensor, "places"]:
+    """Return which draw above the level is copied to each empty place, by its rank among them from 0.
+
+    The i-th of k empty places gets the draw of rank (i + u) (n - k) / k, rounded down, for u uniform in [0, 1): one of
+    each stratum of their order. All are copied k / (n - k) times in expectation, which keeps P unbiased, and nearly so
+    each time.
+
+    Args:
+        gone: k, how many places of each population are empty.
+        n: places of a population.
+        random: u, for all empty places of one population after the other.
+
+    Source: Kitagawa (1996), "Monte Carlo filter and smoother for non-Gaussian nonlinear state space models".
+
+    Example:
+        >>> copied(torch.tensor([2, 3]), 4, torch.tensor([0.9, 0.1, 0.2, 0.5, 0.8]))
+        tensor([0, 1, 0, 0, 0])
+    """
+    first = (gone.cumsum(0) - gone).repeat_interleave(gone)
+    k = gone.repeat_interleave(gone)
+    place = (torch.arange(len(random), device=random.device) - first + random) * ((n - k) / k)
+    return place.long().minimum(n - k - 1)  # rounding might reach n - k
 
 
 def _values(value: Value, z: Float[Tensor, "draws numbers"], images: Int[Tensor, "draws"]) -> Float[Tensor, "draws"]:
