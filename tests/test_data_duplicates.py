@@ -37,8 +37,8 @@ def matches(first: PIL.Image.Image | Tensor, second: PIL.Image.Image | Tensor) -
 
 def alike(images: np.ndarray, block: int = 10_000) -> list[tuple[int, int] | None]:
     """Return what each image looks like most, where so many are taken up at once."""
-    with LookAlikes() as known:
-        return [twin for at in range(0, len(images), block) for twin in known.take(images[at : at + block])]
+    known = LookAlikes(len(images))
+    return [twin for at in range(0, len(images), block) for twin in known.take(images[at : at + block])]
 
 
 def nearest(images: np.ndarray) -> list[tuple[int, int] | None]:
@@ -144,10 +144,10 @@ def test_what_is_left_out_is_nobodys_twin(block: int) -> None:
         expected.append((apart.index(min(apart)), min(apart)) if apart and min(apart) <= ALIKE else None)
         kept += [level] if expected[-1] is None else []
     images = levels[:, None].repeat(SIDE * SIDE, 1).astype(np.uint8)
-    with LookAlikes() as known:
-        blocks = [images[at : at + block] for at in range(0, 300, block)]
-        assert [twin for part in blocks for twin in known.take(part, leave_out=True)] == expected
-        assert known.count == len(kept) < 20
+    known = LookAlikes(len(images))
+    blocks = [images[at : at + block] for at in range(0, 300, block)]
+    assert [twin for part in blocks for twin in known.take(part, leave_out=True)] == expected
+    assert known.count == len(kept) < 20
 
 
 def test_copies_among_ten_thousand_images_are_all_named() -> None:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from holdfast.core.ids import Ids
+
 
 def numbers(values: np.ndarray) -> pa.Array:
     """Return a column of one number, or truth value, for each row.
@@ -43,7 +45,5 @@ def texts(values: Sequence[str]) -> pa.Array:
         >>> texts(["a", "", "ä"]).to_pylist()
         ['a', '', 'ä']
     """
-    encoded = [value.encode() for value in values]
-    ends = np.zeros(len(encoded) + 1, np.int32)
-    np.cumsum([len(value) for value in encoded], out=ends[1:])
-    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
+    encoded, ends = (values if isinstance(values, Ids) else Ids(values)).encoded()
+    return pa.StringArray.from_buffers(len(values), pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(encoded))
