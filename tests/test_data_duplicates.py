@@ -1,6 +1,8 @@
 """Images that look like others: which count, that they are named, and that they can be left out."""
 
+import gc
 import io
+import weakref
 from hashlib import sha256
 from pathlib import Path
 
@@ -154,6 +156,18 @@ def test_copies_among_ten_thousand_images_are_all_named() -> None:
     images = np.random.default_rng(0).integers(0, 256, (10_000, SIDE * SIDE), dtype=np.uint8)
     images[7_000:] = images[:3_000]
     assert alike(images) == alike(images, 1024) == [None] * 7000 + [(number, 0) for number in range(3000)]
+
+
+def test_the_memory_of_the_search_ends_with_it() -> None:
+    known = LookAlikes(4)
+    known.take(np.arange(4, dtype=np.uint8)[:, None].repeat(SIDE * SIDE, 1))
+    gc.disable()
+    try:
+        parts = [weakref.ref(known), weakref.ref(known._known), weakref.ref(known._rows)]
+        del known
+        assert [part() for part in parts] == [None] * 3, "no cycle keeps it until somebody collects"
+    finally:
+        gc.enable()
 
 
 def test_names_are_sorted_by_their_characters() -> None:

@@ -99,7 +99,7 @@ class Choice:
     def labels(self) -> list[int] | None:
         """The classes of the chosen images; None unless the source knows them all."""
         labels = []
-        for row in self.rows.tolist():
+        for row in map(int, self.rows):  # a list of a million takes 40 MiB
             label = self.source.label(row)
             if label is None:
                 return None

@@ -71,9 +71,9 @@ class LookAlikes:
 
     def __init__(self, capacity: int) -> None:
         self.count = 0
-        self._rows = RowsOnDisk(SIDE * SIDE)
+        self._rows = rows = RowsOnDisk(SIDE * SIDE)
         self._numbers = np.empty(capacity, np.uint32)
-        self._known = _Buckets(capacity, lambda entries: self._rows.read()[entries])
+        self._known = _Buckets(capacity, lambda entries: rows.read()[entries])  # no cycle: it ends at once
 
     def take(self, images: Thumbnails, leave_out: bool = False) -> list[tuple[int, int] | None]:
         """Take up images; return (number, grey levels) of the earlier one that each looks like most, None without one.
