@@ -21,6 +21,24 @@ def numbers(values: np.ndarray) -> pa.Array:
     return pa.Array.from_buffers(pa.from_numpy_dtype(array.dtype), len(array), [None, pa.py_buffer(packed)])
 
 
+def values(column: pa.ChunkedArray) -> np.ndarray:
+    """Return a column that `numbers` made, of its own type.
+
+    Example:
+        >>> values(pa.chunked_array([numbers(np.array([True, False])), numbers(np.array([True]))])).tolist()
+        [True, False, True]
+    """
+    kind, parts = np.dtype(column.type.to_pandas_dtype()), []
+    for chunk in column.chunks:
+        end, buffer = chunk.offset + len(chunk), chunk.buffers()[1]
+        if pa.types.is_boolean(column.type):
+            whole = np.unpackbits(np.frombuffer(buffer, np.uint8), count=end, bitorder="little").view(bool)
+        else:
+            whole = np.frombuffer(buffer, kind, end)
+        parts.append(whole[chunk.offset :])
+    return np.concatenate([np.empty(0, kind), *parts])
+
+
 def floats(column: pa.ChunkedArray) -> np.ndarray:
     """Return a column of numbers, or of truth values, as floats [rows]; missing values become NaN.
 
