@@ -1,6 +1,8 @@
 """Images that look like others: which count, that they are named, and that they can be left out."""
 
+import gc
 import io
+import weakref
 from hashlib import sha256
 from pathlib import Path
 
@@ -37,8 +39,8 @@ def matches(first: PIL.Image.Image | Tensor, second: PIL.Image.Image | Tensor) -
 
 def alike(images: np.ndarray, block: int = 10_000) -> list[tuple[int, int] | None]:
     """Return what each image looks like most, where so many are taken up at once."""
-    with LookAlikes() as known:
-        return [twin for at in range(0, len(images), block) for twin in known.take(images[at : at + block])]
+    known = LookAlikes(len(images))
+    return [twin for at in range(0, len(images), block) for twin in known.take(images[at : at + block])]
 
 
 def nearest(images: np.ndarray) -> list[tuple[int, int] | None]:
@@ -144,16 +146,28 @@ def test_what_is_left_out_is_nobodys_twin(block: int) -> None:
         expected.append((apart.index(min(apart)), min(apart)) if apart and min(apart) <= ALIKE else None)
         kept += [level] if expected[-1] is None else []
     images = levels[:, None].repeat(SIDE * SIDE, 1).astype(np.uint8)
-    with LookAlikes() as known:
-        blocks = [images[at : at + block] for at in range(0, 300, block)]
-        assert [twin for part in blocks for twin in known.take(part, leave_out=True)] == expected
-        assert known.count == len(kept) < 20
+    known = LookAlikes(len(images))
+    blocks = [images[at : at + block] for at in range(0, 300, block)]
+    assert [twin for part in blocks for twin in known.take(part, leave_out=True)] == expected
+    assert known.count == len(kept) < 20
 
 
 def test_copies_among_ten_thousand_images_are_all_named() -> None:
     images = np.random.default_rng(0).integers(0, 256, (10_000, SIDE * SIDE), dtype=np.uint8)
     images[7_000:] = images[:3_000]
     assert alike(images) == alike(images, 1024) == [None] * 7000 + [(number, 0) for number in range(3000)]
+
+
+def test_the_memory_of_the_search_ends_with_it() -> None:
+    known = LookAlikes(4)
+    known.take(np.arange(4, dtype=np.uint8)[:, None].repeat(SIDE * SIDE, 1))
+    gc.disable()
+    try:
+        parts = [weakref.ref(known), weakref.ref(known._known), weakref.ref(known._rows)]
+        del known
+        assert [part() for part in parts] == [None] * 3, "no cycle keeps it until somebody collects"
+    finally:
+        gc.enable()
 
 
 def test_names_are_sorted_by_their_characters() -> None:

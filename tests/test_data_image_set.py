@@ -120,7 +120,7 @@ def test_batches_are_the_images_in_order_and_the_next_is_read_ahead():
     assert torch.equal(torch.cat(parts), whole)
     for future in images._ahead.values():
         future.result()
-    assert sorted(source.loads) == sorted(images.ids + images.ids[:4]), "once each, and the first for who comes next"
+    assert sorted(source.loads) == sorted([*images.ids, *images.ids[:4]]), "once each, and the first for who comes next"
     assert torch.equal(images.batch(5, 6)[0], whole[5]), "any order"
     source.loads.clear()
     images.batch(0, 2)

@@ -1,4 +1,4 @@
-"""Freed memory is kept: the next step takes no pages from the system."""
+"""Freed memory is kept: the next step takes no pages from the system. At the end of a stage it is given back."""
 
 import os
 import platform
@@ -42,3 +42,41 @@ def test_the_next_step_takes_no_pages_from_the_system() -> None:
 @glibc
 def test_what_the_environment_says_stays() -> None:
     assert faults("keep", MALLOC_TRIM_THRESHOLD_="131072")[0] == "False"
+
+
+HOLES = """
+import sys
+import numpy as np
+from holdfast.runtime.freed_memory import give_back_freed_memory, keep_freed_memory
+
+def held():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon")) / 1024
+
+keep_freed_memory()
+arrays = [np.ones(2**17) for _ in range(64)]  # 1 MiB each
+full = held()
+del arrays[::2]  # holes between those that stay
+holes = held()
+print(give_back_freed_memory(), full - holes, holes - held())
+"""
+
+
+@glibc
+def test_what_lies_between_is_given_back_when_asked_for() -> None:
+    ended = subprocess.run([sys.executable, "-c", HOLES], capture_output=True, text=True, check=True)
+    given, before, after = ended.stdout.split()
+    assert given == "True"
+    assert float(before) < 4, "kept for the next step"
+    assert 24 < float(after) < 36
+
+
+@glibc
+@pytest.mark.parametrize("chosen", [{}, {"ARROW_DEFAULT_MEMORY_POOL": "mimalloc"}])
+def test_pyarrow_takes_its_memory_from_there_too(chosen: dict[str, str]) -> None:
+    program = "from holdfast.runtime.freed_memory import keep_freed_memory as keep; keep(); import pyarrow as pa; "
+    program += "print(pa.default_memory_pool().backend_name)"
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_", "ARROW_"))}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=own | chosen, capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.strip() == chosen.get("ARROW_DEFAULT_MEMORY_POOL", "system")

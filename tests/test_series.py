@@ -8,7 +8,7 @@ import torch
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan, read_plan
 from holdfast.auditing.series import Series, expand, natural, series_entries
-from holdfast.core import HoldfastError, Score
+from holdfast.core import HoldfastError
 from holdfast.core.spec_string import parse
 from holdfast.parts.measures.corruptions.corruption_drift import CorruptionDrift
 from holdfast.report.series import places
@@ -94,13 +94,13 @@ def test_series_are_of_encoders_of_the_plan() -> None:
 
 
 def test_only_measures_that_say_which_images_are_right_have_a_fluctuation() -> None:
-    labels, score = torch.tensor([4, 4, 7]), Score(None, None, None, 0, "")
+    labels = torch.tensor([4, 4, 7])
     tables = [{"label": labels, "right": torch.tensor(right)} for right in ([1.0, 1, 0], [0.0, 1, 1])]
     found = {
-        "accuracy": {name: (table, score) for name, table in zip("ab", tables, strict=True)},
-        "uniformity": {name: ({"label": labels, "own": torch.ones(3)}, score) for name in "ab"},
+        "accuracy": dict(zip("ab", tables, strict=True)),
+        "uniformity": {name: {"label": labels, "own": torch.ones(3)} for name in "ab"},
     }
-    (entry,) = series_entries([Series("s", ("x:a", "x:b"))], {"x:a": "a", "x:b": "b"}, found)
+    (entry,) = series_entries([Series("s", ("x:a", "x:b"))], {"x:a": "a", "x:b": "b"}, found, found.__getitem__)
     assert (entry["name"], entry["encoders"]) == ("s", ["a", "b"])
     assert list(entry["fluctuation"]) == ["accuracy"]
     assert entry["fluctuation"]["accuracy"]["classes"] == {"class 4": 0.5, "class 7": 1.0}

@@ -15,7 +15,7 @@ from holdfast.auditing.redrawn import with_draws
 from holdfast.auditing.representations import CLEAN
 from holdfast.auditing.session import Session
 from holdfast.auditing.verdicts import verdict_of
-from holdfast.core import Check, HoldfastError, Measure, Observation, Passes, Score, Table, registry
+from holdfast.core import Check, HoldfastError, Measure, Observation, Passes, Score, registry
 from holdfast.core.chart import chart_data
 from holdfast.core.naming import title
 from holdfast.numerics.statistics.looks import looking
@@ -59,7 +59,7 @@ class EncoderResult:
         entry: its entry in the record.
         failures: one sentence for everything that failed.
         log: tracebacks of what should not have failed.
-        scored: tables and headline scores of the measures that succeeded, for the comparison.
+        scored: the file of the table and the headline score of each measure that succeeded, for the comparison.
         resumed: how many shards an earlier run had stored.
         remade: how many of them were of no use, and were made again.
     """
@@ -67,7 +67,7 @@ class EncoderResult:
     entry: dict[str, Any]
     failures: list[str] = field(default_factory=list)
     log: str = ""
-    scored: dict[str, tuple[Table, Score]] = field(default_factory=dict)
+    scored: dict[str, tuple[str, Score]] = field(default_factory=dict)
     resumed: int = 0
     remade: int = 0
 
@@ -103,7 +103,7 @@ class Scoring:
     def __post_init__(self) -> None:
         self._reasons: dict[Observation, dict[str, str]] = {}
         self._failures: list[str] = []
-        self._scored: dict[str, tuple[Table, Score]] = {}
+        self._scored: dict[str, tuple[str, Score]] = {}  # tables of millions are not kept in memory
         self._log = ""
 
     def run(self) -> EncoderResult:
@@ -141,7 +141,7 @@ class Scoring:
         for name, check in self.plan.named_checks.items():
             entry["checks"][name] = self._check(name, check)
         entry = settle(entry, self.plan.allow)
-        self._scored = {name: (table, self._settled(entry, name)) for name, (table, _) in self._scored.items()}
+        self._scored = {name: (file, self._settled(entry, name)) for name, (file, _) in self._scored.items()}
 
         # Draw
         readers = dict(self._readers())
@@ -300,7 +300,7 @@ class Scoring:
             f"charts of {name}",
             lambda: entry.update(charts=[chart_data(c, table, scores) for c in measure.charts(table, scores)]),
         )
-        self._scored[name] = table, scores[headline]
+        self._scored[name] = path, scores[headline]
         entry["scores"] = {key: asdict(score) | {"if_weak": measure.if_weak(key)} for key, score in scores.items()}
         entry |= {"headline": headline, "column": measure.column, "table": path}
         words = measure.in_words(table, scores)
@@ -331,8 +331,8 @@ class Scoring:
         """Return the least and the most robust images by the first measure that shows them."""
         for name, measure in self.plan.named_measures.items():
             if measure.shown_by and name in self._scored:
-                extremes = write_extremes(measure, self._scored[name][0], album(self.store, self.session, self.slug))
-                return {"measure": name, **extremes}
+                table = self.store.read_table(self._scored[name][0])
+                return {"measure": name, **write_extremes(measure, table, album(self.store, self.session, self.slug))}
         return {}
 
     def _check(self, name: str, check: Check) -> dict[str, Any]:

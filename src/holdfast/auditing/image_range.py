@@ -8,6 +8,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from holdfast.core import Encoder, Images, Positions, Rng, Threat
+from holdfast.core.ids import Ids
 from holdfast.core.waiting import sent
 from holdfast.sources.data import ImageSet
 
@@ -35,7 +36,7 @@ class ImageRange:
         return str(self.images)
 
     @cached_property  # every shard asks, and there may be a million images
-    def ids(self) -> list[str]:
+    def ids(self) -> Ids:
         """The ids of these images."""
         return self.images.ids[self.places.start : self.places.stop]
 

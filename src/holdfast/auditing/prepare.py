@@ -21,6 +21,7 @@ from holdfast.auditing.plan_entry import plan_entry
 from holdfast.core import Encoder, HoldfastError, ImageSource
 from holdfast.core.spec_string import label
 from holdfast.runtime.errors import NothingAudited, UnreadableRecord, first_line, no_labels
+from holdfast.runtime.freed_memory import give_back_freed_memory
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import placed, places, public
 from holdfast.sources.data import Selection
@@ -164,6 +165,7 @@ def prepare(
     labels, facts = _labels(plan, images), _train_facts(images)
     entry = plan_entry(plan, len(images.tested), plan.attacked_of(len(images.tested)))
     data = " ".join(filter(None, [images.tested.fingerprint, labels, *facts.values()]))
+    give_back_freed_memory()  # what it took to read all images
     record = recorded_in(store)
     _claim(store, entry, data, record, overwrite)
     rows = [] if overwrite or record is None else record["encoders"]

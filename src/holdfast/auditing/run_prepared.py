@@ -56,13 +56,22 @@ def run_prepared(
         raise _nothing(store, failures)
 
     # Compare the encoders on each measure
-    scored: dict[str, dict[str, tuple[Table, Score]]] = {}
+    scored: dict[str, dict[str, tuple[str, Score]]] = {}
     for name, result in zip(audit.names, results, strict=True):
-        for measure, table_and_score in result.scored.items():
-            scored.setdefault(measure, {})[name] = table_and_score
+        for measure, file_and_score in result.scored.items():
+            scored.setdefault(measure, {})[name] = file_and_score
     measures, unfit = plan.named_measures, {row["name"] for row in rows if void_checks(row, plan.allow)}
     names = dict(zip(plan.encoders, audit.names, strict=True))
     look = 0 if plan.round is None else plan.round.look
+
+    def tables_of(measure: str) -> dict[str, Table]:
+        """Return the tables of one measure; those of all, of many images, would take much memory."""
+        return {name: store.read_table(file) for name, (file, _) in scored[measure].items()}
+
+    def compared(name: str) -> dict[str, Any]:
+        """Return the comparison of all encoders on one measure."""
+        tables = tables_of(name)
+        return compare(measures[name], {e: (tables[e], score) for e, (_, score) in scored[name].items()}, look)
 
     def apart(title: str, make: Callable[[], Any], default: Any) -> Any:
         """Return what is made of scores that are there; what fails is noted and costs none of them."""
@@ -81,14 +90,12 @@ def run_prepared(
         "data": entries.data_entry(plan, images, audit.labels, audit.train_facts),
         "encoders": rows,
         "comparison": {
-            name: apart(
-                f"comparison of {name}", partial(compare, measures[name], by_encoder, look), {"best": None, "pairs": []}
-            )
+            name: apart(f"comparison of {name}", partial(compared, name), {"best": None, "pairs": []})
             for name, by_encoder in scored.items()
             if len(by_encoder) > 1
         },
         "relations": apart("relations", lambda: relations(rows, unfit), []),
-        "series": apart("series", lambda: series_entries(plan.series, names, scored), []),
+        "series": apart("series", lambda: series_entries(plan.series, names, scored, tables_of), []),
         "environment": entries.environment(),
         "failures": failures,
         "run": {

@@ -1,7 +1,7 @@
 """Checkpoints of one training in order: `series:FOLDER` becomes one encoder for each, and what they did on the way."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import torch
 
-from holdfast.core import HoldfastError, Score, Table
+from holdfast.core import HoldfastError, Table
 from holdfast.core.spec_string import parse
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.fluctuation import flipping, semantic_fluctuation
@@ -95,23 +95,27 @@ def natural(text: str) -> list[str | int]:
 
 
 def series_entries(
-    plan_series: Iterable[Series], names: Mapping[str, str], scored: Mapping[str, Mapping[str, tuple[Table, Score]]]
+    plan_series: Iterable[Series],
+    names: Mapping[str, str],
+    measures: Collection[str],
+    tables_of: Callable[[str], Mapping[str, Table]],
 ) -> list[dict[str, Any]]:
     """Return series as the record has them: names of encoders, whose entries hold all scores, and fluctuations.
 
     Args:
         plan_series: of the plan.
         names: how each spec is called in the record.
-        scored: for every measure the tables and headlines of the encoders for which it succeeded.
+        measures: names of those that succeeded for some encoder.
+        tables_of: returns the tables of a measure, of the encoders for which it did.
     """
     return [
         {
             "name": series.name,
             "encoders": [names[spec] for spec in series.encoders],
             "fluctuation": {
-                measure: fluctuation([names[s] for s in series.encoders], {name: t for name, (t, _) in tables.items()})
-                for measure, tables in scored.items()
-                if any({"right", "label"} <= set(table) for table, _ in tables.values())
+                measure: fluctuation([names[s] for s in series.encoders], tables)
+                for measure in measures
+                if any(map({"right", "label"}.issubset, (tables := tables_of(measure)).values()))
             },
         }
         for series in plan_series

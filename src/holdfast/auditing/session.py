@@ -38,6 +38,7 @@ from holdfast.core import (
     Threat,
     registry,
 )
+from holdfast.core.ids import Ids
 from holdfast.runtime.errors import no_labels
 from holdfast.runtime.foreign import untouched
 from holdfast.sources.data import ImageSet
@@ -128,7 +129,7 @@ class Session:
         return len(self.images)
 
     @property
-    def ids(self) -> list[str]:
+    def ids(self) -> Ids:
         """The id of every image."""
         return self.images.ids
 

@@ -1,6 +1,6 @@
 """An album: what an observation or a measure is given to leave pictures and tables in, beside its numbers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -22,7 +22,7 @@ class Files(Protocol):
         """Write a file through `put`, which gets a path beside the final one."""
         ...
 
-    def write_table(self, name: str, ids: list[str], table: Mapping[str, Tensor]) -> None:
+    def write_table(self, name: str, ids: Sequence[str], table: Mapping[str, Tensor]) -> None:
         """Write columns of equal length, and what their rows are called."""
         ...
 
@@ -54,7 +54,7 @@ class Album:
     number: int
     readers: tuple[str, ...]
     seed: int
-    ids: list[str]
+    ids: Sequence[str]
     labels: Int[Tensor, "population"] | None
     clean: Reps
     attacked: int

@@ -1,5 +1,6 @@
 """An encoder that has been observed: what measures and checks read from."""
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
@@ -37,7 +38,7 @@ class Subject(Protocol):
         ...
 
     @property
-    def ids(self) -> list[str]:
+    def ids(self) -> Sequence[str]:
         """The id of every image of the population."""
         ...
 

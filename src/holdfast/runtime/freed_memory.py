@@ -1,7 +1,9 @@
-"""Keep the memory of freed tensors, which the C library would give back, and get again page by page for the next."""
+"""Freed memory: kept for the next step, or given back to the system."""
 
+import ctypes
 import os
 import sys
+from typing import Any
 
 KEPT = 2**30
 """Bytes that are kept at the end of the heap, and of the largest tensor that is made in it."""
@@ -14,7 +16,8 @@ def keep_freed_memory() -> bool:
 
     A step of an attack frees all activations and makes them anew. glibc takes each page of these from the system again,
     which is up to a fifth of the time of a step on a CPU. Only glibc is told, and nothing where the environment says
-    how it should allocate (MALLOC_..., GLIBC_TUNABLES).
+    how it should allocate (MALLOC_..., GLIBC_TUNABLES). pyarrow, if it is not imported yet, takes its memory from there
+    too: what it brings for itself keeps 20 MiB more when a table is written.
 
     Source: mallopt(3).
 
@@ -23,9 +26,29 @@ def keep_freed_memory() -> bool:
         True
     """
     chosen = any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ)
-    if not sys.platform.startswith("linux") or chosen:
+    mallopt = None if chosen else _of_library("mallopt")
+    if mallopt is None or not all(mallopt(key, KEPT) == 1 for key in (_TRIM_THRESHOLD, _MMAP_THRESHOLD)):
         return False
-    import ctypes
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    return True
 
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
-    return mallopt is not None and all(mallopt(key, KEPT) == 1 for key in (_TRIM_THRESHOLD, _MMAP_THRESHOLD))
+
+def give_back_freed_memory() -> bool:
+    """Give all freed memory back to the system, also what lies between what is in use; return whether some was.
+
+    For the end of a stage that took much more than the next one finds a use for: arrays of another size do not fit into
+    its holes. Only glibc is told.
+
+    Source: malloc_trim(3).
+
+    Example:
+        >>> give_back_freed_memory() in (True, False)
+        True
+    """
+    trim = _of_library("malloc_trim")
+    return trim is not None and trim(0) == 1
+
+
+def _of_library(name: str) -> Any:
+    """Return a function of the C library; None where it has none: musl, other systems."""
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform.startswith("linux") else None

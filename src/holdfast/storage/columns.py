@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from holdfast.core.ids import Ids
+
 
 def numbers(values: np.ndarray) -> pa.Array:
     """Return a column of one number, or truth value, for each row.
@@ -17,6 +19,24 @@ def numbers(values: np.ndarray) -> pa.Array:
     array = np.ascontiguousarray(values)
     packed = np.packbits(array, bitorder="little") if array.dtype == bool else array
     return pa.Array.from_buffers(pa.from_numpy_dtype(array.dtype), len(array), [None, pa.py_buffer(packed)])
+
+
+def values(column: pa.ChunkedArray) -> np.ndarray:
+    """Return a column that `numbers` made, of its own type.
+
+    Example:
+        >>> values(pa.chunked_array([numbers(np.array([True, False])), numbers(np.array([True]))])).tolist()
+        [True, False, True]
+    """
+    kind, parts = np.dtype(column.type.to_pandas_dtype()), []
+    for chunk in column.chunks:
+        end, buffer = chunk.offset + len(chunk), chunk.buffers()[1]
+        if pa.types.is_boolean(column.type):
+            whole = np.unpackbits(np.frombuffer(buffer, np.uint8), count=end, bitorder="little").view(bool)
+        else:
+            whole = np.frombuffer(buffer, kind, end)
+        parts.append(whole[chunk.offset :])
+    return np.concatenate([np.empty(0, kind), *parts])
 
 
 def floats(column: pa.ChunkedArray) -> np.ndarray:
@@ -43,7 +63,5 @@ def texts(values: Sequence[str]) -> pa.Array:
         >>> texts(["a", "", "ä"]).to_pylist()
         ['a', '', 'ä']
     """
-    encoded = [value.encode() for value in values]
-    ends = np.zeros(len(encoded) + 1, np.int32)
-    np.cumsum([len(value) for value in encoded], out=ends[1:])
-    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
+    encoded, ends = (values if isinstance(values, Ids) else Ids(values)).encoded()
+    return pa.StringArray.from_buffers(len(values), pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(encoded))

@@ -17,11 +17,11 @@ from jaxtyping import Float
 from safetensors import safe_open
 from torch import Tensor
 
-from holdfast.core import HoldfastError
-from holdfast.runtime.errors import os_reason
+from holdfast.core import HoldfastError, Table
+from holdfast.runtime.errors import first_line, os_reason
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.privacy import public
-from holdfast.storage.columns import numbers, texts
+from holdfast.storage.columns import numbers, texts, values
 from holdfast.storage.documents import parse_json
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.seal import SEAL, SHARD, seal_of
@@ -191,6 +191,20 @@ class Store:
                     writer.write_table(rows(start))
 
         self.write(name, put)
+
+    def read_table(self, name: str) -> Table:
+        """Return the columns of a table that this process, or a worker of it, has written.
+
+        Raises:
+            StoreError: a file that is gone or cannot be read.
+        """
+        with _store_error("read", self.files.named(name)), self.files.fetched(name) as path:
+            try:
+                with pq.ParquetFile(path) as file:
+                    keys = [key for key in file.schema_arrow.names if key != "id"]
+                    return {key: torch.from_numpy(values(file.read([key])[key])) for key in keys}
+            except pa.ArrowException as error:
+                raise OSError(first_line(error)) from error
 
     def write_picture(self, name: str, pixels: Float[Tensor, "channels height width"]) -> None:
         """Write pixels in [0, 1] as a PNG picture; with four channels the last is opacity."""

@@ -60,7 +60,7 @@ def write_attention(store: Store, subject: Session, slug: str, measures: Iterabl
     except HoldfastError as error:
         entry = {"problem": str(error), "strips": []}
     return {
-        "images": subject.ids[: _count(subject)],
+        "images": list(subject.ids[: _count(subject)]),
         "left_out": [title for title in threats if title not in chosen],
         "passes": passes_entry(subject.encoder.passes - before),
         **entry,

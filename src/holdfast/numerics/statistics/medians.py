@@ -9,7 +9,7 @@ from torch import Tensor
 from holdfast.core import Score
 from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.proportions import clopper_pearson, effective_size
-from holdfast.numerics.statistics.rows import defined
+from holdfast.numerics.statistics.rows import defined, distinct
 
 
 def median(
@@ -50,7 +50,7 @@ def median(
     else:
         size = effective_size((values <= value).double(), units, confidence)
         low_share, high_share = clopper_pearson(size / 2, size, confidence)
-        ranks, count = (math.floor(n * low_share), math.ceil(n * high_share) + 1), len(units.unique())
+        ranks, count = (math.floor(n * low_share), math.ceil(n * high_share) + 1), distinct(units)
 
     # the values at these ranks, which ties may make one
     low, high = at_ranks(ordered, ranks)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from holdfast.core import Score
 from holdfast.numerics.statistics.looks import level
-from holdfast.numerics.statistics.rows import by_unit, defined
+from holdfast.numerics.statistics.rows import by_unit, defined, distinct
 
 
 def clopper_pearson(successes: float, trials: float, confidence: float = 0.95) -> tuple[float, float]:
@@ -42,7 +42,7 @@ def effective_size(hits: Float[Tensor, "rows"], units: Int[Tensor, "rows"], conf
         >>> effective_size(hits, torch.tensor([0, 0, 1, 1, 2, 2, 3, 3])) < 4
         True
     """
-    n, m = len(hits), len(units.unique())
+    n, m = len(hits), distinct(units)
     p = float(hits.mean())
     variance = float(by_unit(hits.double() - p, units).square().sum()) * m / max(m - 1, 1) / n**2
     if m == n or m < 2 or variance <= 0:
@@ -100,7 +100,7 @@ def share(
     n = float(len(hits)) if units is None else effective_size(hits, units, confidence)
     value = float(hits.double().mean())
     low, high = clopper_pearson(value * n, n, confidence)
-    count = len(hits) if units is None else len(units.unique())
+    count = len(hits) if units is None else distinct(units)
     return Score(value, low, high, count, kind, confidence, note)
 
 

@@ -147,20 +147,21 @@ def look(
             spare=learns and bank is None and attacked is None,
         )
         with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
+            store = Store(Path(folder))
             audit = PreparedAudit(
                 plan,
                 (network.name,),
                 ("encoder",),
                 AuditImages(population, bank),
-                Store(Path(folder)),
+                store,
                 encoders={"encoder": network},
             )
             (result,) = results_of(audit, execute(audit, INLINE))
+            tables = {name: store.read_table(file) for name, (file, _) in result.scored.items()}
 
     # What came out, by names that a log can take
     failures, entry = list(result.failures), result.entry
     failures += [f"{name}: {m['not_certified']}" for name, m in entry["measures"].items() if m["not_certified"]]
-    tables = {name: table for name, (table, _) in result.scored.items()}
     return Look(_named(entry["measures"]), tuple(failures), tables)
 
 

@@ -34,8 +34,10 @@ def similarity(
 
     Copies of all in float64, and of all partners, would take several times the memory of the representations.
     """
-    parts = zip(reps.split(_ROWS), places.split(_ROWS), strict=True)
-    return torch.cat([1 - cosine(rows.double(), clean[at].double()) for rows, at in parts])
+    values = torch.empty(len(reps), dtype=torch.float64, device=reps.device)
+    for rows, at, part in zip(reps.split(_ROWS), places.split(_ROWS), values.split(_ROWS), strict=True):
+        part.copy_(1 - cosine(rows.double(), clean[at].double()))
+    return values
 
 
 def along_attack(attack: Attack, steps: tuple[int, ...]) -> tuple[Chart, ...]:

@@ -87,7 +87,7 @@ def gallery(results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]
         }
         near: dict[str, list[dict[str, str]]] = {}
         for side, places in others.items():
-            near[side] = [{"id": ids[p], "picture": f"{folder}/neighbour-{p}.png"} for p in places]
+            near[side] = [{"id": ids[int(p)], "picture": f"{folder}/neighbour-{p}.png"} for p in places]
             for p in places:
                 album.files.write_picture(f"{folder}/neighbour-{p}.png", album.picture(p))
         numbers = {"drift": float(drift[position]), "quantile": float(quantiles[rank])}

@@ -3,7 +3,6 @@
 import hashlib
 import itertools
 import math
-from array import array
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -13,23 +12,26 @@ from pathlib import Path
 import numpy as np
 import PIL.Image
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from holdfast.core import HoldfastError, ImageSource, Relevance, Rng
+from holdfast.core.ids import Ids
 from holdfast.core.threat import Shape
-from holdfast.runtime.checked import fitting
 from holdfast.runtime.foreign import foreign
 from holdfast.sources.data.shared.contents import Content, contents_of
 from holdfast.sources.data.shared.duplicates import LookAlikes, equal_pairs
 from holdfast.sources.data.shared.geometry import standard
+from holdfast.sources.data.shared.permutation import permutation, written
 from holdfast.sources.data.shared.pictures import one_large_at_a_time
 from holdfast.sources.data.shared.range import check_range
-from holdfast.sources.data.shared.selection import Selection, Survey
+from holdfast.sources.data.shared.rows_on_disk import RowsOnDisk
+from holdfast.sources.data.shared.selection import DIGEST, Selection, Survey
 from holdfast.sources.data.shared.thumbnails import SIDE
 
-_BLOCK = 1024
-"""Images that are surveyed together, or a sixteenth of those before: to take up a block costs as much as they do."""
+_BLOCK, _LARGEST = 2**10, 2**14
+"""Images that are surveyed together, or a sixteenth of those before, to take up a block costs as much as they do; at
+most so many, whose contents are in memory."""
 
 SAMPLE = 64
 """Pictures, the first ones in the order of an audit, by which it is judged how large pictures of mixed shapes are."""
@@ -39,13 +41,6 @@ SLICE = 8
 
 TOGETHER = 64
 """Images that a source is asked for at once."""
-
-
-def _written(name: str, source: ImageSource) -> str:
-    """Return the name of an image or a class, if UTF-8 can write it; records, tables and digests must."""
-    if isinstance(name, str) and name.isascii():  # in no time, for there may be millions
-        return name
-    return fitting(name, str, f"{source}: name of an image or class")
 
 
 class Choice:
@@ -77,27 +72,11 @@ class Choice:
         self._noting = False
         self._noted: dict[int, Content] = {}  # of images that were read, by row
         self._number = dict(enumerate(range(len(source.classes))))  # of each class of the source
-        self.classes = tuple(_written(name, source) for name in source.classes)
-        self._order = self._permutation(Rng(seed).child("images"))
+        self.classes = tuple(written(name, source) for name in source.classes)
+        self._order = permutation(source, Rng(seed).child("images"))
         if source.relevance is not None:
-            self._order = source.relevance.order(torch.from_numpy(self._order), queries, size).numpy()
+            self._order = source.relevance.order(torch.from_numpy(self._order).long(), queries, size).numpy()
         self._size = len(self._order) if size is None else min(size, len(self._order))
-
-    def _permutation(self, rng: Rng) -> Int[np.ndarray, "images"]:
-        """Return all rows by their numbers drawn from (seed, id); 16 bytes an image, for there may be millions."""
-        names = (_written(self.source.id(row), self.source) for row in range(len(self.source)))
-        numbers = np.fromiter((rng.number(name) for name in names), np.uint64, len(self.source))
-        order = np.argsort(numbers)
-        ranked = numbers[order]
-        for place in np.flatnonzero(ranked[1:] == ranked[:-1]):  # equal ids have equal numbers, others hardly ever
-            first, second = (self.source.id(row) for row in order[place : place + 2].tolist())
-            if first == second:
-                raise HoldfastError(
-                    f"expected unique image ids, got {first!r} more than once in {self.source}; rename one"
-                )
-            if first > second:
-                order[[place, place + 1]] = order[[place + 1, place]]
-        return order
 
     @cached_property
     def rows(self) -> np.ndarray:
@@ -112,15 +91,15 @@ class Choice:
         return None if self._skip_corrupt or self.skip_duplicates else self.source.files(self.rows.tolist())
 
     @cached_property
-    def ids(self) -> list[str]:
+    def ids(self) -> Ids:
         """The ids of the chosen images, in the order of the audit."""
-        return [self.source.id(row) for row in self.rows.tolist()]
+        return Ids(self.source.id(int(row)) for row in self.rows)
 
     @cached_property
     def labels(self) -> list[int] | None:
         """The classes of the chosen images; None unless the source knows them all."""
         labels = []
-        for row in self.rows.tolist():
+        for row in map(int, self.rows):  # a list of a million takes 40 MiB
             label = self.source.label(row)
             if label is None:
                 return None
@@ -197,7 +176,7 @@ class Choice:
         """The places of each query of a retrieval task and of each image of its corpus that has the same content."""
         if self.source.relevance is None:
             return []
-        return equal_pairs(self.digests.tolist(), self.source.relevance.queries[self.rows].tolist())
+        return equal_pairs(self.digests.view("V32")[:, 0].tolist(), self.source.relevance.queries[self.rows].tolist())
 
     @property
     def skipped(self) -> list[tuple[str, str]]:
@@ -213,15 +192,18 @@ class Choice:
         """Take note of every image that is read from now on, so that none is read again for it."""
         self._noting = True
 
-    def leave_out(self, digests: set[bytes]) -> int:
-        """Leave out the images of these contents; return how many they were. Fewer than two images may remain."""
+    def leave_out(self, other: "Choice") -> int:
+        """Leave out the images of contents that another has; return how many they were. Fewer than two may remain."""
         survey = self._survey
-        kept = [place for place, digest in enumerate(survey.digests.tolist()) if digest not in digests]
+        own, others = (np.frombuffer(choice.digests, f"S{DIGEST}") for choice in (self, other))
+        kept = np.flatnonzero(~np.isin(own, others))
+        digests = RowsOnDisk(DIGEST)
+        digests.add(self.digests[kept].tobytes())
         for name in ("ids", "labels", "relevance", "fingerprint", "rows", "_own", "_survey"):
             self.__dict__.pop(name, None)  # cached
-        self._survey = replace(survey, rows=survey.rows[kept], digests=survey.digests[kept])
+        self._survey = replace(survey, rows=survey.rows[kept], digests=digests)
         self.rows = self._survey.rows
-        return len(survey.digests) - len(kept)
+        return len(own) - len(kept)
 
     @property
     def selection(self) -> Selection:
@@ -242,21 +224,20 @@ class Choice:
             )
         for name in ("ids", "labels", "relevance"):
             self.__dict__.pop(name, None)  # cached
-        unknown = np.empty(0, "V32")
-        self._survey = Survey(memory.rows, unknown, memory.skipped, memory.duplicates, memory.mixed)
+        self._survey = Survey(memory.rows, RowsOnDisk(DIGEST), memory.skipped, memory.duplicates, memory.mixed)
         self.rows, self.fingerprint, self._own = memory.rows, memory.fingerprint, memory.own
 
     @property
-    def digests(self) -> np.ndarray:
+    def digests(self) -> UInt8[np.ndarray, "images 32"]:
         """SHA-256 of the decoded content of each chosen image."""
-        return self._survey.digests
+        return self._survey.digests.read()
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the sorted (id, content) of the chosen images, and of what is relevant in a retrieval task."""
         sha256 = hashlib.sha256()
-        survey, names = self._survey, self.ids
-        contents = memoryview(survey.digests.tobytes())
+        survey, names = self._survey, list(self.ids)
+        contents = self.digests.reshape(-1).data
         for place in sorted(range(len(names)), key=names.__getitem__):
             sha256.update(f"{names[place]!r} {contents[32 * place : 32 * place + 32].hex()}\n".encode())
         if self.source.relevance is not None:
@@ -266,42 +247,50 @@ class Choice:
     @cached_property
     def _survey(self) -> Survey:
         """Read images in the order of the permutation until enough are good."""
-        rows, digests = array("q"), bytearray()  # 40 bytes an image, for there may be millions
+        digests, known, position = RowsOnDisk(DIGEST), LookAlikes(self._size), 0
+        left_out: list[int] = []  # positions in the permutation
         skipped: list[tuple[str, str]] = []
-        duplicates: list[tuple[str, str, int]] = []
+        duplicates: list[tuple[int, int, int]] = []
         sizes: set[tuple[int, ...]] = set()
-        position = 0
-        with LookAlikes() as known:
-            while len(rows) < self._size and position < len(self._order):
-                # never more than are still needed: what is skipped does not depend on the block
-                count = min(max(_BLOCK, len(rows) // 16), self._size - len(rows))
-                good: list[tuple[int, Content]] = []
-                for row, outcome in self._outcomes(self._order[position : position + count].tolist()):
-                    if isinstance(outcome, Content):
-                        good.append((row, outcome))
-                        sizes.add(outcome.size)
-                    else:
-                        skipped.append((self.source.id(row), str(outcome)))
-                position += count
-                small = np.array([content.thumbnail for _, content in good], np.uint8).reshape(-1, SIDE * SIDE)
-                alike = known.take(small, self.skip_duplicates)
-                for (row, content), twin in zip(good, alike, strict=True):
-                    if twin is None or not self.skip_duplicates:
-                        rows.append(row)
-                        digests += content.digest
-                    if twin is not None:
-                        duplicates.append((self.source.id(row), self.source.id(rows[twin[0]]), twin[1]))
-        if len(rows) < 2:
+        while len(digests) < self._size and position < len(self._order):
+            # never more than are still needed: what is skipped does not depend on the block
+            count = min(max(_BLOCK, len(digests) // 16), _LARGEST, self._size - len(digests))
+            good: list[tuple[int, Content]] = []
+            for outcome in self._outcomes(self._order[position : position + count].tolist()):
+                if isinstance(outcome, Content):
+                    good.append((position, outcome))
+                    sizes.add(outcome.size)
+                else:
+                    left_out.append(position)
+                    skipped.append((self._id(position), str(outcome)))
+                position += 1
+            small = np.array([content.thumbnail for _, content in good], np.uint8).reshape(-1, SIDE * SIDE)
+            kept = bytearray()
+            for (place, content), twin in zip(good, known.take(small, self.skip_duplicates), strict=True):
+                if twin is not None:
+                    duplicates.append((place, *twin))
+                if twin is not None and self.skip_duplicates:
+                    left_out.append(place)
+                else:
+                    kept += content.digest
+            digests.add(kept)
+        if len(digests) < 2:
             reason = f"; the first: {skipped[0][1]}" if skipped else ""
             alike = f"; {len(duplicates)} look like others and were left out" if duplicates else ""
-            raise HoldfastError(f"expected at least 2 readable images, got {len(rows)} in {self.source}{reason}{alike}")
-        chosen, contents = np.asarray(rows, np.int64), np.frombuffer(digests, "V32")
-        return Survey(chosen, contents, skipped, duplicates, len(sizes - {()}) > 1)
+            got = f"{len(digests)} in {self.source}{reason}{alike}"
+            raise HoldfastError(f"expected at least 2 readable images, got {got}")
+        rows = self._order[:position]
+        rows = np.delete(rows, left_out) if left_out else rows
+        named = [(self._id(place), self.source.id(int(rows[twin])), levels) for place, twin, levels in duplicates]
+        return Survey(rows, digests, skipped, named, len(sizes - {()}) > 1)
 
-    def _outcomes(self, rows: list[int]) -> Iterator[tuple[int, Content | HoldfastError]]:
+    def _id(self, position: int) -> str:
+        return self.source.id(int(self._order[position]))
+
+    def _outcomes(self, rows: list[int]) -> Iterator[Content | HoldfastError]:
         """Yield what reading each of some images comes to, see `_try`; the pool reads them."""
         slices = [rows[at : at + TOGETHER] for at in range(0, len(rows), TOGETHER)]
-        yield from zip(rows, itertools.chain.from_iterable(self._pool.map(self._contents, slices)), strict=True)
+        return itertools.chain.from_iterable(self._pool.map(self._contents, slices))
 
     def _contents(self, rows: Sequence[int]) -> Sequence[Content | HoldfastError]:
         """Return what `_try` does of several images; together where their source gives them so and all are good."""

@@ -1,13 +1,13 @@
 """Near-duplicates: images that show the same picture, which no encoder can be expected to tell apart."""
 
 import itertools
-import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-from jaxtyping import Int, UInt8
+from jaxtyping import Int, UInt8, UInt32
 
+from holdfast.sources.data.shared.rows_on_disk import RowsOnDisk
 from holdfast.sources.data.shared.thumbnails import SIDE
 
 ALIKE = 3
@@ -57,26 +57,23 @@ class LookAlikes:
 
     Saving as JPEG, resizing, or a grey level more or less leave thumbnails so near; two photographs of one thing are
     farther apart. Neither an encoder nor a label is asked. Images lie in buckets by the sums of their quarters, sorted
-    by the sum of their middle, so that each is compared with few instead of with all. Thumbnails are in a file that
-    has no name and ends with the block that this opens; in memory are 40 bytes an image.
+    by the sum of their middle, so that each is compared with few instead of with all. Thumbnails are on disk; in memory
+    are 32 bytes for each of `capacity` images.
+
+    Args:
+        capacity: how many images are taken up at most: arrays that grew would leave holes in memory.
 
     Example:
-        >>> with LookAlikes() as known:
-        ...     known.take(np.array([[7] * 256, [9] * 256, [20] * 256], np.uint8))
+        >>> known = LookAlikes(3)
+        >>> known.take(np.array([[7] * 256, [9] * 256, [20] * 256], np.uint8))
         [None, (0, 2), None]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, capacity: int) -> None:
         self.count = 0
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 closed where this ends
-        self._numbers = np.empty(0, np.int64)
-        self._known = _Buckets(np.empty((0, SIDE * SIDE), np.uint8), self._read)
-
-    def __enter__(self) -> "LookAlikes":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
+        self._rows = rows = RowsOnDisk(SIDE * SIDE)
+        self._numbers = np.empty(capacity, np.uint32)
+        self._known = _Buckets(capacity, lambda entries: rows.read()[entries])  # no cycle: it ends at once
 
     def take(self, images: Thumbnails, leave_out: bool = False) -> list[tuple[int, int] | None]:
         """Take up images; return (number, grey levels) of the earlier one that each looks like most, None without one.
@@ -87,7 +84,7 @@ class LookAlikes:
         """
         # Of those that are known the nearest, of several the first
         own, entries, levels = self._known.near(images)
-        numbers = self._numbers[entries]
+        numbers = self._numbers[entries].astype(np.int64)
         order = np.lexsort((numbers, levels, own))
         kept = order[np.flatnonzero(np.diff(own[order], prepend=-1))]
         nearest = {
@@ -96,7 +93,9 @@ class LookAlikes:
 
         # Among themselves
         twins: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        among = _Buckets(images, lambda entries: images[entries]).near(images)
+        block = _Buckets(len(images), lambda entries: images[entries])
+        block.add(images)
+        among = block.near(images)
         for own_place, other, level in np.stack(among, 1)[among[1] < among[0]].tolist():
             twins[own_place].append((level, other))
 
@@ -113,30 +112,24 @@ class LookAlikes:
                 self.count += 1
                 if best is None or best[0] > 0:
                     new.append(place)
-        self._file.seek(0, 2)
-        self._file.write(images[new].tobytes())
-        self._file.flush()
-        self._numbers = np.concatenate([self._numbers, np.array(given, np.int64)[new]])
+        self._numbers[len(self._rows) : len(self._rows) + len(new)] = np.array(given)[new]
+        self._rows.add(images[new].tobytes())
         self._known.add(images[new])
         return alike
-
-    def _read(self, entries: Int[np.ndarray, "pairs"]) -> Thumbnails:
-        return np.memmap(self._file, np.uint8, "r").reshape(-1, SIDE * SIDE)[entries]
 
 
 class _Buckets:
     """Thumbnails, and which of them are near to others.
 
     Args:
-        images: the thumbnails.
+        capacity: how many they are at most.
         read: returns some of them, by their places.
     """
 
-    def __init__(self, images: Thumbnails, read: Callable[[Int[np.ndarray, "pairs"]], Thumbnails]):
-        self._read = read
-        self._keys, self._entries = np.empty(0, np.int64), np.empty(0, np.int64)
-        self._cells = np.empty((0, len(_SKETCH)), np.uint8)
-        self.add(images)
+    def __init__(self, capacity: int, read: Callable[[Int[np.ndarray, "pairs"]], Thumbnails]):
+        self._read, self._count = read, 0
+        self._all_keys, self._all_entries = np.empty(capacity, np.int64), np.empty(capacity, np.uint32)
+        self._all_cells = np.empty((capacity, len(_SKETCH)), np.uint8)
 
     def add(self, images: Thumbnails) -> None:
         """Take up further ones."""
@@ -144,9 +137,19 @@ class _Buckets:
         keys = (sums[:, :4] // _WIDTH + 1) @ _PLACES * _SPREAD + sums[:, 4] + _MIDDLE_REACH
         order = np.argsort(keys)
         places = np.searchsorted(self._keys, keys[order])
-        self._keys = np.insert(self._keys, places, keys[order])
-        self._entries = np.insert(self._entries, places, order + len(self._cells))
-        self._cells = np.concatenate([self._cells, images[:, _SKETCH]])
+        count = self._count + len(images)
+        self._all_keys[:count] = np.insert(self._keys, places, keys[order])
+        self._all_entries[:count] = np.insert(self._entries, places, order + self._count)
+        self._all_cells[self._count : count] = images[:, _SKETCH]
+        self._count = count
+
+    @property
+    def _keys(self) -> Int[np.ndarray, "known"]:
+        return self._all_keys[: self._count]
+
+    @property
+    def _entries(self) -> UInt32[np.ndarray, "known"]:
+        return self._all_entries[: self._count]
 
     def near(self, images: Thumbnails) -> Pairs:
         """Return (place, place of a known one, grey levels) of all pairs that look alike."""
@@ -154,7 +157,7 @@ class _Buckets:
         for start in range(0, len(images) if len(self._keys) else 0, 1024):
             block = images[start : start + 1024]
             for own, entries in self._candidates(_sums(block)):
-                fits = np.flatnonzero(_apart(self._cells[entries], block[own][:, _SKETCH]) <= ALIKE)
+                fits = np.flatnonzero(_apart(self._all_cells[entries], block[own][:, _SKETCH]) <= ALIKE)
                 own, entries = own[fits], entries[fits]
                 if len(own):
                     levels = _apart(self._read(entries), block[own])

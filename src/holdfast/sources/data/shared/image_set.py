@@ -16,6 +16,7 @@ from torch import Tensor
 
 from holdfast.core import Corruption, Geometry, HoldfastError, Images, ImageSource, Relevance, Rng, Threat
 from holdfast.core.encoder import BY_SHAPES
+from holdfast.core.ids import Ids
 from holdfast.runtime.errors import no_relevance
 from holdfast.sources.data.shared.cache import LIMIT, Kept
 from holdfast.sources.data.shared.choice import SLICE, TOGETHER, Choice
@@ -100,7 +101,7 @@ class ImageSet:
         return len(self._choice.source)
 
     @property
-    def ids(self) -> list[str]:
+    def ids(self) -> Ids:
         """The ids of the images, in the order of the audit."""
         return self._choice.ids
 
@@ -155,10 +156,12 @@ class ImageSet:
 
         Apart from `fingerprint`, which says what encoders see: audits that read no labels do not depend on them.
         """
-        if self.labels is None:
+        if (labels := self.labels) is None:
             return None
-        pairs = sorted(zip(self.ids, self.labels, strict=True))
-        return hashlib.sha256("".join(f"{name!r} {label}\n" for name, label in pairs).encode()).hexdigest()
+        sha256, names = hashlib.sha256(), list(self.ids)
+        for place in sorted(range(len(names)), key=names.__getitem__):
+            sha256.update(f"{names[place]!r} {labels[place]}\n".encode())
+        return sha256.hexdigest()
 
     @property
     def fingerprint(self) -> str:
@@ -173,7 +176,7 @@ class ImageSet:
 
         Reads all images of both once. Fewer than two may remain.
         """
-        return self._choice.leave_out(set(excluded._choice.digests.tolist()))
+        return self._choice.leave_out(excluded._choice)
 
     @property
     def files(self) -> Sequence[Path] | None:

@@ -4,6 +4,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from holdfast.sources.data.shared.rows_on_disk import RowsOnDisk
+
+DIGEST = 32
+"""Bytes of a SHA-256."""
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -34,14 +39,14 @@ class Survey:
 
     Attributes:
         rows: where the chosen images stand in their source, integers.
-        digests: SHA-256 of the decoded content of each, 32 bytes.
+        digests: SHA-256 of the decoded content of each.
         skipped: the (id, reason) of every image that could not be read.
         duplicates: see `Choice.duplicates`.
         mixed: whether pictures of several sizes were among them.
     """
 
     rows: np.ndarray
-    digests: np.ndarray
+    digests: RowsOnDisk
     skipped: list[tuple[str, str]]
     duplicates: list[tuple[str, str, int]]
     mixed: bool
