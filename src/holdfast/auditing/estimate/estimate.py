@@ -314,7 +314,9 @@ class _Estimator:
         each = PLACED * (self.clock() - began) / (COMPARED * (COMPARED - 1) / 2)
         how = "pairs alone, not timed: what it reads was not complete"
         times = {name: each * count for name, count in pairs.items() if count}
-        return [Cost(name, 0, Passes(), took, took, took, how, guessed=True) for name, took in times.items()]
+        return [
+            Cost(name, 0, Passes(), took, took, took, how, at_least=True, guessed=True) for name, took in times.items()
+        ]
 
 
 def peak_memory(device: str) -> tuple[int, int | None]:
