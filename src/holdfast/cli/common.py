@@ -221,7 +221,7 @@ def run_plan(
     def run(bars: Any) -> Any:
         nonlocal audit
         on = engine or INLINE
-        audit = prepare(plan, folder, overwrite=overwrite, in_process=on.in_process, listener=bars)
+        audit = prepare(plan, folder, overwrite=overwrite, engine=on, listener=bars)
         return carry_out(audit, on, command_line(), told)
 
     def paid(record: Any) -> None:
