@@ -22,8 +22,11 @@ from holdfast.report import numbers as f
         (float("nan"), None, None, "undefined"),
         (0.0012, None, None, "0.12 %"),
         (0.5, float("nan"), 0.6, "50 %"),
-        (0.9999999999619, None, None, "100 %"),
-        (0.9999999999619, 0.99999999, 1.0, "100.000000 % [99.999999, 100.000000]"),
+        (0.9999999999619, None, None, "> 99.9999 %"),
+        (0.9999999999619, 0.99999999, 1.0, "> 99.9999 % [> 99.9999, 100]"),
+        (0.9999999999619, 0.97, 1.0, "> 99.9999 % [97.0, 100.0]"),
+        (1.0, 0.99999999, 1.0, "100 % [> 99.9999, 100]"),
+        (1 - 1e-16, None, None, "100 %"),
     ],
 )
 def test_shares_are_percent_with_the_digits_their_interval_supports(value, low, high, text):
@@ -48,6 +51,18 @@ def test_ratios(value, low, high, text):
 def test_no_share_is_rounded_to_nothing_or_to_everything(value, below, above):
     text = f.number(value, "share", max(0.0, value - below), min(1.0, value + above)).removesuffix(" %")
     assert 0 < float(text) < 100
+
+
+@given(st.floats(0, 1, exclude_max=True), st.sampled_from([None, 1, 2, 3]), st.floats(0, 1), st.floats(0, 1))
+def test_no_share_below_all_is_written_as_all_and_no_lower_end(value, digits, low, high):
+    def all_of_it(text):
+        return not text.startswith("> ") and float(text) == 100
+
+    low, high = low * value, value + high * (1 - value)
+    exact = 100 - 100 * value <= 1e-12
+    assert all_of_it(f.number(value, "share", low, high, digits).removesuffix(" %")) == exact
+    end = f.interval({"value": value, "low": low, "high": high}, "share", digits)[1:].split(",")[0]
+    assert all_of_it(end) == (100 - 100 * low <= 1e-12)
 
 
 @given(st.floats(-1e3, 1e3), st.floats(1e-4, 10))
@@ -99,3 +114,8 @@ def test_a_number_whose_check_failed_is_shown_as_what_is_left_of_it() -> None:
     assert f.score(entry | {"standing": "void"}, "share") == "void"
     assert f.choice(entry | {"standing": "void"}) == "void"
     assert "[" in f.score(entry | {"standing": "sound"}, "share")
+    almost = {"value": 1 - 1e-9}
+    assert f.score(almost | {"standing": "at least"}, "share") == "> 99.9999 %"
+    assert f.score(almost | {"standing": "at most"}, "share") == "< 100 %"
+    proved = {"attack": {"value": 0.2}, "certificate": almost}
+    assert f.bracket(proved, "share", "lower") == "attack finds 20 %, proved < 100 %"

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -16,7 +17,7 @@ from holdfast.auditing.run import run_audit
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.listener import Silent
 from holdfast.storage.progress_file import PROGRESS, SILENT, alive, read_progress
-from holdfast.workflows.view.images import side_by_side
+from holdfast.workflows.view.images import _aligned, side_by_side
 from holdfast.workflows.view.runs import FRESH, Runs
 from holdfast.workflows.view.server import application
 from holdfast.workflows.view.site import Site
@@ -251,6 +252,12 @@ def test_only_runs_on_the_same_images_stand_together(root: Path) -> None:
         if run.stamp and run.facts:
             groups.setdefault(run.facts.conditions, set()).add(run.place)
     assert sorted(groups.values(), key=len) == [{"done/other"}, {"done/a", "done/b", f"done/{EVIL}"}]
+
+
+def test_images_behind_the_last_one_that_was_examined_take_no_room() -> None:
+    values = np.array([np.inf, np.nan, 0.123456])
+    assert _aligned(["c", "b", "a", "d"], ["a", "b", "c"], values) == [0.1235, None, "∞"]
+    assert _aligned(["a", "b"], ["a", "b"], np.full(2, np.nan)) == []
 
 
 @pytest.mark.parametrize(

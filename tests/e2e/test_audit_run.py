@@ -9,23 +9,33 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from test_command_line import run as command_line
+from turns import Turns
 
+from holdfast.auditing.estimate.estimate import estimate
+from holdfast.auditing.execute import INLINE
+from holdfast.auditing.merge import merge_parts
+from holdfast.auditing.partition import make_part, part_of
 from holdfast.auditing.plan import Plan, merge
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.prepare import prepare
 from holdfast.auditing.profile import profile
 from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, Passes
+from holdfast.core.engine import Engine
 from holdfast.core.naming import named
 from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.engines.processes import Processes
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.parts.measures.neighbours.overlap_risk import OverlapRisk
+from holdfast.runtime.errors import NothingAudited
 from holdfast.storage.run_folder import StoreError
 
 ENCODER = "zoo:digits-simclr"
@@ -153,12 +163,37 @@ def test_another_audit_is_not_overwritten_unless_asked(tmp_path: Path) -> None:
 
 
 def test_a_failing_encoder_does_not_stop_the_others(tmp_path: Path) -> None:
-    record = run_audit(plan("zoo:no-such", "zoo:digits-simclr"), tmp_path)
+    record = run_audit(plan("zoo:digits-simclr?layer=nosuch", "zoo:digits-simclr"), tmp_path)
     bad, good = record["encoders"]
-    assert "unknown zoo encoder" in bad["error"]
+    assert "unknown layer" in bad["error"]
     assert good["error"] is None
     assert good["measures"]["breakaway_risk"]["scores"]
     assert len(record["failures"]) == 1
+
+
+@pytest.mark.parametrize("engine", [INLINE, Processes(2), Turns(2)])
+def test_a_name_mistyped_is_refused_before_any_pass_of_the_others(tmp_path: Path, engine: Engine) -> None:
+    """On other machines there may be other packages and files: those are not asked beforehand."""
+    asked = plan("zoo:digits-simclr", "zoo:no-such")
+    if not engine.here:
+        assert run_audit(asked, tmp_path, engine=engine)["encoders"][0]["measures"]
+        return
+    with pytest.raises(NothingAudited, match=r"unknown zoo encoder 'no-such'.*leave it out to audit the other 1"):
+        run_audit(asked, tmp_path, engine=engine)
+    with pytest.raises(NothingAudited, match="unknown zoo encoder 'no-such'"):
+        estimate(asked, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_parts_that_are_made_are_merged_without_an_encoder_that_has_gone(tmp_path: Path) -> None:
+    weights = tmp_path / "gone.safetensors"
+    weights.write_bytes((files("holdfast.sources.encoders") / "weights" / "digits-simclr.safetensors").read_bytes())
+    asked = plan("zoo:digits-simclr", f"zoo:digits_cnn?weights={weights}&label=gone")
+    make_part(prepare(asked, tmp_path / "run"), part_of("1/1"))
+    weights.unlink()
+    good, bad = merge_parts(tmp_path / "run")["encoders"]
+    assert good["measures"]["breakaway_risk"]["scores"]
+    assert "does not exist" in bad["error"]
 
 
 def test_a_failing_measure_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -298,8 +298,9 @@ def test_a_worker_that_dies_idle_is_replaced(tmp_path: Path) -> None:
                     self.killed.add(pid)
                     os.kill(pid, signal.SIGKILL)
 
-    audit = prepare(plan(), tmp_path, in_process=False, listener=Kills())
-    schedule = execute(audit, Processes(3, threads=1))
+    engine = Processes(3, threads=1)
+    audit = prepare(plan(), tmp_path, engine=engine, listener=Kills())
+    schedule = execute(audit, engine)
     assert schedule.deaths == 1
     assert results_of(audit, schedule)[0].failures == []
 
@@ -359,7 +360,7 @@ def test_an_encoder_that_kills_every_worker_does_not_end_the_audit_of_others(tmp
 @pytest.mark.parametrize("engine", [Turns(2), pytest.param(Processes(2, threads=1), marks=pytest.mark.slow)])
 def test_an_error_in_a_unit_is_recorded_as_in_one_process(tmp_path: Path, asked: Path, engine) -> None:
     (asked / "fail").touch()
-    encoders, heard = (WATCHED, "zoo:no-such"), Heard()
+    encoders, heard = (WATCHED, "zoo:digits-simclr?layer=nosuch"), Heard()
     one = run_audit(plan(*encoders), tmp_path / "one")
     run_audit(plan(*encoders), tmp_path / "two", engine=engine, listener=heard)
     assert len(one["failures"]) == 2
@@ -371,7 +372,7 @@ def test_an_error_in_a_unit_is_recorded_as_in_one_process(tmp_path: Path, asked:
     for number in (1, 2):
         found.append(make_part(prepare(plan(*encoders), folder), part_of(f"{number}/2")))
     assert any("asked to fail" in failure for failure in found[0].failures)
-    assert any("no-such" in failure for failure in found[1].failures)
+    assert any("nosuch" in failure for failure in found[1].failures)
     merge_parts(folder, trust=True)
     assert said(folder) == said(tmp_path / "one")
     (asked / "fail").unlink()

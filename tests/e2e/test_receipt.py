@@ -14,7 +14,8 @@ import safetensors.torch
 
 from holdfast.auditing import inputs
 from holdfast.auditing.plan_file import make_plan
-from holdfast.cli.common import run_plan
+from holdfast.cli import common
+from holdfast.cli.common import run_plan, standing_answer
 from holdfast.sources.encoders import open_encoder
 from holdfast.storage import receipt
 from holdfast.storage.filesystem import Folder
@@ -60,6 +61,30 @@ def test_the_record_of_the_same_request_stands(run, monkeypatch, tmp_path):
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     assert not stands(run)
+
+
+def test_all_that_is_read_is_told(audited, monkeypatch):
+    run, images, weights = audited
+    monkeypatch.setattr(receipt, "PIECE", 1000)
+    heard: list[tuple[int, int]] = []
+    assert standing(Folder(run), REQUEST, lambda *told: heard.append(told)) is not None
+    shards = [path.stat().st_size for path in run.rglob("cache/**/*.safetensors")]
+    total = sum(shards) + images.stat().st_size + weights.stat().st_size
+    assert [done for done, _ in heard] == sorted({done for done, _ in heard})
+    assert heard[-1] == (total, total)
+    assert len(heard) > len(shards) + images.stat().st_size // 1000
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+@pytest.mark.parametrize("slow", [False, True])
+def test_a_receipt_that_takes_long_shows_how_far_it_is(audited, monkeypatch, capsys, slow, quiet):
+    monkeypatch.setattr(common, "LONG", 0.0 if slow else 1000.0)
+    place, images, weights = audited
+    assert standing_answer(REQUEST, str(place), True, quiet, False)
+    assert ("comparing the files with the receipt: begun" in capsys.readouterr().err) == (slow and not quiet)
+    plan = make_plan([f"zoo:cnn_a_mnist?weights={weights}"], str(images), measures=["cosine_to_self"], images=8)
+    run_plan(plan, str(place), json_output=True, quiet=quiet, request=REQUEST)
+    assert ("hashing the inputs, for the receipt: begun" in capsys.readouterr().err) == (slow and not quiet)
 
 
 @pytest.mark.parametrize("which", [1, 2], ids=["images", "weights"])

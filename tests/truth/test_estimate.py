@@ -26,6 +26,7 @@ from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
+from holdfast.parts.measures.neighbours.breaking_radius import BreakingRadius
 from holdfast.parts.measures.probabilistic.worst_noise_robustness import WorstNoiseRobustness
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.certified import Certified
@@ -285,12 +286,28 @@ def test_lower_bounds_of_times_are_printed_as_such(tmp_path: Path) -> None:
     assert "draws: passes alone, not timed: it reads radii" in text
 
 
+def test_pairs_and_searches_that_were_not_timed_have_a_lower_bound(tmp_path: Path) -> None:
+    """In no time the clean representations are not complete, and the search for a breaking radius is not begun."""
+    plan = Plan(("slow",), "digits", (UniversalQuantile(), BreakingRadius()), images=200, attacked=100, batch_size=32)
+    data = estimated(tmp_path, plan, 0.1)
+    guessed = [part for part in data["encoders"][0]["parts"] if part["guessed"]]
+    assert {part["kind"] for part in guessed} == {"observation", "scores"}
+    assert any("pairs alone" in part["how"] for part in guessed)
+    assert all(part["at_least"] and not part["at_most"] for part in guessed)
+    assert data["at_least"]
+    print_estimate(data, Console(file=(shown := io.StringIO()), width=200))
+    rows = [line for line in shown.getvalue().splitlines() if "comparing representations" in line]
+    assert rows
+    assert all("≥ " in row for row in rows)
+    assert "at most" not in shown.getvalue()
+
+
 def test_what_was_not_timed_takes_as_long_as_its_passes() -> None:
     passes = PassTimes((0.5, 0.5), (1.0, 3.0), (6.0, 6.0), 4)
     assert passes.seconds(Passes(forward=10, backward=5)) == 10 * 2 + 5 * 4
     attack = extrapolate(Attacked(Pgd(5), Linf(0.1)), 7, Timing(None, (), "why"), passes, "float32", ())
     assert attack.seconds == 7 * passes.seconds(Attacked(Pgd(5), Linf(0.1)).passes)
-    assert (attack.guessed, attack.at_least) == (True, False)
+    assert (attack.guessed, attack.at_least, attack.at_most) == (True, True, False)
     proof = extrapolate(Certified(), 7, Timing(None, (), "why"), passes, "float32", ())
     assert (proof.seconds, proof.at_least) == (7 * 2.0, True)
     assert relative_range((1.0, 3.0)) == (0.0, 2.0)  # one second or three: two standard errors are two

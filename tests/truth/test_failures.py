@@ -10,6 +10,7 @@ from holdfast.core import Encoder, Failure, Head, HoldfastError, Rng, Shard, reg
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.geometry.margins import between
+from holdfast.numerics.geometry.nearest import nearest as nearest_of
 from holdfast.numerics.geometry.negatives import draw_negatives
 from holdfast.parts.failures.confused import Confused
 from holdfast.parts.failures.drifted import Drifted
@@ -107,7 +108,7 @@ def test_nearest_measures_the_distance_to_the_boundary() -> None:
     clean = bank()
     given = shard(clean)
     event, own = Nearest().bind(given), given.positions
-    nearest = pairwise.nearest(clean[own], clean, 2)[:, 1]
+    nearest = nearest_of(clean[own], clean, 2)[:, 1]
     for share, value in ((0.5, 0.0), (0.25, -0.5), (0.75, 0.5)):
         reps = torch.lerp(clean[own].double(), clean[nearest].double(), share)[:, None]
         found = event(reps, torch.arange(M)).squeeze(1)

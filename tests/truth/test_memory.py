@@ -9,6 +9,7 @@ PROGRAM = """
 import resource, sys
 import torch
 from holdfast.numerics.geometry import pairwise
+from holdfast.numerics.geometry.nearest import nearest
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -26,7 +27,7 @@ if task == "closer":
 elif task == "share_below":
     pairwise.share_below(bank, torch.linspace(50, 70, 1000))
 else:
-    pairwise.nearest(queries, bank, 8)
+    nearest(queries, bank, 8)
 print(before, peak())
 """
 

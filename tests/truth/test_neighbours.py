@@ -10,6 +10,7 @@ from holdfast.core import HoldfastError
 from holdfast.numerics.geometry import pairwise as neighbours
 from holdfast.numerics.geometry.cache import Remembered
 from holdfast.numerics.geometry.divergences import DIVERGENCES, divergence
+from holdfast.numerics.geometry.nearest import nearest
 
 NAMES = sorted(DIVERGENCES)
 QUICK = settings(
@@ -115,15 +116,21 @@ def test_share_below_is_brute_force(name, case, monkeypatch) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @QUICK
-@given(case=cases())
-def test_near_is_brute_force(name, case, monkeypatch) -> None:
+@given(case=cases(), many=st.sampled_from([1, 1000]))
+def test_near_is_brute_force(name, case, many, monkeypatch) -> None:
+    """Both ways: all limits in one go, and one after the other."""
     queries, bank, _, size = case
     monkeypatch.setattr(neighbours, "BLOCK_BYTES", size)
+    monkeypatch.setattr(neighbours, "MANY", many)
     distances, pairs = brute(bank, bank, name), ~torch.eye(len(bank), dtype=torch.bool)
     limits = torch.cat([distances[0], torch.tensor([0.0, torch.inf]).double(), brute(queries, bank, name)[:, 0]])
     inside = ((distances[..., None] <= limits) & pairs[..., None]).double()
     wanted = (inside.sum(1) + inside.sum(0)) / (2 * (len(bank) - 1))
     torch.testing.assert_close(neighbours.near(bank, limits, name), wanted, rtol=0, atol=1e-15)
+    limits[0] = torch.nan
+    assert neighbours.near(bank, limits, name)[:, 0].isnan().all()
+    torch.testing.assert_close(neighbours.near(bank, limits, name)[:, 1:], wanted[:, 1:], rtol=0, atol=1e-15)
+    assert neighbours.near(bank, limits[:1], name).isnan().all()
 
 
 def test_share_below_of_very_small_and_very_large_values() -> None:
@@ -141,7 +148,7 @@ def test_nearest_is_brute_force(name, case, k, monkeypatch) -> None:
     queries, bank, _, size = case
     monkeypatch.setattr(neighbours, "BLOCK_BYTES", size)
     wanted = brute(queries, bank, name).sort(dim=1, stable=True).indices[:, :k]
-    assert torch.equal(neighbours.nearest(queries, bank, k, name), wanted)
+    assert torch.equal(nearest(queries, bank, k, name), wanted)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -190,12 +197,14 @@ def test_a_far_origin_does_not_hide_tiny_differences() -> None:
     torch.testing.assert_close(neighbours.pairwise(query, bank, "l2"), (query - bank.T).abs(), rtol=1e-9, atol=0)
 
 
-@pytest.mark.parametrize("function", ["closer", "share_below", "nearest", "pairwise"])
+@pytest.mark.parametrize("function", ["closer", "share_below", "pairwise"])
 def test_unknown_divergences_are_refused(function) -> None:
     x = torch.zeros(2, 2)
-    arguments = {"closer": (x, x, torch.arange(2)), "share_below": (x, x[0]), "nearest": (x, x, 1), "pairwise": (x, x)}
+    arguments = {"closer": (x, x, torch.arange(2)), "share_below": (x, x[0]), "pairwise": (x, x)}
     with pytest.raises(HoldfastError, match="did you mean 'cosine'"):
         getattr(neighbours, function)(*arguments[function], name="cosin")
+    with pytest.raises(HoldfastError, match="did you mean 'cosine'"):
+        nearest(x, x, 1, name="cosin")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.auditing.prepare import PLACES, PLAN, PreparedAudit
 from holdfast.core import registry
 from holdfast.sources.encoders import files_of
-from holdfast.storage.receipt import write_receipt
+from holdfast.storage.receipt import Heard, write_receipt
 from holdfast.storage.record_file import RECORD, REPORT
 from holdfast.storage.run_folder import files_read
 
@@ -29,13 +29,19 @@ def inputs_of(audit: PreparedAudit) -> list[Path] | None:
     return None if None in known else [path for paths in known if paths is not None for path in paths]
 
 
-def leave_receipt(audit: PreparedAudit, record: Mapping[str, Any], request: Mapping[str, Any]) -> None:
+def leave_receipt(
+    audit: PreparedAudit,
+    record: Mapping[str, Any],
+    request: Mapping[str, Any],
+    heard: Heard = lambda done, total: None,
+) -> None:
     """Leave the receipt of a request in the run folder, if its answer is complete and all that it depends on is known.
 
     Args:
         audit: the audit.
         record: its record; the report is written too.
         request: what was asked, as JSON data.
+        heard: told how far the inputs have been read.
 
     Raises:
         OSError: a folder that cannot be written.
@@ -44,4 +50,4 @@ def leave_receipt(audit: PreparedAudit, record: Mapping[str, Any], request: Mapp
     if record["failures"] or ended not in ("complete", "until") or (inputs := inputs_of(audit)) is None:
         return
     files = (RECORD, PLAN, PLACES, REPORT, *record["files"])
-    write_receipt(audit.store.files, request, inputs, files, audit.started.timestamp())
+    write_receipt(audit.store.files, request, inputs, files, audit.started.timestamp(), heard)

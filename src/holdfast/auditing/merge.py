@@ -79,7 +79,7 @@ def merge_parts(
         demand_trust(filter(None, [*plan.encoders, plan.data, plan.train]), f"the plan in {str(store.files)!r}")
 
     # Score what is complete
-    audit = prepare(plan, store.files.place, overwrite=overwrite, in_process=engine.in_process, listener=listener)
+    audit = prepare(plan, store.files.place, overwrite=overwrite, engine=engine, some=True, listener=listener)
     if not complete and (missing := _missing(audit)):
         raise HoldfastError(
             f"{str(store.files)!r} is not complete: {listed(missing)}; run the parts that are missing again, or add "

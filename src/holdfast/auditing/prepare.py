@@ -19,6 +19,7 @@ from holdfast.auditing.images import AuditImages, open_all, open_selected
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_entry import plan_entry
 from holdfast.core import Encoder, HoldfastError, ImageSource
+from holdfast.core.engine import Engine
 from holdfast.core.spec_string import label
 from holdfast.runtime.errors import NothingAudited, UnreadableRecord, first_line, no_labels
 from holdfast.runtime.freed_memory import give_back_freed_memory
@@ -124,7 +125,8 @@ def prepare(
     training: ImageSource | None = None,
     *,
     overwrite: bool = False,
-    in_process: bool = True,
+    engine: Engine | None = None,
+    some: bool = False,
     verify: bool = True,
     listener: Listener | None = None,
 ) -> PreparedAudit:
@@ -137,7 +139,8 @@ def prepare(
         source: images that are open already.
         training: training images that are open already.
         overwrite: replace another audit.
-        in_process: whether encoders run in this process; else its devices do not matter.
+        engine: where encoders run, in another process or on another machine; None: in this process.
+        some: go on with encoders that can be opened, where others cannot: their passes have been made.
         verify: read all shards that are stored, and delete those that are not as they were written.
         listener: told about progress.
 
@@ -146,9 +149,10 @@ def prepare(
     """
     started, began, listener = datetime.now(UTC), time.perf_counter(), listener or Silent()
     names = _names(plan.encoders, encoders or {})
-    if in_process:
+    if engine is None or engine.in_process:
         check_device(plan.device)
-        _check_encoders([spec for spec in plan.encoders if spec not in (encoders or {})], len(plan.encoders))
+    if engine is None or engine.here:
+        check_encoders(plan, encoders or {}, some)
     listener.stage("reading the images")
     _check_surrogates(plan, encoders or {})
     images, store = open_all(plan, source, training), Store(folder)
@@ -190,20 +194,31 @@ def prepare(
     )
 
 
-def _check_encoders(specs: Sequence[str], of: int) -> None:
-    """Look up encoders before any image is read; an audit goes on as long as one of all may open.
+def check_encoders(plan: Plan, opened: Collection[str], some: bool = False) -> None:
+    """Look up encoders before any image is read: a name mistyped should cost no pass of the others.
+
+    Args:
+        plan: the audit.
+        opened: those that are open already.
+        some: let pass those that cannot be opened, as long as another one may.
 
     Raises:
-        NothingAudited: none of them can be opened.
+        NothingAudited: one of them cannot be opened.
     """
     failures: list[str] = []
-    for spec in specs:
+    for spec in plan.encoders:
         try:
-            check_encoder(spec)
+            if spec not in opened:
+                check_encoder(spec)
         except HoldfastError as error:
             failures.append(f"{label(spec)}: {error}")
-    if len(failures) == of:
+    others = len(plan.encoders) - len(failures)
+    if failures and not others:
         raise NothingAudited(f"nothing could be audited: {'; '.join(failures)}")
+    if failures and not some:
+        raise NothingAudited(
+            f"nothing was audited: {'; '.join(failures)}; correct it, or leave it out to audit the other {others}"
+        )
 
 
 def _check_surrogates(plan: Plan, opened: Collection[str]) -> None:

@@ -51,9 +51,10 @@ def run_audit(
         HoldfastError: images that cannot be used at all, or that have no labels where a measure reads them, a folder
             that cannot be written, or one that holds the record of another audit, or of other weights behind the same
             name; workers that cannot be started.
-        NothingAudited: no encoder could be audited; no record is written, and the folder stays free.
+        NothingAudited: an encoder that is known beforehand not to open, or none that could be audited; no record is
+            written, and the folder stays free.
     """
-    options = {"overwrite": overwrite, "in_process": engine.in_process, "listener": listener}
+    options = {"overwrite": overwrite, "engine": engine, "listener": listener}
     return carry_out(prepare(plan, folder, encoders, source, training, **options), engine, command, told)
 
 

@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,6 +30,9 @@ from holdfast.storage.standing import failed_checks
 out, err = Screen(), Screen(stderr=True)
 """What the commands print on: answers, and everything else. Nothing else of Holdfast prints."""
 
+
+LONG = 2.0
+"""Seconds after which something that is mostly done at once shows how far it is."""
 
 REPORT_EVERY = 10.0
 """Seconds between the reports of rounds: sooner, drawing one takes as long as the round that replaces it."""
@@ -221,14 +224,15 @@ def run_plan(
     def run(bars: Any) -> Any:
         nonlocal audit
         on = engine or INLINE
-        audit = prepare(plan, folder, overwrite=overwrite, in_process=on.in_process, listener=bars)
+        audit = prepare(plan, folder, overwrite=overwrite, engine=on, listener=bars)
         return carry_out(audit, on, command_line(), told)
 
     def paid(record: Any) -> None:
         if request is not None:
             from holdfast.auditing.inputs import leave_receipt
 
-            leave_receipt(audit, record, request)
+            with patiently("hashing the inputs, for the receipt", quiet) as heard:
+                leave_receipt(audit, record, request, heard)
 
     audit: Any = None
     drawn = time.monotonic()
@@ -267,7 +271,9 @@ def standing_answer(request: Any, folder: str, json_output: bool, quiet: bool, s
     from holdfast.storage.receipt import standing
     from holdfast.storage.record_file import REPORT
 
-    if (record := standing(place := Folder(folder), request)) is None:
+    with patiently("comparing the files with the receipt", quiet) as heard:
+        record = standing(place := Folder(folder), request, heard)
+    if record is None:
         return False
     if not quiet:
         err.print(f"nothing has changed since {record['run']['finished']}: the record stands", soft_wrap=True)
@@ -317,6 +323,27 @@ def partly(failures: Collection[object], any_answer: bool) -> None:
     """End a command in which parts failed: with status 1 where others gave an answer, with 3 where none did."""
     if failures:
         raise typer.Exit(ExitStatus.UNMET if any_answer else ExitStatus.NOTHING)
+
+
+@contextmanager
+def patiently(title: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """Give what is told how much is done, and of how much; what takes longer than `LONG` has a bar.
+
+    What draws it is imported then: mostly nothing takes so long.
+    """
+    began, bars, before = time.monotonic(), None, 0
+
+    def heard(done: int, total: int) -> None:
+        nonlocal bars, before
+        if bars is None and not quiet and time.monotonic() - began >= LONG:
+            bars = drawn.enter_context(listening(quiet))
+            bars.begin(title, total)
+        if bars is not None:
+            bars.advance(done - before)
+            before = done
+
+    with ExitStack() as drawn:
+        yield heard
 
 
 @contextmanager

@@ -56,9 +56,11 @@ class Engine(metaclass=Checked):
 
     Attributes:
         in_process: whether they run in the process that opens it, on its devices.
+        here: whether they run on its machine, with the same packages and files.
     """
 
     in_process: ClassVar[bool] = False
+    here: ClassVar[bool] = False
 
     @property
     @abstractmethod

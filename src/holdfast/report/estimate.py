@@ -1,6 +1,6 @@
 """What an audit will take, in the terminal: a sentence for each encoder, what costs most in it, and the sum."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -65,13 +65,13 @@ def _parts(encoder: Mapping[str, Any]) -> Table:
     # Dearest first
     total = sum(part["seconds"] for part in encoder["parts"]) or 1.0
     ordered = sorted(encoder["parts"], key=lambda part: -part["seconds"])
-    small = [part for part in ordered if part["seconds"] < SHOWN * total and not part["at_least"]]
+    small = [part for part in ordered if part["seconds"] < SHOWN * total and not _unknown(part)]
     for part in [part for part in ordered if part not in small]:
         title: str = part["title"] if part["kind"] != "scores" else f"comparing representations: {part['title']}"
         table.add_row(
             Text(title),
             count(part["images"] or None),
-            ("≥ " if part["at_least"] else "≤ " if part["at_most"] else "") + duration(part["seconds"]),
+            _sign([part]) + duration(part["seconds"]),
             f"{part['seconds'] / total:.0%}",
             Text(listing(part["serves"], 4), style="dim"),
         )
@@ -79,8 +79,20 @@ def _parts(encoder: Mapping[str, Any]) -> Table:
     # The others together
     if small:
         seconds = sum(part["seconds"] for part in small)
-        table.add_row(plural(len(small), "more part"), "", duration(seconds), f"{seconds / total:.0%}", "")
+        table.add_row(
+            plural(len(small), "more part"), "", _sign(small) + duration(seconds), f"{seconds / total:.0%}", ""
+        )
     return table
+
+
+def _unknown(part: Mapping[str, Any]) -> bool:
+    """Whether it must be named however short it seems: pairs, or a proof, of which nothing was done."""
+    return part["at_least"] and (not part["guessed"] or part["passes"]["bounds"] > 0 or part["kind"] == "scores")
+
+
+def _sign(parts: Sequence[Mapping[str, Any]]) -> str:
+    """Return "≥ " before a time that is a lower bound, "≤ " before one that is an upper bound."""
+    return "≥ " if any(part["at_least"] for part in parts) else "≤ " if any(part["at_most"] for part in parts) else ""
 
 
 def _untimed(encoder: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -112,7 +124,7 @@ def _small_print(estimate: Mapping[str, Any]) -> str:
     return (
         f"Times in brackets: two standard errors by the shards that were timed, which took "
         f"{duration(estimate['calibration_seconds'])}; the start of the program, checks, pictures and the report come "
-        f"on top. ≤: may end earlier. ≥: none of it finished while timing, so it is a lower bound. {shards}"
+        f"on top. ≤: may end earlier. ≥: none of it finished while timing, so it usually takes longer. {shards}"
     )
 
 

@@ -14,7 +14,11 @@ _SMALLEST = 1e-12
 """What is nearer to zero is a rounding error."""
 _LARGEST = 1e300
 """Beyond, percents and widths are no numbers any more."""
+_BELOW_ALL = 1e-4
+"""Percents by which a share must be below all for digits to say it."""
 UNDEFINED = "undefined"
+ALMOST_ALL = "> 99.9999"
+"""A share that is nearer to 100 % than that, but below it: rounded it would be 100 %."""
 BETTER = {"lower": "↓ lower is better", "higher": "↑ higher is better"}
 
 
@@ -33,11 +37,14 @@ def _decimals(value: Number, low: Number | None, high: Number | None, top: Numbe
 
     The half-width keeps two digits below 3.55 and one above (as the Particle Data Group rounds uncertainties);
     without an interval the value keeps three, shares two. Near the end of a scale (100 %) the distance to that
-    end counts as the value, so 99.97 % is not 100 %; below 0.0001 it no longer counts.
+    end counts as the value, so 99.97 % is not 100 %; below 0.0001 it no longer counts, nor does such a half-width.
     """
-    parts = [abs(value)] if top is None or abs(top - value) < 1e-4 else [abs(value), abs(top - value)]
+    at_top = top is not None and abs(top - value) < _BELOW_ALL
+    parts = [abs(value)] if top is None or at_top else [abs(value), abs(top - value)]
     smallest = min((p for p in parts if p > _SMALLEST), default=0.0)
     half = high / 2 - low / 2 if low is not None and high is not None else 0.0
+    if at_top and half < _BELOW_ALL:
+        return 0
     if half > _SMALLEST:
         digits = _first_digit(half) + (half * 10 ** _first_digit(half) < 3.55)
     else:
@@ -56,6 +63,8 @@ def number(
 ) -> str:
     """Return a value with as many digits as its interval supports; shares as percent; "undefined" for None.
 
+    No share below 100 % is rounded to it: `ALMOST_ALL` is the last one before.
+
     Args:
         value: the number.
         unit: of it.
@@ -65,19 +74,37 @@ def number(
     """
     if value is None or not finite(value):
         return UNDEFINED
-    return _write(value, unit, _digits(value, unit, low, high, digits)) + (" %" if unit == "share" else "")
+    text = _write(value, unit, _digits(value, unit, low, high, digits))
+    return _not_all(text, value, unit) + (" %" if unit == "share" else "")
+
+
+def bounded(bound: str, text: str) -> str:
+    """Return "at most 12 %": a number behind what says of which side it is a bound.
+
+    Args:
+        bound: "at least", "at most" or "≤".
+        text: the number, see `number`.
+
+    Example:
+        >>> bounded("≤", "12 %"), bounded("≤", "> 99.9999 %"), bounded("at least", "> 99.9999 %")
+        ('≤ 12 %', '< 100 %', '> 99.9999 %')
+    """
+    if not text.startswith(ALMOST_ALL):
+        return f"{bound} {text}"
+    return text if bound == "at least" else "< 100 %"
 
 
 def interval(score: Mapping[str, Any], unit: str = "ratio", digits: int | None = None) -> str:
     """Return "[low, high]" with the digits of the value, or "" where the score has no interval.
 
-    An end that is not zero has as many digits as it takes not to look like zero.
+    An end that is not zero has as many digits as it takes not to look like zero, a lower one that is not 100 % not to
+    look like that.
     """
     value, low, high = score.get("value"), score.get("low"), score.get("high")
     if not finite(low) or not finite(high):
         return ""
     decimals = _digits(value if finite(value) else low, unit, low, high, digits)
-    return f"[{_end(low, unit, decimals)}, {_end(high, unit, decimals)}]"
+    return f"[{_not_all(_end(low, unit, decimals), low, unit)}, {_end(high, unit, decimals)}]"
 
 
 def statement(entry: Mapping[str, Any], unit: str, digits: int | None = None) -> tuple[str, str]:
@@ -95,7 +122,7 @@ def statement(entry: Mapping[str, Any], unit: str, digits: int | None = None) ->
     if standing == VOID:
         return VOID, ""
     if standing != SOUND and value != UNDEFINED:
-        return f"{standing} {value}", ""
+        return bounded(standing, value), ""
     return value, interval(entry, unit, digits)
 
 
@@ -137,7 +164,7 @@ def bracket(scores: Mapping[str, Any], unit: str, better: str) -> str:
     )
     nothing = vacuous(scores["certificate"], unit, better)
     if better == "lower":
-        return f"attack finds {attacked}, {'nothing proved' if nothing else f'proved ≤ {proved}'}"
+        return f"attack finds {attacked}, {'nothing proved' if nothing else 'proved ' + bounded('≤', proved)}"
     broken = f"broken at {attacked}" if unit == "pixels" else f"attack leaves {attacked}"
     return f"{'nothing proved' if nothing else f'proved {proved}'}, {broken}"
 
@@ -163,6 +190,14 @@ def _end(value: Number, unit: str, decimals: int) -> str:
     scaled = abs(value) * (100 if unit == "share" else 1)
     vanishes = _SMALLEST < scaled < 1 and float(f"{scaled:.{min(decimals, 6)}f}") == 0
     return _write(value, unit, _first_digit(scaled) if vanishes else decimals)
+
+
+def _not_all(text: str, value: Number, unit: str) -> str:
+    """Return what was written of a share that is below 100 %, with more digits where it looks like that."""
+    below = 100 - 100 * value if unit == "share" and 0 <= value <= 1 else 0.0
+    if below <= _SMALLEST or float(text) < 100:
+        return text
+    return ALMOST_ALL if below < _BELOW_ALL else _write(value, unit, _first_digit(below))
 
 
 def _write(value: Number, unit: str, decimals: int) -> str:

@@ -9,7 +9,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,20 @@ YOUNG = 0.05
 """Seconds by which a file must be older than an audit that read it: clocks of file systems tick more slowly."""
 
 
+PIECE = 2**20
+"""Bytes of a file that are read at once, for it may be larger than memory."""
+
+Heard = Callable[[int, int], object]
+"""Told how many bytes have been read, and of how many."""
+
+
 def write_receipt(
-    folder: Folder, request: Mapping[str, Any], inputs: Iterable[Path], files: Iterable[str], began: float
+    folder: Folder,
+    request: Mapping[str, Any],
+    inputs: Iterable[Path],
+    files: Iterable[str],
+    began: float,
+    heard: Heard = lambda done, total: None,
 ) -> None:
     """Leave a receipt in a local run folder, unless an input has changed since the audit began.
 
@@ -36,12 +48,14 @@ def write_receipt(
         inputs: files that the answer depends on, and folders on whose names it does.
         files: of the run folder that are the answer, by name.
         began: when the audit did, in seconds since the epoch.
+        heard: told how far the inputs have been read.
 
     Raises:
         OSError: a folder that cannot be written.
     """
     paths = [path.resolve() for path in inputs]
-    digests = {str(path): _digest(path) for path in paths}
+    count = _counter(paths, heard)
+    digests = {str(path): _digest(path, count) for path in paths}
     if folder.local is None or None in digests.values() or max(map(_changed, paths), default=0.0) > began - YOUNG:
         return
     receipt = {
@@ -55,12 +69,15 @@ def write_receipt(
     folder.write(RECEIPT, lambda path: path.write_text(text, encoding="utf-8"))
 
 
-def standing(folder: Folder, request: Mapping[str, Any]) -> dict[str, Any] | None:
+def standing(
+    folder: Folder, request: Mapping[str, Any], heard: Heard = lambda done, total: None
+) -> dict[str, Any] | None:
     """Return the record of a local run folder if it answers a request, and all that it was made of is as it was.
 
     Args:
         folder: the run folder.
         request: what is asked, as JSON data.
+        heard: told how far inputs and shards have been read.
     """
     if folder.local is None:
         return None
@@ -70,10 +87,16 @@ def standing(folder: Folder, request: Mapping[str, Any]) -> dict[str, Any] | Non
             unbroken(receipt)
             and receipt["request"] == _request(request)
             and receipt["software"] == _software()
-            and all(_digest(Path(path)) == digest for path, digest in receipt["inputs"].items())
-            and all(digest_of(folder.read(name)) == digest for name, digest in receipt["files"].items())
             and receipt["shards"] == _shards(folder)
-            and all(intact(folder.local / name, name) for name in receipt["shards"])
+        )
+        if not stands:
+            return None
+        shards = {name: folder.local / name for name in receipt["shards"]}
+        count = _counter([*map(Path, receipt["inputs"]), *shards.values()], heard)
+        stands = (
+            all(_digest(Path(path), count) == digest for path, digest in receipt["inputs"].items())
+            and all(digest_of(folder.read(name)) == digest for name, digest in receipt["files"].items())
+            and all(_counted(path, count) and intact(path, name) for name, path in shards.items())
         )
         return read_record(folder) if stands else None
     except (OSError, ValueError, UnreadableRecord):
@@ -101,12 +124,34 @@ def _shards(folder: Folder) -> list[str]:
     return [name for name in folder.files("cache") if name.endswith(SHARD)]
 
 
-def _digest(path: Path) -> str | None:
+def _counter(paths: Iterable[Path], heard: Heard) -> Callable[[int], object]:
+    """Return what counts the bytes that are read of some files, and tells how many there are."""
+    total, done = sum(path.stat().st_size for path in paths if path.is_file()), 0
+
+    def count(size: int) -> None:
+        nonlocal done
+        done += size
+        heard(done, total)
+
+    return count
+
+
+def _counted(path: Path, count: Callable[[int], object]) -> bool:
+    """Count a file that is read at once, and which is there."""
+    count(path.stat().st_size)
+    return True
+
+
+def _digest(path: Path, count: Callable[[int], object]) -> str | None:
     """Return the SHA-256 of a file, or of the names below a folder; None where it cannot be told."""
     try:
         if not path.is_dir():
-            with path.open("rb") as file:  # which may be larger than memory
-                return hashlib.file_digest(file, "sha256").hexdigest()
+            total = hashlib.sha256()
+            with path.open("rb") as file:
+                while piece := file.read(PIECE):
+                    total.update(piece)
+                    count(len(piece))
+            return total.hexdigest()
         below = list(os.walk(path, onerror=_refuse))
         if any(os.path.islink(os.path.join(place, name)) for place, folders, _ in below for name in folders):
             return None  # what lies where they lead is not looked at

@@ -21,6 +21,7 @@ from holdfast.auditing.estimate.time_shards import Stopwatch, time_shards
 from holdfast.auditing.image_range import memory_format
 from holdfast.auditing.images import AuditImages, open_all, open_unread
 from holdfast.auditing.plan import Plan
+from holdfast.auditing.prepare import check_encoders
 from holdfast.auditing.schedule import Part, own_shards
 from holdfast.auditing.session import Session
 from holdfast.auditing.work import session_of
@@ -119,6 +120,7 @@ def estimate(
 
     Raises:
         HoldfastError: images or a device that cannot be used, or no time or no worker.
+        NothingAudited: an encoder that is known beforehand not to open.
     """
     if not seconds > 0 or workers < 1:
         raise HoldfastError(
@@ -126,8 +128,9 @@ def estimate(
             "--calibrate or --workers"
         )
 
-    # Each encoder; one that cannot be opened says why, as it will in the audit
+    # Each encoder; one that cannot be opened after all says why, as it will in the audit
     began, opened, rows = clock(), encoders or {}, list[EncoderEstimate]()
+    check_encoders(plan, opened)
     estimator = _Estimator(plan, folder, source, seconds, part, clock, opened)
     images = estimator.unread.tested
     plan = estimator.plan = plan.attacking(images.queries)
@@ -314,7 +317,9 @@ class _Estimator:
         each = PLACED * (self.clock() - began) / (COMPARED * (COMPARED - 1) / 2)
         how = "pairs alone, not timed: what it reads was not complete"
         times = {name: each * count for name, count in pairs.items() if count}
-        return [Cost(name, 0, Passes(), took, took, took, how, guessed=True) for name, took in times.items()]
+        return [
+            Cost(name, 0, Passes(), took, took, took, how, at_least=True, guessed=True) for name, took in times.items()
+        ]
 
 
 def peak_memory(device: str) -> tuple[int, int | None]:

@@ -23,9 +23,9 @@ class Cost:
         high: two above.
         how: what the time is taken from.
         serves: measures and checks that read it.
-        at_most: whether it may end before it has made all passes.
-        at_least: whether the times are lower bounds: it was stopped before anything of it was done.
-        guessed: whether nothing of it was timed, so that the time is that of its passes.
+        at_most: whether it may end before it has made all passes that were timed.
+        at_least: whether the times are lower bounds: it was stopped before anything of it was done, or was not begun.
+        guessed: whether nothing of it was timed, so that the time is that of its passes, or pairs, alone.
         stored: bytes of what is seen.
     """
 
@@ -80,8 +80,8 @@ def extrapolate(
         seconds * images * high,
         how,
         readers,
-        observation.adaptive,
-        timing.at_least or (guessed and each.bounds > 0),
+        observation.adaptive and not guessed,
+        timing.at_least or guessed,
         guessed,
         int(row * images),
     )

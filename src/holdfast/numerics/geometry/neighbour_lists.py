@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.numerics.geometry.pairwise import nearest
+from holdfast.numerics.geometry.nearest import nearest
 
 ENTRIES = 2**22
 """Comparisons that are held at once."""

@@ -29,6 +29,9 @@ BLOCK_BYTES = 4 * 2**20
 SIDE = 512
 """Columns of a block of all pairs at most."""
 
+MANY = 8
+"""Limits from which on one pass for all of them is faster than one for each."""
+
 _NEAR = 1e-4  # below this share of |a|² + |b|², |a - b|² is taken from the difference: cancellation
 _SLACK = 1e-9  # relative rounding of a distance from the matrix product, generously
 _CLOSER: Remembered[tuple[Tensor, Tensor]] = Remembered(16)
@@ -232,13 +235,22 @@ def _remembered(question: Hashable, different: Float[Tensor, "values"]) -> Float
 def _shares_below(
     bank: Bank, different: Float[Tensor, "values"], name: str, circle: Circle | None
 ) -> Float[Tensor, "values"]:
-    """Return the shares of pairs at or below different values in rising order.
+    """Return the shares of pairs at or below different values in rising order."""
+    counts = torch.zeros(len(different) + 1, dtype=torch.long)
+    for _, _, _, index in _ranked(bank, different, name, circle):
+        counts += index.bincount(minlength=len(counts))
+    return counts.cumsum(0)[:-1].double() / (len(bank) * _of_each(bank, name, circle) / 2)
+
+
+def _ranked(
+    bank: Bank, different: Float[Tensor, "values"], name: str, circle: Circle | None
+) -> Iterator[tuple[Int[Tensor, "rows"], Int[Tensor, "columns"], Int[Tensor, "pairs"], Int[Tensor, "pairs"]]]:
+    """Yield (images, others, places in the block of their pairs, how many different values lie below each) by blocks.
 
     Distances beyond all values are left out; those that are close to one are computed again from the definition.
     """
     squares = different * different.abs() if _kernel(name) != name else different
     between, every = Between(squares, *_margin(different, name)), torch.arange(len(bank))
-    counts = torch.zeros(len(different) + 1, dtype=torch.long)
     for rows, columns, block, pairs in compared(bank, _kernel(name), circle):
         if pairs is not None:
             block.masked_fill_(~pairs, torch.nan)  # which is below nothing
@@ -252,8 +264,7 @@ def _shares_below(
             pair = images[places[part] // len(others)], others[places[part] % len(others)]
             distance = divergence(name)(bank[pair[0]].double(), bank[pair[1]].double())
             index[part] = torch.searchsorted(different, distance)
-        counts += index.bincount(minlength=len(counts))
-    return counts.cumsum(0)[:-1].double() / (len(bank) * _of_each(bank, name, circle) / 2)
+        yield images, others, places, index
 
 
 def _of_each(bank: Bank, name: str, circle: Circle | None) -> int:
@@ -281,6 +292,28 @@ def near(
         [[0.5], [0.5], [0.0]]
     """
     bounds = limits.double()
+    counts = (_near_many if len(bounds) >= MANY else _near_each)(bank, bounds, name, circle)
+    return (counts.double() / _of_each(bank, name, circle)).masked_fill(bounds.isnan(), torch.nan)
+
+
+def _near_many(
+    bank: Bank, bounds: Float[Tensor, "limits"], name: str, circle: Circle | None
+) -> Int[Tensor, "bank limits"]:
+    """Return how many pairs of each bank member lie at or below each limit: all limits in one go through the pairs."""
+    different = bounds[~bounds.isnan()].unique()
+    cells = len(different) + 1
+    counts = torch.zeros(len(bank), cells, dtype=torch.long)
+    for images, others, places, index in _ranked(bank, different, name, circle):
+        row, column = places // len(others), places % len(others)
+        for members, place in ((images, row), (others, column)):
+            counts[members] += (place * cells + index).bincount(minlength=len(members) * cells).view(-1, cells)
+    return counts.cumsum(1)[:, torch.searchsorted(different, bounds).clamp_max(cells - 1)]
+
+
+def _near_each(
+    bank: Bank, bounds: Float[Tensor, "limits"], name: str, circle: Circle | None
+) -> Int[Tensor, "bank limits"]:
+    """Return the same, limit by limit, which is faster for a few."""
     low, high = _margin(bounds, name)
     counts = torch.zeros(len(bank), len(bounds), dtype=torch.long)
     for rows, columns, block, pairs in compared(bank, _kernel(name), circle):
@@ -295,7 +328,7 @@ def near(
                 inside[row, column] = distance <= limit
             counts[rows, number] += inside.sum(1, dtype=torch.int32)
             counts[columns, number] += inside.sum(0, dtype=torch.int32)
-    return (counts.double() / _of_each(bank, name, circle)).masked_fill(bounds.isnan(), torch.nan)
+    return counts
 
 
 def quantile(bank: Bank, share: float, name: str = "l2") -> float:
@@ -355,30 +388,3 @@ def _upper_blocks(bank: Tensor, name: str) -> Iterator[tuple[int, int, Tensor]]:
         columns = _Side(bank[j:last], name, origin)
         for i in range(0, last, step):
             yield i, j, _block(_Side(bank[i : min(i + step, last)], name, origin), columns, name)
-
-
-def nearest(queries: Queries, bank: Bank, k: int, name: str = "l2") -> Int[Tensor, "queries k"]:
-    """Return the positions of the k bank members nearest to each query, nearest first (ties: lower position).
-
-    Example:
-        >>> nearest(torch.tensor([[0.9]]), torch.tensor([[0.0], [1.0], [3.0]]), k=2).tolist()
-        [[1, 0]]
-    """
-    k = min(k, len(bank))
-    best = torch.full((len(queries), k), torch.inf, dtype=torch.float64)
-    nearest_positions = torch.full((len(queries), k), len(bank), dtype=torch.long)
-    for i, j, block in _blocks(queries, bank, name):
-        rows = slice(i, i + block.shape[0])
-        positions = torch.arange(j, j + block.shape[1]).expand(block.shape[0], -1)
-        # candidates: not beyond the k-th best so far; their distances from the definition
-        limit = torch.cat([best[rows], block], 1).topk(k, largest=False).values[:, -1:]
-        candidates = (block <= limit * (1 + 4 * _SLACK) + 2 * _FLOOR.get(name, 0)).nonzero()
-        distances = torch.full_like(block, torch.inf)
-        for row, column, distance in _again(queries[rows], bank[j : j + block.shape[1]], candidates, name):
-            distances[row, column] = distance
-        # merge with the best so far; a stable sort keeps the lower position first
-        values = torch.cat([best[rows], distances], 1)
-        indices = torch.cat([nearest_positions[rows], positions], 1)
-        order = torch.sort(values, dim=1, stable=True).indices[:, :k]
-        best[rows], nearest_positions[rows] = values.gather(1, order), indices.gather(1, order)
-    return nearest_positions

@@ -13,6 +13,7 @@ class Inline(Engine):
     """No other process: what is open already is used as it is, and nothing is sent."""
 
     in_process: ClassVar[bool] = True
+    here: ClassVar[bool] = True
 
     @property
     def title(self) -> str:

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from holdfast.core.engine import Engine, Pool, Work
 from holdfast.parts.engines.shared.fork_server import Surroundings, begin, send_prints, surroundings, take_over
@@ -38,6 +38,8 @@ class Processes(Engine):
         threads: of torch in each worker; 0: the cores of the machine divided among them.
         gpus: how many GPUs the workers share, each of which sees one only; 0: all see what this process sees.
     """
+
+    here: ClassVar[bool] = True
 
     workers: Count = 2
     threads: int = 0

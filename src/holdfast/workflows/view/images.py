@@ -38,8 +38,9 @@ class SideBySide:
         ids: of the images, in the order of the audits.
         encoders: what the columns are: `name`, `whole`, `run` (its id) and `place`.
         measures: `title`, `better`, `unit`, how a value is written (`times`, `after`), when an image is broken
-            (`breaks`: `above` a number or not, `at` which), and `values`: for each encoder one for each image, or None
-            where it was not asked. A value is a number, "∞", or None where the image was not examined.
+            (`breaks`: `above` a number or not, `at` which), and `values`: for each encoder one for each image, up to
+            the last that was examined, or None where it was not asked. A value is a number, "∞", or None where the
+            image was not examined.
         clean: pictures of images as they are, by their numbers in `ids`.
         attacked: number of an image -> [number of an encoder, what it is, picture, difference, whom it is taken for,
             picture of that], with None for what is not stored.
@@ -145,9 +146,10 @@ def _column(files: RunFiles, table: str, column: str) -> tuple[list[str], np.nda
 
 
 def _aligned(ids: Sequence[str], own: Sequence[str], values: np.ndarray) -> list[float | str | None]:
-    """Return the values of all images."""
-    known = dict(zip(own, values.tolist(), strict=True))
-    return [_rounded(known.get(id, float("nan"))) for id in ids]
+    """Return the values of all images up to the last that has one: of very many images few are attacked."""
+    known = {id: value for id, value in zip(own, values.tolist(), strict=True) if not np.isnan(value)}
+    last = max((place for place, id in enumerate(ids) if id in known), default=-1)
+    return [_rounded(known[id]) if id in known else None for id in ids[: last + 1]]
 
 
 def _rounded(value: float) -> float | str | None:

@@ -12,8 +12,8 @@ from torch import Tensor
 from holdfast.core import HoldfastError, Score, Subject, Table
 from holdfast.core.chart import Chart, Curves, Line, numbers
 from holdfast.numerics import statistics
-from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.divergences import cosine
+from holdfast.numerics.geometry.nearest import nearest
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.measures.shared.weibull import FITS, p_values
 
@@ -179,7 +179,7 @@ def margin_distances(
         own: positions of the images, [M].
         tail: how many, at most N - 1.
     """
-    near = pairwise.nearest(clean[own], clean, tail + 1, "cosine")
+    near = nearest(clean[own], clean, tail + 1, "cosine")
     others = near != own[:, None]
     others[others.all(1), -1] = False  # more twins than places: the image itself is not among them
     near = near[others].view(len(own), tail)

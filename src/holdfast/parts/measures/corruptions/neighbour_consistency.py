@@ -8,8 +8,8 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError, Score, Subject, Table
 from holdfast.numerics import statistics
-from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.divergences import divergence
+from holdfast.numerics.geometry.nearest import nearest
 from holdfast.parts.measures.shared.disturbed import DisturbedMeasure
 
 
@@ -68,10 +68,10 @@ class NeighbourConsistency(DisturbedMeasure):
 
     def _others(self, reps: Float[Tensor, "images dim"], clean: Tensor) -> Int[Tensor, "images k"]:
         """Return the k nearest images other than the image itself."""
-        nearest = pairwise.nearest(reps, clean, self.k + 1, self.divergence)
-        is_own = nearest == torch.arange(len(reps))[:, None]
+        lists = nearest(reps, clean, self.k + 1, self.divergence)
+        is_own = lists == torch.arange(len(reps))[:, None]
         is_own[:, -1] |= ~is_own.any(1)  # not among them: the farthest is one too many
-        return nearest[~is_own].view(len(reps), self.k)
+        return lists[~is_own].view(len(reps), self.k)
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the mean share of each corruption, and over corruptions."""

@@ -12,6 +12,7 @@ from holdfast.core import Album, Grid, Images, Positions, Rng
 from holdfast.core.album import Picture
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.divergences import divergence
+from holdfast.numerics.geometry.nearest import nearest
 from holdfast.numerics.geometry.pictures import glowing
 from holdfast.parts.observations.shared.stored_changes import restored, stored
 
@@ -68,8 +69,8 @@ def gallery(results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]
     among = clean[_drawn(album.seed, len(clean))]
     quantiles = pairwise.share_below(among, drift[positions])
     placed_among = {} if len(among) == len(clean) else {"placed_among": len(among)}
-    before = pairwise.nearest(clean[positions], clean, NEIGHBOURS + 1)
-    after = pairwise.nearest(results[last][positions], clean, NEIGHBOURS)
+    before = nearest(clean[positions], clean, NEIGHBOURS + 1)
+    after = nearest(results[last][positions], clean, NEIGHBOURS)
     # pictures and an entry for each of them
     folder, ids, entries = f"pictures/{album.slug}", album.ids, []
     for rank, position in enumerate(positions.tolist()):
