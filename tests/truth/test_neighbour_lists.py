@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Score
+from holdfast.numerics.geometry import neighbour_lists as module
 from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.geometry.image_pairs import ImagePairs
 from holdfast.numerics.geometry.neighbour_lists import kept, neighbour_lists, overlap_weights, rank_biased_weights
@@ -59,10 +60,14 @@ def rank_biased(a: list[int], b: list[int], p: float) -> float:
 
 
 @pytest.mark.parametrize("name", ["l2", "cosine", "l1"])
-def test_lists_are_those_of_loops(name: str) -> None:
+def test_lists_are_those_of_loops_and_it_is_told_how_many_there_are(name: str, monkeypatch) -> None:
     reps, _ = both(20, 0.0, 0)
-    lists = neighbour_lists(reps, 7, name).tolist()
-    assert lists == [listed(reps, i, 7, name) for i in range(20)]
+    expected = [listed(reps, i, 7, name) for i in range(20)]
+    assert neighbour_lists(reps, 7, name).tolist() == expected
+    told: list[int] = []
+    monkeypatch.setattr(module, "TOLD", 8)
+    assert neighbour_lists(reps, 7, name, told.append).tolist() == expected
+    assert told == [8, 8, 4]
 
 
 def test_an_image_is_not_its_own_neighbour_even_among_equals() -> None:

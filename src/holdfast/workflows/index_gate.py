@@ -111,7 +111,7 @@ def _compared(new: Audited, old: Audited, plan: IndexPlan, listener: Listener) -
     if plan.canaries is not None:
         ids = _ids(new.run)
         canaries = read_canaries(Path(plan.canaries), ids, record["data"]["available"])
-    compared = upgrade(plan, before, now, _look_alikes(new.run), canaries, ids, listener.stage)
+    compared = upgrade(plan, before, now, _look_alikes(new.run), canaries, ids, listener)
     return {
         "encoders": {"old": {"name": old.name}, "new": {"name": new.name}},
         "data": {"images": record["data"]["images"], "paired": compared.pairs.images, "pairs": compared.pairs.count},

@@ -1,5 +1,6 @@
 """Lists of nearest neighbours of the same images by two encoders: how much of one the other keeps."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -11,23 +12,33 @@ from holdfast.numerics.geometry.nearest import nearest
 ENTRIES = 2**22
 """Comparisons that are held at once."""
 
+TOLD = 4096
+"""Images after whose lists it is told how many there are."""
+
 Lists = Int[Tensor, "images places"]
 Weights = Float[Tensor, "kinds depth"]
 
 
-def neighbour_lists(reps: Float[Tensor, "images dim"], k: int, name: str = "l2") -> Lists:
+def neighbour_lists(
+    reps: Float[Tensor, "images dim"], k: int, name: str = "l2", advance: Callable[[int], object] = lambda images: None
+) -> Lists:
     """Return the positions of the k other images nearest to each image, nearest first (ties: lower position).
 
     Args:
         reps: representations, [N, D].
         k: how many, below N.
         name: divergence.
+        advance: told of how many further images there are lists.
 
     Example:
         >>> neighbour_lists(torch.tensor([[0.0], [1.0], [3.0]]), k=2).tolist()
         [[1, 2], [0, 2], [1, 0]]
     """
-    lists = nearest(reps, reps, k + 1, name)
+    parts = []
+    for queries in reps.split(TOLD):
+        parts.append(nearest(queries, reps, k + 1, name))
+        advance(len(queries))
+    lists = torch.cat(parts)
     own = lists == torch.arange(len(reps))[:, None]
     own[~own.any(1), -1] = True  # more than k images equal it and stand before it
     return lists[~own].view(len(reps), k)

@@ -19,6 +19,7 @@ from holdfast.numerics.geometry.neighbour_lists import (
 )
 from holdfast.numerics.statistics.list_means import list_mean
 from holdfast.numerics.statistics.pair_ranks import pair_rank_correlation
+from holdfast.runtime.listener import Listener
 from holdfast.workflows.compare_index import copies
 from holdfast.workflows.compare_index.plan import IndexPlan
 from holdfast.workflows.compare_index.thresholds import Distanced, Thresholds, scale
@@ -48,10 +49,13 @@ def entry(
     }
 
 
-def of_lists(plan: IndexPlan, old: Reps, new: Reps) -> tuple[Entries, dict[str, Kept], tuple[Lists, Lists]]:
+def of_lists(
+    plan: IndexPlan, old: Reps, new: Reps, listener: Listener
+) -> tuple[Entries, dict[str, Kept], tuple[Lists, Lists]]:
     """Return how much of its neighbours each image keeps, the same image by image, and the lists of neighbours."""
     depth = max(*plan.k, min(DEPTH, len(old) - 2))
-    lists = tuple(neighbour_lists(reps, depth + 1, plan.divergence) for reps in (old, new))
+    listener.begin("neighbours", len(old) + len(new), "lists")
+    lists = tuple(neighbour_lists(reps, depth + 1, plan.divergence, listener.advance) for reps in (old, new))
     names = [f"overlap@{k}" for k in plan.k]
     weights = torch.stack([*(overlap_weights(k, depth) for k in plan.k), rank_biased_weights(PERSISTENCE, depth)])
     both = kept(lists[0], lists[1], weights)

@@ -88,7 +88,7 @@ def compare_index(
 
     # Neighbours, distances, thresholds and canaries
     alike = torch.cat([look_alikes(side.thumbnails[:PAIRED]) for side in (old, new)])
-    upgraded = upgrade(plan, old.represented, new.represented, alike, canaries, images.ids, listener.stage)
+    upgraded = upgrade(plan, old.represented, new.represented, alike, canaries, images.ids, listener)
 
     # Images that changed most, and a row for each image
     listener.stage("drawing the images that changed most")

@@ -1,6 +1,6 @@
 """What becomes of an index when another encoder represents its images, measured on representations alone."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from holdfast.config.requirements import Finding, judge, parse
 from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.image_pairs import ImagePairs
 from holdfast.numerics.geometry.neighbour_lists import Kept, Lists
+from holdfast.runtime.listener import Listener, Silent
 from holdfast.workflows.compare_index import measures
 from holdfast.workflows.compare_index.canaries import Canary, judged, known_copies
 from holdfast.workflows.compare_index.plan import RATE, IndexPlan
@@ -91,7 +92,7 @@ def upgrade(
     alike: Int[Tensor, "pairs 2"],
     canaries: Sequence[Canary] = (),
     ids: Sequence[str] = (),
-    stage: Callable[[str], object] = lambda text: None,
+    listener: Listener | None = None,
 ) -> Upgrade:
     """Return what changes: neighbours, distances, thresholds, canaries. Not a pass is made.
 
@@ -102,15 +103,15 @@ def upgrade(
         alike: pairs of images that show the same picture, and count as no pair of different ones.
         canaries: pairs that must match, or must not.
         ids: of the images, by which canaries are named.
-        stage: told what comes next.
+        listener: told about progress.
 
     Raises:
         HoldfastError: too few different images for a rate, or a threshold that no pair reaches.
     """
     refuse_too_few(plan, len(old.reps), canaries)
-    stage("comparing neighbours")
-    entries, each, lists = measures.of_lists(plan, old.reps, new.reps)
-    stage("comparing distances")
+    listener = listener or Silent()
+    entries, each, lists = measures.of_lists(plan, old.reps, new.reps, listener)
+    listener.stage("comparing distances")
     distanced = _distanced(plan, torch.cat([alike, known_copies(canaries)]), old, new)
     thresholds, why = _thresholds(plan, distanced, needed=bool(canaries))
     entries |= measures.of_distances(distanced)
