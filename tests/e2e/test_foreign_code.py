@@ -77,7 +77,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("factory", "says"),
     [
-        ("script:build", "the module 'script' called sys.exit(0) while it was imported; move its script part under"),
         ("own:leaves_at_once", "'leaves_at_once' called sys.exit(0) while it was called"),
         ("own:leaves", "called sys.exit(0) while it was run"),
         pytest.param("own:stops", "raised Stop while it was run", marks=pytest.mark.slow),
@@ -96,6 +95,12 @@ def test_an_encoder_that_misbehaves_is_its_own_failure(folder: Path, factory: st
     assert says in bad["error"]
     assert not bad["measures"]
     assert good["measures"]["cosine_to_self"]["scores"]
+
+
+def test_a_module_that_cannot_be_imported_is_said_before_any_pass(folder: Path) -> None:
+    says = r"called sys.exit\(0\) while it was imported; move its script part under .* to audit the other 1"
+    with pytest.raises(HoldfastError, match=says):
+        holdfast.audit(["py:script:build?mean=0&std=1", "zoo:digits-simclr"], "digits", profile="quick", images=16)
 
 
 def test_input_changed_in_place_changes_nothing(folder: Path) -> None:

@@ -27,6 +27,7 @@ def run_audit(
     listener: Listener | None = None,
     command: str = "",
     overwrite: bool = False,
+    some: bool = False,
     told: Told = lambda record: None,
 ) -> dict[str, Any]:
     """Run an audit and return its record, which is also written to `folder/record.json`.
@@ -45,6 +46,7 @@ def run_audit(
         listener: told about progress.
         command: how to do it again, for the record.
         overwrite: replace the record of another audit in the same folder.
+        some: go on with encoders that can be opened, where others cannot.
         told: told the record of each round of an audit in rounds.
 
     Raises:
@@ -54,7 +56,7 @@ def run_audit(
         NothingAudited: an encoder that is known beforehand not to open, or none that could be audited; no record is
             written, and the folder stays free.
     """
-    options = {"overwrite": overwrite, "engine": engine, "listener": listener}
+    options = {"overwrite": overwrite, "engine": engine, "some": some, "listener": listener}
     return carry_out(prepare(plan, folder, encoders, source, training, **options), engine, command, told)
 
 
