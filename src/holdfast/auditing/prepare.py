@@ -140,7 +140,7 @@ def prepare(
         training: training images that are open already.
         overwrite: replace another audit.
         engine: where encoders run, in another process or on another machine; None: in this process.
-        some: go on with encoders that can be opened, where others cannot: their passes have been made.
+        some: go on with encoders that can be opened, where others cannot.
         verify: read all shards that are stored, and delete those that are not as they were written.
         listener: told about progress.
 
