@@ -1,6 +1,5 @@
 """Freed memory: kept for the next step, or given back to the system."""
 
-import ctypes
 import os
 import sys
 from typing import Any
@@ -51,4 +50,8 @@ def give_back_freed_memory() -> bool:
 
 def _of_library(name: str) -> Any:
     """Return a function of the C library; None where it has none: musl, other systems."""
-    return getattr(ctypes.CDLL(None), name, None) if sys.platform.startswith("linux") else None
+    if not sys.platform.startswith("linux"):
+        return None
+    import ctypes
+
+    return getattr(ctypes.CDLL(None), name, None)
