@@ -2,6 +2,7 @@
 
 import gc
 import io
+import tempfile
 import weakref
 from hashlib import sha256
 from pathlib import Path
@@ -16,6 +17,7 @@ from holdfast.core import HoldfastError
 from holdfast.sources.data import open_images
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.shared.duplicates import ALIKE, LookAlikes
+from holdfast.sources.data.shared.rows_on_disk import RowsOnDisk
 from holdfast.sources.data.shared.thumbnails import SIDE, thumbnail, thumbnails
 
 
@@ -187,3 +189,12 @@ def test_a_fault_in_one_of_many_images_is_told_of_this_one() -> None:
     images[77, 3, 3] = 1.5
     with pytest.raises(HoldfastError, match=r"image '000077': expected pixels in \[0, 1\]"):
         open_images(images).fingerprint  # noqa: B018
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no disk that is always full")
+def test_a_full_disk_is_told_by_the_folder_of_temporary_files() -> None:
+    rows = RowsOnDisk(2)
+    with Path("/dev/full").open("wb", 0) as rows._file, pytest.raises(OSError, match="No space left") as told:
+        rows.add(b"ab")
+    assert told.value.filename == f"{tempfile.gettempdir()} (TMPDIR)"
+    assert len(rows) == 0

@@ -30,10 +30,17 @@ class RowsOnDisk:
         return self._count
 
     def add(self, rows: bytes | bytearray | memoryview) -> None:
-        """Write further rows behind the others."""
-        self._file.seek(0, 2)
-        self._file.write(rows)
-        self._file.flush()
+        """Write further rows behind the others.
+
+        Raises:
+            OSError: a disk that is full, named by the folder of temporary files.
+        """
+        try:
+            self._file.seek(0, 2)
+            self._file.write(rows)
+            self._file.flush()
+        except OSError as error:  # the file has no name
+            raise OSError(error.errno, error.strerror, f"{tempfile.gettempdir()} (TMPDIR)") from error
         self._count += len(rows) // self._width
 
     def read(self) -> UInt8[np.ndarray, "rows width"]:
