@@ -16,7 +16,7 @@ def slice_of(text: str) -> Slice:
     """Return the slice that "K/N" names."""
     first, _, step = text.partition("/")
     if not (first.isdecimal() and step.isdecimal() and int(first) < int(step)):
-        raise argparse.ArgumentTypeError(f"expected K/N with 0 ≤ K < N, such as 3/20; got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected K/N with 0 ≤ K < N, such as 3/40; got {text!r}")
     return int(first), int(step)
 
 
