@@ -120,7 +120,7 @@ class SmallerChange(Check):
         All are attacked at once in the ball of the largest radius R: the image that the attack moves to z is x +
         (r / R) (z - x), which lies in the ball of its radius r, and between x and z, so in the box.
         """
-        rng = Rng(subject.seed, ids=tuple(subject.ids[int(image)] for image in images)).child("smaller_change")
+        rng = Rng(subject.seed, ids=tuple(subject.ids[int(image)] for image in images.tolist())).child("smaller_change")
         x = subject.batch(0, int(images.max()) + 1)[images.tolist()]
         shard = replace(subject.shard(len(images)), x=x, positions=images, rng=rng)
         event, rows = self.failure.bind(shard), torch.arange(len(images), device=x.device)
