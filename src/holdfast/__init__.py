@@ -12,9 +12,10 @@ with other verifiers. What they are made of is in `holdfast.core` (the nouns),
 and `holdfast.auditing.run.run_audit`; `holdfast.extend` is what parts of your own are written with.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.runtime.lazy import lazy
+from holdfast.runtime.version import VERSION
 
 if TYPE_CHECKING:
     from holdfast.api import audit as audit
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from holdfast.workflows.exchange.export import export_vnnlib as export_vnnlib
     from holdfast.workflows.exchange.verify import verify_vnnlib as verify_vnnlib
 
-    __version__: str
+__version__ = VERSION
 
 __all__ = [
     "CheckResult", "Comparison", "HoldfastError", "Record", "__version__", "audit", "check", "compare", "compare_index",
@@ -50,19 +51,4 @@ _HOME = {
 """Name -> the module that holds it, imported when the name is first used: `import holdfast` brings no torch."""
 
 
-_get, _names = lazy(__name__, _HOME)
-
-
-def __getattr__(name: str) -> Any:
-    """Return what is imported, or looked up, when it is first asked for."""
-    if name != "__version__":
-        return _get(name)
-    from importlib.metadata import version
-
-    globals()[name] = version("holdfast")
-    return globals()[name]
-
-
-def __dir__() -> list[str]:
-    """Return the names that completion offers first."""
-    return sorted({*_names(), "__version__"})
+__getattr__, __dir__ = lazy(__name__, _HOME)

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import holdfast
+from holdfast.runtime.version import VERSION
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -19,7 +20,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 def test_one_version_everywhere() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     changes = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert PROJECT["version"] == holdfast.__version__ == cited["version"] == changes[0]
+    assert PROJECT["dynamic"] == ["version"]
+    assert VERSION == holdfast.__version__ == cited["version"] == changes[0]
 
 
 def test_the_citation_is_complete() -> None:

@@ -20,6 +20,7 @@ from holdfast.auditing.images import AuditImages
 from holdfast.auditing.plan import Plan
 from holdfast.core import Encoder, Geometry, Passes, registry
 from holdfast.core.encoder import BY_SHAPES
+from holdfast.runtime.version import VERSION
 
 PACKAGES = (
     "numpy", "scipy", "scikit-learn", "pillow", "torchvision", "timm", "transformers", "open_clip_torch", "onnx2torch",
@@ -108,7 +109,7 @@ def software() -> dict[str, Any]:
         revision = subprocess.run(command, capture_output=True, text=True, timeout=5).stdout.strip() or None
     except (OSError, subprocess.TimeoutExpired):
         revision = None
-    return {"version": _version("holdfast"), "git": revision, "parts": registry.files()}
+    return {"version": VERSION, "git": revision, "parts": registry.files()}
 
 
 def slugs(names: list[str]) -> list[str]:

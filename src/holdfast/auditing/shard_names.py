@@ -1,11 +1,11 @@
 """Names of the folders of shards: a name says everything that decides what is in them."""
 
 from dataclasses import replace
-from importlib.metadata import version
 from typing import Any
 
 from holdfast.auditing.surrogates import Surrogates
 from holdfast.core import Encoder, Geometry, Observation, registry
+from holdfast.runtime.version import VERSION
 from holdfast.sources.data import ImageSet
 from holdfast.storage.run_folder import digest, files_read
 
@@ -36,7 +36,7 @@ class ShardNames:
         self.identity = digest([own, described])
         files = sorted(registry.files().values())
         self._common = [images.fingerprint, str(images.conversion), *settings, *files]
-        self.decisive = [LAYOUT, version("holdfast"), own, described, *self._common]
+        self.decisive = [LAYOUT, VERSION, own, described, *self._common]
 
     def folder(self, observation: Observation) -> str:
         """Return the folder of an observation's shards."""
@@ -49,7 +49,7 @@ class ShardNames:
         """Return what decides what is seen of a surrogate: it, and the pixels, whichever encoder is audited."""
         geometry = self._images.geometry and replace(self._images.geometry, source="")
         pixels = [str(geometry), list(self._images.shape)]
-        return [LAYOUT, version("holdfast"), *self._surrogates.identity(spec), *pixels, *self._common]
+        return [LAYOUT, VERSION, *self._surrogates.identity(spec), *pixels, *self._common]
 
     def _labels_read(self, observation: Observation) -> list[str | None]:
         """Return the fingerprints of what else an observation depends on: training images, labels of both."""

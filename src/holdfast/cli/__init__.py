@@ -34,6 +34,7 @@ from holdfast.cli.view import view
 from holdfast.runtime.errors import HoldfastError, first_line, os_reason
 from holdfast.runtime.exit_status import SUMMARY, ExitStatus
 from holdfast.runtime.freed_memory import keep_freed_memory
+from holdfast.runtime.version import VERSION
 
 app = typer.Typer(epilog=SUMMARY, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -41,9 +42,7 @@ app = typer.Typer(epilog=SUMMARY, no_args_is_help=True, pretty_exceptions_enable
 def _version(wanted: bool) -> bool:
     """Print the version and end where it is wanted; typer passes on what this returns as the option."""
     if wanted:
-        from importlib.metadata import version
-
-        out.print(f"holdfast {version('holdfast')}")
+        out.print(f"holdfast {VERSION}")
         raise typer.Exit
     return wanted
 
