@@ -10,6 +10,7 @@ processor time, in turns.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -47,27 +48,30 @@ EPSILON, SIZE, INNER = 0.05, 0.01, 3
 """Radius of the ℓ∞ ball, step and steps of the attack."""
 
 
-def our_loop(network: str, images: TrainingImages, batch: int, adversary: Adversary | None) -> Callable[[int], None]:
+def our_loop(
+    network: str, images: TrainingImages, batch: int, adversary: Adversary | None, device: str = "cpu"
+) -> Callable[[int], None]:
     """Return a training of so many steps as `train` makes it."""
     adam = Optimiser(schedule="constant")
 
+    recipe = Recipe(network, "memory", Simclr(), batch_size=batch, optimiser=adam, adversary=adversary, device=device)
+
     def run(steps: int) -> None:
-        recipe = Recipe(network, "memory", Simclr(), steps=steps, batch_size=batch, optimiser=adam, adversary=adversary)
         with TemporaryDirectory() as folder:
-            train(recipe, Path(folder), images=images)
+            train(replace(recipe, steps=steps), Path(folder), images=images)
 
     return run
 
 
 def bare_loop(network: str, x: Tensor, batch: int, attacked: bool) -> Callable[[int], None]:
-    """Return the same in a loop of a few lines."""
+    """Return the same in a loop of a few lines, where x is."""
     losses = optional("lightly.loss", "lightly", "train", "this benchmark")
     heads = optional("lightly.models.modules.heads", "lightly", "train", "this benchmark")
     views, ids = Views(), [f"{number:06d}" for number in range(len(x))]
 
     def run(steps: int) -> None:
-        backbone = trainable(open_encoder(network)).module.train()
-        head = heads.SimCLRProjectionHead(backbone(x[:2]).shape[1], 300, 100, batch_norm=False)
+        backbone = trainable(open_encoder(network)).module.to(x.device).train()
+        head = heads.SimCLRProjectionHead(backbone(x[:2]).shape[1], 300, 100, batch_norm=False).to(x.device)
         criterion = losses.NTXentLoss(temperature=0.5)
         adam = torch.optim.Adam([*backbone.parameters(), *head.parameters()], 1e-3)
         for step in range(steps):

@@ -1,6 +1,5 @@
 """All that computes beside an encoder, on a pretended GPU: no tensors of two sides, the numbers of a CPU, no waits."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -10,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks.gpu.__main__ import SECTIONS, run
-from benchmarks.gpu.loops import Setting, attacks, certifiers, learners, margin, small_network
+from benchmarks.gpu.count_waits import WAITS, per_step, setting
+from benchmarks.gpu.loops import ATTACKS, CERTIFIERS, LEARNERS, Loop, Setting, margin
 from benchmarks.gpu.pretend import MixedDevices, Pretended, pretended_gpu
-from benchmarks.gpu.row import Report, Row
 from benchmarks.gpu.waits import DOWN, NUMBER, ROWS, UP
 from torch import Tensor, nn
 
-from holdfast.core import Bound, Corruption, Encoder, Failure, Grid, Head, Noise, Objective, Rng, Shard, registry
+from holdfast.core import Bound, Corruption, Failure, Grid, Head, Noise, Objective, Rng, Shard, registry
 from holdfast.core.waiting import expect, judged_at_the_end, sent
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.square import Square
@@ -42,10 +40,6 @@ def gpu() -> Iterator[Pretended]:
 
 def images(channels: int = 1, side: int = 8) -> Tensor:
     return torch.rand(len(IDS), channels, side, side, generator=torch.Generator().manual_seed(0))
-
-
-def setting(device: str) -> Setting:
-    return Setting(Encoder(small_network(), mean=0.4, std=0.3, name="small").to(device), images().to(device))
 
 
 def leaves(value: Any) -> list[Tensor]:
@@ -140,9 +134,9 @@ def test_it_counts_each_wait_once(gpu: Pretended) -> None:
 # --- the library on it ---
 
 
-@pytest.mark.parametrize("name", list(attacks(setting("cpu"))))
+@pytest.mark.parametrize("name", list(ATTACKS))
 def test_attacks(name: str) -> None:
-    same_on_both(lambda device: attacks(setting(device))[name](6))
+    same_on_both(lambda device: ATTACKS[name](setting(device))(6))
 
 
 @pytest.mark.parametrize("ball", [Linf(0.1), L2(0.5), Patch(0.5, share=0.15)], ids=lambda ball: ball.norm)
@@ -230,15 +224,15 @@ def test_certifiers(name: str) -> None:
     bounds_on_both(lambda at: registry.find("certifiers", name)()(at.encoder, margin(at), at.x, Linf(0.02)))
 
 
-@pytest.mark.parametrize("name", list(certifiers(setting("cpu"))))
+@pytest.mark.parametrize("name", list(CERTIFIERS))
 def test_certifiers_that_search(name: str) -> None:
-    bounds_on_both(lambda at: certifiers(at)[name](2))
+    bounds_on_both(lambda at: CERTIFIERS[name](at)(2))
 
 
-@pytest.mark.parametrize("name", list(learners(setting("cpu"))))
+@pytest.mark.parametrize("name", list(LEARNERS))
 def test_learners(name: str) -> None:
     def run(device: str) -> object:
-        learned: Any = learners(setting(device))[name](2)
+        learned: Any = LEARNERS[name](setting(device))(2)
         return learned.chance
 
     same_on_both(run)
@@ -255,25 +249,12 @@ def test_the_random_numbers_of_images_are_those_of_the_cpu_but_for_noise_on_whol
 
 # --- waits ---
 
-WAITS = {
-    "pgd": 0, "bim": 0, "apgd": 0, "square": 0, "minimum_norm": 0, "carlini_wagner": 0, "pgd, l2": 0, "apgd, l2": 0,
-    "square, l2": 0, "breaking_radius": 0, "universal": 1, "worst_mixture": 1, "alpha_crown, margin": 0,
-    "alpha_crown, inside": 0, "beta_crown, leaf steps": 0,
-}  # fmt: skip
-"""Loop -> how often a step of it lets the host wait; that of a learner is an epoch, whose success is read."""
 
-
-@pytest.mark.parametrize("name", list(WAITS))
+@pytest.mark.parametrize("name", [*ATTACKS, *LEARNERS, *CERTIFIERS])
 def test_steps_do_not_wait(name: str, gpu: Pretended) -> None:
-    at = setting("cuda")
-    run = {name: run for group in (attacks, learners, certifiers) for name, run in group(at).items()}[name]
-    counts = []
-    run(2)  # what is made once, such as the traced network
-    for steps in (4, 8):
-        gpu.kinds.clear()
-        run(steps)
-        counts.append(gpu.kinds.total() - _sent_at_the_start(name, gpu))
-    assert (counts[1] - counts[0]) / 4 == WAITS[name]
+    """A step of a loop never, an epoch of a learner once: its success is read."""
+    loop: Loop = {**ATTACKS, **LEARNERS, **CERTIFIERS}[name]
+    assert per_step(name, loop(setting("cuda")), gpu) == WAITS.get(name, 0)
 
 
 def test_robust_accuracy_waits_once_in_many_passes(gpu: Pretended) -> None:
@@ -294,16 +275,6 @@ def test_robust_accuracy_waits_once_in_many_passes(gpu: Pretended) -> None:
     assert counts[1] - counts[0] == 4  # two of either attack
     for radius in (0.02, 0.1, 0.5):
         assert torch.equal(run("cuda", 20, radius)["broken_by"], run("cpu", 20, radius)["broken_by"])
-
-
-def _sent_at_the_start(name: str, gpu: Pretended) -> int:
-    """Copies to the device, of searches whose number grows with the budget, each of which sends its start."""
-    return gpu.kinds[UP] if name == "breaking_radius" else 0
-
-
-def test_every_loop_has_its_count() -> None:
-    at = setting("cpu")
-    assert {name for group in (attacks, learners, certifiers) for name in group(at)} == WAITS.keys()
 
 
 def test_what_is_not_finite_is_said_at_the_end_and_before_what_follows_from_it(gpu: Pretended) -> None:
@@ -340,39 +311,6 @@ def test_attacks_say_so_at_their_end(gpu: Pretended) -> None:
 
     with pytest.raises(HoldfastError, match="not finite for 2 of 6 images"):
         registry.find("attacks", "pgd")(steps=3)(goal, at.x, Linf(0.1), at.rng)
-
-
-# --- the command for a GPU ---
-
-
-def test_the_rehearsal_says_what_it_is_and_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    report = run(tmp_path, rehearse=True, only=("certificates",))
-    assert "CPU rehearsal: no GPU; the figures say nothing about one" in capsys.readouterr().out
-    assert not report.wrong
-    written = json.loads((tmp_path / "gpu.json").read_text())
-    assert [row["met"] for row in written["rows"]] == [True] * 5
-    assert "not met" not in (tmp_path / "gpu.md").read_text()
-    report.attempt("certificates", "broken", lambda: Row("certificates", "broken", str(1 // 0)))
-    assert report.wrong
-    assert "ZeroDivisionError" in (tmp_path / "gpu.md").read_text()
-
-
-def test_an_interrupt_keeps_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(report: Report, *_: object) -> None:
-        report.add(Row("waits", "first", "0"))
-        raise KeyboardInterrupt
-
-    monkeypatch.setitem(SECTIONS, "waits", interrupted)
-    run(tmp_path, rehearse=True, only=("waits", "throughput"))
-    rows = json.loads((tmp_path / "gpu.json").read_text())["rows"]
-    assert [row["name"] for row in rows] == ["first", "interrupted"]
-
-
-@pytest.mark.slow
-def test_the_whole_rehearsal(tmp_path: Path) -> None:
-    report = run(tmp_path, rehearse=True)
-    assert not report.wrong, report.markdown
-    assert {row.section for row in report.rows} == set(SECTIONS)
 
 
 def test_training_is_that_of_the_cpu_and_waits_once_a_step(tmp_path: Path) -> None:

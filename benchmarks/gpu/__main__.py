@@ -1,55 +1,28 @@
 """One command for a GPU: is what Holdfast computes there right, how fast is it, and where does the host wait.
 
-    python -m benchmarks.gpu [--rehearse] [--only SECTION,SECTION] [--out DIR]
+    PYTHONPATH=src python3 -m benchmarks.gpu [--rehearse] [--only SECTION,SECTION] [--minutes 8] [--out DIR]
+    PYTHONPATH=src python3 -m benchmarks.gpu --into-docs build/gpu/gpu.jsonl
 
-At most eight minutes, without a network; gpu.json and gpu.md go to DIR. Without a GPU, or with --rehearse, all of it
-runs on the CPU in small. Exit status 1 where a number is not what it must be. Ctrl-C keeps what there is.
+The first needs a checkout and a Python with torch and the core dependencies, no network, and nothing installed; what an
+absent package would test is left out by name. It ends within its minutes; rows go to DIR as they come (gpu.jsonl, and
+gpu.md to read). A row that crashes, or takes longer than its limit, is a row. Without a GPU, or with --rehearse, all of
+it runs on the CPU in small. Exit status 1 where a number is not what it must be. Ctrl-C keeps what there is.
+
+The second puts what a GPU gave into the tables of the docs.
 """
 
 import argparse
-import sys
 import time
-from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks.gpu import certificates, correctness, precision, runs, steps, throughput
-from benchmarks.gpu.device import here
-from benchmarks.gpu.row import Report, Row
-
-SECTIONS: dict[str, Callable[..., None]] = {
-    "correctness": correctness.compare,
-    "precision": precision.compare,
-    "certificates": certificates.compare,
-    "engines": runs.engines,
-    "training": runs.trainings,
-    "waits": lambda report, device, small: steps.count(report, device),
-    "throughput": throughput.measure,
-}
-"""In the order in which they are made: what is wrong is said before what is fast."""
-
-
-def run(folder: Path, *, rehearse: bool, only: tuple[str, ...] = tuple(SECTIONS)) -> Report:
-    """Make some sections, or all; an interrupt ends them, and leaves a row that says so.
-
-    Args:
-        folder: for what is found.
-        rehearse: on the CPU, in small.
-        only: the sections.
-    """
-    device = here(rehearse)
-    report = Report(device, folder)
-    print(device.title, flush=True)
-    for name in only:
-        began = time.perf_counter()
-        try:
-            SECTIONS[name](report, device, not device.is_gpu)
-        except KeyboardInterrupt:
-            report.add(Row(name, "interrupted", "what follows was not made"))
-            break
-        except Exception as error:  # the sections after it are looked at all the same
-            report.add(Row(name, "the section", f"{type(error).__name__}: {error}", "no error", False))
-        print(f"{name}: {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
-    return report
+CORE = {
+    "torch": "torch", "numpy": "numpy", "scipy": "scipy", "sklearn": "scikit-learn", "jaxtyping": "jaxtyping",
+    "safetensors": "safetensors", "PIL": "pillow", "pyarrow": "pyarrow", "fsspec": "fsspec", "filelock": "filelock",
+    "typer": "typer", "rich": "rich", "jinja2": "jinja2", "matplotlib": "matplotlib",
+}  # fmt: skip
+"""Core dependencies: module -> as pip knows it."""
 
 
 def main() -> None:
@@ -58,15 +31,42 @@ def main() -> None:
         "python -m benchmarks.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rehearse", action="store_true", help="on the CPU, in small, though there is a GPU")
-    parser.add_argument("--only", metavar="SECTIONS", help=f"some of {', '.join(SECTIONS)}, separated by commas")
+    parser.add_argument("--only", metavar="SECTIONS", help="some sections, separated by commas")
+    parser.add_argument("--minutes", type=float, default=8, help="for all (default: 8)")
     parser.add_argument("--out", type=Path, default=Path("build/gpu"), help="a folder (default: build/gpu)")
+    parser.add_argument("--commit", default="", help="the state of the code, where it is no repository")
+    parser.add_argument("--into-docs", type=Path, metavar="FILE", help="put gpu.jsonl of a GPU into the docs")
     options = parser.parse_args()
-    only = tuple(options.only.split(",")) if options.only else tuple(SECTIONS)
-    if strange := [name for name in only if name not in SECTIONS]:
-        raise SystemExit(f"expected sections among {', '.join(SECTIONS)}; got {', '.join(strange)}")
-    report = run(options.out, rehearse=options.rehearse, only=only)
-    print(f"written: {options.out}/gpu.json and gpu.md")
-    raise SystemExit(report.wrong)
+    began = time.monotonic()
+    if absent := [package for module, package in CORE.items() if find_spec(module) is None]:
+        raise SystemExit(f"expected Holdfast's core dependencies; lacking: {' '.join(absent)}: pip install them")
+    if find_spec("holdfast") is None:
+        raise SystemExit("expected to find holdfast; set PYTHONPATH=src in the root of a checkout")
+    if options.into_docs is not None:
+        from benchmarks.gpu.docs import publish
+
+        print(publish(options.into_docs))
+        return
+    raise SystemExit(_run(options, began))
+
+
+def _run(options: argparse.Namespace, began: float) -> bool:
+    """Make the rows, and return whether anything is wrong."""
+    from benchmarks.gpu.conduct import conduct
+    from benchmarks.gpu.device import here
+    from benchmarks.gpu.row import Report
+    from benchmarks.gpu.sections import SECTIONS, tasks
+
+    only = frozenset(options.only.split(",") if options.only else SECTIONS)
+    if strange := only - SECTIONS.keys():
+        raise SystemExit(f"expected sections among {', '.join(SECTIONS)}; got {', '.join(sorted(strange))}")
+    device = here(options.rehearse)
+    report = Report(device.machine(options.commit), options.out)
+    print(report.machine.title, flush=True)
+    conduct(partial(tasks, device, only), device, report, 60 * options.minutes - (time.monotonic() - began))
+    print(report.summary)
+    print(f"written: {options.out}/gpu.jsonl and gpu.md; {time.monotonic() - began:.0f} s")
+    return report.wrong
 
 
 if __name__ == "__main__":

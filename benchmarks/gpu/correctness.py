@@ -1,23 +1,20 @@
 """The records of the device beside those of the CPU: every profile on digits, and two random networks."""
 
 import math
-import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import holdfast
 from benchmarks.gpu.device import Device
-from benchmarks.gpu.row import Report, Row
+from benchmarks.gpu.row import Finding
+from benchmarks.gpu.task import Task
 from holdfast.auditing.profile_files import profile_names
 from holdfast.runtime.errors import HoldfastError
 
-SECTION = "correctness"
 LIMIT = 0.05
 """Most by which a score may differ, as a share of the larger: float32 sums are rounded otherwise, and a step of an
 attack whose gradient is near 0 then turns."""
-
-SECONDS = 240
-"""After these no further profile begins: the whole command has eight minutes."""
 
 OF_FILES = ("image_text",)
 """Profiles that need files of the user."""
@@ -25,23 +22,30 @@ OF_FILES = ("image_text",)
 DRAWN = ("probabilistic", "smoothed", "worst_noise", "robustness", "failure", "pair", "center", "covered")
 """Words in the names of measures whose noise is drawn on the device: other numbers, so their intervals must meet."""
 
-
-def compare(report: Report, device: Device, small: bool) -> None:
-    """Add a row for each profile, and for two random networks by the profile `quick`."""
-    names = [name for name in profile_names() if name not in OF_FILES]
-    cases = [("zoo:digits-simclr", "digits", name) for name in (("quick", "contrastive") if small else names)]
-    networks = ("zoo:resnet18_32", "zoo:vit_tiny_p8_32")
-    cases += [(network, "gaussian?shape=3x32x32", "quick") for network in (networks[1:] if small else networks)]
-    began = time.monotonic()
-    for encoder, data, profile in cases:
-        name = f"{profile}, {encoder.removeprefix('zoo:')}"
-        if time.monotonic() - began > SECONDS:
-            report.add(Row(SECTION, name, f"skipped: {SECONDS} s are over"))
-            continue
-        report.attempt(SECTION, name, lambda e=encoder, d=data, p=profile, n=name: _row(device, e, d, p, n))
+DIGITS = ("zoo:digits-simclr", "digits")
+NETWORKS = ("zoo:resnet18_32", "zoo:vit_tiny_p8_32")
 
 
-def _row(device: Device, encoder: str, data: str, profile: str, name: str) -> Row:
+def first(device: Device) -> Iterator[Task]:
+    """Yield the task of the profile `quick`."""
+    yield _task(device, *DIGITS, "quick")
+
+
+def others(device: Device) -> Iterator[Task]:
+    """Yield tasks for the other profiles, and for two random networks by the profile `quick`."""
+    for network in NETWORKS if device.is_gpu else NETWORKS[1:]:
+        yield _task(device, network, "gaussian?shape=3x32x32", "quick")
+    for name in profile_names() if device.is_gpu else ["contrastive"]:
+        if name not in (*OF_FILES, "quick"):
+            yield _task(device, *DIGITS, name)
+
+
+def _task(device: Device, encoder: str, data: str, profile: str) -> Task:
+    name = f"{profile}, {encoder.removeprefix('zoo:')}"
+    return Task("correctness", name, partial(_compare, device, encoder, data, profile))
+
+
+def _compare(device: Device, encoder: str, data: str, profile: str) -> Finding:
     sizes: dict[str, Any] = {"images": 40, "attacked": 2, "examined": 1, "queries": 4, "budget": "none"}
     if profile == "transfer":
         sizes["surrogates"] = "zoo:digits-supervised"
@@ -52,20 +56,15 @@ def _row(device: Device, encoder: str, data: str, profile: str, name: str) -> Ro
     (there, failed), (here, expected) = records
     if failed != expected:
         raise HoldfastError(
-            f"failures: {'; '.join(failed)[:150] or 'none'}; on the CPU {'; '.join(expected) or 'none'}"
+            f"failures: {'; '.join(failed)[:150] or 'none'}; on the CPU {'; '.join(expected)[:150] or 'none'}"
         )
-    apart = list(_apart(there, here))
-    worst = max(apart, key=lambda pair: pair[0], default=(0.0, ""))
-    return Row(
-        SECTION,
-        name,
-        f"{len(apart)} scores, apart {worst[0]:.2g}{worst[1] if worst[0] else ''}",
-        f"≤ {LIMIT}",
-        worst[0] <= LIMIT,
-    )
+    apart = list(scores_apart(there, here))
+    most, where = max(apart, key=lambda pair: pair[0], default=(0.0, ""))
+    found = f"{len(apart)} scores, apart {most:.2g}{where if most else ''}"
+    return Finding(found, f"≤ {LIMIT}", most <= LIMIT, {"scores": len(apart), "apart": most})
 
 
-def _apart(there: dict[str, Any], here: dict[str, Any]) -> Iterator[tuple[float, str]]:
+def scores_apart(there: dict[str, Any], here: dict[str, Any]) -> Iterator[tuple[float, str]]:
     """Yield how far each score is from that of the CPU, and whose it is; inf where one of both is missing."""
     for measure in there.keys() | here.keys():
         ours, theirs = (record.get(measure, {"scores": {}})["scores"] for record in (there, here))

@@ -1,5 +1,7 @@
 """The device that is measured: the first GPU, or the CPU for a rehearsal."""
 
+import os
+import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,7 +10,35 @@ from statistics import median
 
 import torch
 
+from benchmarks import store
+
 REHEARSAL = "CPU rehearsal: no GPU; the figures say nothing about one"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where and when something was measured.
+
+    Attributes:
+        gpu: the card's name, memory and CUDA; "" for a rehearsal.
+        cores: of the processor beside it.
+        python: its version.
+        torch: its version.
+        date: when it began, in UTC, as YYYY-MM-DDTHH:MM.
+        commit: short name of the state of the code.
+    """
+
+    gpu: str
+    cores: int
+    python: str
+    torch: str
+    date: str
+    commit: str
+
+    @property
+    def title(self) -> str:
+        """All of it in a line."""
+        return f"{self.gpu or REHEARSAL}; {self.cores} cores, Python {self.python}, torch {self.torch}"
 
 
 @dataclass(frozen=True)
@@ -23,16 +53,17 @@ class Device:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether it is one."""
+        """Whether it is one; else all is made in small."""
         return self.name.startswith("cuda")
 
-    @property
-    def title(self) -> str:
-        """The GPU's name and memory; for a rehearsal, that it is one."""
-        if not self.is_gpu:
-            return REHEARSAL
-        properties = torch.cuda.get_device_properties(self.name)
-        return f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB, CUDA {torch.version.cuda}"
+    def machine(self, commit: str = "") -> Machine:
+        """Return what it is, and the state of the code: the one named, or the repository's."""
+        gpu = ""
+        if self.is_gpu:
+            about = torch.cuda.get_device_properties(self.name)
+            gpu = f"{about.name}, {about.total_memory / 2**30:.0f} GiB, CUDA {torch.version.cuda}"
+        cores, python = os.cpu_count() or 1, platform.python_version()
+        return Machine(gpu, cores, python, torch.__version__, store.now(), commit or store.commit())
 
     def seconds(self, work: Callable[[], object]) -> float:
         """Return the time that work takes: between two events of the device, or on the wall of a CPU."""
@@ -58,14 +89,25 @@ class Device:
         return ratios
 
     @contextmanager
-    def peak(self) -> Iterator[list[int]]:
-        """Yield a list that afterwards holds the most bytes that tensors took; empty on a CPU."""
-        taken: list[int] = []
+    def peak(self) -> Iterator[list[float]]:
+        """Yield a list that afterwards holds the GiB that tensors took at most; empty on a CPU."""
+        taken: list[float] = []
         if self.is_gpu:
+            torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(self.name)
         yield taken
         if self.is_gpu:
-            taken.append(torch.cuda.max_memory_allocated(self.name))
+            taken.append(torch.cuda.max_memory_allocated(self.name) / 2**30)
+
+    def lost(self) -> bool:
+        """Whether an error has left the GPU without use for this process, as a bad access in a kernel does."""
+        if not self.is_gpu:
+            return False
+        try:
+            torch.cuda.synchronize(self.name)
+            return float(torch.ones(1, device=self.name) + 1) != 2
+        except RuntimeError:
+            return True
 
 
 def here(rehearse: bool) -> Device:

@@ -1,12 +1,13 @@
 """The loops that run on the device, each as a function of its number of steps: to be timed, and to count waits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 
-from holdfast.core import Attack, Ball, Bound, Certifier, Encoder, Margin, Rng, Shard, registry
+from holdfast.core import Attack, Ball, Certifier, Encoder, Margin, Rng, Shard, registry
 from holdfast.parts.attacks.shared.tournament import Sought, tournament
 from holdfast.parts.estimators.counting import Counting
 from holdfast.parts.failures.nearest import Nearest
@@ -44,7 +45,7 @@ class Setting:
         """Random numbers of these images."""
         return Rng(0, ids=tuple(f"image {number}" for number in range(len(self.x))))
 
-    @property
+    @cached_property
     def clean(self) -> Tensor:
         """The representations of the images as they are."""
         with torch.no_grad():
@@ -57,93 +58,106 @@ class Setting:
         return Shard(self.encoder, self.x, places, self.rng, self.clean, lambda other: self.x[other.to(self.x.device)])
 
 
-def attack(setting: Setting, made: Callable[[int], Attack], ball: Ball) -> Run:
-    """Return the loop of an attack."""
-    clean = setting.clean
-    goal = Untargeted().pursue(setting.encoder, clean)
-    return lambda steps: made(steps)(goal, setting.x, ball, setting.rng)
+Loop = Callable[[Setting], Run]
+"""Makes a loop on a setting."""
 
 
-def attacks(setting: Setting) -> dict[str, Run]:
-    """Return the loops of all attacks, and of the search for the smallest change."""
-    makers: dict[str, Callable[[int], Attack]] = {}
-    for name in ("pgd", "bim", "apgd", "square", "minimum_norm", "carlini_wagner"):
-        part = registry.find("attacks", name)
-        makers[name] = lambda steps, part=part: part(steps=steps)
-    loops = {name: attack(setting, made, Linf(0.05)) for name, made in makers.items()}
-    loops |= {f"{name}, l2": attack(setting, makers[name], L2(0.5)) for name in ("pgd", "apgd", "square")}
-    return loops | {"breaking_radius": _smallest_change(setting)}
+def _attack(name: str, ball: Ball) -> Loop:
+    made: Callable[..., Attack] = registry.find("attacks", name)
+
+    def make(at: Setting) -> Run:
+        goal = Untargeted().pursue(at.encoder, at.clean)
+        return lambda steps: made(steps=steps)(goal, at.x, ball, at.rng)
+
+    return make
 
 
-def _smallest_change(setting: Setting) -> Run:
-    event, rows = Nearest().bind(setting.shard), torch.arange(len(setting.x), device=setting.x.device)
+def _smallest_change(at: Setting) -> Run:
+    event, rows = Nearest().bind(at.shard), torch.arange(len(at.x), device=at.x.device)
 
     def value(reps: Tensor) -> Tensor:
         return event(reps[:, None].double(), rows).squeeze(1)
 
     def goal(x: Tensor) -> tuple[Tensor, Tensor]:
-        reps = setting.encoder(x)
+        reps = at.encoder(x)
         return value(reps).to(x), reps
 
     sought = Sought(goal, lambda reps: value(reps) > 0)
-    return lambda steps: tournament(sought, setting.x, L2(0.5), 4 * steps, setting.rng)
+    return lambda steps: tournament(sought, at.x, L2(0.5), 4 * steps, at.rng)
 
 
-def learners(setting: Setting) -> dict[str, Run]:
-    """Return the loops of those that learn a noise: a step is an epoch of one batch."""
-    event, clean = Nearest().bind(setting.shard), setting.clean.double()
-
-    def learn(learner: Universal | WorstMixture) -> Run:
-        return lambda steps: replace(learner, epochs=steps).learn(
-            setting.encoder, setting.x, clean, event, None, Linf(0.05), setting.rng
-        )
-
-    count = len(setting.x)
-    return {
-        "universal": learn(Universal(batch=count, images=count)),
-        "worst_mixture": learn(WorstMixture(batch=count, images=count, structure="input", latent=8, side=4, hidden=16)),
-    }
+ATTACKS: Mapping[str, Loop] = {
+    **{name: _attack(name, Linf(0.05)) for name in ("pgd", "bim", "apgd", "square", "minimum_norm", "carlini_wagner")},
+    **{f"{name}, l2": _attack(name, L2(0.5)) for name in ("pgd", "apgd", "square")},
+    "breaking_radius": _smallest_change,
+}
+"""All attacks, and the search for the smallest change, a step of which is four of PGD."""
 
 
-def margin(setting: Setting) -> Margin:
+def _learner(learner: Callable[[int], Universal | WorstMixture]) -> Loop:
+    def make(at: Setting) -> Run:
+        event, made, clean = Nearest().bind(at.shard), learner(len(at.x)), at.clean.double()
+        return lambda steps: replace(made, epochs=steps).learn(at.encoder, at.x, clean, event, None, Linf(0.05), at.rng)
+
+    return make
+
+
+LEARNERS: Mapping[str, Loop] = {
+    "universal": _learner(lambda count: Universal(batch=count, images=count)),
+    "worst_mixture": _learner(
+        lambda count: WorstMixture(batch=count, images=count, structure="input", latent=8, side=4, hidden=16)
+    ),
+}
+"""Those that learn a noise: a step is an epoch of one batch."""
+
+
+def margin(at: Setting) -> Margin:
     """Return two random rows for each image, which bounds are asked for."""
-    count = len(setting.x)
-    weights = torch.randn(count, 2, setting.clean.shape[1], generator=torch.Generator().manual_seed(0))
-    return Margin(weights, torch.zeros(count, 2)).to(setting.x)
+    count = len(at.x)
+    weights = torch.randn(count, 2, at.clean.shape[1], generator=torch.Generator().manual_seed(0))
+    return Margin(weights, torch.zeros(count, 2)).to(at.x)
 
 
-def certifiers(setting: Setting) -> dict[str, Callable[[int], Bound]]:
-    """Return the loops of certifiers: a step is one of ascent."""
-    rows = margin(setting)
+def _certifier(name: str, fields: Callable[[int], dict[str, int]]) -> Loop:
+    made: Callable[..., Certifier] = registry.find("certifiers", name)
 
-    def bound(made: Callable[[int], Certifier]) -> Callable[[int], Bound]:
-        return lambda steps: made(steps)(setting.encoder, rows, setting.x, Linf(0.01))
+    def make(at: Setting) -> Run:
+        rows = margin(at)
+        return lambda steps: made(**fields(steps))(at.encoder, rows, at.x, Linf(0.01))
 
-    alpha, beta = (registry.find("certifiers", name) for name in ("alpha_crown", "beta_crown"))
-    return {
-        "alpha_crown, margin": bound(lambda steps: alpha(inside=0, steps=steps)),
-        "alpha_crown, inside": bound(lambda steps: alpha(inside=steps, steps=0)),
-        "beta_crown, leaf steps": bound(lambda steps: beta(inside=0, steps=1, splits=2, leaf_steps=steps)),
-    }
+    return make
 
 
-def draws(setting: Setting) -> dict[str, Run]:
-    """Return the loops of noisy draws: a step is a block of draws of every image, one encoder pass for each."""
-    clean, block = setting.clean.cpu(), block_size(setting.x)
-    shard = replace(setting.shard, clean=clean)
-    smooth: dict[str, Callable[[int], Certificate]] = {
-        "smoothing, pair probability": lambda count: PairProbability(draws=count, negatives=2, precision=0.0),
-        "smoothing, classifier": lambda count: Classifier(draws=count, selection=1),
-        "smoothing, centre": lambda count: Center(draws=count, distances=count),
-    }
+CERTIFIERS: Mapping[str, Loop] = {
+    "alpha_crown, margin": _certifier("alpha_crown", lambda steps: {"inside": 0, "steps": steps}),
+    "alpha_crown, inside": _certifier("alpha_crown", lambda steps: {"inside": steps, "steps": 0}),
+    "beta_crown, leaf steps": _certifier(
+        "beta_crown", lambda steps: {"inside": 0, "steps": 1, "splits": 2, "leaf_steps": steps}
+    ),
+}
+"""A step is one of ascent."""
 
-    def read(made: Callable[[int], Certificate]) -> Run:
-        return lambda steps: Smoothed(0.5, (made(steps * block),)).run(shard)
 
-    loops: dict[str, Run] = {name: read(made) for name, made in smooth.items()}
-    counted = Sampled(noise=Uniform(Linf(0.05)))
-    loops["failures counted"] = lambda steps: replace(counted, asks=((Nearest(), Counting(32 * steps)),)).run(shard)
-    return loops
+def _smoothing(certificate: Callable[[int], Certificate]) -> Loop:
+    def make(at: Setting) -> Run:
+        block, shard = block_size(at.x), replace(at.shard, clean=at.clean.cpu())
+        return lambda steps: Smoothed(0.5, (certificate(steps * block),)).run(shard)
+
+    return make
+
+
+def _counted(at: Setting) -> Run:
+    counted, shard = Sampled(noise=Uniform(Linf(0.05))), replace(at.shard, clean=at.clean.cpu())
+    return lambda steps: replace(counted, asks=((Nearest(), Counting(32 * steps)),)).run(shard)
+
+
+DRAWS: Mapping[str, Loop] = {
+    "smoothing, pair probability": _smoothing(lambda count: PairProbability(draws=count, negatives=2, precision=0.0)),
+    "smoothing, classifier": _smoothing(lambda count: Classifier(draws=count, selection=1)),
+    "smoothing, centre": _smoothing(lambda count: Center(draws=count, distances=count)),
+    "failures counted": _counted,
+}
+"""Noisy draws: a step is a block of draws of every image, one encoder pass for each."""
 
 
 def small_network() -> nn.Module:

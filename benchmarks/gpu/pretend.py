@@ -11,9 +11,11 @@ runs here with true values, and
 It says nothing about time, nor about how a GPU rounds.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -162,6 +164,8 @@ class _Functions(TorchFunctionMode):
             if generator.on_device != there:
                 raise MixedDevices(f"{func.__name__}: expected a generator of the side where numbers are drawn")
         if func is Tensor.pin_memory:
+            if _here(args[0]):
+                raise RuntimeError("cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned")
             pinned = args[0].clone()
             setattr(pinned, PINNED, True)
             return pinned
@@ -214,6 +218,22 @@ class Pretended(TorchDispatchMode):
         return _run(func, args, kwargs or {})
 
 
+class _Event:
+    """A moment, which is that of the host."""
+
+    def __init__(self, enable_timing: bool = False) -> None:
+        self._moment = 0.0
+
+    def record(self) -> None:
+        self._moment = time.perf_counter()
+
+    def synchronize(self) -> None:
+        pass
+
+    def elapsed_time(self, end: "_Event") -> float:
+        return 1000 * (end._moment - self._moment)
+
+
 def _exported(export: Callable[..., Any]) -> Callable[..., Any]:
     """Return torch's export, which runs beside what is pretended: networks are traced on the CPU."""
 
@@ -239,9 +259,16 @@ def pretended_gpu(*, trains: bool = False) -> Iterator[Pretended]:
         "set_rng_state": lambda state, device=0: None,
         "manual_seed": lambda seed: None,
         "device": lambda device: nullcontext(),
-        "max_memory_allocated": lambda device=0: 0,
+        "max_memory_allocated": lambda device=0: 2**30,
+        "get_device_properties": lambda device=0: SimpleNamespace(
+            name="pretended", total_memory=2**36, major=9, minor=0
+        ),
+        "set_per_process_memory_fraction": lambda fraction, device=0: None,
+        "empty_cache": lambda: None,
+        "Event": _Event,
         "reset_peak_memory_stats": lambda device=0: None,
         "synchronize": lambda device=0: None,
+        "is_current_stream_capturing": lambda: False,  # optimisers ask
     }
     with ExitStack() as stack:
         if trains:

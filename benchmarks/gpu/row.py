@@ -1,30 +1,45 @@
-"""What was found, row by row: printed at once, and written after each row, so that an interrupt keeps what there is."""
+"""What was found, row by row: printed at once and appended to a file, so that whatever ends the command keeps it."""
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from benchmarks.gpu.device import Device
+from benchmarks.gpu.device import Machine
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a piece of work found.
+
+    Attributes:
+        found: in words.
+        expected: what it must be, or may be at most; "" for a figure alone.
+        met: whether it is; None for a figure alone, or where it was left out.
+        figures: numbers for tables, by the name of their column.
+    """
+
+    found: str
+    expected: str = ""
+    met: bool | None = None
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One finding.
+    """One finding, where it belongs.
 
     Attributes:
-        section: "correctness", "precision", "certificates", "engines", "training", "throughput" or "waits".
+        section: of `benchmarks.gpu.sections`.
         name: what was looked at.
-        value: what was found.
-        expected: what it must be, or may be at most; "" for a figure alone.
-        met: whether it is; None for a figure alone, or where it was skipped.
+        finding: what was found.
+        seconds: that it took, by the clock.
     """
 
     section: str
     name: str
-    value: str
-    expected: str = ""
-    met: bool | None = None
+    finding: Finding
+    seconds: float = 0.0
 
 
 @dataclass
@@ -32,42 +47,76 @@ class Report:
     """All rows so far.
 
     Attributes:
-        device: where they were found.
-        folder: for `gpu.json` and `gpu.md`.
+        machine: where they were found.
+        folder: for `gpu.jsonl`, whose first line is the machine, and `gpu.md`.
     """
 
-    device: Device
+    machine: Machine
     folder: Path
     rows: list[Row] = field(default_factory=list)
 
-    def add(self, row: Row) -> None:
-        """Print a row, and write all."""
-        self.rows.append(row)
-        verdict = {True: "met", False: "NOT MET", None: ""}[row.met]
-        print(f"{row.section:13} {row.name:44} {row.value:34} {row.expected:24} {verdict}", flush=True)
+    def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        data = {"device": self.device.title, "rows": [asdict(row) for row in self.rows]}
-        (self.folder / "gpu.json").write_text(json.dumps(data, indent=1) + "\n")
-        (self.folder / "gpu.md").write_text(self.markdown)
-
-    def attempt(self, section: str, name: str, work: Callable[[], Row]) -> None:
-        """Add the row of some work; what it raises is a row that is not met, and the others follow."""
-        try:
-            row = work()
-        except Exception as error:  # whatever fails on a device that nobody has tried is what is looked for
-            lines = str(error).strip().splitlines() or [""]
-            row = Row(section, name, f"{type(error).__name__}: {lines[0][:200]}", "no error", False)
-        self.add(row)
+        self._file.write_text(json.dumps(asdict(self.machine)) + "\n", encoding="utf-8")
 
     @property
-    def markdown(self) -> str:
-        """A table, under the device's name."""
-        head = f"{self.device.title}\n\n| section | what | found | expected | |\n|---|---|---|---|---|\n"
-        verdicts = {True: "met", False: "**not met**", None: ""}
-        lines = [f"| {r.section} | {r.name} | {r.value} | {r.expected} | {verdicts[r.met]} |" for r in self.rows]
-        return head + "\n".join(lines) + "\n"
+    def _file(self) -> Path:
+        return self.folder / "gpu.jsonl"
+
+    def add(self, row: Row) -> None:
+        """Print a row, and write it."""
+        self.rows.append(row)
+        at = row.finding
+        verdict = {True: "met", False: "NOT MET", None: ""}[at.met]
+        print(f"{row.section:13} {row.name:44} {at.found:52} {at.expected:22} {verdict}".rstrip(), flush=True)
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(row), ensure_ascii=False) + "\n")
+        (self.folder / "gpu.md").write_text(markdown(self.machine, self.rows), encoding="utf-8")
+
+    @property
+    def summary(self) -> str:
+        """How many rows are as they must be, and what was left out, in lines."""
+        met, wrong = ([row for row in self.rows if row.finding.met is wanted] for wanted in (True, False))
+        out: dict[str, list[str]] = {}
+        for row in self.rows:
+            if row.finding.found.startswith(("left out", "not reached")):
+                out.setdefault(row.finding.found, []).append(f"{row.section}: {row.name}")
+        lines = [f"{len(self.rows)} rows: {len(met)} met, {len(wrong)} not met, {sum(map(len, out.values()))} not made"]
+        lines += [f"  not met: {row.section}: {row.name}: {row.finding.found}" for row in wrong]
+        return "\n".join([*lines, *(f"  {why}: {'; '.join(rows)}" for why, rows in out.items())])
 
     @property
     def wrong(self) -> bool:
         """Whether anything is not as it must be."""
-        return any(row.met is False for row in self.rows)
+        return any(row.finding.met is False for row in self.rows)
+
+
+def markdown(machine: Machine, rows: Sequence[Row]) -> str:
+    """Return all rows as one table, under the machine."""
+    head = f"{machine.title}\n\n| section | what | found | expected | | s |\n|---|---|---|---|---|---|\n"
+    verdicts = {True: "met", False: "**not met**", None: ""}
+    lines = [
+        f"| {row.section} | {row.name} | {row.finding.found} | {row.finding.expected} | {verdicts[row.finding.met]} "
+        f"| {row.seconds:.0f} |"
+        for row in rows
+    ]
+    return head + "\n".join(lines) + "\n"
+
+
+def read(file: Path) -> tuple[Machine, list[Row]]:
+    """Return what a command has written.
+
+    Raises:
+        ValueError: a file that is none of its kind, or was cut off.
+    """
+    lines = file.read_text(encoding="utf-8").splitlines()
+    try:
+        first, *others = map(json.loads, lines)
+        machine = Machine(**first)
+        rows = [Row(**{**entry, "finding": Finding(**entry["finding"])}) for entry in others]
+    except (ValueError, TypeError, KeyError) as error:
+        names = ", ".join(each.name for each in fields(Machine))
+        raise ValueError(
+            f"{file}: expected a line of JSON with {names}, and one for each row; got something else ({error})"
+        ) from None
+    return machine, rows

@@ -1,76 +1,141 @@
-"""What loops cost on the device, as a multiple of the bare network's passes there."""
+"""What each loop costs on the device, as a multiple of the bare network's passes there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from statistics import median
 
 import torch
+from torch import Tensor
 
 from benchmarks.gpu.device import Device, spread
-from benchmarks.gpu.loops import Setting, attacks, certifiers, draws, learners
-from benchmarks.gpu.row import Report, Row
+from benchmarks.gpu.loops import ATTACKS, CERTIFIERS, DRAWS, LEARNERS, Loop, Setting
+from benchmarks.gpu.networks import DIGITS, RESNET18, RESNET50, Network
+from benchmarks.gpu.row import Finding
+from benchmarks.gpu.task import Task
 from holdfast.core import Encoder
-from holdfast.numerics.geometry.top_k import top
+from holdfast.core.precision import rounded
 from holdfast.parts.observations.shared.noisy import UNIT
 from holdfast.parts.observations.smoothed import block_size
-from holdfast.sources.encoders import open_encoder
 
-SECTION = "throughput"
-LOOPS = ("pgd", "apgd", "square", "minimum_norm", "pgd, l2", "breaking_radius")
-"""Attacks that are timed; Square's steps have no backward pass, a step of breaking_radius is four of PGD."""
+TIMED = ("apgd", "square", "minimum_norm", "pgd, l2", "breaking_radius")
+"""Attacks that are timed beside PGD; Square's steps have no backward pass."""
 
-
-def measure(report: Report, device: Device, small: bool) -> None:
-    """Add a row for each loop, and for a search of a bank."""
-    encoder = open_encoder("zoo:digits-simclr" if small else "zoo:resnet18_32").to(device.name)
-    shape, count = ((1, 8, 8), 32) if small else ((3, 32, 32), 512)
-    x = torch.rand(count, *shape, generator=torch.Generator().manual_seed(0)).to(device.name)
-    at, steps, rounds = Setting(encoder, x), 3 if small else 20, 2 if small else 7
-    loops = attacks(at)
-
-    def timed(name: str, work: Callable[[], object], floor: Callable[[], object]) -> None:
-        report.attempt(SECTION, name, partial(_row, device, name, work, floor, rounds))
-
-    for name in LOOPS:
-        each = 4 if name == "breaking_radius" else 1
-        timed(
-            f"{name}: step", partial(loops[name], steps), partial(_passes, encoder, x, steps * each, name != "square")
-        )
-    for name, run in learners(Setting(encoder, x[:64])).items():
-        seen = x[:64].repeat(4 if name == "worst_mixture" else 1, 1, 1, 1)  # as many draws of each image
-        timed(f"{name}: epoch", partial(run, 2), partial(_passes, encoder, seen, 2, True))
-    for name, run in draws(Setting(encoder, x[:4])).items():
-        counted, centre = name == "failures counted", "centre" in name
-        blocks = 5 if centre else 2  # fewer draws could prove nothing
-        noisy = x[:1].repeat(UNIT if counted else block_size(x), 1, 1, 1)
-        floor = partial(_passes, encoder, noisy, 4 * blocks * (2 if centre else 1), False)
-        timed(f"{name}: {blocks} blocks", partial(run, blocks), floor)
-    digits = Setting(open_encoder("zoo:digits-simclr").to(device.name), torch.rand(2, 1, 8, 8).to(device.name))
-    for name, bound in certifiers(digits).items():
-        timed(name, partial(bound, 2), partial(_passes, digits.encoder, digits.x, 2, True))
-    report.attempt(SECTION, "bank search", partial(_search, device, small, rounds))
+IMAGES = {RESNET50: 64, RESNET18: 512}
+"""Images that are attacked at a time: what an audit takes of photos, and fewer than it takes of small images."""
 
 
-def _passes(encoder: Encoder, x: torch.Tensor, count: int, backward: bool) -> None:
-    """Make bare passes of the network: forward, and backward to the pixels."""
-    for _ in range(count):
-        pixels = x.detach().requires_grad_(backward)
-        with torch.set_grad_enabled(backward):
-            total = encoder.module(encoder.normalisation(pixels)).sum()
-            if backward:
-                torch.autograd.grad(total, pixels)
+def draws(device: Device) -> Iterator[Task]:
+    """Yield the tasks of noisy draws."""
+    return _tasks(device, DRAWS, _draws)
 
 
-def _row(device: Device, name: str, work: Callable[[], object], floor: Callable[[], object], rounds: int) -> Row:
+def learners(device: Device) -> Iterator[Task]:
+    """Yield the tasks of learned noises."""
+    return _tasks(device, LEARNERS, _epoch)
+
+
+def attacks(device: Device) -> Iterator[Task]:
+    """Yield the tasks of all attacks that `photos` does not time, and of PGD on small images."""
+    yield _task(device, RESNET18, "pgd", ATTACKS["pgd"], _step)
+    yield from _tasks(device, {name: ATTACKS[name] for name in TIMED}, _step)
+
+
+def certifiers(device: Device) -> Iterator[Task]:
+    """Yield the tasks of bounds."""
+    for name, loop in CERTIFIERS.items():
+        yield _task(device, DIGITS, name, loop, _ascent)
+
+
+Measure = Callable[[Device, Network, str, Loop], Finding]
+
+
+def _tasks(device: Device, loops: Mapping[str, Loop], measure: Measure) -> Iterator[Task]:
+    for network in (RESNET50, RESNET18):
+        for name, loop in loops.items():
+            yield _task(device, network, name, loop, measure)
+
+
+def _task(device: Device, network: Network, name: str, loop: Loop, measure: Measure) -> Task:
+    shown = DIGITS if network is RESNET18 and not device.is_gpu else network
+    without = "it takes minutes on a CPU" if network is RESNET50 and not device.is_gpu else ""
+    work = partial(measure, device, shown, name, loop)
+    return Task("loops", f"{shown.title}: {name}", work, 60.0, network.needs, without)
+
+
+def _setting(device: Device, network: Network, most: int) -> Setting:
+    encoder = network.encoder(device)
+    return Setting(encoder, network.pictures(encoder, min(IMAGES.get(network, 32), most)))
+
+
+def _step(device: Device, network: Network, name: str, loop: Loop) -> Finding:
+    at, steps = _setting(device, network, 512), (5 if network is RESNET50 else 20) if device.is_gpu else 3
+    passes = partial(_passes, at.encoder, at.x, backward=name != "square")
+    return _timed(device, "step", loop(at), passes, steps, 4 if name == "breaking_radius" else 1)
+
+
+def _epoch(device: Device, network: Network, name: str, loop: Loop) -> Finding:
+    at = _setting(device, network, 64)
+    seen = at.x.repeat(4 if name == "worst_mixture" else 1, 1, 1, 1)  # as many draws of each image
+    return _timed(device, "epoch", loop(at), partial(_passes, at.encoder, seen, backward=True), 2)
+
+
+def _draws(device: Device, network: Network, name: str, loop: Loop) -> Finding:
+    at, centre = _setting(device, network, 4), "centre" in name
+    noisy = at.x[:1].repeat(UNIT if name == "failures counted" else block_size(at.x), 1, 1, 1)
+    blocks = 5 if centre else 2  # fewer draws could prove nothing
+    passes = partial(_passes, at.encoder, noisy, backward=False)
+    return _timed(device, "block", loop(at), passes, blocks, len(at.x) * (2 if centre else 1), whole=True)
+
+
+def _ascent(device: Device, network: Network, name: str, loop: Loop) -> Finding:
+    encoder = network.encoder(device)
+    at = Setting(encoder, network.pictures(encoder, 2))
+    return _timed(device, "step", loop(at), partial(_passes, encoder, at.x, backward=True), 2)
+
+
+def _timed(
+    device: Device,
+    unit: str,
+    work: Callable[[int], object],
+    passes: Callable[[int], object],
+    count: int,
+    each: int = 1,
+    *,
+    whole: bool = False,
+) -> Finding:
+    """Time units of work beside the bare passes that they are.
+
+    Args:
+        device: that both run on.
+        unit: what one is called.
+        work: does so many units.
+        passes: makes so many bare passes.
+        count: of units.
+        each: passes of a unit.
+        whole: divide all that so many take, since fewer are another piece of work; else what twice as many take more.
+    """
+    ratios, floors = [], []
     with device.peak() as taken:
-        ratios = device.beside(work, floor, rounds)
-    memory = f", {taken[0] / 2**20:.0f} MiB" if taken else ""
-    return Row(SECTION, name, f"{spread(ratios)} × bare{memory}")
+        for number in range(5 if device.is_gpu else 2):
+            spent = device.seconds(partial(work, count))
+            if not whole:
+                spent = device.seconds(partial(work, 2 * count)) - spent
+            floor = device.seconds(partial(passes, count * each))
+            if number:  # the first one warms up
+                ratios.append(spent / floor)
+                floors.append(floor / count)
+    memory = f", {taken[0]:.2f} GiB" if taken else ""
+    figures = {"ratio": median(ratios), "least": min(ratios), "most": max(ratios), "floor": median(floors)}
+    found = f"{spread(ratios)} × bare, a {unit} of {1000 * median(floors):.3g} ms{memory}"
+    return Finding(found, figures=figures | ({"memory": taken[0]} if taken else {}))
 
 
-def _search(device: Device, small: bool, rounds: int) -> Row:
-    size, dim = (2000, 64) if small else (10**5, 2048)
-    bank = torch.randn(size, dim, generator=torch.Generator().manual_seed(0)).to(device.name)
-    queries = bank[: 64 if small else 1000]
-    seconds = [device.seconds(lambda: top(queries, [bank], 20)) for _ in range(rounds)]  # on the host, wherever it lies
-    return Row(SECTION, f"bank search, {size:,} × {dim}", f"{1000 * median(seconds):.1f} ms for {len(queries)} queries")
+def _passes(encoder: Encoder, x: Tensor, count: int, *, backward: bool) -> None:
+    """Make bare passes of the network in float32: forward, and backward to the pixels."""
+    with rounded("float32", x.device):
+        for _ in range(count):
+            pixels = x.detach().requires_grad_(backward)
+            with torch.set_grad_enabled(backward):
+                total = encoder.module(encoder.normalisation(pixels)).sum()
+                if backward:
+                    torch.autograd.grad(total, pixels)

@@ -39,6 +39,7 @@ from holdfast.core import (
     registry,
 )
 from holdfast.core.ids import Ids
+from holdfast.core.precision import rounded
 from holdfast.runtime.errors import no_labels
 from holdfast.runtime.foreign import untouched
 from holdfast.sources.data import ImageSet
@@ -319,7 +320,10 @@ class Session:
             shard = self._shard(observation, start, stop)
             # of the clean representations only its own: to add up all of them for each shard takes a square of time
             own = None if shard.clean is None else shard.clean[start:stop]
-            with untouched("an attack, or another part that runs here,", shard.x, own, large=shard.clean):
+            with (
+                rounded("float32", shard.x.device),  # what computes beside the encoder, too, whose searches may round
+                untouched("an attack, or another part that runs here,", shard.x, own, large=shard.clean),
+            ):
                 return observation.run(shard)
 
         size = self.batch_size if observation.scope is Scope.TRAINING else max(1, stop - start)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Ball, Bound, Certifier, Encoder, HoldfastError, Images, Margin, Passes, PerImage
+from holdfast.core.precision import rounded
 from holdfast.numerics.bounds.affine import Affine
 from holdfast.numerics.bounds.backward import Region, backward, box_of, boxes
 from holdfast.numerics.bounds.footprint import ROWS, footprint
@@ -33,9 +34,10 @@ class Propagation(Certifier):
 
     def __call__(self, encoder: Encoder, margin: Margin, x: Images, ball: Ball, radii: PerImage | None = None) -> Bound:
         """Bound the margins of every image from below, see `Certifier`."""
-        network, region, margin = prepare(encoder, margin, x, ball, radii)
-        lower, ranges = self.lower(network.double, margin, region)
-        bound = finished(network.double, margin, region, lower, ranges)
+        with rounded("float32", x.device):  # slopes are looked for in float32, which CUDA's convolutions would shorten
+            network, region, margin = prepare(encoder, margin, x, ball, radii)
+            lower, ranges = self.lower(network.double, margin, region)
+            bound = finished(network.double, margin, region, lower, ranges)
         encoder.count(Passes(bounds=len(x)))  # when it is done: who listens takes it for that
         return bound
 

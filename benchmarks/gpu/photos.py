@@ -1,0 +1,121 @@
+"""What a step of PGD costs on networks of photos, beside the bare frozen network, at the batch that fills the card."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from benchmarks.gpu.device import Device
+from benchmarks.gpu.loops import ATTACKS, Setting
+from benchmarks.gpu.networks import RESNET50, VIT_B16, Network
+from benchmarks.gpu.row import Finding
+from benchmarks.gpu.task import Task
+from holdfast.core import Encoder
+from holdfast.core.precision import rounded
+
+SIZES = (64, 128, 256, 512, 1024)
+"""Batch sizes that are tried, until a larger one is hardly faster."""
+
+GAIN = 1.03
+"""A larger batch fills the card better if it passes so many times as many images a second."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How passes are made.
+
+    Attributes:
+        precision: see `Encoder.prepare`.
+        compiled: by torch.compile, both the encoder and the bare network.
+    """
+
+    precision: str
+    compiled: bool = False
+
+    @property
+    def title(self) -> str:
+        """How tables call it."""
+        return f"{self.precision}, compiled" if self.compiled else self.precision
+
+
+EAGER = (Way("float32"), Way("tf32"), Way("bf16"))
+COMPILED = (Way("bf16", True), Way("float32", True))
+
+
+def tasks(device: Device, ways: tuple[Way, ...]) -> Iterator[Task]:
+    """Yield a task for each network and way."""
+    for way in ways:
+        for network in (RESNET50, VIT_B16):
+            without = (
+                "it needs CUDA" if way.precision == "tf32" else "it takes minutes on a CPU" if way.compiled else ""
+            )
+            slow = network is VIT_B16 and way.precision == "bf16"
+            without = "" if device.is_gpu else without or ("it takes minutes on a CPU" if slow else "")
+            work, limit = partial(_measure, device, network, way), 120.0 if way.compiled else 60.0
+            yield Task("steps", f"{network.title}, {way.title}: PGD", work, limit, network.needs, without)
+
+
+def bare(encoder: Encoder, way: Way) -> Callable[[Tensor, int], None]:
+    """Return a loop of so many passes of the bare network, forward and backward to the pixels, as one writes it."""
+    mean, std, network = encoder.normalisation.mean, encoder.normalisation.std, encoder.module
+
+    def forward(x: Tensor) -> Tensor:
+        return network((x - mean) / std)
+
+    call = torch.compile(forward) if way.compiled else forward
+
+    def run(x: Tensor, count: int) -> None:
+        with rounded(way.precision, x.device):
+            for _ in range(count):
+                pixels = x.detach().requires_grad_()
+                torch.autograd.grad(call(pixels).float().sum(), pixels)
+
+    return run
+
+
+def filling(device: Device, run: Callable[[Tensor, int], None], pictures: Tensor) -> dict[int, float]:
+    """Return images a second at growing batch sizes, until a larger one gains little or does not fit."""
+    rates: dict[int, float] = {}
+    for size in [size for size in SIZES if size <= len(pictures)] or [len(pictures)]:
+        try:
+            x = pictures[:size]
+            run(x, 1)
+            rates[size] = 2 * size / device.seconds(lambda x=x: run(x, 2))
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            break
+        if rates[size] < GAIN * max([*list(rates.values())[:-1], 0]):
+            break
+    return rates
+
+
+def _measure(device: Device, network: Network, way: Way) -> Finding:
+    steps, rounds = (3, 3) if device.is_gpu else (1, 1)
+    encoder = network.encoder(device).prepare(precision=way.precision, compiled=way.compiled)
+    run = bare(encoder, way)
+    pictures = network.pictures(encoder, SIZES[-1] if device.is_gpu else 2)
+    # The smallest batch that is about as fast as any
+    rates = filling(device, run, pictures)
+    batch = min(size for size, rate in rates.items() if GAIN * rate >= max(rates.values()))
+    x = pictures[:batch].clone(memory_format=torch.preserve_format)
+    del pictures
+    # A step is what twice as many take more
+    at = Setting(encoder, x)
+    attack = ATTACKS["pgd"](at)
+    ratios, floors = [], []
+    with device.peak() as taken:
+        for number in range(rounds + 1):
+            few, many = (device.seconds(partial(attack, count)) for count in (steps, 2 * steps))
+            floor = device.seconds(partial(run, x, steps))
+            if number:  # the first one warms up
+                ratios.append((many - few) / floor)
+                floors.append(floor / steps)
+    step, rate = median(ratios), batch / median(floors)
+    own = rates.get(network.own_batch, 0.0) / max(rates.values())
+    memory = f", {taken[0]:.1f} GiB" if taken else ""
+    found = f"{step:.3f} × bare ({min(ratios):.3f} to {max(ratios):.3f}), {rate:,.0f} images/s at {batch}{memory}"
+    figures = {"step": step, "least": min(ratios), "most": max(ratios), "bare": rate, "batch": batch, "own": own}
+    return Finding(found, figures=figures | ({"memory": taken[0]} if taken else {}))
