@@ -38,8 +38,8 @@ bench: $(VENV)/installed-test
 bench-quick: $(VENV)/installed-test
 	$(VENV)/bin/python -m benchmarks.quick
 
-gpu: $(VENV)/installed-test
-	$(VENV)/bin/python -m benchmarks.gpu
+gpu:
+	PYTHONPATH=src $(PYTHON) -m benchmarks.gpu
 
 docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict

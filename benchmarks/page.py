@@ -1,13 +1,13 @@
-"""The tables of docs/benchmarks.md, made from measured.json and put between the page's markers.
+"""The tables of docs/benchmarks.md, made from measured.json, and what pages say of GPUs, put between their markers.
 
     python -m benchmarks.page        # makes them again, without measuring anything
 
-A table NAME stands between `<!-- NAME: begin -->` and `<!-- NAME: end -->`; what is around it is prose and stays.
+A table NAME stands between `<!-- NAME: begin -->` and `<!-- NAME: end -->`, with both in a line of their own, and what
+is said in a line between both in it; what is around is prose and stays.
 """
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 from benchmarks import (
     breaking_radius,
@@ -27,11 +27,12 @@ from benchmarks import (
     vnncomp,
     workers,
 )
+from benchmarks.gpu import docs as gpu
 from benchmarks.store import Run, Runs
 from benchmarks.tables import day, measured, newest
 
-PAGE = store.ROOT / "docs" / "benchmarks.md"
-MARKED = re.compile(r"<!-- (?P<name>[\w ]+): begin -->\n.*?<!-- (?P=name): end -->", re.DOTALL)
+PAGES = (store.ROOT / "docs" / "benchmarks.md", store.ROOT / "docs" / "scale.md", store.ROOT / "README.md")
+MARKED = re.compile(r"<!-- (?P<name>[\w ]+): begin -->(?P<inside>.*?)<!-- (?P=name): end -->", re.DOTALL)
 
 
 def of(benchmark: str, make: Callable[[Run], str]) -> Callable[[Runs], str]:
@@ -87,6 +88,9 @@ TABLES: dict[str, Callable[[Runs], str]] = {
     "constants": of("constants", paper.constants),
     "predicted": needs(paper.predicted, "paper", "constants"),
     "hours": needs(paper.hours, "paper", "constants"),
+    "gpu": lambda runs: gpu.tables(gpu.load()),
+    "gpu summary": lambda runs: gpu.summary(gpu.load()),
+    "gpu answer": lambda runs: gpu.answer(gpu.load()),
 }
 
 
@@ -101,14 +105,16 @@ def render(text: str, runs: Runs) -> str:
         name = marked["name"]
         if name not in TABLES:
             raise SystemExit(f"expected tables among {', '.join(TABLES)}; got a marker of {name!r}")
-        return f"<!-- {name}: begin -->\n\n{TABLES[name](runs)}\n\n<!-- {name}: end -->"
+        around = "\n\n" if "\n" in marked["inside"] else ""
+        return f"<!-- {name}: begin -->{around}{TABLES[name](runs)}{around}<!-- {name}: end -->"
 
     return MARKED.sub(made, text)
 
 
-def write(page: Path = PAGE, file: Path = store.FILE) -> None:
-    """Make the tables of a page again."""
-    page.write_text(render(page.read_text(encoding="utf-8"), store.load(file)), encoding="utf-8")
+def write() -> None:
+    """Make the tables of all pages again."""
+    for page in PAGES:
+        page.write_text(render(page.read_text(encoding="utf-8"), store.load()), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
 """One command for a GPU: is what Holdfast computes there right, how fast is it, and where does the host wait.
 
     PYTHONPATH=src python3 -m benchmarks.gpu [--rehearse] [--only SECTION,SECTION] [--minutes 8] [--out DIR]
-    PYTHONPATH=src python3 -m benchmarks.gpu --into-docs build/gpu/gpu.jsonl
+    PYTHONPATH=src python3 -m benchmarks.gpu --into-docs build/gpu/gpu.jsonl …
 
 The first needs a checkout and a Python with torch and the core dependencies, no network, and nothing installed; what an
 absent package would test is left out by name. It ends within its minutes; rows go to DIR as they come (gpu.jsonl, and
 gpu.md to read). A row that crashes, or takes longer than its limit, is a row. Without a GPU, or with --rehearse, all of
 it runs on the CPU in small. Exit status 1 where a number is not what it must be. Ctrl-C keeps what there is.
 
-The second puts what a GPU gave into the tables of the docs.
+The second puts what GPUs gave into the tables of the docs; of a row that was made again the newest counts.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=8, help="for all (default: 8)")
     parser.add_argument("--out", type=Path, default=Path("build/gpu"), help="a folder (default: build/gpu)")
     parser.add_argument("--commit", default="", help="the state of the code, where it is no repository")
-    parser.add_argument("--into-docs", type=Path, metavar="FILE", help="put gpu.jsonl of a GPU into the docs")
+    parser.add_argument("--into-docs", type=Path, nargs="+", metavar="FILE", help="put gpu.jsonl of GPUs into the docs")
     options = parser.parse_args()
     began = time.monotonic()
     if absent := [package for module, package in CORE.items() if find_spec(module) is None]:
@@ -45,7 +45,7 @@ def main() -> None:
     if options.into_docs is not None:
         from benchmarks.gpu.docs import publish
 
-        print(publish(options.into_docs))
+        print(publish(*options.into_docs))
         return
     raise SystemExit(_run(options, began))
 

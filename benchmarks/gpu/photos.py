@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu.device import Device
-from benchmarks.gpu.loops import ATTACKS, Setting
+from benchmarks.gpu.loops import ATTACKS, Run, Setting
 from benchmarks.gpu.networks import RESNET50, VIT_B16, Network
 from benchmarks.gpu.row import Finding
 from benchmarks.gpu.task import Task
+from benchmarks.own_work import Free
 from holdfast.core import Encoder
 from holdfast.core.precision import rounded
 
@@ -93,7 +94,7 @@ def filling(device: Device, run: Callable[[Tensor, int], None], pictures: Tensor
 
 
 def _measure(device: Device, network: Network, way: Way) -> Finding:
-    steps, rounds = (3, 3) if device.is_gpu else (1, 1)
+    steps, rounds = (3, 2) if device.is_gpu else (1, 1)
     encoder = network.encoder(device).prepare(precision=way.precision, compiled=way.compiled)
     run = bare(encoder, way)
     pictures = network.pictures(encoder, SIZES[-1] if device.is_gpu else 2)
@@ -102,20 +103,27 @@ def _measure(device: Device, network: Network, way: Way) -> Finding:
     batch = min(size for size, rate in rates.items() if GAIN * rate >= max(rates.values()))
     x = pictures[:batch].clone(memory_format=torch.preserve_format)
     del pictures
-    # A step is what twice as many take more
-    at = Setting(encoder, x)
-    attack = ATTACKS["pgd"](at)
-    ratios, floors = [], []
     with device.peak() as taken:
-        for number in range(rounds + 1):
-            few, many = (device.seconds(partial(attack, count)) for count in (steps, 2 * steps))
-            floor = device.seconds(partial(run, x, steps))
-            if number:  # the first one warms up
-                ratios.append((many - few) / floor)
-                floors.append(floor / steps)
-    step, rate = median(ratios), batch / median(floors)
-    own = rates.get(network.own_batch, 0.0) / max(rates.values())
+        taking, bare_taking = _step(device, ATTACKS["pgd"](Setting(encoder, x)), partial(run, x), steps, rounds)
+    # What a step does beside the network, on one that costs nothing
+    free = Encoder(Free(), mean=0.5, std=0.25).to(device.name).prepare(precision=way.precision)
+    alone = _step(device, ATTACKS["pgd"](Setting(free, x)), partial(bare(free, Way(way.precision)), x), 10, rounds)
+    work = max(0.0, alone[0] - alone[1]) / bare_taking
+    default = rates.get(network.own_batch, 0.0) / max(rates.values())
     memory = f", {taken[0]:.1f} GiB" if taken else ""
-    found = f"{step:.3f} × bare ({min(ratios):.3f} to {max(ratios):.3f}), {rate:,.0f} images/s at {batch}{memory}"
-    figures = {"step": step, "least": min(ratios), "most": max(ratios), "bare": rate, "batch": batch, "own": own}
-    return Finding(found, figures=figures | ({"memory": taken[0]} if taken else {}))
+    found = f"{taking / bare_taking:.3f} × bare, {1 + work:.3f} by its own work; {batch / bare_taking:,.0f} images/s"
+    figures = {"step": taking / bare_taking, "work": 1 + work, "bare": batch / bare_taking, "batch": batch}
+    figures |= {"default": default} | ({"memory": taken[0]} if taken else {})
+    return Finding(f"{found} at {batch}{memory}", figures=figures)
+
+
+def _step(device: Device, attack: Run, passes: Callable[[int], object], steps: int, rounds: int) -> tuple[float, float]:
+    """Return the seconds of a step and of a bare one: what twice as many take more, in turns, after one warming up."""
+    taking, floors = [], []
+    for number in range(rounds + 1):
+        few, many = (device.seconds(partial(attack, count)) for count in (steps, 2 * steps))
+        floor = device.seconds(partial(passes, 2 * steps)) - device.seconds(partial(passes, steps))
+        if number:
+            taking.append((many - few) / steps)
+            floors.append(floor / steps)
+    return median(taking), median(floors)

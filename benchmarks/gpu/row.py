@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from benchmarks.gpu.device import Machine
@@ -103,20 +103,23 @@ def markdown(machine: Machine, rows: Sequence[Row]) -> str:
     return head + "\n".join(lines) + "\n"
 
 
-def read(file: Path) -> tuple[Machine, list[Row]]:
-    """Return what a command has written.
+def read(file: Path) -> list[tuple[Machine, list[Row]]]:
+    """Return what commands have written: each machine, and the rows behind it.
 
     Raises:
         ValueError: a file that is none of its kind, or was cut off.
     """
-    lines = file.read_text(encoding="utf-8").splitlines()
-    try:
-        first, *others = map(json.loads, lines)
-        machine = Machine(**first)
-        rows = [Row(**{**entry, "finding": Finding(**entry["finding"])}) for entry in others]
-    except (ValueError, TypeError, KeyError) as error:
-        names = ", ".join(each.name for each in fields(Machine))
-        raise ValueError(
-            f"{file}: expected a line of JSON with {names}, and one for each row; got something else ({error})"
-        ) from None
-    return machine, rows
+    runs: list[tuple[Machine, list[Row]]] = []
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            entry = json.loads(line)
+            if "finding" in entry:
+                runs[-1][1].append(Row(**{**entry, "finding": Finding(**entry["finding"])}))
+            else:
+                runs.append((Machine(**entry), []))
+        except (ValueError, TypeError, LookupError):
+            raise ValueError(
+                f"{file}, line {number}: expected a machine or a row of it, as python -m benchmarks.gpu writes them, "
+                f"got {line[:60]!r}; where it was cut off, delete that line"
+            ) from None
+    return runs

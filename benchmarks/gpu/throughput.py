@@ -116,7 +116,7 @@ def _timed(
     """
     ratios, floors = [], []
     with device.peak() as taken:
-        for number in range(5 if device.is_gpu else 2):
+        for number in range(4 if device.is_gpu else 2):
             spent = device.seconds(partial(work, count))
             if not whole:
                 spent = device.seconds(partial(work, 2 * count)) - spent
