@@ -15,12 +15,16 @@ from benchmarks.gpu.pretend import MixedDevices, Pretended, pretended_gpu
 from benchmarks.gpu.waits import DOWN, NUMBER, ROWS, UP
 from torch import Tensor, nn
 
+import holdfast
 from holdfast.core import Bound, Corruption, Failure, Grid, Head, Noise, Objective, Rng, Shard, registry
 from holdfast.core.waiting import expect, judged_at_the_end, sent
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.square import Square
+from holdfast.parts.certifiers.alpha_crown import AlphaCrown
 from holdfast.parts.objectives.class_margin import ClassMargin
 from holdfast.parts.objectives.cross_entropy import CrossEntropy
+from holdfast.parts.observations.attacked import Attacked
+from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.fooled import EVERY, NEVER, Fooled
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
@@ -227,6 +231,32 @@ def test_certifiers(name: str) -> None:
 @pytest.mark.parametrize("name", list(CERTIFIERS))
 def test_certifiers_that_search(name: str) -> None:
     bounds_on_both(lambda at: CERTIFIERS[name](at)(2))
+
+
+def test_what_computes_beside_the_encoder_is_not_shortened(gpu: Pretended, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch allows TF32 in CUDA's convolutions, of which bounds and corruptions are made, too."""
+
+    def allowed() -> tuple[bool, bool]:
+        return torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+
+    def heard(work: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **named: Any) -> Any:
+            inside.append(allowed())
+            return work(*args, **named)
+
+        return call
+
+    for cls, method in ((AlphaCrown, "lower"), (Clean, "run"), (Attacked, "run")):
+        monkeypatch.setattr(cls, method, heard(getattr(cls, method)))
+    inside: list[tuple[bool, bool]] = []
+    before = allowed()
+    at = setting("cuda")
+    AlphaCrown(inside=0, steps=1)(at.encoder, margin(at), at.x, Linf(0.01))
+    assert inside == [(False, False)]
+    holdfast.audit("zoo:digits-simclr", "digits", images=4, measures="breakaway_risk", device="cuda", quiet=True)
+    assert len(inside) > 2
+    assert set(inside) == {(False, False)}
+    assert allowed() == before == (True, False)
 
 
 @pytest.mark.parametrize("name", list(LEARNERS))
