@@ -28,6 +28,9 @@ START = 120.0
 LEAST = 2.0
 """Seconds in which no further row begins."""
 
+LATE = "not reached: the time for all was over"
+"""What is said of rows that were not made for want of time, or not to their end."""
+
 
 def conduct(tasks: Tasks, device: Device, report: Report, seconds: float) -> None:
     """Make all rows that the time allows.
@@ -53,7 +56,7 @@ def _in_one_process(tasks: Tasks, waiting: list[tuple[int, Task]], device: Devic
         while waiting:
             place, task = waiting[0]
             left = end - time.monotonic()
-            if why := task.left_out or ("" if left > LEAST else "not reached: the time for all was over"):
+            if why := task.left_out or ("" if left > LEAST else LATE):
                 row, lost = Row(task.section, task.name, Finding(why)), False
             else:
                 began = time.monotonic()
@@ -61,7 +64,8 @@ def _in_one_process(tasks: Tasks, waiting: list[tuple[int, Task]], device: Devic
                     worker = worker or _Worker(tasks, device, min(START, left))
                     row, lost = worker.ask(place, min(task.limit, end - time.monotonic()))
                 except _GoneError as gone:
-                    finding = Finding(str(gone), "no error", False)
+                    late = time.monotonic() > end - 1  # it was not its own limit that ended it
+                    finding = Finding(LATE) if late else Finding(str(gone), "no error", False)
                     row, lost = Row(task.section, task.name, finding, time.monotonic() - began), True
             report.add(row)
             del waiting[0]

@@ -22,8 +22,9 @@ OF_FILES = ("image_text",)
 DRAWN = ("probabilistic", "smoothed", "worst_noise", "robustness", "failure", "pair", "center", "covered")
 """Words in the names of measures whose noise is drawn on the device: other numbers, so their intervals must meet."""
 
-DIGITS = ("zoo:digits-simclr", "digits")
+DIGITS, TRAIN = ("zoo:digits-simclr", "digits?part=heldout"), "digits?part=train"
 NETWORKS = ("zoo:resnet18_32", "zoo:vit_tiny_p8_32")
+OF_PATCHES, NOISE = "zoo:resnet18_32?layer=layer3&pool=none", "gaussian?shape=3x32x32"
 
 
 def first(device: Device) -> Iterator[Task]:
@@ -34,10 +35,10 @@ def first(device: Device) -> Iterator[Task]:
 def others(device: Device) -> Iterator[Task]:
     """Yield tasks for the other profiles, and for two random networks by the profile `quick`."""
     for network in NETWORKS if device.is_gpu else NETWORKS[1:]:
-        yield _task(device, network, "gaussian?shape=3x32x32", "quick")
+        yield _task(device, network, NOISE, "quick")
     for name in profile_names() if device.is_gpu else ["contrastive"]:
         if name not in (*OF_FILES, "quick"):
-            yield _task(device, *DIGITS, name)
+            yield _task(device, *((OF_PATCHES, NOISE) if name == "dense" else DIGITS), name)
 
 
 def _task(device: Device, encoder: str, data: str, profile: str) -> Task:
@@ -47,19 +48,19 @@ def _task(device: Device, encoder: str, data: str, profile: str) -> Task:
 
 def _compare(device: Device, encoder: str, data: str, profile: str) -> Finding:
     sizes: dict[str, Any] = {"images": 40, "attacked": 2, "examined": 1, "queries": 4, "budget": "none"}
+    if data == DIGITS[1]:
+        sizes |= {"train": TRAIN, "train_images": 200}  # for probes
     if profile == "transfer":
         sizes["surrogates"] = "zoo:digits-supervised"
     records = []
     for place in (device.name, "cpu"):
         record = holdfast.audit(encoder, data, profile=profile, device=place, quiet=True, **sizes)
         records.append((record.data["encoders"][0]["measures"], record.failures))
-    (there, failed), (here, expected) = records
-    if failed != expected:
-        raise HoldfastError(
-            f"failures: {'; '.join(failed)[:150] or 'none'}; on the CPU {'; '.join(expected)[:150] or 'none'}"
-        )
+    (there, failed), (here, _) = records
+    if failed:
+        raise HoldfastError(f"failures: {'; '.join(failed)[:150]}")
     apart = list(scores_apart(there, here))
-    most, where = max(apart, key=lambda pair: pair[0], default=(0.0, ""))
+    most, where = max(apart, key=lambda pair: pair[0])
     found = f"{len(apart)} scores, apart {most:.2g}{where if most else ''}"
     return Finding(found, f"≤ {LIMIT}", most <= LIMIT, {"scores": len(apart), "apart": most})
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.gpu.device import Machine
+from benchmarks.gpu.device import Device, Machine
 from benchmarks.gpu.row import Row, read
-from benchmarks.gpu.sections import SECTIONS
+from benchmarks.gpu.sections import SECTIONS, tasks
 from benchmarks.tables import day, figures, markdown
 
 FILE = Path(__file__).with_name("measured.jsonl")
@@ -63,16 +63,16 @@ def answer(measured: Measured) -> str:
 
 
 def where(measured: Measured) -> str:
-    """Return on which cards, when and in which state of the code it was measured."""
-    counts: dict[str, int] = {}
+    """Return on which cards, when and in which states of the code it was measured."""
+    states: dict[str, dict[str, int]] = {}
     for machine, _ in measured:
-        title = f"{machine.title}; {day(machine.date)}, {machine.commit}"
-        counts[title] = counts.get(title, 0) + 1
-    return (
-        "Measured on "
-        + "; and on ".join(title if len(counts) == 1 else f"{title} ({count} rows)" for title, count in counts.items())
-        + "."
+        counts = states.setdefault(f"{machine.title}; {day(machine.date)}", {})
+        counts[machine.commit] = counts.get(machine.commit, 0) + 1
+    several = "; and on ".join(
+        f"{title}, {', '.join(f'{commit} ({count} rows)' for commit, count in counts.items())}"
+        for title, counts in states.items()
     )
+    return f"Measured on {several}."
 
 
 def summary(measured: Measured) -> str:
@@ -83,14 +83,15 @@ def summary(measured: Measured) -> str:
             "refuse to be mixed with its tensors, and count every operation for which the host would wait."
         )
     lines = []
+    planned = [task.section for task in tasks(Device("cuda"))]
     for section, question in SECTIONS.items():
         rows = [row for _, row in measured if row.section == section]
         judged = [row for row in rows if row.finding.met is not None]
         wrong = [row.name for row in judged if not row.finding.met]
-        if rows:
-            met = f"{len(judged) - len(wrong)} of {len(judged)}" if judged else "–"
-            lines.append((question, str(len(rows)), met, "; ".join(wrong)))
-    return f"{where(measured)}\n\n" + markdown(("what", "rows", "as they must be", "not"), lines)
+        met = f"{len(judged) - len(wrong)} of {len(judged)}" if judged else ""
+        lines.append((question, f"{len(rows)} of {planned.count(section)}", met, "; ".join(wrong)))
+    heads = ("what", "rows made so far", "as they must be", "what is not")
+    return f"{where(measured)}\n\n" + markdown(heads, lines)
 
 
 def tables(measured: Measured) -> str:
@@ -140,7 +141,7 @@ def _audit(row: Row) -> list[str]:
 
 
 def _ratio(at: Mapping[str, float], name: str) -> str:
-    return f"{figures(at[name])} x"
+    return f"{figures(at[name])} x" if name in at else ""
 
 
 def _memory(at: Mapping[str, float]) -> str:
