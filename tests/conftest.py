@@ -2,9 +2,11 @@
 
 import gc
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="holdfast-tests-")  # what is remembered is remembered for a run
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the suite and the audits that it starts run in parallel processes
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # of the many processes that tests start, the first one compiles
 

@@ -72,5 +72,7 @@ def moved(x: Images, device: str, memory_format: torch.memory_format) -> Images:
 
 def memory_format(encoder: Encoder) -> torch.memory_format:
     """Return channels_last for convolutional networks (a tenth faster or more), else the usual format."""
-    convolutions = sum(isinstance(module, nn.Conv2d) for module in encoder.modules())
+    convolutions = sum(
+        isinstance(module, nn.Conv2d) or getattr(module, "convolves", False) for module in encoder.modules()
+    )
     return torch.channels_last if convolutions > 1 else torch.contiguous_format  # one: a transformer's patches

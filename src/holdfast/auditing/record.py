@@ -23,7 +23,8 @@ from holdfast.core.encoder import BY_SHAPES
 from holdfast.runtime.version import VERSION
 
 PACKAGES = (
-    "numpy", "scipy", "scikit-learn", "pillow", "torchvision", "timm", "transformers", "open_clip_torch", "onnx2torch",
+    "numpy", "scipy", "scikit-learn", "pillow", "torchvision", "timm", "transformers", "open_clip_torch", "onnx",
+    "onnxruntime",
 )  # fmt: skip
 
 IMAGES = "tables/images.parquet"

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from holdfast.core import Head, HoldfastError, LinearProbe, Reps
 from holdfast.runtime.errors import unknown
-from holdfast.sources.encoders.shared.onnx_graph import head_of_file
 from holdfast.sources.encoders.shared.weights import read_safetensors
+from holdfast.sources.onnx.head import head_of_file
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`onnx:` networks in ONNX files, made differentiable by onnx2torch."""
+"""`onnx:` networks in ONNX files, as torch operations with a gradient, compared with the file when they are opened."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,22 +8,19 @@ import torch
 
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
-from holdfast.core.spec_string import Options, take
-from holdfast.runtime.errors import HoldfastError, first_line
+from holdfast.core.spec_string import Options, one_of, take
+from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.guess import path_meant
-from holdfast.runtime.optional import optional
-from holdfast.sources.encoders.shared.assemble import assemble
-from holdfast.sources.encoders.shared.onnx_graph import cut, sized
-from holdfast.sources.encoders.shared.onnx_mend import mended
-from holdfast.sources.encoders.shared.onnx_metadata import metadata, said_by_file, with_preprocessing
-from holdfast.sources.encoders.shared.onnx_quantised import rounds, teach_rounding
-from holdfast.sources.encoders.shared.onnx_rewrite import rewritten
-from holdfast.sources.encoders.shared.onnx_shapes import with_fixed_sizes
-from holdfast.sources.encoders.shared.onnx_weights import parametrised, with_weights_of
+from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.weights import check_weights, fill, read_safetensors
+from holdfast.sources.onnx.file import LAYOUTS, LEVELS, Images, load, output_of, package
+from holdfast.sources.onnx.metadata import metadata, said_by_file, with_preprocessing
+from holdfast.sources.onnx.network import Taken
+from holdfast.sources.onnx.reader import Opened, compared, open_file
+from holdfast.sources.onnx.weights import with_weights
 
-KEPT = ("output", "layer", "pool", "grid")
+KEPT = ("output", "layer", "pool", "grid", "layout", "channels")
 """Options that say what the representation is, which a file that is written does not say of itself."""
 
 SAME = 1e-4
@@ -31,8 +28,25 @@ SAME = 1e-4
 
 
 @dataclass(frozen=True)
+class _Asked:
+    """What a spec asks for beside the common options.
+
+    Attributes:
+        output: name of the tensor that is the representation; None: the one output.
+        layout: order of the axes of images; None: by their sizes.
+        channels: order of the colours that the file takes.
+        gradient: whether it passes roundings by a scale that is computed from the image.
+    """
+
+    output: str | None
+    layout: str | None
+    channels: str
+    gradient: str
+
+
+@dataclass(frozen=True)
 class Onnx(EncoderSource):
-    """Networks in ONNX files, made differentiable by onnx2torch."""
+    """Networks in ONNX files, as torch operations with a gradient."""
 
     about = "an ONNX file, differentiable: onnx:encoder.onnx?mean=0&std=1"
     extra = "onnx"
@@ -49,126 +63,134 @@ class Onnx(EncoderSource):
         It may be any that the graph computes, such as the input of a classifier at its end; else it is the one output.
 
         Mean, std and how pictures become the input: the options, or metadata of the file by the same names (see
-        `metadata`), or assumed (see `assumed`; mean and std never are). The input is [batch, channel, height, width];
-        its size is the file's, or `size=` or `crop=` where the file leaves it open.
+        `metadata`), or assumed (see `assumed`; mean and std never are). The input is [batch, channel, height, width],
+        or [batch, height, width, channel] where the sizes say so or `layout=nhwc` does; `channels=bgr` gives it blue
+        first; one of uint8 gets pixels from 0 to 255. Its size is the file's, or `size=` or `crop=` where the file
+        leaves it open. Rounded activations (QDQ) have the gradient of their clipping; where the scale is computed from
+        the image, none goes through unless `gradient=straight` asks for it.
+
+        What was read is compared with the file itself, run by ONNX Runtime, once for each file.
 
         Its weights are parameters, so that it can be trained; `?weights=learned.safetensors` opens what came of it.
 
         Raises:
-            HoldfastError: not an ONNX file, an operator that onnx2torch does not know, no mean and std, metadata that
-                cannot be read, an unknown tensor or several outputs to choose from, an input that is no batch of
-                images.
+            HoldfastError: not an ONNX file, an operator that is not read here, no mean and std, metadata that cannot be
+                read, an unknown tensor or several outputs to choose from, an input that is no batch of images, a
+                network that computes something else than the file.
         """
-        output, common = self._asked(name, options)
-        onnx, onnx2torch = self._packages(options.spec)
-        proto = cut(_read(name, onnx), output, name, onnx)
+        asked, common = self._asked(name, options)
+        onnx = package(options.spec)
+        proto = load(name, onnx)
         said = metadata(proto.metadata_props, name)
-        shape = _shape(proto, name, common.size or said.pictures.size)
-        # as a graph of torch modules, for images of that size
-        model, graph = _converted(sized(proto, shape), name, onnx, onnx2torch)
-        try:
-            graph = with_fixed_sizes(graph, shape, _inputs(proto)[0].type.tensor_type.shape.dim[0].dim_value)
-        except HoldfastError as error:
-            raise HoldfastError(f"{name!r}: {error}") from error
-        # its weights, the file's or those that were learned since
-        graph = parametrised(graph, model)
+        opened = self._opened(proto, name, asked, common.size or said.pictures.size, onnx)
+        preprocessing, factor = _pixels(said_by_file(said, opened.images.shape, name), common, opened.images, name)
+        # compared with its own weights, then filled with others
+        _agree(opened, name, preprocessing, common, onnx)
         if common.weights != "default":
-            fill(graph, read_safetensors(common.weights)[0], f"weights file {common.weights!r}")
-        preprocessing = said_by_file(said, shape, name)
-        learned = {} if common.weights == "default" else {"learned": common.weights}
-        origin = {"source": f"onnx:{name}", "weights": name, **learned, "opset": proto.opset_import[0].version}
-        if rounds(model):
-            origin["quantised"] = (
-                "activations are rounded as the file says; gradients pass as if they were only clipped"
-            )
-        return assemble(graph, common, preprocessing, origin, output=f"tensor {proto.graph.output[0].name}")
+            fill(opened.network, read_safetensors(common.weights)[0], f"weights file {common.weights!r}")
+        network = Taken(opened.network, opened.images, factor, asked.channels == "bgr")
+        origin = _origin(name, proto, common, asked, opened)
+        output = f"tensor {opened.network.output}"
+        return assemble(network, common, preprocessing, origin, output=output, root=opened.network)
 
     def write(self, name: str, options: Options, encoder: Encoder, path: Path) -> None:
-        """Write the file anew with the weights that the encoder has now, in float32 and opset 17 at most.
+        """Write the file anew with the weights that the encoder has now.
 
         It ends at the representation, for what came after it was not learned with it. It says of itself what the
         encoder's preprocessing is. What is written is opened and compared before it counts.
 
         Raises:
-            HoldfastError: weights that the file computes from several tensors.
+            HoldfastError: activations that are rounded, or a file that computes something else than the encoder.
         """
-        onnx, onnx2torch = self._packages(options.spec)
-        proto = cut(_read(name, onnx), options.get("output"), name, onnx)
-        shape = _shape(proto, name, encoder.geometry and encoder.geometry.size)
-        model, before = _converted(sized(proto, shape), name, onnx, onnx2torch)
-        if rounds(model):
+        asked, _ = self._asked(name, options)
+        onnx = package(options.spec)
+        opened = self._opened(load(name, onnx), name, asked, encoder.geometry and encoder.geometry.size, onnx)
+        if opened.rounds:
             raise HoldfastError(f"{name!r}: its activations are rounded; train the file that was quantised")
-        graph: Any = encoder.module.get_submodule(encoder.root)
-        written = with_weights_of(graph, parametrised(before, model), model, onnx)
-        onnx.helper.set_model_props(written, with_preprocessing(model.metadata_props, encoder))
+        trained: Any = encoder.module.get_submodule(encoder.root)
+        written = with_weights(opened.model, trained.learnable, onnx)
+        onnx.helper.set_model_props(written, with_preprocessing(opened.model.metadata_props, encoder))
         onnx.save(written, path)
         # opened again, it is the same encoder
         again = self.open(str(path), Options({k: v for k, v in options.items() if k in KEPT}, options.spec))
-        x = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
+        x = torch.rand(2, *opened.images.shape, generator=torch.Generator().manual_seed(0))
         with torch.no_grad():
             reps, expected = again(x), encoder(x.to(encoder.device)).cpu()
         if (apart := float((reps - expected).abs().max())) > SAME * float(expected.abs().max()):
             raise HoldfastError(f"{name!r}: what was written of it differs from what was learned, by {apart:.2g}")
 
-    def _asked(self, name: str, options: Options) -> tuple[str | None, Common]:
-        output, common = take(options, "output", str, None), read(options)
-        self._packages(options.spec)
+    def _opened(self, proto: Any, name: str, asked: _Asked, size: tuple[int, int] | None, onnx: Any) -> Opened:
+        output = output_of(proto, asked.output, name)
+        straight = asked.gradient == "straight"
+        return open_file(proto, output, name, onnx, size=size, layout=asked.layout, straight=straight)
+
+    def _asked(self, name: str, options: Options) -> tuple[_Asked, Common]:
+        asked = _Asked(
+            take(options, "output", str, None),
+            take(options, "layout", one_of(*LAYOUTS), None),
+            take(options, "channels", one_of("rgb", "bgr"), "rgb"),
+            take(options, "gradient", one_of("own", "straight"), "own"),
+        )
+        common = read(options)
+        package(options.spec)
         if not Path(name).is_file():
             raise HoldfastError(f"ONNX file {name!r} does not exist; {path_meant(name)}")
         if common.weights == "random":
             raise HoldfastError(f"{options.spec}: an ONNX file holds its own weights; leave out weights=random")
         check_weights(common.weights)
-        return output, common
-
-    def _packages(self, spec: str) -> tuple[Any, Any]:
-        onnx = optional("onnx", "onnx", "onnx", spec)
-        for part in ("onnx.inliner", "onnx.reference", "onnx.version_converter"):
-            optional(part, "onnx", "onnx", spec)
-        onnx2torch = optional("onnx2torch", "onnx2torch", "onnx", spec)
-        teach_rounding(onnx2torch)
-        return onnx, onnx2torch
+        return asked, common
 
 
-def _read(name: str, onnx: Any) -> Any:
-    """Return the model in a file."""
-    try:
-        proto = onnx.load(name)
-        onnx.checker.check_model(proto)
-    except Exception as error:  # protobuf and onnx raise errors of their own
-        raise HoldfastError(f"{name!r} is not a readable ONNX file: {first_line(error)}") from error
-    for tensor in proto.graph.initializer:  # infinite ones may be masks
-        values = onnx.numpy_helper.to_array(tensor)
-        if values.dtype.kind == "f" and bool((values != values).any()):
-            raise HoldfastError(f"{name!r}: its weights {tensor.name!r} are NaN, expected numbers; export it again")
-    return proto
+def _pixels(preprocessing: Preprocessing, common: Common, images: Images, name: str) -> tuple[Preprocessing, float]:
+    """Return the preprocessing of a file, and what pixels are multiplied by behind it: 255 where it takes 8 bits.
+
+    Raises:
+        HoldfastError: mean and std beside an input of 8 bits, which is not normalised.
+    """
+    if not images.levels:
+        return preprocessing, 1.0
+    mean = preprocessing.mean if common.mean is None else common.mean
+    std = preprocessing.std if common.std is None else common.std
+    if mean is None or std is None:
+        source = "its input is uint8: pixels from 0 to 255"
+        return Preprocessing(0.0, 1.0, source, preprocessing.shape, preprocessing.geometry), LEVELS
+    means, stds = (torch.as_tensor(values, dtype=torch.float64).flatten().tolist() for values in (mean, std))
+    if not any(means) and all(value == 1 for value in stds):
+        return preprocessing, LEVELS
+    if not any(means) and all(abs(LEVELS * value - 1) < 1e-6 for value in stds):
+        return preprocessing, 1.0
+    raise HoldfastError(
+        f"{name!r} takes uint8, pixels from 0 to 255 as they are, got mean {means} and std {stds}; leave both out"
+    )
 
 
-def _converted(proto: Any, name: str, onnx: Any, onnx2torch: Any) -> tuple[Any, Any]:
-    """Return the model as onnx2torch reads it, and the graph of torch modules that it makes of it."""
-    try:
-        model = rewritten(proto, onnx, onnx2torch.converter.get_converter)
-        graph = onnx2torch.convert(model).eval()  # in training mode BatchNorm would learn from what is tried
-        return model, mended(graph)
-    except HoldfastError as error:
-        raise HoldfastError(f"{name!r}: {error}") from error
-    except Exception as error:
-        raise HoldfastError(f"{name!r}: onnx2torch cannot convert it: {first_line(error)}") from error
+def _agree(opened: Opened, name: str, preprocessing: Preprocessing, common: Common, onnx: Any) -> None:
+    """Compare the network with its file; see `compared`."""
+    mean = preprocessing.mean if common.mean is None else common.mean
+    std = preprocessing.std if common.std is None else common.std
+    if mean is None or std is None:
+        return  # which is refused, for want of both
+    means, stds = (torch.as_tensor(values, dtype=torch.float32).reshape(-1, 1, 1) for values in (mean, std))
+    if len(means) in (1, opened.images.shape[0]) and len(stds) in (1, opened.images.shape[0]):
+        compared(opened, name, means, stds, onnx)
 
 
-def _shape(proto: Any, name: str, size: tuple[int, int] | None) -> tuple[int, int, int]:
-    """Return (channels, height, width) of the graph's one input that is no weight."""
-    inputs = _inputs(proto)
-    dims = [d.dim_value for d in inputs[0].type.tensor_type.shape.dim] if len(inputs) == 1 else []
-    if len(dims) != 4 or dims[1] < 1:
-        got = ", ".join(value.name for value in inputs)
-        raise HoldfastError(f"{name!r}: expected one input [batch, channel, height, width], got {got} {dims}")
-    height, width = size or dims[2:]
-    if min(height, width) < 1:
-        raise HoldfastError(f"{name!r} leaves the image size open: give ?resize=256&crop=224, or ?size=H or ?size=HxW")
-    return dims[1], height, width
-
-
-def _inputs(proto: Any) -> list[Any]:
-    """Return the inputs of a graph that are no weights, which old files list too."""
-    weights = {tensor.name for tensor in proto.graph.initializer}
-    return [value for value in proto.graph.input if value.name not in weights]
+def _origin(name: str, proto: Any, common: Common, asked: _Asked, opened: Opened) -> dict[str, object]:
+    """Return what the record says of a file, every choice among it that was made by what the file looks like."""
+    images = opened.images
+    origin: dict[str, object] = {"source": f"onnx:{name}", "weights": name}
+    if common.weights != "default":
+        origin["learned"] = common.weights
+    origin["opset"] = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 1)
+    if images.layout == "nhwc":
+        origin["layout"] = "NHWC: channels last"
+    if asked.channels == "bgr":
+        origin["channels"] = "BGR: blue first"
+    if images.levels:
+        origin["pixels"] = "from 0 to 255, as its uint8 input takes them, not rounded"
+    if opened.dynamic:
+        straight = "pass as if they were only clipped" if asked.gradient == "straight" else "do not pass them"
+        origin["quantised"] = f"activations are rounded by scales of each image; gradients {straight}"
+    elif opened.rounds:
+        origin["quantised"] = "activations are rounded as the file says; gradients pass as if they were only clipped"
+    return origin

@@ -19,8 +19,10 @@ from torch import Tensor, nn
 from holdfast.core import Encoder, HoldfastError, Images
 from holdfast.runtime.errors import first_line
 from holdfast.runtime.optional import optional
-from holdfast.sources.encoders.shared.onnx_fold import fold_constants
-from holdfast.sources.encoders.shared.onnx_graph import forget_unread
+from holdfast.sources.onnx.file import package
+from holdfast.sources.onnx.graph import read_graph
+from holdfast.sources.onnx.specialise import known_values
+from holdfast.sources.onnx.weights import with_weights
 
 OPSET = 13
 """Operators as of 2020, which every verifier reads."""
@@ -49,7 +51,7 @@ def write_onnx(
         HoldfastError: a mean over draws, weights that are not finite, an encoder that torch cannot export, or a file
             that computes something else.
     """
-    onnx = optional("onnx", "onnx", "onnx", "writing ONNX files")
+    onnx = package("writing ONNX files")
     if encoder.draws is not None:
         raise HoldfastError(
             f"encoder {encoder.name!r} is the mean of {encoder.draws} draws of a randomised network, which an ONNX "
@@ -81,8 +83,8 @@ def _exported(network: nn.Module, x: Tensor, name: str, onnx: Any) -> bytes:
             names = {"input_names": ["X"], "output_names": ["Y"]}
             torch.onnx.export(network, (x,), written, opset_version=OPSET, **names, **TRACED)  # pyright: ignore[reportArgumentType] a file in memory will do
         model = onnx.load_from_string(written.getvalue())
-        fold_constants(model, onnx)
-        forget_unread(model.graph)
+        known = {name: value for name, value in known_values(read_graph(model, onnx)).items() if name}
+        model = with_weights(model, known, onnx)
         onnx.checker.check_model(model)
     except Exception as error:  # whatever the exporter raises
         raise HoldfastError(

@@ -13,7 +13,6 @@ from holdfast.core.encoder import Encoder
 from holdfast.core.spec_string import parse
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.privacy import public
-from holdfast.sources.encoders.shared.onnx_weights import trains
 from holdfast.sources.encoders.shared.weights import fill
 
 PREFIX = "network."
@@ -31,7 +30,7 @@ def trainable(encoder: Encoder) -> Encoder:
             "leave draws out"
         )
     for module in encoder.modules():
-        if isinstance(module, (torch.fx.GraphModule, torch.jit.ScriptModule)) and not trains(module):
+        if isinstance(module, (torch.fx.GraphModule, torch.jit.ScriptModule)):
             raise HoldfastError(
                 f"encoder {encoder.name!r}: expected a torch module to train, got a traced one, which may keep weights "
                 "as constants and knows no training mode; open the original network"
