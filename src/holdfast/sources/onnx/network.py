@@ -1,6 +1,7 @@
 """A graph of ONNX as a torch module: the same operations on the same numbers, with a gradient and with weights."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -96,8 +97,8 @@ class OnnxNetwork(nn.Module):
         return held[self.output]
 
     @torch.no_grad()
-    def walk(self, x: Tensor, given: Mapping[str, Tensor]) -> Iterator[tuple[Step, Outputs, Outputs]]:
-        """Yield each step, and what it gives in the type of the images and in float64, of inputs that are given.
+    def walk(self, x: Tensor, given: Mapping[str, Tensor]) -> Iterator[tuple[Step, Outputs, Callable[[], Outputs]]]:
+        """Yield each step, what it gives of inputs that are given, and what computes that in float64.
 
         Args:
             x: images.
@@ -106,12 +107,14 @@ class OnnxNetwork(nn.Module):
         held: dict[str, Any] = {self._source: x}
         for key, step in self._steps:
             inputs = self._inputs(step, held, x)
-            found, exact = (
-                self._operation(key)(*(_of_type(value, real) for value in inputs), real=real, device=x.device)
-                for real in (x.dtype, torch.float64)
-            )
-            found, exact = (value if isinstance(value, tuple) else (value,) for value in (found, exact))
-            yield step, found, exact
+
+            def computed(real: torch.dtype, key: str = key, inputs: Sequence[Any] = inputs) -> Outputs:
+                values = (_of_type(value, real) for value in inputs)
+                found = self._operation(key)(*values, real=real, device=x.device)
+                return found if isinstance(found, tuple) else (found,)
+
+            found = computed(x.dtype)
+            yield step, found, partial(computed, torch.float64)
             for name, value in zip(step.node.outputs, found, strict=False):
                 held[name] = given[name].to(value.dtype) if name in given and isinstance(value, Tensor) else value
 

@@ -3,8 +3,8 @@
 import hashlib
 import os
 from contextlib import suppress
-from functools import cache
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 

@@ -144,11 +144,13 @@ def swish(x: Tensor, *, alpha: float = 1.0) -> Tensor:
 @operator("Clip", scalars={1: 1, 2: 1}, formerly={"min": 1, "max": 2}, keeps=True)
 def clip(x: Tensor, low: Any = None, high: Any = None, *, consumed_inputs: Any = None) -> Tensor:
     """X between low and high; where low is above high, high."""
-    if low is None and high is None:
-        return x
-    numbers = [None if end is None or isinstance(end, Tensor) else end for end in (low, high)]
-    if all(end is None or number is not None for end, number in zip((low, high), numbers, strict=True)):
-        return x.clamp(*numbers)
+    if low == 0 and high is None:
+        return torch.relu(x)
+    numbers = [end for end in (low, high) if end is not None]
+    if len(numbers) == 2 and not any(isinstance(end, Tensor) for end in numbers) and is_real(x) and low <= high:
+        return F.hardtanh(x, low, high)  # whose way back is one operation, as that of ReLU6
+    if not any(isinstance(end, Tensor) for end in numbers):
+        return x.clamp(low, high) if numbers else x
     x = x if low is None else torch.maximum(x, torch.as_tensor(low, dtype=x.dtype, device=x.device))
     return x if high is None else torch.minimum(x, torch.as_tensor(high, dtype=x.dtype, device=x.device))
 

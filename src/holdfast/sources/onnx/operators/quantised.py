@@ -15,6 +15,7 @@ from torch import Tensor
 from holdfast.sources.onnx.operator import MICROSOFT, NotRead, operator
 from holdfast.sources.onnx.operators.convolution import convolve
 from holdfast.sources.onnx.operators.pooling import mean
+from holdfast.sources.onnx.operators.reductions import shares
 
 LEVELS = {
     2: (0, 255), 3: (-128, 127), 4: (0, 65535), 5: (-32768, 32767), 21: (0, 15), 22: (-8, 7), 25: (0, 3), 26: (-2, 1),
@@ -25,7 +26,8 @@ UINT8 = 2
 
 ROUNDING = (
     "QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "QGemm", "QLinearAdd", "QLinearMul",
-    "QLinearSigmoid", "QLinearLeakyRelu", "QLinearGlobalAveragePool", "QLinearAveragePool", "QLinearConcat",
+    "QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax", "QLinearGlobalAveragePool", "QLinearAveragePool",
+    "QLinearConcat",
 )  # fmt: skip
 """Operators that give integers by rounding."""
 
@@ -189,6 +191,16 @@ def activation_quantised(
     """A function of integers, as integers."""
     y = _real(x, scale, zero, real)
     y = torch.sigmoid(y) if op == "QLinearSigmoid" else F.leaky_relu(y, alpha)
+    return rounded(y, out_scale.to(real), _zero(out_zero, y), _kind(kinds, 4))
+
+
+@operator("QLinearSoftmax", domain=MICROSOFT)
+def shares_quantised(
+    x: Tensor, scale: Tensor, zero: Tensor | None, out_scale: Tensor, out_zero: Tensor | None = None, *,
+    real: torch.dtype, kinds: Sequence[int], axis: int = -1, opset: int = 13,
+) -> Tensor:  # fmt: skip
+    """Softmax of integers, as integers."""
+    y = shares(_real(x, scale, zero, real), op="Softmax", version=opset, axis=axis)
     return rounded(y, out_scale.to(real), _zero(out_zero, y), _kind(kinds, 4))
 
 
