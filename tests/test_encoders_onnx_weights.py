@@ -53,7 +53,7 @@ def made_of(kind: str, path: Path) -> str:
     if kind == "shared":  # two nodes read one weight
         nodes = [flat, make_node("MatMul", ["f", "w"], ["m"]), make_node("MatMul", ["m", "w"], ["y"])]
         return model(path, nodes, {"w": real(48, 48)})
-    assert kind == "half"  # float16 behind a Cast, which onnx2torch cannot read
+    assert kind == "half"  # float16 behind a Cast
     nodes = [make_node("Cast", ["h"], ["w"], to=1), make_node("Conv", ["x", "w"], ["z"])]
     return model(path, [*nodes, make_node("Flatten", ["z"], ["y"])], {"h": real(2, 3, 2, 2).astype(np.float16)})
 

@@ -231,7 +231,7 @@ def test_absent_packages_are_named(monkeypatch):
 
 def test_doctor(monkeypatch):
     rows = {name: (status, detail) for name, status, detail in doctor()}
-    optional = {"torchvision", "timm", "transformers", "open_clip", "onnx2torch", "datasets", "faiss"}
+    optional = {"torchvision", "timm", "transformers", "open_clip", "onnx", "onnxruntime", "datasets", "faiss"}
     assert set(rows) == {"torch", "accelerate", "lightly", "starlette", "uvicorn"} | optional
     for name, (status, _) in rows.items():
         assert status == ("ok" if importlib.util.find_spec(name) else "missing")

@@ -188,7 +188,7 @@ def test_the_whole_rehearsal_from_a_checkout(tmp_path: Path) -> None:
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     (hidden / "sitecustomize.py").write_text(
-        "import sys\nsys.modules.update(dict.fromkeys(['ray', 'lightly', 'open_clip', 'onnx2torch', 'beartype']))\n"
+        "import sys\nsys.modules.update(dict.fromkeys(['ray', 'lightly', 'open_clip', 'onnxruntime', 'beartype']))\n"
     )
     ended = subprocess.run(
         [sys.executable, "-m", "benchmarks.gpu", "--rehearse", "--out", str(tmp_path)],

@@ -158,6 +158,17 @@ def test_what_no_runtime_runs_is_refused(tmp_path: Path, monkeypatch: Any) -> No
         open_encoder(f"{path}?mean=0&std=1")
 
 
+def test_models_too_large_for_one_buffer_are_compared(tmp_path: Path, monkeypatch: Any) -> None:
+    path = saved(tmp_path / "m.onnx", LINEAR, {"w": W})
+    monkeypatch.setattr(compare, "LARGEST", 1000)
+    assert torch.allclose(open_encoder(f"{path}?mean=0&std=1")(pictures()), by_hand(pictures()), atol=1e-5)
+    shutil.rmtree(tmp_path / "cache")
+    known = OPERATORS["", "Gemm"]
+    monkeypatch.setitem(OPERATORS, ("", "Gemm"), replace(known, compute=wrong(known.compute)))
+    with pytest.raises(HoldfastError, match="something else than the file: Gemm"):
+        open_encoder(f"{path}?mean=0&std=1")
+
+
 def test_distances() -> None:
     a, nan = torch.tensor([1.0, -4.0]), float("nan")
     assert distance(a, a) == 0
@@ -216,7 +227,7 @@ def test_real_numbers_of_other_precision(kind: str, tmp_path: Path) -> None:
     same(open_encoder(f"{path}?mean=0&std=1"), by_hand(pictures()) / 8, pictures(), 5e-3)
 
 
-@pytest.mark.parametrize("options", ["", "&layout=nhwc"])
+@pytest.mark.parametrize("options", ["", "&layout=nhwc", "&layout=NHWC"])
 def test_channels_that_come_last(options: str, tmp_path: Path) -> None:
     nodes = [make("Transpose", ["x"], ["t"], perm=[0, 3, 1, 2]), make("Flatten", ["t"], ["f"]),
              make("Gemm", ["f", "w"], ["y"], transB=1)]  # fmt: skip

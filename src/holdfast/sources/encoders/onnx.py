@@ -14,7 +14,7 @@ from holdfast.runtime.guess import path_meant
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.weights import check_weights, fill, read_safetensors
-from holdfast.sources.onnx.file import LAYOUTS, LEVELS, Images, load, output_of, package
+from holdfast.sources.onnx.file import LARGEST, LAYOUTS, LEVELS, Images, load, output_of, package, size
 from holdfast.sources.onnx.metadata import metadata, said_by_file, with_preprocessing
 from holdfast.sources.onnx.network import Taken
 from holdfast.sources.onnx.reader import Opened, compared, open_file
@@ -107,6 +107,8 @@ class Onnx(EncoderSource):
         opened = self._opened(load(name, onnx), name, asked, encoder.geometry and encoder.geometry.size, onnx)
         if opened.rounds:
             raise HoldfastError(f"{name!r}: its activations are rounded; train the file that was quantised")
+        if size(opened.model) >= LARGEST:
+            raise HoldfastError(f"{name!r}: its weights take more than 2 GiB, which one ONNX file cannot hold")
         trained: Any = encoder.module.get_submodule(encoder.root)
         written = with_weights(opened.model, trained.learnable, onnx)
         onnx.helper.set_model_props(written, with_preprocessing(opened.model.metadata_props, encoder))
@@ -127,8 +129,8 @@ class Onnx(EncoderSource):
     def _asked(self, name: str, options: Options) -> tuple[_Asked, Common]:
         asked = _Asked(
             take(options, "output", str, None),
-            take(options, "layout", one_of(*LAYOUTS), None),
-            take(options, "channels", one_of("rgb", "bgr"), "rgb"),
+            take(options, "layout", lambda word: one_of(*LAYOUTS)(word.lower()), None),
+            take(options, "channels", lambda word: one_of("rgb", "bgr")(word.lower()), "rgb"),
             take(options, "gradient", one_of("own", "straight"), "own"),
         )
         common = read(options)

@@ -7,9 +7,12 @@ by a level here and there; these are counted.
 """
 
 import copy
+import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,7 @@ from torch import Tensor
 
 from holdfast.runtime.errors import HoldfastError, first_line
 from holdfast.runtime.optional import optional
+from holdfast.sources.onnx.file import LARGEST, size
 from holdfast.sources.onnx.graph import as_tensor
 from holdfast.sources.onnx.network import OnnxNetwork
 from holdfast.sources.onnx.operators.quantised import ROUNDING
@@ -224,9 +228,27 @@ def _by_runtime(model: Any, onnx: Any) -> Session:
     options.log_severity_level = 4
     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = torch.get_num_threads()
-    session = runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    with _source(model, onnx) as source:
+        session = runtime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     name, kind = session.get_inputs()[0].name, _type_of(model, onnx)
     return lambda names, x: session.run(list(names), {name: x.numpy().astype(kind)})
+
+
+@contextmanager
+def _source(model: Any, onnx: Any) -> Iterator[bytes | str]:
+    """Give a model as the runtime takes it: in memory, or as a file with its weights beside it where that is too small.
+
+    Args:
+        model: the onnx ModelProto.
+        onnx: the package.
+    """
+    if size(model) < LARGEST:
+        yield model.SerializeToString()
+        return
+    with TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.onnx")
+        onnx.save(model, path, save_as_external_data=True, location="weights")
+        yield path
 
 
 def _by_runtime_lifted(model: Any, onnx: Any) -> Session:

@@ -23,8 +23,8 @@ TYPE_NAMES = {3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 8: "st
 CONSTANTS = 4
 """Version of the format since which weights need not be inputs."""
 
-LARGEST = 2**31 - 1
-"""Bytes of a protocol buffer in memory."""
+LARGEST = 2**31 - 2**20
+"""Bytes of weights above which a protocol buffer, of at most 2 GiB, holds no model."""
 
 LEVELS = 255.0
 """A picture of 8 bits has numbers from 0 to this."""
@@ -61,13 +61,13 @@ def load(name: str, onnx: Any) -> Any:
 def _check(proto: Any, name: str, onnx: Any) -> None:
     """Let the package look for faults; that an operator is deprecated is none, it means what it meant."""
     try:
-        onnx.checker.check_model(name if _size(proto) > LARGEST else _with_shapes(proto, onnx))
+        onnx.checker.check_model(name if size(proto) >= LARGEST else _with_shapes(proto, onnx))
     except onnx.checker.ValidationError as error:
         if "is deprecated" not in str(error):
             raise
 
 
-def _size(proto: Any) -> int:
+def size(proto: Any) -> int:
     """Return about how many bytes a model takes; to count them all takes as long as to write them."""
     return sum(len(tensor.raw_data) for tensor in proto.graph.initializer)
 

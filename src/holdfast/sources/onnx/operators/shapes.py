@@ -100,7 +100,7 @@ def cut(x: Tensor, starts: Sequence[int], ends: Sequence[int], axes: Any = None,
     return x[tuple(index)]
 
 
-MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
+MODES = ("constant", "reflect", "edge", "wrap")
 
 
 @operator("Pad", numbers=(1, 3), scalars={2: 1}, formerly={"pads": 1, "paddings": 1, "value": 2})
