@@ -16,8 +16,8 @@ from holdfast.core.encoder_source import EncoderSource, TextTower
 from holdfast.core.spec_string import Options, boolean, take
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.optional import optional
-from holdfast.sources.encoders.shared.assemble import assemble
-from holdfast.sources.encoders.shared.hf_processor import preprocessing
+from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
+from holdfast.sources.encoders.shared.hf_processor import called, preprocessing
 from holdfast.sources.encoders.shared.layer import POOLS
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.texts import too_long
@@ -96,7 +96,9 @@ class Hf(EncoderSource):
         name = str(Path(name).expanduser()) if local else name
         bars = _without_bars(transformers) if local else nullcontext()
         with seeded(common.seed), fetching(options.spec), no_pickle(), bars:
-            processor = transformers.AutoImageProcessor.from_pretrained(name, trust_remote_code=trust)
+            processor = None
+            if not _all_said(common):
+                processor = transformers.AutoImageProcessor.from_pretrained(name, trust_remote_code=trust)
             model, missing = _model(transformers, name, common, trust)
         prefix = f"{model.base_model_prefix}."  # before transformers 5 names of missing weights begin with it
         untrained = {key for key in missing if key.removeprefix(prefix).split(".")[0] == "pooler"}
@@ -113,6 +115,7 @@ class Hf(EncoderSource):
             ),
             "revision": getattr(model.config, "_commit_hash", None) or "local",
             "model": type(model).__name__,
+            "processor": "none, for the spec says how pictures become the input" if processor is None else called(processor),
             "transformers": transformers.__version__,
             "trust_remote_code": trust,
         }
@@ -123,7 +126,13 @@ class Hf(EncoderSource):
         output, pool = _representation(common, bool(untrained), options.spec)
         described = "image features" if _is_dual(model) and output == "pooler_output" else output or ""
         vision = _Vision(model, output, resized=common.size is not None)
-        config = preprocessing(processor, options.spec)
+        shape = _shape(model, common)
+        config = Preprocessing(None, None, "", shape, None) if processor is None else preprocessing(processor, shape)
+        if config.shape[0] != shape[0] and not config.problem:
+            raise HoldfastError(
+                f"{options.spec}: {config.source} gives {config.shape[0]} channels, and {type(model).__name__} takes "
+                f"{shape[0]}; say what is done to pictures instead: ?size=, resize=, mean= and std="
+            )
         return assemble(vision, replace(common, pool=pool), config, origin, output=described, root=model)
 
     def texts(self, name: str, options: Options) -> TextTower:
@@ -162,6 +171,19 @@ class Hf(EncoderSource):
             raise HoldfastError(f"{options.spec}: folder {name!r} does not exist; for the hub write hf:org/name")
         check_weights(common.weights)
         return trust, common
+
+
+def _all_said(common: Common) -> bool:
+    """Whether the user says all that a processor would."""
+    return None not in (common.mean, common.std, common.pictures.size, common.pictures.resize)
+
+
+def _shape(model: Any, common: Common) -> tuple[int, int, int]:
+    """Return (channels, height, width) as the model's configuration and the user have it, whatever the processor does."""
+    config = getattr(model.config, "vision_config", model.config)
+    size = getattr(config, "image_size", None)
+    height, width = common.size or (size if isinstance(size, (list, tuple)) else (size or 224,) * 2)
+    return getattr(config, "num_channels", None) or 3, height, width
 
 
 def _model(transformers: Any, name: str, common: Common, trust: bool) -> tuple[Any, list[str]]:

@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from holdfast.core.encoder import Encoder, Geometry
+from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource, TextTower
+from holdfast.core.geometry import Geometry
 from holdfast.core.spec_string import Options
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.names import configured_models
@@ -17,6 +18,7 @@ from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.equip import load
 from holdfast.sources.encoders.shared.options import Common, read
+from holdfast.sources.encoders.shared.original import Original, compared
 from holdfast.sources.encoders.shared.pictures import interpolation
 from holdfast.sources.encoders.shared.texts import too_long
 from holdfast.sources.encoders.shared.weights import check_weights, fetching, no_pickle, seeded
@@ -90,7 +92,7 @@ class Openclip(EncoderSource):
             load(model, common.weights)
         weights = {"default": tag, "random": f"random, seed {common.seed}"}.get(common.weights, common.weights)
         origin = {"source": f"openclip:{model_name}", "weights": weights, "open_clip": open_clip.__version__}
-        config = _preprocessing(model.visual.preprocess_cfg)
+        config = preprocessing(model.visual.preprocess_cfg)
         if common.pool == "none" and common.layer is None:
             network = _Unpooled(model, options.spec)
             return assemble(network, common, config, origin, output="tokens of the image tower", root=model)
@@ -136,12 +138,21 @@ class Openclip(EncoderSource):
         return common, open_clip, model_name, tag
 
 
-def _preprocessing(config: dict[str, Any]) -> Preprocessing:
-    """Return OpenCLIP's configuration as pixels; resizing the longest side and padding is not expressible."""
+def preprocessing(config: dict[str, Any]) -> Preprocessing:
+    """Return OpenCLIP's configuration as pixels, compared with its own transform; `Geometry` cannot say padding."""
     source, size = "OpenCLIP preprocess_cfg", config["size"]
     height, width = (size, size) if isinstance(size, int) else size
     geometry = None
     if config["resize_mode"] == "squash" or (config["resize_mode"] == "shortest" and height == width):
         resize = None if config["resize_mode"] == "squash" else height
         geometry = Geometry((height, width), 3, resize, interpolation(config["interpolation"]), source)
-    return Preprocessing(config["mean"], config["std"], source, (3, height, width), geometry)
+    return compared(
+        original(config), Preprocessing(config["mean"], config["std"], source, (3, height, width), geometry)
+    )
+
+
+def original(config: dict[str, Any]) -> Original:
+    """Return OpenCLIP's own transform of evaluation for a configuration."""
+    transform = optional("open_clip.transform", "open_clip_torch", "openclip", "a preprocessing of OpenCLIP")
+    run = transform.image_transform_v2(transform.PreprocessCfg(**config), is_train=False)
+    return Original(f"OpenCLIP's transform (resize_mode {config['resize_mode']})", run)
