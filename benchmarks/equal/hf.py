@@ -1,5 +1,6 @@
 """All image processors of transformers, each as it comes and with changed configurations, against themselves."""
 
+import importlib
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -19,7 +20,7 @@ VARIATIONS: dict[str, dict[str, Any]] = {
     "as it comes": {},
     "not normalised": {"do_normalize": False},
     "mean and std as one number": {"do_normalize": True, "image_mean": 0.4, "image_std": 0.2},
-    "not rescaled": {"do_rescale": False, "do_normalize": True, "image_mean": [99.0, 98.0, 97.0], "image_std": [51.0] * 3},
+    "not rescaled": {"do_rescale": False, "do_normalize": True, "image_mean": [99.0, 98.0, 97.0], "image_std": 51.0},
     "rescaled to [-1, 1]": {"rescale_factor": 1 / 127.5, "rescale_offset": True, "include_top": False},
     "shorter side, an odd crop": {**CROPPED, "size": {"shortest_edge": 73}},
     "shorter and longer side": {**CROPPED, "size": {"shortest_edge": 64, "longest_edge": 96}},
@@ -35,7 +36,9 @@ VARIATIONS: dict[str, dict[str, Any]] = {
 """Changes of a configuration, by what they are called."""
 
 FILES: dict[str, dict[str, Any]] = {
-    "TimmWrapperImageProcessor": {"pretrained_cfg": {"input_size": (3, 96, 96), "crop_pct": 0.9, "architecture": "resnet18"}}
+    "TimmWrapperImageProcessor": {
+        "pretrained_cfg": {"input_size": (3, 96, 96), "crop_pct": 0.9, "architecture": "resnet18"},
+    },
 }
 """What a class needs that has no defaults."""
 
@@ -44,11 +47,15 @@ def processors() -> dict[str, Any]:
     """Return the classes of all image processors, fast and slow ones, by their names."""
     guard_torchvision()
     import transformers
-    from transformers.models.auto.image_processing_auto import IMAGE_PROCESSOR_MAPPING_NAMES as ALL
+
+    auto: Any = importlib.import_module("transformers.models.auto.image_processing_auto")
 
     transformers.logging.set_verbosity_error()
-    names = {name for entry in ALL.values() for name in (entry.values() if isinstance(entry, Mapping) else entry) if name}
-    return {name: found for name in sorted(names) if (found := getattr(transformers, name, None)) is not None}
+    kinds = [
+        entry.values() if isinstance(entry, Mapping) else entry for entry in auto.IMAGE_PROCESSOR_MAPPING_NAMES.values()
+    ]
+    names = sorted({name for entry in kinds for name in entry if name})
+    return {name: found for name in names if (found := getattr(transformers, name, None)) is not None}
 
 
 def of(name: str, kind: Any) -> Iterator[Case]:
@@ -78,7 +85,7 @@ def cases() -> Iterator[Case]:
 FAMILY = Family(
     "Image processors of Hugging Face",
     "the geometry, mean, std and order of channels of `hf:`",
-    "the pixels of the processor itself, fast and slow ones, as they come and with up to fourteen changes of their configuration",
+    "the pixels of the processor itself: every class, fast and slow, as it comes and with up to 14 changes",
     UNIT,
     LIMIT,
     ("transformers", "torchvision", "pillow"),

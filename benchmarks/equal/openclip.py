@@ -14,6 +14,7 @@ def cases() -> Iterator[Case]:
     from open_clip.transform import PreprocessCfg, merge_preprocess_dict
 
     from holdfast.sources.encoders.openclip import original, preprocessing
+
     seen: set[str] = set()
     for model, tag in open_clip.list_pretrained():
         own, said = open_clip.get_model_config(model), open_clip.get_pretrained_cfg(model, tag)

@@ -11,11 +11,14 @@ def cases() -> Iterator[Case]:
     """Yield a comparison for each different configuration of weights."""
     guard_torchvision()
     import timm
+    from timm.data.config import resolve_data_config
 
     from holdfast.sources.encoders.timm import original, preprocessing
+
     seen: set[str] = set()
     for name in timm.list_pretrained():
-        config = timm.data.resolve_data_config({}, pretrained_cfg=timm.get_pretrained_cfg(name).to_dict())
+        weights = timm.get_pretrained_cfg(name)
+        config = resolve_data_config({}, pretrained_cfg=weights.to_dict() if weights else None)
         if (text := repr(sorted(config.items()))) not in seen:
             seen.add(text)
             yield case(name, original(config), lambda config=config: preprocessing(config))

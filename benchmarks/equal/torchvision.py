@@ -13,6 +13,7 @@ def cases() -> Iterator[Case]:
     from torchvision import models
 
     from holdfast.sources.encoders.torchvision import original, preprocessing
+
     seen: set[str] = set()
     for name in models.list_models(module=models):
         for weights in models.get_model_weights(name):

@@ -92,7 +92,10 @@ class Openclip(EncoderSource):
             load(model, common.weights)
         weights = {"default": tag, "random": f"random, seed {common.seed}"}.get(common.weights, common.weights)
         origin = {"source": f"openclip:{model_name}", "weights": weights, "open_clip": open_clip.__version__}
-        config = preprocessing(model.visual.preprocess_cfg)
+        config = model.visual.preprocess_cfg
+        if common.size is not None:  # it is derived from that of a square, as for all sources
+            config = {**config, "size": max(common.size)}
+        config = preprocessing(config)
         if common.pool == "none" and common.layer is None:
             network = _Unpooled(model, options.spec)
             return assemble(network, common, config, origin, output="tokens of the image tower", root=model)

@@ -163,7 +163,9 @@ def preprocessing(config: dict[str, Any]) -> Preprocessing:
     elif mode == "center" and high == wide:
         geometry = Geometry((height, width), channels, high, interpolation(config["interpolation"]), source)
     ours = Preprocessing(config["mean"], config["std"], source, (channels, height, width), geometry)
-    return compared(original(config), ours) if channels in (1, 3) else replace(ours, geometry=None)  # no pictures have 5
+    if channels not in (1, 3):  # which no pictures have
+        return replace(ours, geometry=None)
+    return compared(original(config), ours)
 
 
 def original(config: dict[str, Any]) -> Original:

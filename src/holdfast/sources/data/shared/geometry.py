@@ -163,15 +163,17 @@ def _place(picture: PIL.Image.Image, wanted: Geometry | None) -> PIL.Image.Image
 
 
 def _by_pillow(picture: PIL.Image.Image, size: tuple[int, int], interpolation: Interpolation) -> PIL.Image.Image:
-    return picture.resize(size[::-1], _RESAMPLING[interpolation])
+    height, width = size
+    return picture.resize((width, height), _RESAMPLING[interpolation])
 
 
 def _by_torch(picture: PIL.Image.Image, size: tuple[int, int], interpolation: Interpolation) -> PIL.Image.Image:
     """Scale as torchvision does a tensor: bytes stay bytes between both directions, in another order than Pillow's."""
     values = _planes(picture).contiguous()[None]
-    smooth = {"antialias": True, "align_corners": False}
-    how = {"mode": "nearest-exact"} if interpolation == "nearest" else {"mode": interpolation, **smooth}
-    scaled = F.interpolate(values, size, **how)[0]
+    if interpolation == "nearest":
+        scaled = F.interpolate(values, size, mode="nearest-exact")[0]
+    else:
+        scaled = F.interpolate(values, size, mode=interpolation, align_corners=False, antialias=True)[0]
     return PIL.Image.fromarray((scaled.permute(1, 2, 0).contiguous() if len(scaled) == 3 else scaled[0]).numpy())
 
 

@@ -65,8 +65,8 @@ def assemble(
         root: where names of layers start.
 
     Raises:
-        HoldfastError: no mean and std from anywhere, a source that does more to pictures than can be repeated, where the
-            user does not say what instead, or an output that is not [B, D].
+        HoldfastError: no mean and std from anywhere, a source that does to pictures what cannot be repeated while the
+            user does not say what is done instead, or an output that is not [B, D].
     """
     chosen = common.layer or layer
     tap = Tap(network, chosen, common.pool, root=root)

@@ -11,8 +11,8 @@ IN_WORDS = "blue, green, red: channels are reversed before the network"
 class Reversed(nn.Module):
     """Gives a network its channels in reverse order: [B, C, H, W], RGB, as BGR.
 
-    A 1 × 1 convolution of ones and zeros, which is exact and known to every certifier, exporter and verifier. Its weight
-    is a buffer: fingerprints tell the two orders apart, and no training moves it.
+    A 1 × 1 convolution of ones and zeros, which is exact, and known to every certifier, exporter and verifier. Its
+    weight is a buffer: fingerprints tell the two orders apart, and no training moves it.
 
     Args:
         network: what is run on them.

@@ -17,6 +17,7 @@ from holdfast.core.normalisation import LARGEST
 from holdfast.runtime.errors import HoldfastError
 from holdfast.sources.encoders.shared.assemble import Preprocessing
 from holdfast.sources.encoders.shared.original import BEYOND, Original, equal, sizes
+from holdfast.sources.encoders.shared.pictures import interpolation
 
 _RESAMPLE = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # PIL.Image.Resampling
 _PLAIN = ((0, 0, 0), (255, 0, 0), (0, 255, 0), (0, 0, 255))
@@ -34,18 +35,19 @@ class _Colours(NamedTuple):
 
 
 def preprocessing(processor: Any, shape: tuple[int, int, int]) -> Preprocessing:
-    """Return mean and std of [0, 1] pixels, order of channels, and geometry: those that give the processor's own pixels.
+    """Return the mean and std of [0, 1] pixels, the order of channels and the geometry that give a processor's pixels.
 
-    Colours are read off plain pictures, whatever the configuration calls what is done to them. The geometry is the first
-    of those that the configuration may mean by which pictures of noise become what the processor makes of them. What
-    cannot be repeated in this way is left out, and `problem` says why.
+    Colours are read off plain pictures, whatever the configuration calls what is done to them. The geometry is the
+    first of those which the configuration may mean that makes of noise what the processor makes of it. What cannot be
+    repeated in this way is left out, and `problem` says why.
 
     Args:
         processor: of transformers, or code of a repository.
         shape: (channels, height, width) of the model's input, where the processor does not give one.
     """
     name = called(processor)
-    config, original = processor.to_dict(), Original(name, partial(pixel_values, processor))
+    config: Mapping[str, Any] = getattr(processor, "to_dict", dict)()
+    original = Original(name, partial(pixel_values, processor))
     nothing = Preprocessing(None, None, name, shape, None)
     try:
         colours, shape = _colours(original, config)
@@ -94,8 +96,7 @@ def _colours(original: Original, config: Mapping[str, Any]) -> tuple[_Colours, t
     # at the centre, for black may be put around a picture
     black, *primaries = (image[:, image.shape[1] // 2, image.shape[2] // 2].double() for image in plain)
     gain = torch.stack([primary - black for primary in primaries], 1)
-    order = gain.abs().sum() - gain.diagonal().abs().sum() > gain.abs().sum() - gain.flip(1).diagonal().abs().sum()
-    backwards = bool(order) and channels == 3
+    backwards = channels == 3 and bool(gain.flip(1).diagonal().abs().sum() > gain.diagonal().abs().sum())
     if channels == 1:  # grey, of all three
         scale = gain.sum(1)
         expected = scale[:, None] * torch.tensor([_LUMA])
@@ -129,7 +130,8 @@ def _as_said(measured: _Colours, config: Mapping[str, Any]) -> _Colours:
         own = own * len(seen) if len(own) == 1 else own[::-1] if measured.reversed else own
         alike = len(own) == len(seen) and np.allclose(own, seen, rtol=_ALIKE, atol=_ALIKE * max(measured.std))
         numbers.append(own if alike else [float(f"{value:.6g}") + 0.0 for value in seen])
-    return _Colours(*numbers, measured.reversed)
+    mean, std = numbers
+    return _Colours(mean, std, measured.reversed)
 
 
 def _geometry(original: Original, config: Mapping[str, Any], found: Preprocessing) -> Geometry:
@@ -158,16 +160,17 @@ def _candidates(config: Mapping[str, Any], found: Preprocessing) -> Iterator[Geo
     share, name = config.get("crop_pct") or data.get("crop_pct"), config.get("resample", data.get("interpolation"))
     # what is scaled to what: LeViT adds 32 to 224, ConvNeXt and its kin divide by the share that a crop keeps
     edges = dict.fromkeys([size.get("shortest_edge"), size.get("height"), size.get("width"), height, width])
-    shares = [share, 1, 224 / 256] if share else [1, 224 / 256]
+    shares = [1, *([share] if share else []), 224 / 256]
     short: list[int | tuple[int, int]] = [int(edge / part) for edge in edges if edge for part in shares]
     if "height" in size and "width" in size:
         short += [(int(size["height"] / part), int(size["width"] / part)) for part in shares]
     resizes = [None, *dict.fromkeys(short)]
     # by which filter, by whose arithmetic, and from where on
     name = getattr(name, "value", name)
-    named = _RESAMPLE.get(name, name) if isinstance(name, (int, str)) else None
-    filters = [named] if named in get_args(Interpolation) else get_args(Interpolation)
-    filters = [*filters, "bicubic"] if named == "lanczos" else filters  # in its place on older torch
+    named = name if isinstance(name, str) else _RESAMPLE.get(name)
+    filters: list[Interpolation] = [interpolation(known) for known in get_args(Interpolation) if named in (None, known)]
+    if named == "lanczos":
+        filters.append("bicubic")  # in its place on older torch
     fast = "torchvision" in found.source or found.source.endswith("Fast")
     resamplers, roundings = get_args(Resampler)[:: -1 if fast else 1], get_args(Rounding)[::-1]
     longest = [size["longest_edge"], None] if "longest_edge" in size else [None]

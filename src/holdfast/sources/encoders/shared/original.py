@@ -17,8 +17,8 @@ from holdfast.sources.data.shared.geometry import Pixels, render
 from holdfast.sources.encoders.shared.assemble import Preprocessing
 
 NEAR = 1.02 / 255
-"""Difference of pixels that counts as none: one of 255 levels. By as much a library rounds otherwise on another machine,
-or where it scales numbers instead of bytes; any other filter, size or order is farther away on these pictures."""
+"""Difference of pixels that counts as none: one of 255 levels. By as much a library rounds apart on another machine, or
+where it scales numbers and not bytes; any other filter, size or order is farther away on these pictures."""
 
 BEYOND = "does to pictures what no resize, squash and centre crop repeats"
 
@@ -48,9 +48,7 @@ class Original:
         except HoldfastError:
             raise
         except Exception as error:  # whatever a foreign library raises
-            raise HoldfastError(
-                f"fails on a picture alone ({type(error).__name__}: {first_line(error)})"
-            ) from error
+            raise HoldfastError(f"fails on a picture alone ({type(error).__name__}: {first_line(error)})") from error
 
     def of_noise(self, height: int, width: int) -> tuple[PIL.Image.Image, Float[Tensor, "channel height width"]]:
         """Return a picture of coloured noise, the same for each size, and what it makes of it."""
@@ -62,7 +60,7 @@ class Original:
 
 
 def differences(original: Original, ours: Preprocessing) -> Iterator[float]:
-    """Yield the largest difference of a pixel in [0, 1] for each of some pictures of odd sizes; infinite: another shape.
+    """Yield the largest difference of a pixel in [0, 1] for each of some pictures of odd sizes; inf: other shapes.
 
     Raises:
         HoldfastError: the original cannot be run.
