@@ -17,7 +17,7 @@ class Case:
     Attributes:
         name: what was compared.
         difference: the largest, in the unit of its family; None: it was refused.
-        refused: the line that says why, and what to write instead.
+        refused: why.
     """
 
     name: str

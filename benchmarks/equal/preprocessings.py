@@ -35,7 +35,7 @@ def case(name: str, original: Original, rebuild: Callable[[], Preprocessing]) ->
     except HoldfastError as error:
         return Case(name, None, str(error))
     if ours.geometry is None:
-        return Case(name, None, ours.problem)
+        return Case(name, None, ours.problem.removeprefix(f"{original.name} "))
     mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (ours.mean, ours.std))
     largest = 0.0
     for picture in pictures():

@@ -87,7 +87,7 @@ class Openclip(EncoderSource):
         common, open_clip, model_name, tag = self._asked(name, options)
         pretrained = {"pretrained": tag} if common.weights == "default" else {"pretrained_text": False}
         with seeded(common.seed), fetching(options.spec), no_pickle():
-            model = open_clip.create_model(model_name, force_image_size=common.size, **pretrained)
+            model = open_clip.create_model(model_name, force_image_size=_side(common.size), **pretrained)
         if common.weights not in ("default", "random"):
             load(model, common.weights)
         weights = {"default": tag, "random": f"random, seed {common.seed}"}.get(common.weights, common.weights)
@@ -139,6 +139,11 @@ class Openclip(EncoderSource):
             )
         check_weights(common.weights)
         return common, open_clip, model_name, tag
+
+
+def _side(size: tuple[int, int] | None) -> int | tuple[int, int] | None:
+    """Return one number for a square, since towers of ResNets know no other size."""
+    return size[0] if size and size[0] == size[1] else size
 
 
 def preprocessing(config: dict[str, Any]) -> Preprocessing:

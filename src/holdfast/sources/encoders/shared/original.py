@@ -113,3 +113,6 @@ def sizes(geometry: Geometry) -> Iterator[tuple[int, int]]:
         yield short, max(short, wide - 1)  # black on both sides
     else:
         yield short, short + 4 - (short - wide + 1) % 4  # a rest of 3, 7, ...
+    if isinstance(short, int) and geometry.longest is not None:
+        lower = min(high, short) - 1
+        yield lower - (high - lower + 1) % 2, max(lower, geometry.longest)  # an odd sum of black above and below
