@@ -98,21 +98,27 @@ def compared(original: Original, ours: Preprocessing) -> Preprocessing:
 def sizes(geometry: Geometry) -> Iterator[tuple[int, int]]:
     """Yield (height, width) of the pictures by which one geometry is told from others.
 
-    A standing one is enlarged, a lying one reduced; a thin one, in which a limit of the longer side shows; and one that
-    leaves an odd rest beside the centre, half of which rounds apart.
+    A standing one is enlarged, a lying one reduced; a thin one, in which a limit of the longer side shows; and some
+    that leave an odd rest beside the centre, or are an odd number of pixels too short for it, half of which rounds
+    apart.
     """
     high, wide = geometry.size
     yield int(0.83 * high) | 1, int(0.57 * wide) | 1
     yield int(1.13 * high) | 1, int(1.61 * wide) | 1
-    short = geometry.resize
-    thinness, third = max(4.0, (geometry.longest or 0) / short + 0.4) if isinstance(short, int) else 4.0, high // 3 | 1
-    yield third, int(thinness * third) | 1
+    short, longest, third = geometry.resize, geometry.longest or 0, high // 3 | 1
     if not isinstance(short, int):
+        yield third, 4 * third | 1
         yield high + 1, wide + 3
-    elif short < wide:
-        yield short, max(short, wide - 1)  # black on both sides
-    else:
-        yield short, short + 4 - (short - wide + 1) % 4  # a rest of 3, 7, ...
-    if isinstance(short, int) and geometry.longest is not None:
+        return
+    yield third, int(max(4, longest / short + 0.4) * third) | 1
+    yield short, _odd(short, wide)
+    if high != wide:
+        yield _odd(short, high), short
+    if longest:
         lower = min(high, short) - 1
-        yield lower - (high - lower + 1) % 2, max(lower, geometry.longest)  # an odd sum of black above and below
+        yield lower - (high - lower + 1) % 2, max(lower, longest)
+
+
+def _odd(short: int, side: int) -> int:
+    """Return a length of at least `short` that is 3, 7, ... more than a side, or 1 less."""
+    return max(short, side - 1) if short < side else short + 4 - (short - side + 1) % 4
