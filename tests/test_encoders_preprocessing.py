@@ -215,7 +215,10 @@ def test_where_a_centre_begins_is_found_out(transformers, rounding):
     """Half a pixel aside, which is all that tells older processors from newer ones."""
     from torchvision.transforms.functional import center_crop
 
-    crop = {"size": {"shortest_edge": 64}, "crop_size": SQUARE}
+    crop = {
+        "size": {"shortest_edge": 84},
+        "crop_size": SQUARE,
+    }  # which the other pictures of a comparison do not tell apart
     backend = transformers.CLIPImageProcessorPil if rounding == "down" else transformers.CLIPImageProcessor
 
     class Own(backend):

@@ -9,6 +9,9 @@ from pathlib import Path
 from benchmarks.equal.family import Case, Family, families
 from benchmarks.tables import day, figures, markdown
 
+NUMBERS = re.compile(r"\[\d[^\]]*\]|\b\d+\b")
+"""What differs between two lines that give the same reason."""
+
 FILE = Path(__file__).with_name("measured.json")
 
 
@@ -85,7 +88,7 @@ def table() -> str:
         rows.append(
             (
                 title, figures(found.equal), figures(found.refused), str(len(found.different)),
-                f"{figures(found.largest, 2)} {family.unit} (limit {figures(family.limit)})<br>{of}, {day(found.date)}",
+                f"{figures(found.largest, 2)} (limit {figures(family.limit)}), {family.unit}<br>{of}, {day(found.date)}",
             )
         )  # fmt: skip
     return markdown(("what is compared with what", "equal", "refused", "different", "largest difference"), rows)
@@ -96,8 +99,7 @@ def refusals() -> str:
     reasons: dict[str, list[str]] = {}
     for found in load().values():
         for subject, why in found.never.items():
-            begins = re.split(r"[\[\d(:]", why)[0].strip(" ,")
-            reasons.setdefault(begins, []).append(subject)
+            reasons.setdefault(NUMBERS.sub("…", why.partition(" (")[0]), []).append(subject)
     rows = [(why, ", ".join(names)) for why, names in sorted(reasons.items(), key=lambda item: -len(item[1]))]
     return markdown(("why", "which"), rows)
 

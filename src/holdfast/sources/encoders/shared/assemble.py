@@ -127,13 +127,14 @@ def _check_said(preprocessing: Preprocessing, common: Common) -> None:
     """Raise what a source does to pictures that cannot be repeated, unless the user says what is done instead."""
     words, (high, wide), lacking = common.pictures, preprocessing.shape[1:], []
     if preprocessing.geometry is None and None in (words.size, words.resize):
-        lacking = [f"size={high}x{wide}&resize={round(max(high, wide) / 0.875)} (or resize=squash)"]
+        lacking.append(f"size={high}x{wide}&resize={round(max(high, wide) / 0.875)}")
     if preprocessing.mean is None and common.mean is None:
         lacking.append("mean=0.485,0.456,0.406&std=0.229,0.224,0.225")
     if preprocessing.problem and lacking:
+        whole = " (resize=squash takes the whole picture)" if "resize" in lacking[0] else ""
         raise HoldfastError(
-            f"encoder {common.name!r}: {preprocessing.problem}; say what is done to them instead, such as "
-            f"?{' and '.join(lacking)}, as the network was trained"
+            f"encoder {common.name!r}: {preprocessing.problem}; say what is done to them instead, as the network was "
+            f"trained, such as ?{'&'.join(lacking)}{whole}"
         )
 
 
