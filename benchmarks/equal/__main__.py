@@ -3,7 +3,7 @@
     python -m benchmarks.equal [--only NAME,NAME] [--write]
 
 A family is a file of this folder with a `FAMILY`. --write keeps what was found in `measured.json`, each family as soon
-as it ends, and makes the tables of docs/equal.md from it. Exit status 1 where something is different and was not refused.
+as it ends, and makes the tables of docs/equal.md from it. Exit status 1 where something is different and not refused.
 """
 
 import argparse

@@ -85,12 +85,9 @@ def table() -> str:
             continue
         found = kept[name]
         of = ", ".join(f"{package} {version}" for package, version in found.versions.items())
-        rows.append(
-            (
-                title, figures(found.equal), figures(found.refused), str(len(found.different)),
-                f"{figures(found.largest, 2)} (limit {figures(family.limit)}), {family.unit}<br>{of}, {day(found.date)}",
-            )
-        )  # fmt: skip
+        largest = f"{figures(found.largest, 2)} (limit {figures(family.limit)}), {family.unit}"
+        counts = figures(found.equal), figures(found.refused), str(len(found.different))
+        rows.append((title, *counts, f"{largest}<br>{of}, {day(found.date)}"))
     return markdown(("what is compared with what", "equal", "refused", "different", "largest difference"), rows)
 
 

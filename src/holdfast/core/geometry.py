@@ -84,7 +84,7 @@ class Geometry(metaclass=Checked):
         if self.longest is not None and longer / shorter * self.resize > self.longest:
             # in floating point and in this order, as transformers.image_transforms.get_size_with_aspect_ratio
             exact = self.longest * shorter / longer
-            long = longer if round(exact) == shorter else int(exact * longer / shorter)
+            long = longer if round(exact) == shorter else max(1, int(exact * longer / shorter))
             short = max(1, round(exact))
         return (short, long) if height <= width else (long, short)
 
