@@ -27,11 +27,12 @@ from benchmarks import (
     vnncomp,
     workers,
 )
+from benchmarks.equal import store as equal
 from benchmarks.gpu import docs as gpu
 from benchmarks.store import Run, Runs
 from benchmarks.tables import day, measured, newest
 
-PAGES = (store.ROOT / "docs" / "benchmarks.md", store.ROOT / "docs" / "scale.md", store.ROOT / "README.md")
+PAGES = tuple(store.ROOT / page for page in ("docs/benchmarks.md", "docs/scale.md", "docs/equal.md", "README.md"))
 MARKED = re.compile(r"<!-- (?P<name>[\w ]+): begin -->(?P<inside>.*?)<!-- (?P=name): end -->", re.DOTALL)
 
 
@@ -88,6 +89,8 @@ TABLES: dict[str, Callable[[Runs], str]] = {
     "constants": of("constants", paper.constants),
     "predicted": needs(paper.predicted, "paper", "constants"),
     "hours": needs(paper.hours, "paper", "constants"),
+    "equal": lambda runs: equal.table(),
+    "refused": lambda runs: equal.refusals(),
     "gpu": lambda runs: gpu.tables(gpu.load()),
     "gpu summary": lambda runs: gpu.summary(gpu.load()),
     "gpu answer": lambda runs: gpu.answer(gpu.load()),

@@ -40,6 +40,62 @@ def test_render_is_torchvision_to_the_bit(tmp_path, shape, size, resize, interpo
     assert torch.equal(ours, theirs)
 
 
+@pytest.mark.parametrize("interpolation", ["nearest", "bilinear", "bicubic", "lanczos"])
+@pytest.mark.parametrize("shape", [(37, 61), (161, 97), (24, 24), (25, 200)])
+def test_torch_scales_bytes_as_torchvision_does_tensors(shape, interpolation):
+    guard_torchvision()
+    from torchvision.transforms import InterpolationMode
+    from torchvision.transforms.v2 import functional
+
+    picture, name = noise(*shape), {"nearest": "nearest-exact"}.get(interpolation, interpolation)
+    values = torch.from_numpy(np.array(picture)).permute(2, 0, 1).contiguous()
+    theirs = functional.resize(values, [24, 17], interpolation=InterpolationMode(name), antialias=True)
+    ours = render(picture, Geometry((24, 17), interpolation=interpolation, resampler="torch"))
+    assert torch.equal(ours, theirs / 255)
+    grey = render(picture.convert("L"), Geometry((24, 17), 1, interpolation=interpolation, resampler="torch"))
+    assert grey.shape == (1, 24, 17)
+    deep = PIL.Image.fromarray(np.array(picture.convert("L"), dtype=np.float32) / 255)
+    steps = render(deep, Geometry((24, 17), 1, interpolation=interpolation, resampler="torch")) - grey
+    assert float(steps.abs().mean()) < 0.01
+
+
+@given(
+    side=st.tuples(st.integers(2, 90), st.integers(2, 90)),
+    crop=st.tuples(st.integers(2, 90), st.integers(2, 90)),
+)
+@settings(max_examples=100, deadline=None)
+def test_centres_begin_where_libraries_let_them(side, crop):
+    """Cut out where there is more, put into black where there is less, in every mixture of both."""
+    guard_torchvision()
+    transforms = pytest.importorskip("transformers.image_transforms")
+    from torchvision.transforms.functional import center_crop
+    from transformers import CLIPImageProcessor
+    from transformers.image_utils import SizeDict
+
+    picture = noise(*side)
+    values = np.array(picture).transpose(2, 0, 1)
+    fast = CLIPImageProcessor().center_crop(torch.from_numpy(values), SizeDict(height=crop[0], width=crop[1]))
+    theirs = {
+        "even": torch.from_numpy(np.array(center_crop(picture, list(crop)))).permute(2, 0, 1),
+        "down": torch.from_numpy(transforms.center_crop(values, crop)),
+        "zero": fast,
+    }
+    for rounding, expected in theirs.items():
+        ours = render(picture, Geometry(crop, resize=side, rounding=rounding))
+        assert torch.equal(ours, expected / 255), rounding
+
+
+@given(side=st.tuples(st.integers(1, 400), st.integers(1, 400)), short=st.integers(1, 200), more=st.integers(0, 300))
+@settings(max_examples=300, deadline=None)
+def test_sizes_are_those_of_transformers(side, short, more):
+    guard_torchvision()
+    transforms = pytest.importorskip("transformers.image_transforms")
+    plain = transforms.get_size_with_aspect_ratio(side, short, None)
+    assert Geometry((8, 8), resize=short).scaled(*side) == plain
+    limited = transforms.get_size_with_aspect_ratio(side, short, short + more)
+    assert Geometry((8, 8), resize=short, longest=short + more).scaled(*side) == tuple(max(1, n) for n in limited)
+
+
 def test_render_is_timms_evaluation_transform(tmp_path):
     guard_torchvision()
     from timm.data.transforms_factory import create_transform

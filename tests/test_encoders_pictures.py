@@ -69,12 +69,14 @@ WORDS = {
     f"{ONNX}&size=12&resize=20": ((12, 12), 3, 20, "bilinear"),
     f"{ONNX}&resize=squash": ((16, 16), 3, None, "bilinear"),
     f"{ONNX}&resize=squash&size=12x20": ((12, 20), 3, None, "bilinear"),
+    f"{ONNX}&resize=18x20&crop=12x10": ((12, 10), 3, (18, 20), "bilinear"),
     f"{ONNX}&interpolation=nearest": ((16, 16), 3, 16, "nearest"),
     f"{PY}&resize=20&crop=12x10": ((12, 10), 3, 20, "bilinear"),
     "py:own_networks:grey?mean=0&std=1&resize=squash&size=12": ((12, 12), 1, None, "bilinear"),
     "zoo:digits-simclr?resize=10&crop=8&interpolation=lanczos": ((8, 8), 1, 10, "lanczos"),
     "timm:resnet10t?weights=random&resize=64&crop=48": ((48, 48), 3, 64, "bicubic"),
     "timm:resnet10t?weights=random&size=88": ((88, 88), 3, 100, "bicubic"),  # the share that is cropped stays
+    "timm:resnet10t?weights=random&size=44x88": ((44, 88), 3, 100, "bicubic"),  # and no side of a square lacks pixels
 }
 
 
@@ -91,7 +93,8 @@ BAD = {
     f"{ONNX}&resize=squash&crop=12": "resize=squash crops nothing; give size= in place of crop=",
     f"{ONNX}&resize=10&crop=12": "has no 12x12 pixels to crop; give resize=12 or more",
     f"{ONNX}&resize=10": "has no 16x16 pixels to crop; give resize=16 or more",
-    f"{ONNX}&resize=16.5": "expected the pixels of the shorter side, such as 256, or the word squash",
+    f"{ONNX}&resize=16.5": "expected the pixels of the shorter side, such as 256, HxW to squash to, or the word squash",
+    f"{ONNX}&resize=12x18": "squashed to 12x18 has no 16x16 pixels to crop; give resize=16x16 or more",
     f"{ONNX}&resize=0": "resize=0 is not usable",
     f"{ONNX}&resize=20&crop=0": "crop=0 is not usable: expected positive pixels, H or HxW",
     f"{ONNX}&interpolation=linear": "expected nearest, bilinear, bicubic or lanczos",

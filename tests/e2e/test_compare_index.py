@@ -14,7 +14,7 @@ from torch import nn
 
 import holdfast
 from holdfast.core import Encoder
-from holdfast.core.encoder import Geometry
+from holdfast.core.geometry import Geometry
 
 OLD, NEW = "zoo:digits-simclr", "zoo:digits-simclr-adv"
 TWO = ("compare-index", OLD, NEW, "--data", "digits")

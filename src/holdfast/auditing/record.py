@@ -19,7 +19,7 @@ from holdfast.auditing.balls import shape_of, told
 from holdfast.auditing.images import AuditImages
 from holdfast.auditing.plan import Plan
 from holdfast.core import Encoder, Geometry, Passes, registry
-from holdfast.core.encoder import BY_SHAPES
+from holdfast.core.geometry import BY_SHAPES
 from holdfast.runtime.version import VERSION
 
 PACKAGES = (

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from holdfast.core.chart import Chart
     from holdfast.core.check import Check, Examination, Verdict
     from holdfast.core.classifier import Bank, Classifier, Head, LinearProbe, Probe
-    from holdfast.core.encoder import Encoder, Geometry, Images, Passes, Reps
+    from holdfast.core.encoder import Encoder, Images, Passes, Reps
+    from holdfast.core.geometry import Geometry
     from holdfast.core.grade import Grade
     from holdfast.core.grid import Grid
     from holdfast.core.image_source import ImageSource
@@ -43,7 +44,7 @@ __all__ = [
 _HOMES = {
     "album": "Album", "attack": "Attack Trajectory", "certificate": "Bound Certifier Margin Rows", "chart": "Chart",
     "check": "Check Examination Verdict", "classifier": "Bank Classifier Head LinearProbe Probe",
-    "encoder": "Encoder Geometry Images Passes Reps", "grade": "Grade", "grid": "Grid",
+    "encoder": "Encoder Images Passes Reps", "geometry": "Geometry", "grade": "Grade", "grid": "Grid",
     "image_source": "ImageSource", "measure": "InWords Measure Score Table", "method": "Facts Method",
     "objective": "Goal Objective",
     "observation": "Event Failure Observation Positions Reader Rivals Scope Search Shard", "relevance": "Relevance",

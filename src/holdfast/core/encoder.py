@@ -5,19 +5,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from holdfast.core.compiled import compiled
+from holdfast.core.geometry import Geometry
 from holdfast.core.grid import Grid
 from holdfast.core.normalisation import Normalisation
 from holdfast.core.precision import check_precision, rounded, searched
 from holdfast.core.randomness import MeanOfDraws, draw_seeds
 from holdfast.core.straight_through import straight_through as pass_straight_through
-from holdfast.runtime.checked import Checked, Count, fitting
+from holdfast.runtime.checked import Count, fitting
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.foreign import bits, foreign
 
@@ -27,14 +28,6 @@ Reps = Float[Tensor, "batch dim"]
 
 BOUND = 200
 """Passes that take about as long as one bound propagation does (small convolutional networks, one core)."""
-
-
-BY_CALLER = "given by the caller"
-"""Where a normalisation comes from that no file or package states: a spec, or a Python call."""
-
-
-BY_SHAPES = "the usual way, since pictures have different shapes and the encoder names no size"
-"""Where the geometry of pictures of mixed shapes comes from."""
 
 
 @dataclass
@@ -73,45 +66,6 @@ class Passes:
     def work(self) -> int:
         """About how many passes all of it is worth; for progress bars."""
         return self.total + BOUND * self.bounds
-
-
-Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
-"""Filters with which pictures are scaled, all antialiased."""
-
-
-@dataclass(frozen=True)
-class Geometry(metaclass=Checked):
-    """How a picture of any size becomes pixels of the encoder's size: the geometric part of preprocessing.
-
-    Attributes:
-        size: (height, width) of the encoder's input, in pixels.
-        channels: 1 (grey) or 3 (RGB).
-        resize: side to which the *shorter* side is scaled before the centre crop, or None to squash the
-            picture to exactly `size` without cropping.
-        interpolation: "nearest", "bilinear", "bicubic" or "lanczos" (all antialiased).
-        source: where these values come from, for example "timm data config".
-
-    Raises:
-        HoldfastError: sizes that are no positive whole numbers, an unknown interpolation.
-
-    Example:
-        >>> Geometry((224, 224), resize=256).in_words
-        'the shorter side to 256 pixels (bilinear), then the central 224 × 224 is cropped'
-    """
-
-    size: tuple[Count, Count]
-    channels: Count = 3
-    resize: Count | None = None
-    interpolation: Interpolation = "bilinear"
-    source: str = BY_CALLER
-
-    @property
-    def in_words(self) -> str:
-        """What is done, such as "the shorter side to 256 pixels (bilinear), then the central 224 × 224 is cropped"."""
-        size = f"{self.size[0]} × {self.size[1]}"
-        if self.resize is None:
-            return f"squashed to {size} ({self.interpolation})"
-        return f"the shorter side to {self.resize} pixels ({self.interpolation}), then the central {size} is cropped"
 
 
 class Encoder(nn.Module):

@@ -44,6 +44,7 @@ def print_encoder(encoder: Encoder, x: Images | None, console: Console, geometry
         rows["gradient"] = f"straight through {', '.join(encoder.straight_through)}"
     mean, std = (", ".join(f"{value:g}" for value in values) for values in (encoder.mean, encoder.std))
     rows["normalisation"] = f"(pixel - mean) / std, mean {mean}, std {std}\n{origin.get('normalisation')}"
+    rows |= {key.replace("_", " "): origin[key] for key in ("channels", "image_size") if key in origin}
     said = "nobody says how they become its input; arrays and images of one size are taken as they are"
     rows["pictures"] = said if geometry is None else f"{geometry.in_words}\n{geometry.source}"
     for name, text in rows.items():

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from holdfast.core import Check, Examination, Observation, Subject, Verdict
-from holdfast.core.encoder import BY_CALLER
+from holdfast.core.geometry import BY_CALLER
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,14 @@ from holdfast.core.encoder_source import EncoderSource, TextTower
 from holdfast.core.spec_string import Options, boolean, take
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.optional import optional
-from holdfast.sources.encoders.shared.assemble import assemble
-from holdfast.sources.encoders.shared.hf_processor import preprocessing
+from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
+from holdfast.sources.encoders.shared.hf_processor import called, preprocessing
 from holdfast.sources.encoders.shared.layer import POOLS
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.texts import too_long
 from holdfast.sources.encoders.shared.weights import check_weights, fetching, no_pickle, read_safetensors, seeded
+
+NO_PROCESSOR = "none: the spec says how pictures become the input"
 
 _CHOICES = "?pool=cls, mean, avg, flatten or none (of the last hidden state), or ?layer="
 
@@ -96,7 +98,7 @@ class Hf(EncoderSource):
         name = str(Path(name).expanduser()) if local else name
         bars = _without_bars(transformers) if local else nullcontext()
         with seeded(common.seed), fetching(options.spec), no_pickle(), bars:
-            processor = transformers.AutoImageProcessor.from_pretrained(name, trust_remote_code=trust)
+            processor = _processor(transformers, name, common, trust)
             model, missing = _model(transformers, name, common, trust)
         prefix = f"{model.base_model_prefix}."  # before transformers 5 names of missing weights begin with it
         untrained = {key for key in missing if key.removeprefix(prefix).split(".")[0] == "pooler"}
@@ -113,6 +115,7 @@ class Hf(EncoderSource):
             ),
             "revision": getattr(model.config, "_commit_hash", None) or "local",
             "model": type(model).__name__,
+            "processor": NO_PROCESSOR if processor is None else called(processor),
             "transformers": transformers.__version__,
             "trust_remote_code": trust,
         }
@@ -123,7 +126,10 @@ class Hf(EncoderSource):
         output, pool = _representation(common, bool(untrained), options.spec)
         described = "image features" if _is_dual(model) and output == "pooler_output" else output or ""
         vision = _Vision(model, output, resized=common.size is not None)
-        config = preprocessing(processor, options.spec)
+        config = _preprocessing(processor, model, common)
+        size, built = common.size or config.shape[1:], _built_for(model)
+        if built is not None and built != size:
+            origin["image_size"] = f"{size[0]}x{size[1]}, and the model was built for {built[0]}x{built[1]}"
         return assemble(vision, replace(common, pool=pool), config, origin, output=described, root=model)
 
     def texts(self, name: str, options: Options) -> TextTower:
@@ -162,6 +168,44 @@ class Hf(EncoderSource):
             raise HoldfastError(f"{options.spec}: folder {name!r} does not exist; for the hub write hf:org/name")
         check_weights(common.weights)
         return trust, common
+
+
+def _processor(transformers: Any, name: str, common: Common, trust: bool) -> Any:
+    """Return the image processor; None where there is none, and the user says all that it would."""
+    try:
+        return transformers.AutoImageProcessor.from_pretrained(name, trust_remote_code=trust)
+    except Exception:
+        if None in (common.mean, common.std, common.pictures.size, common.pictures.resize):
+            raise
+        return None
+
+
+def _preprocessing(processor: Any, model: Any, common: Common) -> Preprocessing:
+    """Return what a processor does to pictures, if the model takes what it gives."""
+    channels = getattr(_vision_config(model), "num_channels", None) or 3
+    height, width = common.size or _built_for(model) or (224, 224)
+    shape = channels, height, width
+    if processor is None:
+        return Preprocessing(None, None, NO_PROCESSOR, shape, None)
+    found = preprocessing(processor, shape)
+    if found.shape[0] == channels:
+        return found
+    problem = f"{found.source} gives {found.shape[0]} channels, and {type(model).__name__} takes {channels}"
+    return Preprocessing(None, None, found.source, shape, None, problem=problem)
+
+
+def _built_for(model: Any) -> tuple[int, int] | None:
+    """Return the (height, width) for which a model was built, where its configuration says it."""
+    match getattr(_vision_config(model), "image_size", None):
+        case int(side):
+            return side, side
+        case [int(height), int(width)]:
+            return height, width
+    return None
+
+
+def _vision_config(model: Any) -> Any:
+    return getattr(model.config, "vision_config", model.config)
 
 
 def _model(transformers: Any, name: str, common: Common, trust: bool) -> tuple[Any, list[str]]:

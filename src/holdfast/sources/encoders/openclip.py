@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from holdfast.core.encoder import Encoder, Geometry
+from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource, TextTower
+from holdfast.core.geometry import Geometry
 from holdfast.core.spec_string import Options
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.names import configured_models
@@ -17,6 +18,7 @@ from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.equip import load
 from holdfast.sources.encoders.shared.options import Common, read
+from holdfast.sources.encoders.shared.original import Original, compared
 from holdfast.sources.encoders.shared.pictures import interpolation
 from holdfast.sources.encoders.shared.texts import too_long
 from holdfast.sources.encoders.shared.weights import check_weights, fetching, no_pickle, seeded
@@ -85,12 +87,15 @@ class Openclip(EncoderSource):
         common, open_clip, model_name, tag = self._asked(name, options)
         pretrained = {"pretrained": tag} if common.weights == "default" else {"pretrained_text": False}
         with seeded(common.seed), fetching(options.spec), no_pickle():
-            model = open_clip.create_model(model_name, force_image_size=common.size, **pretrained)
+            model = open_clip.create_model(model_name, force_image_size=_side(common.size), **pretrained)
         if common.weights not in ("default", "random"):
             load(model, common.weights)
         weights = {"default": tag, "random": f"random, seed {common.seed}"}.get(common.weights, common.weights)
         origin = {"source": f"openclip:{model_name}", "weights": weights, "open_clip": open_clip.__version__}
-        config = _preprocessing(model.visual.preprocess_cfg)
+        config = model.visual.preprocess_cfg
+        if common.size is not None:  # it is derived from that of a square, as for all sources
+            config = {**config, "size": max(common.size)}
+        config = preprocessing(config)
         if common.pool == "none" and common.layer is None:
             network = _Unpooled(model, options.spec)
             return assemble(network, common, config, origin, output="tokens of the image tower", root=model)
@@ -136,12 +141,26 @@ class Openclip(EncoderSource):
         return common, open_clip, model_name, tag
 
 
-def _preprocessing(config: dict[str, Any]) -> Preprocessing:
-    """Return OpenCLIP's configuration as pixels; resizing the longest side and padding is not expressible."""
+def _side(size: tuple[int, int] | None) -> int | tuple[int, int] | None:
+    """Return one number for a square, since towers of ResNets know no other size."""
+    return size[0] if size and size[0] == size[1] else size
+
+
+def preprocessing(config: dict[str, Any]) -> Preprocessing:
+    """Return OpenCLIP's configuration as pixels, compared with its own transform; `Geometry` cannot say padding."""
     source, size = "OpenCLIP preprocess_cfg", config["size"]
     height, width = (size, size) if isinstance(size, int) else size
     geometry = None
     if config["resize_mode"] == "squash" or (config["resize_mode"] == "shortest" and height == width):
         resize = None if config["resize_mode"] == "squash" else height
         geometry = Geometry((height, width), 3, resize, interpolation(config["interpolation"]), source)
-    return Preprocessing(config["mean"], config["std"], source, (3, height, width), geometry)
+    return compared(
+        original(config), Preprocessing(config["mean"], config["std"], source, (3, height, width), geometry)
+    )
+
+
+def original(config: dict[str, Any]) -> Original:
+    """Return OpenCLIP's own transform of evaluation for a configuration."""
+    transform = optional("open_clip.transform", "open_clip_torch", "openclip", "a preprocessing of OpenCLIP")
+    run = transform.image_transform_v2(transform.PreprocessCfg(**config), is_train=False)
+    return Original(f"OpenCLIP's transform (resize_mode {config['resize_mode']})", run)

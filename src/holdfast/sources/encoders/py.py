@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from holdfast.core.encoder import BY_CALLER, Encoder
+from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
+from holdfast.core.geometry import BY_CALLER
 from holdfast.core.spec_string import Options, sides, take
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.foreign import foreign

@@ -1,15 +1,16 @@
 """`timm:` timm's image models, their pooled features."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from holdfast.core.encoder import Encoder, Geometry
+from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
+from holdfast.core.geometry import Geometry
 from holdfast.core.spec_string import Options
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.names import registered_models
@@ -18,6 +19,7 @@ from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.checkpoint import LAYERS, Checkpoint, read_checkpoint
 from holdfast.sources.encoders.shared.equip import equip, named, said
 from holdfast.sources.encoders.shared.options import Common, read
+from holdfast.sources.encoders.shared.original import Original, compared
 from holdfast.sources.encoders.shared.pictures import interpolation
 from holdfast.sources.encoders.shared.weights import (
     check_weights,
@@ -81,7 +83,7 @@ class Timm(EncoderSource):
                 return timm.create_model(name, pretrained=common.weights == "default", num_classes=0, **given)
 
         network = build()
-        preprocessing = _preprocessing(resolve({}, model=network))
+        ours = preprocessing(resolve({}, model=network))
         origin: dict[str, object] = {"source": f"timm:{name}", "weights": _weights(network, common)}
         origin["timm"] = timm.__version__
         heads = _classifiers(network)
@@ -92,13 +94,13 @@ class Timm(EncoderSource):
             if misfits(network, checkpoint.state):
                 _resize(network, common)  # they were trained at that size, not moved to it
             _fill(network, heads, checkpoint, common.layer)
-            preprocessing = said(preprocessing, checkpoint)
+            ours = said(ours, checkpoint)
             origin |= checkpoint.origin
         _resize(network, common)
         common = named(common, heads[0] if heads else None)
         if common.pool == "none" and common.layer is None:
-            return assemble(_Unpooled(network), common, preprocessing, origin, output="forward_features", root=network)
-        return assemble(network, common, preprocessing, origin, output="pooled features (num_classes=0)")
+            return assemble(_Unpooled(network), common, ours, origin, output="forward_features", root=network)
+        return assemble(network, common, ours, origin, output="pooled features (num_classes=0)")
 
     def files(self, name: str, options: Options) -> tuple[Path, ...] | None:
         """Return the file of weights; None of a folder's or the hub's."""
@@ -149,12 +151,25 @@ def _weights(network: Any, common: Common) -> str:
     return f"random, seed {common.seed}" if common.weights == "random" else common.weights
 
 
-def _preprocessing(config: dict[str, Any]) -> Preprocessing:
-    """Return timm's data config as pixels; what `Geometry` cannot say (borders, scaled squashing) as None."""
+def preprocessing(config: dict[str, Any]) -> Preprocessing:
+    """Return timm's data config as pixels, compared with its own transform; `Geometry` cannot say borders."""
     channels, height, width = config["input_size"]
-    source, crop, mode = "timm data config", config["crop_pct"], config["crop_mode"]
+    source, share, mode = "timm data config", config["crop_pct"], config["crop_mode"]
+    high, wide = math.floor(height / share), math.floor(width / share)
     geometry = None
-    if (mode == "center" and height == width) or (mode == "squash" and crop == 1):
-        resize = None if mode == "squash" else math.floor(height / crop)
+    if mode == "squash":
+        resize = None if share == 1 else (high, wide)
         geometry = Geometry((height, width), channels, resize, interpolation(config["interpolation"]), source)
-    return Preprocessing(config["mean"], config["std"], source, (channels, height, width), geometry)
+    elif mode == "center" and high == wide:
+        geometry = Geometry((height, width), channels, high, interpolation(config["interpolation"]), source)
+    ours = Preprocessing(config["mean"], config["std"], source, (channels, height, width), geometry)
+    if channels not in (1, 3):  # which no pictures have
+        return replace(ours, geometry=None)
+    return compared(original(config), ours)
+
+
+def original(config: dict[str, Any]) -> Original:
+    """Return timm's own transform of evaluation for a data config."""
+    transform = optional("timm.data", "timm", "timm", "a preprocessing of timm").create_transform(**config)
+    mode = "L" if config["input_size"][0] == 1 else "RGB"
+    return Original(f"timm's transform (crop_mode {config['crop_mode']})", lambda x: transform(x.convert(mode)))

@@ -6,8 +6,9 @@ from typing import Any
 
 from torch import nn
 
-from holdfast.core.encoder import Encoder, Geometry
+from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
+from holdfast.core.geometry import Geometry
 from holdfast.core.spec_string import Options
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.names import registered_models
@@ -16,6 +17,7 @@ from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.checkpoint import read_checkpoint
 from holdfast.sources.encoders.shared.equip import equip, named, said
 from holdfast.sources.encoders.shared.options import Common, read
+from holdfast.sources.encoders.shared.original import Original, compared
 from holdfast.sources.encoders.shared.pictures import interpolation
 from holdfast.sources.encoders.shared.weights import check_weights, fetching, no_pickle, seeded, weights_file
 
@@ -55,7 +57,7 @@ class Torchvision(EncoderSource):
         with seeded(common.seed), fetching(options.spec), no_pickle():
             network = models.get_model(model_name, **({"weights": enum} if common.weights == "default" else fresh))
         linear = [place for place, module in network.named_modules() if isinstance(module, nn.Linear)]
-        preprocessing = _preprocessing(enum.transforms(), source)
+        ours = preprocessing(enum.transforms(), source)
         weights = str(enum)
         if common.weights != "default":
             weights = f"random, seed {common.seed}" if common.weights == "random" else common.weights
@@ -64,7 +66,7 @@ class Torchvision(EncoderSource):
             checkpoint = read_checkpoint(common.weights, network, linear[-1:])
             equip(network, linear[-1] if linear else None, checkpoint, common.layer)
             origin |= checkpoint.origin
-            preprocessing = said(preprocessing, checkpoint)
+            ours = said(ours, checkpoint)
         # its representation: the input of the classifier
         common = named(common, linear[-1] if linear else None)
         if not linear and not common.layer:
@@ -72,7 +74,7 @@ class Torchvision(EncoderSource):
                 f"{options.spec}: no nn.Linear whose input could be the representation; give ?layer= and ?pool="
             )
         layer = f"{linear[-1]}.input" if linear else None
-        return assemble(network, common, preprocessing, origin, layer=layer)
+        return assemble(network, common, ours, origin, layer=layer)
 
     def files(self, name: str, options: Options) -> tuple[Path, ...] | None:
         """Return the file of weights; None of those that are downloaded."""
@@ -94,9 +96,14 @@ class Torchvision(EncoderSource):
         return common, models, model_name, choices[entry or "DEFAULT"]
 
 
-def _preprocessing(transforms: Any, source: str) -> Preprocessing:
-    """Return the preprocessing of an ImageClassification preset."""
-    height, width = (*transforms.crop_size, *transforms.crop_size)[:2]
-    (resize,) = transforms.resize_size
-    geometry = Geometry((height, width), 3, resize, interpolation(transforms.interpolation.value), source)
-    return Preprocessing(transforms.mean, transforms.std, source, (3, height, width), geometry)
+def preprocessing(preset: Any, source: str) -> Preprocessing:
+    """Return an ImageClassification preset as pixels, compared with itself."""
+    height, width = (*preset.crop_size, *preset.crop_size)[:2]
+    (resize,) = preset.resize_size
+    geometry = Geometry((height, width), 3, resize, interpolation(preset.interpolation.value), source)
+    return compared(original(preset), Preprocessing(preset.mean, preset.std, source, (3, height, width), geometry))
+
+
+def original(preset: Any) -> Original:
+    """Return a preset as what pictures are compared with."""
+    return Original(f"torchvision's {type(preset).__name__}", preset)

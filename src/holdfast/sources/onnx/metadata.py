@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.core.encoder import Encoder, Geometry
+from holdfast.core.encoder import Encoder
+from holdfast.core.geometry import Geometry
 from holdfast.core.spec_string import Options
 from holdfast.sources.encoders.shared.assemble import Preprocessing
 from holdfast.sources.encoders.shared.options import Common, read
@@ -47,9 +48,8 @@ def with_preprocessing(properties: Iterable[Any], encoder: Encoder) -> dict[str,
     if (geometry := encoder.geometry) is None:
         return words
     height, width = geometry.size
-    pictures = {"crop": f"{height}x{width}", "resize": str(geometry.resize), "interpolation": geometry.interpolation}
-    if geometry.resize is None:
-        pictures = {"size": pictures["crop"], "resize": "squash", "interpolation": geometry.interpolation}
+    resize = "x".join(map(str, geometry.resize)) if isinstance(geometry.resize, tuple) else geometry.resize or "squash"
+    pictures = {"size": f"{height}x{width}", "resize": str(resize), "interpolation": geometry.interpolation}
     return words | {f"{_PREFIX}{key}": value for key, value in pictures.items()}
 
 

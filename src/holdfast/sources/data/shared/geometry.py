@@ -1,17 +1,18 @@
 """From a picture of any size and mode to the pixels of an encoder: the geometric part of preprocessing."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import PIL.ExifTags
 import PIL.Image
 import PIL.ImageOps
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
+from torch.nn import functional as F
 
 from holdfast.core import Geometry
+from holdfast.core.geometry import Interpolation
 from holdfast.core.image_source import GREY
 from holdfast.runtime.errors import HoldfastError
 
@@ -74,8 +75,8 @@ def standard(picture: PIL.Image.Image) -> PIL.Image.Image:
 def render(picture: PIL.Image.Image, geometry: Geometry | None) -> Pixels:
     """Return the pixels in [0, 1] that an encoder of this geometry sees of a picture of any size and mode.
 
-    Equal, to the bit, to torchvision's Resize, CenterCrop and ToTensor on an ordinary RGB picture. Without
-    geometry the picture keeps its size and is grey or RGB as it comes.
+    Equal, to the bit, to torchvision's Resize, CenterCrop and ToTensor on an ordinary RGB picture, or to other
+    libraries' where the geometry says so. Without geometry the picture keeps its size and is grey or RGB as it comes.
 
     Raises:
         HoldfastError: see `standard`.
@@ -123,45 +124,19 @@ def convert(pixels: Pixels, conversion: Conversion, geometry: Geometry | None) -
     return pixels.contiguous()
 
 
-class Placement(NamedTuple):
-    """How pixels get another size: scaled so that the shorter side is `resize` and cropped, or squashed where None.
-
-    Attributes:
-        size: (height, width) in the end.
-        resize: what the shorter side is scaled to before the centre crop; None: no crop.
-        resampling: the filter, antialiased.
-    """
-
-    size: tuple[int, int]
-    resize: int | None
-    resampling: PIL.Image.Resampling
-
-    def keeps(self, height: int, width: int) -> bool:
-        """Whether an image of this size stays as it is."""
-        return self.size == (height, width) and self.resize in (None, min(height, width))
-
-    def crops(self, height: int, width: int) -> bool:
-        """Whether a part of an image of this size is cut off."""
-        return self.resize is not None and (height != width or self.size != (self.resize, self.resize))
-
-
-def placement(conversion: Conversion, geometry: Geometry | None) -> Placement | None:
+def placement(conversion: Conversion, geometry: Geometry | None) -> Geometry | None:
     """Return how images get the size that the user asked for, or else the encoder's; None: they keep theirs."""
     if isinstance(size := conversion.size, int):
-        return Placement((size, size), size, PIL.Image.Resampling.BILINEAR)
-    if size is not None:
-        return Placement(size, None, PIL.Image.Resampling.BILINEAR)
-    if geometry is None:
-        return None
-    return Placement(geometry.size, geometry.resize, _RESAMPLING[geometry.interpolation])
+        return Geometry((size, size), resize=size)
+    return geometry if size is None else Geometry(size)
 
 
-def placed(pixels: Pixels, wanted: Placement) -> Float[Tensor, "c h w"]:
+def placed(pixels: Pixels, wanted: Geometry) -> Float[Tensor, "c h w"]:
     """Return pixels in another size, each channel by itself and without rounding to levels."""
     return torch.cat([_pixels(_place(PIL.Image.fromarray(plane), wanted)) for plane in pixels.numpy()])
 
 
-def repainted(pixels: Pixels, wanted: Placement) -> Float[Tensor, "c h w"]:
+def repainted(pixels: Pixels, wanted: Geometry) -> Float[Tensor, "c h w"]:
     """Return pixels in another size, rounded to 8 bits as those of a picture are where they are whole levels."""
     levels = pixels.mul(255).round_().to(torch.uint8)
     if not torch.equal(levels.to(torch.float32).div(255), pixels):
@@ -170,35 +145,50 @@ def repainted(pixels: Pixels, wanted: Placement) -> Float[Tensor, "c h w"]:
     return _pixels(_place(PIL.Image.fromarray(np.ascontiguousarray(values)), wanted))
 
 
-def _place(picture: PIL.Image.Image, wanted: Placement | None) -> PIL.Image.Image:
-    """Scale the shorter side to `resize` and crop the centre, or squash where it is None."""
+def _place(picture: PIL.Image.Image, wanted: Geometry | None) -> PIL.Image.Image:
+    """Scale a picture and crop its centre."""
     if wanted is None:
         return picture
-    (high, wide), resize, resampling = wanted
-    if resize is None:
-        return picture if picture.size == (wide, high) else picture.resize((wide, high), resampling)
-    short = min(picture.size)
-    scaled = (resize * picture.width // short, resize * picture.height // short)
-    if scaled[0] * scaled[1] > _MOST_PIXELS:
+    high, wide = wanted.scaled(picture.height, picture.width)
+    if high * wide > _MOST_PIXELS:
         raise HoldfastError(
-            f"a picture of {picture.width}x{picture.height} is too thin: scaled to a shorter side of {resize} it would "
-            f"have {scaled[0] * scaled[1]:.0f} pixels; crop it"
+            f"a picture of {picture.width}x{picture.height} is too thin: scaled to a shorter side of "
+            f"{min(high, wide)} it would have {high * wide:.0f} pixels; crop it"
         )
-    if picture.size != scaled:
-        picture = picture.resize(scaled, resampling)
-    left, top = _offset(scaled[0], wide), _offset(scaled[1], high)
-    return picture.crop((left, top, left + wide, top + high))  # beyond the edge Pillow fills with black
+    if picture.size != (wide, high):
+        picture = _SCALE[wanted.resampler](picture, (high, wide), wanted.interpolation)
+    top, left = wanted.corner(high, wide)
+    box = (left, top, left + wanted.size[1], top + wanted.size[0])
+    return picture if box == (0, 0, *picture.size) else picture.crop(box)  # beyond the edge Pillow fills with black
 
 
-def _offset(have: int, want: int) -> int:
-    """Return the start of a centre crop: rounded half to even, or padded, as torchvision's CenterCrop does."""
-    return round((have - want) / 2) if have >= want else -((want - have) // 2)
+def _by_pillow(picture: PIL.Image.Image, size: tuple[int, int], interpolation: Interpolation) -> PIL.Image.Image:
+    height, width = size
+    return picture.resize((width, height), _RESAMPLING[interpolation])
+
+
+def _by_torch(picture: PIL.Image.Image, size: tuple[int, int], interpolation: Interpolation) -> PIL.Image.Image:
+    """Scale as torchvision does a tensor: bytes stay bytes between both directions, in another order than Pillow's."""
+    values = _planes(picture).contiguous()[None]
+    if interpolation == "nearest":
+        scaled = F.interpolate(values, size, mode="nearest-exact")[0]
+    else:
+        scaled = F.interpolate(values, size, mode=interpolation, align_corners=False, antialias=True)[0]
+    return PIL.Image.fromarray((scaled.permute(1, 2, 0).contiguous() if len(scaled) == 3 else scaled[0]).numpy())
+
+
+_SCALE = {"pillow": _by_pillow, "torch": _by_torch}
+
+
+def _planes(picture: PIL.Image.Image) -> Shaped[Tensor, "channel height width"]:
+    """Return a picture of mode L, RGB or F as a tensor of its own numbers."""
+    values = torch.from_numpy(np.array(picture))
+    return values.unsqueeze(0) if values.ndim == 2 else values.permute(2, 0, 1)
 
 
 def _pixels(picture: PIL.Image.Image) -> Pixels:
     """Return a picture of mode L, RGB or F as a tensor in [0, 1]."""
-    values = torch.from_numpy(np.array(picture))
-    values = values.unsqueeze(0) if values.ndim == 2 else values.permute(2, 0, 1)
+    values = _planes(picture)
     if values.dtype == torch.uint8:
         return values.to(torch.float32).div(255).contiguous()
     return values.clamp(0, 1)  # resizing with negative lobes leaves [0, 1] by a little

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Corruption, Geometry, HoldfastError, Images, ImageSource, Relevance, Rng, Threat
-from holdfast.core.encoder import BY_SHAPES
+from holdfast.core.geometry import BY_SHAPES
 from holdfast.core.ids import Ids
 from holdfast.runtime.errors import no_relevance
 from holdfast.sources.data.shared.cache import LIMIT, Kept

@@ -11,7 +11,6 @@ from holdfast.core import Corruption, Geometry, Rng
 from holdfast.sources.data.shared.geometry import (
     Conversion,
     Pixels,
-    Placement,
     convert,
     fit,
     placed,
@@ -33,8 +32,8 @@ class OwnImage(NamedTuple):
     """
 
     pixels: Pixels
-    placement: Placement | None
-    resize: Callable[[Pixels, Placement], Pixels]
+    placement: Geometry | None
+    resize: Callable[[Pixels, Geometry], Pixels]
 
 
 def own_image(image: PIL.Image.Image | Tensor, conversion: Conversion, geometry: Geometry | None) -> OwnImage:
@@ -55,7 +54,7 @@ def mapped(own: OwnImage, values: Pixels) -> OwnImage:
         return own._replace(pixels=values)
     if own.placement.crops(height, width):
         return OwnImage(torch.full_like(values, torch.nan), None, placed)
-    back = Placement((height, width), None, PIL.Image.Resampling.BILINEAR)
+    back = Geometry((height, width))
     return own._replace(pixels=placed(values, back), resize=placed)
 
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from holdfast.core.encoder import BY_CALLER, Encoder, Geometry
+from holdfast.core.encoder import Encoder
+from holdfast.core.geometry import BY_CALLER, Geometry
 from holdfast.runtime.errors import HoldfastError, first_line
+from holdfast.sources.encoders.shared.channels import IN_WORDS, Reversed
 from holdfast.sources.encoders.shared.layer import Tap
 from holdfast.sources.encoders.shared.options import Common
 from holdfast.sources.encoders.shared.patches import find_grid, patches_in_words
@@ -28,6 +30,8 @@ class Preprocessing:
         source: where mean and std come from, for the record.
         shape: (channels, height, width) of the input.
         geometry: how pictures become that, or None where `Geometry` cannot express it.
+        reversed: whether the network takes blue, green, red; mean and std are in the order of the pixels, before that.
+        problem: what the source does to pictures that is left out here, in words; the user has to say what is None.
     """
 
     mean: float | Sequence[float] | None
@@ -35,6 +39,8 @@ class Preprocessing:
     source: str
     shape: tuple[int, int, int]
     geometry: Geometry | None
+    reversed: bool = False
+    problem: str = ""
 
 
 def assemble(
@@ -59,7 +65,8 @@ def assemble(
         root: where names of layers start.
 
     Raises:
-        HoldfastError: no mean and std from anywhere, or an output that is not [B, D].
+        HoldfastError: no mean and std from anywhere, a source that does to pictures what cannot be repeated while the
+            user does not say what is done instead, or an output that is not [B, D].
     """
     chosen = common.layer or layer
     tap = Tap(network, chosen, common.pool, root=root)
@@ -67,6 +74,7 @@ def assemble(
     mean, std, source = preprocessing.mean, preprocessing.std, preprocessing.source
     if common.mean is not None and common.std is not None:
         mean, std, source = common.mean, common.std, BY_CALLER
+    _check_said(preprocessing, common)
     if mean is None or std is None:
         raise HoldfastError(
             f"encoder {common.name!r}: {source} holds no mean and std; give them, for example "
@@ -89,20 +97,23 @@ def assemble(
         with _tried(common.name, shape):
             grid = find_grid(tap.eval(), grey, common.grid, common.name)
         patches = {"patches": patches_in_words(grid, tap)}
+    module = Reversed(tap, shape[0]) if preprocessing.reversed else tap
     encoder = Encoder(
-        tap,
+        module,
         mean=mean,
         std=std,
         geometry=geometry,
         name=common.name,
-        root=next((path for path, module in tap.named_modules() if module is (root or network)), ""),
+        root=next((path for path, inner in module.named_modules() if inner is (root or network)), ""),
         origin={
             **origin,
             "layer": chosen or output,
             "pool": common.pool or "none",
             **patches,
             "normalisation": source,
+            **({"channels": IN_WORDS} if preprocessing.reversed else {}),
             "geometry": geometry.source if geometry else "none that pictures could be brought to",
+            **({"pictures": geometry.in_words} if geometry else {}),
         },
         grid=grid,
     )
@@ -110,6 +121,21 @@ def assemble(
         encoder(grey)
     encoder.passes.forward = 0
     return encoder
+
+
+def _check_said(preprocessing: Preprocessing, common: Common) -> None:
+    """Raise what a source does to pictures that cannot be repeated, unless the user says what is done instead."""
+    words, (high, wide), lacking = common.pictures, preprocessing.shape[1:], []
+    if preprocessing.geometry is None and None in (words.size, words.resize):
+        lacking.append(f"size={high}x{wide}&resize={round(max(high, wide) / 0.875)}")
+    if preprocessing.mean is None and common.mean is None:
+        lacking.append("mean=0.485,0.456,0.406&std=0.229,0.224,0.225")
+    if preprocessing.problem and lacking:
+        whole = " (resize=squash takes the whole picture)" if "resize" in lacking[0] else ""
+        raise HoldfastError(
+            f"encoder {common.name!r}: {preprocessing.problem}; say what is done to them instead, as the network was "
+            f"trained, such as ?{'&'.join(lacking)}{whole}"
+        )
 
 
 @contextmanager

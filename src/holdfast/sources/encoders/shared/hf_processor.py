@@ -1,82 +1,192 @@
-"""What a Hugging Face image processor does to pictures, as mean, std and geometry, checked against the processor."""
+"""What a Hugging Face image processor does to pictures: found out on pictures, with its configuration as a guess."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import PIL.Image
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from holdfast.core.encoder import Geometry
+from holdfast.core.geometry import Geometry, Interpolation, Resampler, Rounding
+from holdfast.core.normalisation import LARGEST
 from holdfast.runtime.errors import HoldfastError
 from holdfast.sources.encoders.shared.assemble import Preprocessing
+from holdfast.sources.encoders.shared.original import BEYOND, Original, equal, sizes
 from holdfast.sources.encoders.shared.pictures import interpolation
 
 _RESAMPLE = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # PIL.Image.Resampling
+_PLAIN = ((0, 0, 0), (255, 0, 0), (0, 255, 0), (0, 0, 255))
+_LUMA = (0.299, 0.587, 0.114)
+_ALIKE = 1e-4
+"""Share by which numbers of a configuration may differ from what is measured in float32."""
 
 
-def preprocessing(processor: Any, spec: str) -> Preprocessing:
-    """Return mean and std in [0, 1] pixels, and geometry, from a processor's configuration.
+class _Colours(NamedTuple):
+    """What is subtracted from channels of pixels in [0, 1] and what they are divided by, in the order of the pixels."""
 
-    A processor computes (255 r p - mean) / std of a pixel p in [0, 1], r its rescale factor; hence the mean and std
-    that `Encoder` takes are mean / (255 r) and std / (255 r). Both are checked on a black and a white picture; where
-    the processor does something else as well, they are left out, and the user has to give them.
+    mean: list[float]
+    std: list[float]
+    reversed: bool
+
+
+def preprocessing(processor: Any, shape: tuple[int, int, int]) -> Preprocessing:
+    """Return the mean and std of [0, 1] pixels, the order of channels and the geometry that give a processor's pixels.
+
+    Colours are read off plain pictures, whatever the configuration calls what is done to them. The geometry is the
+    first of those which the configuration may mean that makes of noise what the processor makes of it. What cannot be
+    repeated in this way is left out, and `problem` says why.
+
+    Args:
+        processor: of transformers, or code of a repository.
+        shape: (channels, height, width) of the model's input, where the processor does not give one.
+    """
+    name = called(processor)
+    config: Mapping[str, Any] = getattr(processor, "to_dict", dict)()
+    original = Original(name, partial(pixel_values, processor))
+    nothing = Preprocessing(None, None, name, shape, None)
+    try:
+        colours, shape = _colours(original, config)
+    except HoldfastError as error:
+        return replace(nothing, problem=f"{name} {error}")
+    found = Preprocessing(*colours[:2], name, shape, None, colours.reversed)
+    try:
+        return replace(found, geometry=_geometry(original, config, found))
+    except HoldfastError as error:
+        return replace(found, problem=f"{name} {error}")
+
+
+def called(processor: Any) -> str:
+    """Return the class of a processor, and what it computes with where it says so: its pixels depend on both."""
+    backend, name = getattr(processor, "backend", None), type(processor).__name__
+    return f"{name} ({backend})" if isinstance(backend, str) else name
+
+
+def pixel_values(processor: Any, picture: PIL.Image.Image) -> Float[Tensor, "channel height width"]:
+    """Return what a processor makes of one picture.
 
     Raises:
-        HoldfastError: a processor that does not return [channel, height, width].
+        HoldfastError: something else than one image; its text goes on after the processor's name.
     """
-    config = processor.to_dict()
-    black, white = (_run(processor, value) for value in (0, 255))
-    if black.ndim != 3 or black.shape[0] not in (1, 3):
-        raise HoldfastError(
-            f"{spec}: expected a processor that gives [channel, height, width], got {list(black.shape)}"
-        )
-    channels, height, width = black.shape
-    # what the config says, of [0, 1] pixels
-    scale = 255 * config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 255.0
-    normalise = config.get("do_normalize", True)
-    mean = [m / scale for m in (config["image_mean"] if normalise else [0.0] * channels)]
-    std = [s / scale for s in (config["image_std"] if normalise else [1.0] * channels)]
-    geometry = _geometry(config, channels)
-    if geometry is not None and geometry.size != (height, width):
-        geometry = None
-    # black and white pictures show whether the processor does just that
-    shape = (channels, height, width)
-    source = f"{type(processor).__name__} config"
-    for pixel, normalised in ((0.0, black), (1.0, white)):
-        expected = (pixel - torch.tensor(mean)) / torch.tensor(std)
-        if not torch.allclose(normalised, expected.view(-1, 1, 1).expand(shape), atol=1e-4):
-            return Preprocessing(
-                None, None, f"{source} (which changes pixels by more than mean and std)", shape, geometry
+    outputs = processor(images=picture, return_tensors="pt")
+    if not isinstance(outputs, Mapping) or "pixel_values" not in outputs:
+        given = ", ".join(outputs) if isinstance(outputs, Mapping) else type(outputs).__name__
+        raise HoldfastError(f"gives {given} of a picture and no pixel_values")
+    values = outputs["pixel_values"]
+    if len(values) != 1:
+        raise HoldfastError(f"cuts a picture into {len(values)} pieces")
+    image = torch.as_tensor(values[0]).float()
+    if image.ndim != 3 or image.shape[0] not in (1, 3):
+        raise HoldfastError(f"gives {list(image.shape)} of a picture and not [channel, height, width]")
+    return image
+
+
+def _colours(original: Original, config: Mapping[str, Any]) -> tuple[_Colours, tuple[int, int, int]]:
+    """Return what is done to colours, and the shape of what a plain picture becomes.
+
+    Raises:
+        HoldfastError: something else than a mean and a standard deviation of each channel, or of grey.
+    """
+    plain = [original(PIL.Image.new("RGB", (31, 23), colour)) for colour in _PLAIN]
+    channels, height, width = plain[0].shape
+    # at the centre, for black may be put around a picture
+    black, *primaries = (image[:, image.shape[1] // 2, image.shape[2] // 2].double() for image in plain)
+    gain = torch.stack([primary - black for primary in primaries], 1)
+    backwards = channels == 3 and bool(gain.flip(1).diagonal().abs().sum() > gain.diagonal().abs().sum())
+    if channels == 1:  # grey, of all three
+        scale = gain.sum(1)
+        expected = scale[:, None] * torch.tensor([_LUMA])
+    else:
+        gain = gain.flip(1) if backwards else gain
+        scale = gain.diagonal()
+        expected = scale.diag()
+    if not (bool((scale > 0).all()) and torch.allclose(gain, expected, atol=0.01 * float(scale.abs().max()))):
+        raise HoldfastError("changes colours by more than a mean and a standard deviation of each channel")
+    measured = _Colours((-black / scale).tolist(), (1 / scale).tolist(), backwards)
+    if max(map(abs, measured.mean)) > LARGEST or max(measured.std) > LARGEST:
+        ends = f"{float(black.min()):.3g} and {float((black + scale).max()):.3g}"
+        raise HoldfastError(f"makes {ends} of black and white, as if pixels were rescaled twice")
+    if backwards:
+        measured = _Colours(measured.mean[::-1], measured.std[::-1], True)
+    return _as_said(measured, config), (channels, height, width)
+
+
+def _as_said(measured: _Colours, config: Mapping[str, Any]) -> _Colours:
+    """Return the configuration's own numbers where they are those that were measured, else these in six figures.
+
+    A processor computes (255 r p - mean) / std of a pixel p in [0, 1], r its rescale factor.
+    """
+    scale = 255 * (config.get("rescale_factor") or 1 / 255) if config.get("do_rescale", True) else 255.0
+    said = {"image_mean": [0.0], "image_std": [1.0]}
+    if config.get("do_normalize", True):
+        said = {key: config.get(key) or value for key, value in said.items()}
+    numbers = []
+    for values, seen in zip(said.values(), measured[:2], strict=True):
+        own = [float(value) / scale for value in (values if isinstance(values, Sequence) else [values])]
+        own = own * len(seen) if len(own) == 1 else own[::-1] if measured.reversed else own
+        alike = len(own) == len(seen) and np.allclose(own, seen, rtol=_ALIKE, atol=_ALIKE * max(measured.std))
+        numbers.append(own if alike else [float(f"{value:.6g}") + 0.0 for value in seen])
+    mean, std = numbers
+    return _Colours(mean, std, measured.reversed)
+
+
+def _geometry(original: Original, config: Mapping[str, Any], found: Preprocessing) -> Geometry:
+    """Return the geometry by which pictures become what the processor makes of them.
+
+    Raises:
+        HoldfastError: there is none.
+    """
+    for side in sizes(Geometry(found.shape[1:])):
+        shape = original.of_noise(*side)[1].shape
+        if shape != found.shape:
+            raise HoldfastError(
+                f"gives images of different sizes, {list(found.shape)} and {list(shape)}, where an encoder takes one"
             )
-    return Preprocessing(mean, std, source, shape, geometry)
+    for candidate in _candidates(config, found):
+        if equal(original, replace(found, geometry=candidate)):
+            return candidate
+    raise HoldfastError(BEYOND)
 
 
-def _run(processor: Any, value: int) -> torch.Tensor:
-    picture = PIL.Image.fromarray(np.full((320, 480, 3), value, dtype=np.uint8))
-    return torch.as_tensor(np.asarray(processor(images=picture, return_tensors="pt")["pixel_values"][0])).float()
-
-
-def _geometry(config: Mapping[str, Any], channels: int) -> Geometry | None:
-    """Return the geometry, or None where the steps are not a resize, a centre crop, or a squash."""
-    size, crop = _sides(config.get("size")), _sides(config.get("crop_size"))
-    crop = crop if config.get("do_center_crop") else {}
-    if not config.get("do_resize", True) or config.get("do_pad") or config.get("resample") not in _RESAMPLE:
-        return None
-    filter_name, source = interpolation(_RESAMPLE[config["resample"]]), "Hugging Face processor config"
-    edge = size.get("shortest_edge")
-    if edge and config.get("crop_pct"):  # ConvNeXt and kin: below 384 enlarge by 1 / crop_pct and crop, else squash
-        resize = int(edge / config["crop_pct"]) if edge < 384 else None
-        return Geometry((edge, edge), channels, resize, filter_name, source)
-    if edge and crop and not size.get("longest_edge"):
-        return Geometry((crop["height"], crop["width"]), channels, edge, filter_name, source)
-    if "height" in size and (not crop or (crop["height"], crop["width"]) == (size["height"], size["width"])):
-        return Geometry((size["height"], size["width"]), channels, None, filter_name, source)
-    return None
+def _candidates(config: Mapping[str, Any], found: Preprocessing) -> Iterator[Geometry]:
+    """Yield what a configuration may mean, the most likely first; a wrong one fails on the first picture."""
+    channels, height, width = found.shape
+    data = config.get("data_config") or {}  # of timm, in processors that wrap it
+    size = _sides(config.get("size") or data.get("input_size", ())[1:])
+    share, name = config.get("crop_pct") or data.get("crop_pct"), config.get("resample", data.get("interpolation"))
+    # what is scaled to what: LeViT adds 32 to 224, ConvNeXt and its kin divide by the share that a crop keeps
+    edges = dict.fromkeys([size.get("shortest_edge"), size.get("height"), size.get("width"), height, width])
+    shares = [1, *([share] if share else []), 224 / 256]
+    short: list[int | tuple[int, int]] = [int(edge / part) for edge in edges if edge for part in shares]
+    if "height" in size and "width" in size:
+        short += [(int(size["height"] / part), int(size["width"] / part)) for part in shares]
+    resizes = [None, *dict.fromkeys(short)]
+    # by which filter, by whose arithmetic, and from where on
+    name = getattr(name, "value", name)
+    named = name if isinstance(name, str) else _RESAMPLE.get(name)
+    filters: list[Interpolation] = [interpolation(known) for known in get_args(Interpolation) if named in (None, known)]
+    if named == "lanczos":
+        filters.append("bicubic")  # in its place on older torch
+    fast = "torchvision" in found.source or found.source.endswith("Fast")
+    resamplers, roundings = get_args(Resampler)[:: -1 if fast else 1], get_args(Rounding)[::-1]
+    longest = [size["longest_edge"], None] if "longest_edge" in size else [None]
+    for resize, most, filter_name, resampler in product(resizes, longest, filters, resamplers):
+        if most and not isinstance(resize, int):
+            continue
+        for rounding in roundings[-1:] if resize is None else roundings:
+            yield Geometry(
+                (height, width), channels, resize, filter_name, f"what {found.source} does", most, rounding, resampler
+            )
 
 
 def _sides(size: object) -> dict[str, int]:
-    """Return the sides that a size names; older configurations give one number for a square."""
+    """Return the sides that a size names; older configurations give one number for a square, or height and width."""
     if isinstance(size, int):
         return {"height": size, "width": size}
-    return {key: int(value) for key, value in dict(size).items() if value} if isinstance(size, Mapping) else {}
+    if isinstance(size, Sequence):
+        size = dict(zip(("height", "width"), size, strict=False))
+    return {key: int(value) for key, value in size.items() if value} if isinstance(size, Mapping) else {}

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from holdfast.core.encoder import Geometry, Interpolation
+from holdfast.core.geometry import Geometry, Interpolation
 from holdfast.core.spec_string import Options, positive, sides, take
 from holdfast.runtime.errors import HoldfastError
 
@@ -16,14 +16,14 @@ class PictureWords:
 
     Attributes:
         size: (height, width) of the input, from `size=` or `crop=`.
-        resize: the length to which a picture's shorter side is scaled before its centre is cropped to `size`, or
-            "squash": the whole picture is brought to `size`.
+        resize: the length to which a picture's shorter side is scaled before its centre is cropped to `size`; (height,
+            width) to which the picture is squashed before; or "squash": the whole picture is brought to `size`.
         interpolation: the filter of both.
         given: the words as they were written, such as "resize=256&crop=224".
     """
 
     size: tuple[int, int] | None = None
-    resize: int | Literal["squash"] | None = None
+    resize: int | tuple[int, int] | Literal["squash"] | None = None
     interpolation: Interpolation | None = None
     given: str = ""
 
@@ -82,17 +82,26 @@ def reworded(
     # what is not said stays
     before = geometry or Geometry(shape[1:], shape[0], None, "bilinear", "")
     size = words.size or (before.size if geometry else shape[1:])
-    resize = before.resize and round(before.resize * min(size) / min(before.size))
+    longest, resize = before.longest, _grown(before, size)
+    if longest is not None:
+        longest = round(longest * max(size) / max(before.size))
     if words.resize is not None:
-        resize = None if words.resize == SQUASH else words.resize
+        longest, resize = None, None if words.resize == SQUASH else words.resize
         _check_inside(size, words.resize, spec)
     whole = words.size and words.resize and words.interpolation
     source = f"{words.given} {where}"
     if not whole:
         source += f"; else {before.source}" if geometry else ", bilinear"
-    return replace(
-        before, size=size, resize=resize, interpolation=words.interpolation or before.interpolation, source=source
-    )
+    filter_name = words.interpolation or before.interpolation
+    return replace(before, size=size, resize=resize, interpolation=filter_name, source=source, longest=longest)
+
+
+def _grown(before: Geometry, size: tuple[int, int]) -> int | tuple[int, int] | None:
+    """Return what a picture is scaled to before `size` is cropped, so that the same share is kept as before."""
+    factors = [new / old for new, old in zip(size, before.size, strict=True)]
+    if isinstance(before.resize, tuple):
+        return round(before.resize[0] * factors[0]), round(before.resize[1] * factors[1])
+    return before.resize and round(before.resize * max(factors))
 
 
 def interpolation(name: str) -> Interpolation:
@@ -107,12 +116,19 @@ def interpolation(name: str) -> Interpolation:
     raise HoldfastError(f"interpolation {name!r} is none of nearest, bilinear, bicubic, lanczos")
 
 
-def _check_inside(size: tuple[int, int] | None, resize: int | str | None, spec: str) -> None:
-    if size is not None and isinstance(resize, int) and resize < max(size):
-        raise HoldfastError(
-            f"{spec}: a picture whose shorter side is resized to {resize} has no {size[0]}x{size[1]} pixels to crop; "
-            f"give resize={max(size)} or more, or a smaller crop"
-        )
+def _check_inside(size: tuple[int, int] | None, resize: int | tuple[int, int] | str | None, spec: str) -> None:
+    if size is None or resize is None or isinstance(resize, str):
+        return
+    high, wide = size
+    if isinstance(resize, int) and resize < max(size):
+        has, more = f"whose shorter side is resized to {resize}", f"{max(size)}"
+    elif isinstance(resize, tuple) and (resize[0] < high or resize[1] < wide):
+        has, more = f"squashed to {resize[0]}x{resize[1]}", f"{high}x{wide}"
+    else:
+        return
+    raise HoldfastError(
+        f"{spec}: a picture {has} has no {high}x{wide} pixels to crop; give resize={more} or more, or a smaller crop"
+    )
 
 
 def _filter(text: str) -> Interpolation:
@@ -122,13 +138,15 @@ def _filter(text: str) -> Interpolation:
         raise ValueError("expected nearest, bilinear, bicubic or lanczos") from None
 
 
-def _resize(text: str) -> int | Literal["squash"]:
+def _resize(text: str) -> int | tuple[int, int] | Literal["squash"]:
     if text == SQUASH:
         return SQUASH
     try:
-        return positive(text)
+        return _size(text) if "x" in text else positive(text)
     except ValueError:
-        raise ValueError("expected the pixels of the shorter side, such as 256, or the word squash") from None
+        raise ValueError(
+            "expected the pixels of the shorter side, such as 256, HxW to squash to, or the word squash"
+        ) from None
 
 
 def _size(text: str) -> tuple[int, int]:
