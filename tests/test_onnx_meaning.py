@@ -244,7 +244,7 @@ def test_blue_first(tmp_path: Path) -> None:
     encoder = open_encoder(f"{path}?mean=0.1,0.2,0.3&std=1,0.5,0.25&channels=bgr")
     normal = (pictures() - torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1)) / torch.tensor([1.0, 0.5, 0.25]).view(3, 1, 1)
     same(encoder, by_hand(normal.flip(1)), pictures())
-    assert encoder.origin["channels"] == "BGR: blue first"
+    assert encoder.origin["channels"] == "blue, green, red: channels are reversed before the network"
     with pytest.raises(HoldfastError, match="channels=grb is not usable: expected one of rgb, bgr"):
         open_encoder(f"{path}?mean=0&std=1&channels=grb")
 

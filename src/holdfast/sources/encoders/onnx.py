@@ -1,6 +1,6 @@
 """`onnx:` networks in ONNX files, as torch operations with a gradient, compared with the file when they are opened."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,8 @@ class Onnx(EncoderSource):
         _agree(opened, name, preprocessing, common, onnx)
         if common.weights != "default":
             fill(opened.network, read_safetensors(common.weights)[0], f"weights file {common.weights!r}")
-        network = Taken(opened.network, opened.images, factor, asked.channels == "bgr")
+        preprocessing = replace(preprocessing, reversed=asked.channels == "bgr")
+        network = Taken(opened.network, opened.images, factor)
         origin = _origin(name, proto, common, asked, opened)
         output = f"tensor {opened.network.output}"
         return assemble(network, common, preprocessing, origin, output=output, root=opened.network)
@@ -186,8 +187,6 @@ def _origin(name: str, proto: Any, common: Common, asked: _Asked, opened: Opened
     origin["opset"] = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 1)
     if images.layout == "nhwc":
         origin["layout"] = "NHWC: channels last"
-    if asked.channels == "bgr":
-        origin["channels"] = "BGR: blue first"
     if images.levels:
         origin["pixels"] = "from 0 to 255, as its uint8 input takes them, not rounded"
     if opened.dynamic:

@@ -181,20 +181,18 @@ def _named(name: str) -> str:
 
 
 class Taken(nn.Module):
-    """Images [B, C, H, W], RGB, as a file takes them: in its layout, its order of colours, and its numbers.
+    """Images [B, C, H, W] as a file takes them: in its layout and its numbers.
 
     Args:
         network: of the file.
         images: what it takes.
         factor: by which pixels are multiplied.
-        bgr: whether it takes blue first.
     """
 
-    def __init__(self, network: nn.Module, images: Images, factor: float, bgr: bool):
+    def __init__(self, network: nn.Module, images: Images, factor: float):
         super().__init__()
-        self.network, self._images, self._factor, self._bgr = network, images, factor, bgr
+        self.network, self._images, self._factor = network, images, factor
 
     def forward(self, x: Tensor) -> Any:
         """Return what the network gives."""
-        x = x.flip(1) if self._bgr else x
         return self.network(self._images.own(x if self._factor == 1 else x * self._factor))
