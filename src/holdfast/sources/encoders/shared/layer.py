@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from holdfast.core.representation import no_tensor
 from holdfast.numerics.geometry.positions import Arrangement
 from holdfast.runtime.errors import HoldfastError, unknown
 
@@ -155,7 +156,7 @@ class Tap(nn.Module):
             value = value[0]
         if not isinstance(value, Tensor):
             raise HoldfastError(
-                f"{self.source} gives a {type(value).__name__}, expected one tensor; choose another layer"
+                f"{self.source} gives a {no_tensor(value)}; expected one tensor, so choose another layer or that"
             )
         if self.pool == "none":
             return value if self.places is None else self.places.features(value).movedim(1, -1).flatten(1)
@@ -166,6 +167,8 @@ def _pooled(x: Shaped[Tensor, "batch ..."], pool: str | None, origin: str) -> Te
     match pool, x.ndim:
         case None, 2:
             return x
+        case None, 3 | 4 if all(side == 1 for side in x.shape[2:]):
+            return x.flatten(1)  # a map of one place: nothing to pool
         case "avg", 4:
             return x.mean(dim=(2, 3))
         case "cls", 3:
