@@ -48,6 +48,11 @@ def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
     bad = [name for name, t in state.items() if t.is_floating_point() and not torch.isfinite(t).all()]
     if bad:
         raise NotCertified(f"not certified: the weights {bad[0]!r} of encoder {encoder.name!r} are NaN or infinite")
+    if scripts := [name for name, module in encoder.named_modules() if isinstance(module, torch.jit.ScriptModule)]:
+        raise NotCertified(
+            f"not certified: {scripts[0]} of encoder {encoder.name!r} is TorchScript, which bound propagation does not "
+            "read; give the original network"
+        )
     if short := [name for name, t in encoder.named_parameters() if t.dtype in (torch.float16, torch.bfloat16)]:
         raise NotCertified(
             f"not certified: encoder {encoder.name!r} computes in half precision ({short[0]}), whose rounding no bound "

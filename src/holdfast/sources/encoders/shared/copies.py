@@ -104,7 +104,7 @@ def with_weights(spec: str, path: str | Path) -> str:
         HoldfastError: a path that a `file:` spec cannot say.
     """
     source, name, options = parse(spec)
-    kept = {key: value for key, value in options.items() if key not in ("weights", "seed", "label")}
+    kept = {key: value for key, value in options.items() if key not in ("weights", "prefix", "ema", "seed", "label")}
     if source == "file" or (source is None and name.endswith(".safetensors")):
         if "?" in str(path):
             raise HoldfastError(

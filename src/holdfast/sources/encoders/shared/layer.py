@@ -117,6 +117,12 @@ class Tap(nn.Module):
             return
         modules = dict((network if root is None else root).named_modules())
         modules.pop("")
+        module = modules.get(layer, modules.get(layer.removesuffix(".input")))
+        if isinstance(module, torch.jit.ScriptModule):
+            raise HoldfastError(
+                f"layer {layer!r} is TorchScript, out of which nothing can be taken; open the original network, or "
+                "leave layer= out"
+            )
         if layer in modules:
             modules[layer].register_forward_hook(_stop_with_output)
         elif layer.removesuffix(".input") in modules:
