@@ -59,8 +59,9 @@ class File(EncoderSource):
             origin["dropped"] = f"head behind the representation: {', '.join(sorted(behind))}"
         output = "network output" if whole is network else f"the head {', '.join(sorted(behind))}"
         common = replace(common, layer=None) if common.layer in LAYERS else common
-        source = f"metadata of {name}"
-        return assemble(whole, common, preprocessing(NETWORKS[chosen], metadata, source), origin, output=output)
+        metadata = metadata if common.mean is None else {}
+        config = preprocessing(NETWORKS[chosen], metadata, f"metadata of {name}")
+        return assemble(whole, common, config, origin, output=output)
 
     def files(self, name: str, options: Options) -> tuple[Path, ...]:
         """Return the file."""

@@ -92,7 +92,7 @@ class Openclip(EncoderSource):
         model, facts = asked.model(options.spec, common.size)
         weights = {"default": asked.tag, "random": f"random, seed {common.seed}"}.get(common.weights, common.weights)
         origin = {"source": f"openclip:{asked.model_name}", "weights": weights, **facts}
-        config = _preprocessing(model.visual.preprocess_cfg, asked.tag)
+        config = _preprocessing(model.visual.preprocess_cfg)
         if common.pool == "none" and common.layer is None:
             network = _Unpooled(model, options.spec)
             return assemble(network, common, config, origin, output="tokens of the image tower", root=model)
@@ -162,6 +162,8 @@ class _Asked:
     def model(self, spec: str, size: tuple[int, int] | None) -> tuple[Any, dict[str, object]]:
         """Return both towers with their weights, and what the record says of them."""
         weights, facts = self.common.weights, {"open_clip": self.open_clip.__version__}
+        if self.tag and weights != "default":
+            facts["configuration"] = f"of the weights {self.tag}"
         self._check_activation(spec)
         given: dict[str, Any] = {"pretrained": self.tag}
         if weights != "default":
@@ -199,9 +201,9 @@ class _Asked:
         return said[0] if said else {}
 
 
-def _preprocessing(config: dict[str, Any], tag: str) -> Preprocessing:
+def _preprocessing(config: dict[str, Any]) -> Preprocessing:
     """Return OpenCLIP's configuration as pixels; resizing the longest side and padding is not expressible."""
-    source, size = f"OpenCLIP preprocess_cfg{f' of {tag}' if tag else ''}", config["size"]
+    source, size = "OpenCLIP preprocess_cfg", config["size"]
     height, width = (size, size) if isinstance(size, int) else size
     geometry = None
     if config["resize_mode"] == "squash" or (config["resize_mode"] == "shortest" and height == width):

@@ -94,7 +94,7 @@ class Timm(EncoderSource):
                 _resize(network, common)  # they were trained at that size, not moved to it
             checkpoint = _converted(network, _without_heads(network, checkpoint, build))
             _fill(network, heads, checkpoint, common.layer)
-            preprocessing = said(preprocessing, checkpoint)
+            preprocessing = said(preprocessing, checkpoint, common)
             origin |= checkpoint.origin
         _resize(network, common)
         common = named(common, heads[0] if heads else None)

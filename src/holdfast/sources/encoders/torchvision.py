@@ -81,7 +81,7 @@ class Torchvision(EncoderSource):
             checkpoint = read_checkpoint(common.weights, network, linear[-1:], choice, aside=_SIDE_HEADS)
             equip(network, linear[-1] if linear else None, checkpoint, common.layer)
             origin |= checkpoint.origin
-            preprocessing = said(preprocessing, checkpoint)
+            preprocessing = said(preprocessing, checkpoint, common)
         # its representation: the input of the classifier
         common = named(common, linear[-1] if linear else None)
         if not linear and not common.layer:

@@ -71,7 +71,7 @@ class Zoo(EncoderSource):
         return assemble(
             network,
             common,
-            preprocessing(architecture, metadata, source),
+            preprocessing(architecture, metadata if common.mean is None else {}, source),
             {"source": f"zoo:{name}", "weights": weights, **facts},
         )
 

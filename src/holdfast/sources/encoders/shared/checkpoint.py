@@ -171,7 +171,8 @@ def _split(
         numbers = {key: state[key].flatten().tolist() for key in ("mean", "std")}
         metadata = metadata | {key: ",".join(f"{value:.9g}" for value in values) for key, values in numbers.items()}
     # of what is beside the encoder, all is left out; what is among its tensors must fit
-    others = [name for name in whole if not name.startswith(place.root)]
+    others = [name for name in whole if not name.startswith(place.root) or name.startswith(place.beside)]
+    inside = {name: value for name, value in inside.items() if not (place.root + name).startswith(place.beside)}
     if form.encoder:
         others += [f"{place.root}{name}" for name in state if not name.startswith(starts)]
     elif form.marks:

@@ -65,9 +65,9 @@ def named(common: Common, classifier: str | None) -> Common:
     return replace(common, layer=classifier)
 
 
-def said(preprocessing: Preprocessing, checkpoint: Checkpoint) -> Preprocessing:
-    """Return the preprocessing with the mean and std that a file says, where it says them."""
-    if not {"mean", "std"} <= checkpoint.metadata.keys():
+def said(preprocessing: Preprocessing, checkpoint: Checkpoint, common: Common) -> Preprocessing:
+    """Return the preprocessing with the mean and std that a file says, where it says them and the user does not."""
+    if common.mean is not None or not {"mean", "std"} <= checkpoint.metadata.keys():
         return preprocessing
     mean, std = (stated(checkpoint.metadata, key, checkpoint.path) for key in ("mean", "std"))
     return replace(preprocessing, mean=mean, std=std, source=f"metadata of {checkpoint.path}")

@@ -31,7 +31,7 @@ PREFIXES = ("backbone", "encoder", "trunk", "base_model", "student", "online", "
 COUNTER = "n_averaged"
 """The tensor beside the weights of `torch.optim.swa_utils.AveragedModel`."""
 
-_WORDS = frozenset((*AVERAGES, *TABLES, *PREFIXES))
+_WORDS = frozenset((*AVERAGES, *TABLES, *PREFIXES, *WRAPPERS))  # the last stay where bare names would be the same
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ class Place:
         inside: the encoder's tensors by the names of the network.
         averaged: whether it is a running mean of the weights.
         chosen: which copy it is, where there are several or it is a mean; "" where there is nothing to say.
+        beside: prefixes of the other copies.
     """
 
     root: str
@@ -80,6 +81,7 @@ class Place:
     inside: Mapping[str, Tensor]
     averaged: bool = False
     chosen: str = ""
+    beside: tuple[str, ...] = ()
 
     @property
     def prefix(self) -> str:
@@ -182,7 +184,8 @@ def _chosen(copies: list[Place], choice: Choice, path: str) -> Place:
     elif others:
         said.append(f"not the running mean; ema=true: {_at(others[0])}")
     said += [f"not {_at(copy)}" for copy in kept if copy is not first]
-    return replace(first, chosen="; ".join(said))
+    beside = tuple(copy.prefix for copy in copies if not first.prefix.startswith(copy.prefix))
+    return replace(first, chosen="; ".join(said), beside=beside)
 
 
 def _at(copy: Place) -> str:

@@ -15,7 +15,7 @@ from holdfast.sources.encoders.shared.weights import check_file, read_safetensor
 INDEX = ".index.json"
 """How the name of a file ends that says which of several files holds which tensor."""
 
-DEPTH = 16
+DEPTH = 50
 """Levels of tables in tables that are looked into."""
 
 
@@ -44,7 +44,7 @@ def read_stored(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
         start = file.read(10)
     if start[8:10] == b'{"' or not start.startswith((b"PK", b"\x80")):  # torch.save writes zip archives or pickles
         return read_safetensors(path)
-    found = list(_tensors(_unpickled(path), DEPTH))
+    found = list(_tensors(_unpickled(path), DEPTH, set()))
     if len(state := dict(found)) < len(found):
         twice = next(name for name, count in Counter(name for name, _ in found).items() if count > 1)
         raise HoldfastError(
@@ -101,11 +101,14 @@ def _unpickled(path: str) -> object:
         ) from error
 
 
-def _tensors(held: object, depth: int, start: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Yield (dotted name, tensor) of a table of tensors and tables; optimisers count theirs, these are passed over."""
-    for name, value in held.items() if isinstance(held, dict) and depth else ():
+def _tensors(held: object, depth: int, met: set[int], start: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Yield (dotted name, tensor) of a table of tensors and tables, each once; those of optimisers are left out."""
+    if not isinstance(held, dict) or not depth or id(held) in met:
+        return
+    met.add(id(held))
+    for name, value in held.items():
         if isinstance(name, str) and name != "optimizer":
             if isinstance(value, Tensor):
                 yield start + name, value
             else:
-                yield from _tensors(value, depth - 1, f"{start}{name}.")
+                yield from _tensors(value, depth - 1, met, f"{start}{name}.")

@@ -5,7 +5,7 @@ import logging
 import os
 import stat
 import warnings
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -146,7 +146,12 @@ def fill(network: nn.Module, state: Mapping[str, Tensor], name: str) -> None:
         raise HoldfastError(f"{name} does not fit the network: {_several(bad)}")
     if bad := unsound(state):
         raise HoldfastError(f"{name} holds no weights that can be used: {_several(bad)}")
-    network.load_state_dict(dict(state), strict=False)
+    loaded: Any = OrderedDict(state)
+    loaded._metadata = getattr(network.state_dict(), "_metadata", None)  # they have its own names: nothing is converted
+    try:
+        network.load_state_dict(loaded, strict=False)
+    except Exception as error:  # code of the network's own, which torch calls here
+        raise HoldfastError(f"{name} cannot be loaded: {type(error).__name__}: {first_line(error)}") from error
 
 
 def unsound(state: Mapping[str, Tensor]) -> list[str]:
