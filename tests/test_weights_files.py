@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -366,7 +367,8 @@ def holed(value: Tensor) -> Tensor:
 
 
 BAD: dict[str, tuple[Callable[[], State], str]] = {
-    "NaN": (lambda: replaced("2.weight", holed), r"2.weight is NaN at 1 of 8192 places"),
+    "NaN": (lambda: replaced("2.weight", holed), r"2.weight is NaN or infinite at 1 of 8192 places"),
+    "infinite": (lambda: replaced("0.bias", lambda v: v / 0), r"0.bias is NaN or infinite at 16 of 16 places"),
     "fp8": (lambda: replaced("0.weight", lambda v: v.to(torch.float8_e4m3fn)), r"stored as float8_e4m3fn, whose scal"),
     "whole numbers": (lambda: replaced("0.weight", lambda v: v.to(torch.int8)), r"0.weight holds int8 where float32"),
     "truth values": (lambda: replaced("0.bias", lambda v: v > 0), r"0.bias holds bool where float32 is expected"),
@@ -465,6 +467,59 @@ def test_tables_in_themselves_have_an_end(tmp_path: Path) -> None:
         inner = inner["a"]
     torch.save(tables, tmp_path / "w.pt")
     assert is_seed(opened(tmp_path / "w.pt"), 0)
+
+
+def mutated(data: bytes, rng: random.Random) -> bytes:
+    """Return a file with some bytes changed, cut, doubled or zeroed, most often near its beginning or its end."""
+    size = len(data)
+    ends = (rng.randrange(min(size, 700)), size - 1 - rng.randrange(min(size, 700)))
+    place = rng.choice((*ends, rng.randrange(size)))
+    stop = min(size, place + rng.randrange(1, 200))
+    match rng.randrange(8):
+        case 0:
+            return data[:place]
+        case 1:
+            return data[:place] + bytes(stop - place) + data[stop:]
+        case 2:
+            return data[:place] + rng.randbytes(rng.randrange(1, 30)) + data[place:]
+        case 3:
+            return data[:stop] + data[place:stop] + data[stop:]
+        case 4:
+            length = rng.choice([0, 1, size, size - 7, 2**31, 2**63, 2**63 + 5, 2**64 - 1])
+            return length.to_bytes(8, "little") + data[8:]
+        case 5:
+            old, new = rng.choice(
+                [(b"F32", b"F8_"), (b"[16", b"[-1"), (b"_v2", b"_v9"), (b"Float", b"Quant"), (b"0", b"9")]
+            )
+            return data.replace(old, new, rng.randrange(1, 4))
+        case _:
+            changed = bytearray(data)
+            for offset in range(rng.randrange(1, 6)):
+                changed[(place + offset * rng.randrange(1, 40)) % size] = rng.randrange(256)
+            return bytes(changed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore")  # torch's, about what it reads
+@pytest.mark.parametrize("kind", ["safetensors", "zip", "pickle"])
+def test_a_damaged_file_is_one_line_or_opens(kind: str, tmp_path: Path) -> None:
+    """500 files of each kind: none makes a traceback or is waited for."""
+    path = tmp_path / ("w.safetensors" if kind == "safetensors" else "w.pt")
+    if kind == "safetensors":
+        save_file(state(), path, {"mean": "0", "std": "1"})
+    else:
+        torch.save({"model": state(), "epoch": 3}, path, _use_new_zipfile_serialization=kind == "zip")
+    whole, refusals = path.read_bytes(), list[str]()
+    for seed in range(500):
+        path.write_bytes(mutated(whole, random.Random(seed)))
+        for spec in (f"zoo:{ARCH}?weights={path}&mean=0&std=1", *([str(path)] if kind == "safetensors" else [])):
+            try:
+                open_encoder(spec)
+            except HoldfastError as error:
+                refusals.append(str(error))
+    assert len(refusals) > 150
+    assert not [refusal for refusal in refusals if "\n" in refusal or len(refusal) > 2000]
 
 
 # --- several files ------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from holdfast.runtime.errors import HoldfastError, first_line
-from holdfast.sources.encoders.shared.weights import check_file, read_safetensors
+from holdfast.sources.encoders.shared.weights import check_file, check_names, read_safetensors
 
 INDEX = ".index.json"
 """How the name of a file ends that says which of several files holds which tensor."""
@@ -50,6 +50,7 @@ def read_stored(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise HoldfastError(
             f"weights file {path!r}: expected each name once, got {twice!r} twice, in tables of its own"
         )
+    check_names(state, path)
     return state, {}
 
 

@@ -6,7 +6,7 @@ import os
 import stat
 import warnings
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,9 @@ from torch import Tensor, nn
 
 from holdfast.runtime.errors import HoldfastError, first_line, os_reason
 from holdfast.runtime.guess import path_meant
+
+LONGEST = 500
+"""Characters in the name of a tensor."""
 
 PRECISIONS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 """What weights may be stored in; fewer bits mean nothing without the scales that belong to them."""
@@ -79,12 +82,26 @@ def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str
             f"{str(path)!r} is not a safetensors file ({first_line(error)}); convert checkpoints of other formats with "
             "safetensors.torch.save_file(state_dict, path)"
         ) from error
+    check_names(read[0], path)
     if twice := _said_twice(path):
         raise HoldfastError(
             f"{str(path)!r}: expected each name once, got {twice[0]!r} twice in its header; write the file again with "
             "safetensors.torch.save_file"
         )
     return read
+
+
+def check_names(names: Iterable[str], path: str | Path) -> None:
+    """Refuse names that are none, before an error or a record shows them.
+
+    Raises:
+        HoldfastError: a name that cannot be printed, or is longer than any.
+    """
+    if strange := [name for name in names if not name.isprintable() or len(name) > LONGEST]:
+        raise HoldfastError(
+            f"{str(path)!r}: expected names of tensors such as 'layer1.0.weight', got {strange[0][:40]!r}; write the "
+            "file again with safetensors.torch.save_file"
+        )
 
 
 def _said_twice(path: str | Path) -> list[str]:
@@ -144,7 +161,7 @@ def fill(network: nn.Module, state: Mapping[str, Tensor], name: str) -> None:
     """
     if bad := misfits(network, state):
         raise HoldfastError(f"{name} does not fit the network: {_several(bad)}")
-    if bad := unsound(state):
+    if bad := unsound(state, dict(network.named_parameters())):
         raise HoldfastError(f"{name} holds no weights that can be used: {_several(bad)}")
     loaded: Any = OrderedDict(state)
     loaded._metadata = getattr(network.state_dict(), "_metadata", None)  # they have its own names: nothing is converted
@@ -154,16 +171,23 @@ def fill(network: nn.Module, state: Mapping[str, Tensor], name: str) -> None:
         raise HoldfastError(f"{name} cannot be loaded: {type(error).__name__}: {first_line(error)}") from error
 
 
-def unsound(state: Mapping[str, Tensor]) -> list[str]:
-    """Return which tensors of a state dict are no weights, one phrase per tensor: NaN, or a kind that needs scales."""
+def unsound(state: Mapping[str, Tensor], parameters: Collection[str]) -> list[str]:
+    """Return which tensors of a state dict are no weights, one phrase per tensor: NaN, or a kind that needs scales.
+
+    Args:
+        state: the tensors.
+        parameters: names of those that are learned; others, such as a mask, may be infinite.
+    """
     bad = []
     for key, value in state.items():
         if value.layout != torch.strided or value.is_quantized or value.is_meta:
             bad.append(f"{key} is a {'quantised' if value.is_quantized else str(value.layout)[6:]} tensor")
         elif value.is_floating_point() and value.dtype not in PRECISIONS:
             bad.append(f"{key} is stored as {str(value.dtype)[6:]}, whose scales are not known")
-        elif value.is_floating_point() and bool(value.isnan().any()):
-            bad.append(f"{key} is NaN at {int(value.isnan().sum())} of {value.numel()} places")
+        elif value.is_floating_point():
+            wrong = ~value.isfinite() if key in parameters else value.isnan()
+            if bool(wrong.any()):
+                bad.append(f"{key} is NaN or infinite at {int(wrong.sum())} of {value.numel()} places")
     return bad
 
 
