@@ -123,11 +123,49 @@ def test_file_says_its_own_normalisation(tmp_path):
     assert other.fingerprint != encoder.fingerprint
 
 
-def test_only_heads_behind_the_representation_are_dropped(tmp_path):
+def test_a_head_behind_the_encoder_is_left_out_or_taken_by_a_word_alone(tmp_path):
+    """A file of an encoder and its linear head is not the encoder: who opens it says which of both."""
     path, state = tmp_path / "w.safetensors", weights()
-    save_file({**state, "6.weight": torch.rand(10, 100), "6.bias": torch.rand(10)}, path)
-    encoder = open_encoder(f"{path}?mean=0&std=1")
+    head = {"6.weight": torch.rand(10, 100), "6.bias": torch.rand(10)}
+    save_file({**state, **head}, path)
+    said = r"a head behind the encoder \(6.bias \[10\], 6.weight \[10, 100\]\); say layer=pooled .* or layer=projection"
+    with pytest.raises(HoldfastError, match=said):
+        open_encoder(f"{path}?mean=0&std=1")
+    x = torch.rand(2, 1, 28, 28)
+    encoder = open_encoder(f"{path}?mean=0&std=1&layer=pooled")
     assert encoder.origin["dropped"] == "head behind the representation: 6.bias, 6.weight"
+    expected = encoder(x) @ head["6.weight"].T + head["6.bias"]
+    classifier = open_encoder(f"{path}?mean=0&std=1&layer=projection")
+    torch.testing.assert_close(classifier(x), expected)
+    assert classifier.origin["layer"] == "the head 6.bias, 6.weight"
+    save_file(classifier.module.state_dict(), tmp_path / "again.safetensors")
+    again = open_encoder(f"{tmp_path}/again.safetensors?mean=0&std=1&layer=projection")
+    assert torch.equal(again(x), classifier(x))
+    inner = open_encoder(f"{path}?mean=0&std=1&layer=2&pool=flatten")  # in front of either
+    assert inner(x).shape == (2, 32 * 7 * 7)
+    save_file({**state, **head, "8.weight": torch.rand(3, 10)}, path)
+    with pytest.raises(HoldfastError, match="expected a head of one linear layer"):
+        open_encoder(f"{path}?mean=0&std=1&layer=projection")
+    save_file(state, path)
+    with pytest.raises(HoldfastError, match="brings no projection; leave out layer="):
+        open_encoder(f"{path}?mean=0&std=1&layer=projection")
+    assert (
+        open_encoder(f"{path}?mean=0&std=1&layer=pooled").fingerprint
+        == open_encoder(f"{path}?mean=0&std=1").fingerprint
+    )
+
+
+def test_a_classifier_behind_a_resnet_is_left_out_and_named(tmp_path):
+    path, state = tmp_path / "w.safetensors", weights("resnet20_32")
+    save_file({**state, "linear.weight": torch.eye(10, 64), "linear.bias": torch.zeros(10)}, path)
+    encoder = open_encoder(f"{path}?mean=0&std=1")
+    assert encoder.origin["dropped"] == "head behind the representation: linear.bias, linear.weight"
+    x = torch.rand(2, 3, 32, 32)
+    assert torch.equal(open_encoder(f"{path}?mean=0&std=1&layer=projection")(x), encoder(x)[:, :10])
+
+
+def test_only_heads_behind_the_representation_are_heads(tmp_path):
+    path, state = tmp_path / "w.safetensors", weights()
     save_file({**state, "6.weight": torch.rand(10, 99)}, path)  # reads something else
     with pytest.raises(HoldfastError, match="no zoo network fits its tensors; give"):
         open_encoder(f"{path}?mean=0&std=1")
@@ -139,6 +177,12 @@ def test_only_heads_behind_the_representation_are_dropped(tmp_path):
     save_file({key: value for key, value in state.items() if key != "0.bias"}, path)
     with pytest.raises(HoldfastError, match=r"0.bias is missing"):
         open_encoder(f"{path}?mean=0&std=1&arch=cnn_a_mnist")
+    for head in ({"weight": torch.rand(10, 100)}, {"linear.weight": torch.rand(10, 100)}, {"6.weight": torch.eye(9)}):
+        save_file(head, path)
+        with pytest.raises(HoldfastError, match="no zoo network fits its tensors"):
+            open_encoder(f"{path}?mean=0&std=1")
+        with pytest.raises(HoldfastError, match=r"holds no weights of this network.*a head alone is one for a probe"):
+            open_encoder(f"zoo:cnn_a_mnist?weights={path}&mean=0&std=1")
 
 
 def test_other_formats_are_refused(tmp_path):
@@ -151,7 +195,8 @@ def test_all_published_checkpoints_load(shared):
     files = sorted((shared / "data/encoders").glob("*.safetensors"))
     assert len(files) == 11
     for file in files:
-        encoder = open_encoder(f"{file}?mean=0&std=1")
+        sequence = "linear" in file.name
+        encoder = open_encoder(f"{file}?mean=0&std=1{'&layer=pooled' if sequence else ''}")
         assert encoder.geometry is not None
         x = torch.rand(3, encoder.geometry.channels, *encoder.geometry.size, requires_grad=True)
         reps = encoder(x)

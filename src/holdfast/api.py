@@ -305,14 +305,9 @@ def _opened(model: Any, name: str, mean: Any, std: Any) -> Encoder:
             f"and divides by; got mean={mean}, std={std}; say mean=0, std=1 where nothing is done, for most networks "
             "of ImageNet mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225]"
         )
-    copied = frozen_copy(model) if isinstance(model, Encoder) else frozen_copy(model, _plain(mean), _plain(std))
+    copied = frozen_copy(model) if isinstance(model, Encoder) else frozen_copy(model, mean, std)
     copied.name = name
     return copied
-
-
-def _plain(values: Any) -> Any:
-    """Return a tensor or an array of numbers as a list, a single number as it is."""
-    return values.tolist() if isinstance(values, (Tensor, np.ndarray)) else values
 
 
 def _source(argument: str, images: Any, labels: Any) -> tuple[ImageSource | None, str | None]:

@@ -151,6 +151,39 @@ def test_normalisation_is_never_guessed(x) -> None:
     assert (other.data["encoders"][0]["mean"], other.data["encoders"][0]["std"]) == ([0.0], [1.0])
 
 
+def test_mean_and_std_are_one_number_or_one_for_each_channel_whatever_holds_them(x) -> None:
+    four = torch.tensor([0.25, 0.5, 0.75]).view(1, 3, 1, 1)
+    for mean in (four, four[0], four.numpy(), four.bfloat16().requires_grad_(), [0.25, 0.5, 0.75]):
+        assert Encoder(nn.Flatten(), mean=mean, std=1).mean == [0.25, 0.5, 0.75]
+    for mean, got in (
+        (torch.ones(2, 3), r"the shape \[2, 3\]"),
+        ([[0.5, 0.5]] * 2, r"the shape \[2, 2\]"),
+        ("a", "'a'"),
+    ):
+        with pytest.raises(
+            HoldfastError, match=f"mean of 'encoder': expected one number or one per channel, got {got}"
+        ):
+            Encoder(nn.Flatten(), mean=mean, std=1)
+    with pytest.raises(HoldfastError, match=r"std of 'Net': expected one number or one per channel, got the shape"):
+        holdfast.audit(network(), x, mean=0, std=torch.ones(2, 3), **CHEAP)
+
+
+@pytest.mark.parametrize("key", [0, slice(1, 2), None, 1.5, b"x", True, ("a", 1), ("a",), ("a", "b", "c"), ()])
+def test_a_record_is_asked_by_names(record, key) -> None:
+    with pytest.raises(HoldfastError, match=r"record\[...\]: expected the name of a measure, or of an encoder and"):
+        record[key]
+
+
+def test_what_a_record_is_asked_is_checked(record, tmp_path: Path) -> None:
+    for name in ("report", "save", "scores", "figure", "model_card", "to_pandas"):
+        with pytest.raises(HoldfastError, match=rf"^{name}\.\w+: expected text.*, got 5"):
+            getattr(record, name)(5)
+    with pytest.raises(HoldfastError, match=r"too many positional arguments; it takes digits, transpose"):
+        record.to_markdown(5)
+    with pytest.raises(HoldfastError, match="did you mean 'pictures'"):
+        record.report(tmp_path / "x.html", picture=True)
+
+
 def bad(x: torch.Tensor):
     return {
         "layer and a pooling": (nn.Conv2d(1, 2, 3), x, {}),

@@ -232,6 +232,32 @@ def test_a_classifiers_logits_are_a_head_and_probabilities_are_not() -> None:
         Logits().fit(logits[:, :1], labels * 0)
 
 
+def test_outputs_that_are_no_classes_are_no_logits() -> None:
+    """Features of a network, and classes in another order, are worse than guesses; weak classifiers are not."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(60) % 10
+    features = torch.randn(60, 100, generator=generator)
+    said = r"the classes, in the order of the labels, got 100 outputs that are right about \d of 60 images"
+    with pytest.raises(HoldfastError, match=said):
+        Logits().fit(features, labels)
+    with pytest.raises(
+        HoldfastError, match=r"got 12 outputs that are right about 0 of 60 .* where guesses are about 6;"
+    ):
+        Logits().fit(5 * torch.eye(12)[labels + 2], labels)
+    right = 5 * torch.eye(10)[labels] + 0.1 * features[:, :10]
+    with pytest.raises(HoldfastError, match=r"got 10 outputs that are right about 0 of 60 images of 10 classes"):
+        Logits().fit(right.roll(1, 1), labels)
+    assert len(Logits().fit(right, labels).classes) == 10
+    wide = torch.zeros(60, 1000).index_copy(1, torch.arange(10) * 100, right)  # as ImageNet's, of which ten are asked
+    assert len(Logits().fit(wide, labels * 100).classes) == 1000
+    untrained = torch.zeros(60, 10)
+    untrained[:, 3] = 5.0
+    assert len(Logits().fit(untrained, labels).classes) == 10, "no better than guesses, as a fresh network is"
+    assert len(Logits().fit(5 * torch.eye(3)[:1], torch.zeros(1, dtype=torch.long)).classes) == 3, (
+        "one class, and right"
+    )
+
+
 def test_every_failure_is_tested_here() -> None:
     here = {"nearest", "confused", "drifted", "misclassified", "outranked"}
     assert set(registry.names("failures")) == here | {"miscaptioned"}  # beside the measure that reads captions

@@ -14,9 +14,11 @@ from torch import Tensor, nn
 from holdfast.core.compiled import compiled
 from holdfast.core.geometry import Geometry
 from holdfast.core.grid import Grid
+from holdfast.core.network import add_tensors, frozen, tensors_of, unwrapped
 from holdfast.core.normalisation import Normalisation
 from holdfast.core.precision import check_precision, rounded, searched
 from holdfast.core.randomness import MeanOfDraws, draw_seeds
+from holdfast.core.representation import as_its_weights, representations
 from holdfast.core.straight_through import straight_through as pass_straight_through
 from holdfast.runtime.checked import Count, fitting
 from holdfast.runtime.errors import HoldfastError
@@ -124,7 +126,7 @@ class Encoder(nn.Module):
         straight_through: Sequence[str] = (),
     ):
         super().__init__()
-        self.module = module.eval().requires_grad_(False)
+        self.module = frozen(unwrapped(module), name)
         self.normalisation = Normalisation(mean, std, name)
         self.mean, self.std = self.normalisation.means, self.normalisation.stds
         self.geometry = geometry
@@ -140,7 +142,7 @@ class Encoder(nn.Module):
         self.seed = 0
         self.draws: int | None = None
         self.straight_through: tuple[str, ...] = ()
-        self.mean_of_draws = MeanOfDraws(self._mapped)
+        self.mean_of_draws = MeanOfDraws(self._output)
         self._graph: Callable[[Tensor], Any] | None = None
         self._plain = self._judged = False
         self._fingerprint: str | None = None
@@ -233,7 +235,7 @@ class Encoder(nn.Module):
         """Map pixels in [0, 1], [B, C, H, W], to representations [B, D].
 
         Raises:
-            HoldfastError: channels that do not fit, or an output that is not a real [B, D] tensor.
+            HoldfastError: channels that do not fit, or an output that is no vector of real numbers for each image.
         """
         self._check_input(x)
         seeds = None if self.draws is None else draw_seeds(self.draws, self.seed, judged=self._judged)
@@ -243,13 +245,13 @@ class Encoder(nn.Module):
         search = torch.is_grad_enabled() and x.requires_grad
         if search:
             x = x.view_as(x)  # a fresh node: a hook on a leaf would stay and count twice
-            x.register_hook(lambda gradient: self.count(Passes(backward=each.backward * len(gradient))))
+            x.register_hook(partial(self._came_back, Passes(backward=each.backward * len(x))))
         # float32 on a CPU needs no care; searches may run in less precision
         with foreign(f"encoder {self.name!r}", "run"):
             plain = self._plain or (self.precision == "float32" and not self.compiled and x.device.type != "cuda")
-            call = self._mapped if plain else self._call
+            call = self._compiled if self.compiled and not plain else self._mapped
             if seeds is not None:
-                call = partial(self.mean_of_draws, seeds=seeds)
+                call = lambda x: representations(self.mean_of_draws(x, seeds), x, self.name)  # noqa: E731
             if plain:
                 reps = call(x)
             elif search:
@@ -257,12 +259,6 @@ class Encoder(nn.Module):
             else:
                 with rounded("float32", x.device):
                     reps = call(x)
-        if not isinstance(reps, Tensor) or reps.ndim != 2 or len(reps) != len(x) or not reps.is_floating_point():
-            got = f"{reps.dtype} {list(reps.shape)}" if isinstance(reps, Tensor) else type(reps).__name__
-            raise HoldfastError(
-                f"encoder {self.name!r}: expected a real [{len(x)}, dim] output, got {got}; "
-                "choose a layer and a pooling that give one vector per image"
-            )
         if self.grid is not None and reps.shape[1] != self.grid.size:
             raise HoldfastError(
                 f"encoder {self.name!r}: expected {self.grid.in_words} in a row, [{len(x)}, {self.grid.size}], got "
@@ -273,24 +269,25 @@ class Encoder(nn.Module):
     def each_draw(self, x: Images, draws: int) -> Float[Tensor, "draws batch dim"]:
         """Return the representations of so many draws, the first ones its own, to see by how much they differ."""
         self.count(Passes(forward=len(x) * draws))
-        seeds, normalised = draw_seeds(draws, self.seed, judged=True), self.normalisation(x)
+        seeds = draw_seeds(draws, self.seed, judged=True)
         with foreign(f"encoder {self.name!r}", "run"), rounded("float32", x.device), torch.no_grad():
-            return torch.stack([self.mean_of_draws.draw(normalised, seed) for seed in seeds])
+            drawn = [self.mean_of_draws.draw(x, seed) for seed in seeds]
+            return torch.stack([representations(output, x, self.name) for output in drawn])
 
-    def _mapped(self, x: Tensor) -> Any:
-        return self.module(self.normalisation(x))
+    def _output(self, x: Tensor) -> Any:
+        return self.module(as_its_weights(self.normalisation(x), self.module))
 
-    @property
-    def _call(self) -> Callable[[Tensor], Any]:
-        """What a pass calls: the network, or what was compiled of it."""
-        if not self.compiled:
-            return self._mapped
+    def _mapped(self, x: Tensor) -> Reps:
+        return representations(self._output(x), x, self.name)
+
+    def _compiled(self, x: Tensor) -> Reps:
+        """Map pixels by what was compiled of the network."""
         if self._graph is None:
             # a lambda: tests wrap functions and methods to check shapes, which would be compiled as well
-            n = self.normalisation
-            call = lambda x: self.module(x.clone() if n.identity else (x - n.mean) / n.std)  # noqa: E731
+            n, kind = self.normalisation, as_its_weights(x, self.module).dtype
+            call = lambda x: self.module((x.clone() if n.identity else (x - n.mean) / n.std).to(kind))  # noqa: E731
             self._graph = compiled(call, self.name)
-        return self._graph
+        return representations(self._graph(x), x, self.name)
 
     def _check_input(self, x: Tensor) -> None:
         channels = len(self.mean) if len(self.mean) > 1 else (self.geometry.channels if self.geometry else None)
@@ -305,6 +302,14 @@ class Encoder(nn.Module):
             raise HoldfastError(
                 f"encoder {self.name!r} takes {channels} channels; the images have {x.shape[1]}; {convert}"
             )
+
+    def _came_back(self, passes: Passes, gradient: Tensor | None) -> None:
+        if gradient is None:  # of a step that is not differentiable, a quantised layer for one
+            raise HoldfastError(
+                f"encoder {self.name!r}: expected a gradient with respect to the pixels, got none (a step of it has "
+                "no derivative); use a gradient-free attack: --set '*.attack=square'"
+            )
+        self.count(passes)
 
     def count(self, passes: Passes) -> None:
         """Add to `passes` what was done with this encoder."""
@@ -336,15 +341,12 @@ class Encoder(nn.Module):
             )
 
     def _take_bits(self) -> dict[str, int]:
-        return {name: bits(value) for name, value in self.module.state_dict().items() if isinstance(value, Tensor)}
+        return {name: bits(value) for name, value in tensors_of(self.module)}
 
     def take_fingerprint(self) -> str:
         """Return the fingerprint of the weights and buffers as they are now."""
         digest = hashlib.sha256(repr((self.mean, self.std)).encode())
         if self.draws is not None or self.straight_through:
             digest.update(repr((self.draws, self.straight_through)).encode())
-        for key, value in sorted(self.module.state_dict().items()):
-            if isinstance(value, Tensor):
-                digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
-                digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        add_tensors(digest, self.module)
         return digest.hexdigest()[:16]

@@ -2,10 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from holdfast.runtime.checked import shown
 from holdfast.runtime.errors import HoldfastError
 
 LARGEST = 2.0
@@ -16,7 +19,7 @@ class Normalisation(nn.Module):
     """x ↦ (x - mean) / std for pixels x in [0, 1], [B, C, H, W]; inside the encoder, so that radii are in pixels.
 
     Args:
-        mean: of each channel, or of all (0 for none).
+        mean: of each channel, or of all (0 for none); numbers, or an array or tensor of them, [C] or [1, C, 1, 1].
         std: of each channel, or of all (1 for none).
         name: of the encoder, for errors.
 
@@ -38,8 +41,7 @@ class Normalisation(nn.Module):
 
     def __init__(self, mean: float | Sequence[float], std: float | Sequence[float], name: str):
         super().__init__()
-        self.means = [float(m) for m in (mean if isinstance(mean, Sequence) else [mean])]
-        self.stds = [float(s) for s in (std if isinstance(std, Sequence) else [std])]
+        self.means, self.stds = _numbers(mean, f"mean of {name!r}"), _numbers(std, f"std of {name!r}")
         lengths = {len(self.means), len(self.stds)}
         bad_std = any(s <= 0 or not math.isfinite(s) for s in self.stds)
         if 0 in lengths or len(lengths - {1}) > 1 or bad_std or not all(math.isfinite(m) for m in self.means):
@@ -63,3 +65,22 @@ class Normalisation(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return normalised pixels; a copy even where nothing is to be done, for a module may change its input."""
         return x.clone() if self.identity else (x - self.mean) / self.std
+
+
+def _numbers(values: Any, what: str) -> list[float]:
+    """Return one number or one per channel as a list, whatever holds them.
+
+    Raises:
+        HoldfastError: what are no numbers, or more than one row of them.
+    """
+    held = values.detach().cpu().double() if isinstance(values, Tensor) else values
+    try:
+        array = np.asarray(held, dtype=float)
+    except (TypeError, ValueError):
+        array = None
+    if array is None or max(array.shape, default=1) != array.size:
+        got = shown(values) if array is None else f"the shape {list(array.shape)}"
+        raise HoldfastError(
+            f"{what}: expected one number or one per channel, got {got}; give for example [0.5, 0.5, 0.5]"
+        )
+    return array.reshape(-1).tolist()

@@ -21,7 +21,7 @@ LARGEST = 4
 """Exponent of two to which the largest entry of each image's gradient is brought before it goes through fp16, whose
 normal numbers reach from 2^-14 to 2^16: what shrinks on the way has more room than what grows."""
 
-Call = Callable[[Tensor], Any]
+Call = Callable[[Tensor], Tensor]
 
 
 def check_precision(name: str, device: str) -> None:
@@ -106,8 +106,6 @@ class _Searched(torch.autograd.Function):
         inner = x.detach().requires_grad_()
         with torch.enable_grad(), rounded(precision, x.device):
             reps = call(inner)
-        if not isinstance(reps, Tensor) or not reps.is_floating_point():
-            return reps  # the encoder refuses it
         if precision == "fp16" and not bool(reps.isfinite().all()):
             raise _overflow("representation")
         ctx.held, ctx.precision, ctx.name = (inner, reps), precision, name

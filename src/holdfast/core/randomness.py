@@ -106,7 +106,7 @@ class MeanOfDraws:
     numbers, slowly.
 
     Args:
-        call: from normalised images [B, C, H, W] to representations [B, D].
+        call: from images [B, C, H, W] to what the network gives, [B, D].
 
     Attributes:
         one_by_one: why it runs image by image; "" where it does not.

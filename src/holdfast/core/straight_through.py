@@ -30,6 +30,8 @@ def straight_through(network: nn.Module, name: str) -> None:
     if name not in modules:
         raise unknown("module for straight_through", name, modules)
     module, step = network.get_submodule(name), _Step(name)
+    if isinstance(module, torch.jit.ScriptModule):
+        raise HoldfastError(f"straight_through={name}: expected a module of Python, got TorchScript; open the original")
     if not any(isinstance(getattr(hook, "__self__", None), _Step) for hook in module._forward_hooks.values()):
         module.register_forward_pre_hook(step.before)
         module.register_forward_hook(step.after)

@@ -15,6 +15,7 @@ from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.gather import Figures, figures_of_comparison
 from holdfast.report.paper.style import Style
 from holdfast.results.shown import frame, pairs_frame, text_of, written
+from holdfast.runtime.checked import checked
 from holdfast.runtime.errors import pick
 
 
@@ -39,6 +40,7 @@ class Comparison:
         """Names of the figures: those of the records, drawn together, and what sets encoders apart."""
         return tuple(self.all_figures().by_name)
 
+    @checked
     def figure(self, name: str, **style: Any) -> Figure:
         """Return a figure for a paper, see `Record.figure`.
 
@@ -51,6 +53,7 @@ class Comparison:
         """Return all figures by their names, and what cannot be drawn."""
         return figures_of_comparison(self.data, *joint(self.runs, self.data))
 
+    @checked
     def to_pandas(self, table: Literal["scores", "pairs"] = "scores") -> Any:
         """Return a pandas DataFrame with a row for each score of each encoder, with ranks and differences.
 
@@ -64,6 +67,7 @@ class Comparison:
         makers = {"scores": frame, "pairs": pairs_frame}
         return pick("table of a comparison", table, makers)(self.data)
 
+    @checked
     def to_latex(self, *, digits: int | None = None, transpose: bool = False, p_values: bool = False) -> str:
         """Return encoders against measures as a LaTeX table (booktabs).
 
@@ -77,10 +81,12 @@ class Comparison:
         """
         return latex(self.data, Layout(digits=digits, transpose=transpose, p_values=p_values))
 
+    @checked
     def to_markdown(self, *, digits: int | None = None, transpose: bool = False, p_values: bool = False) -> str:
         """Return encoders against measures as Markdown; see `to_latex`."""
         return markdown(self.data, Layout(digits=digits, transpose=transpose, p_values=p_values))
 
+    @checked
     def report(self, path: str | os.PathLike[str]) -> str:
         """Write one HTML page that opens offline, and return where it is.
 

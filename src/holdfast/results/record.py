@@ -5,6 +5,7 @@ import shutil
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from holdfast.comparison.compare import compare_runs
@@ -21,6 +22,7 @@ from holdfast.report.paper.style import Style
 from holdfast.report.terminal import print_record
 from holdfast.results.number import measured
 from holdfast.results.shown import frame, needed_pandas, text_of, written
+from holdfast.runtime.checked import checked, shown
 from holdfast.runtime.errors import os_reason, unknown
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import RECORD, run_files
@@ -81,10 +83,17 @@ class Record:
         Raises:
             HoldfastError: a name that is not in the record, a measure that failed, or several encoders and none named.
         """
-        measure, encoder = (key, None) if isinstance(key, str) else (key[1], key[0])
+        pair: Any = (None, key) if isinstance(key, str) else key
+        if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(name, (str, NoneType)) for name in pair):
+            raise HoldfastError(
+                "record[...]: expected the name of a measure, or of an encoder and a measure, got "
+                f"{shown(key)}; this record has {', '.join(self.measures)}"
+            )
+        encoder, measure = pair
         entry = self._measure(measure, encoder)
         return measured(self._chosen(encoder), entry, entry["headline"])
 
+    @checked
     def scores(self, measure: str, encoder: str | None = None) -> dict[str, Score]:
         """Return all scores of a measure by name, the headline last.
 
@@ -103,6 +112,7 @@ class Record:
         """Names of the figures, such as "curve": what `figure` takes."""
         return tuple(self.all_figures().by_name)
 
+    @checked
     def figure(self, name: str, **style: Any) -> Figure:
         """Return a figure for a paper; `record.figure("curve").save("curve.pdf")`.
 
@@ -148,6 +158,7 @@ class Record:
             raise HoldfastError(f"{name} of {chosen} has no score: {reason}")
         return measure
 
+    @checked
     def to_pandas(self, measure: str | None = None) -> Any:
         """Return a pandas DataFrame with a row for each score of each encoder, as `holdfast compare --csv` writes them.
 
@@ -167,6 +178,7 @@ class Record:
             frames.append(pandas.DataFrame({"encoder": encoder, "id": ids, **columns}))
         return pandas.concat(frames, ignore_index=True)
 
+    @checked
     def to_latex(self, *, digits: int | None = None, transpose: bool = False) -> str:
         """Return encoders against measures as a LaTeX table (booktabs); see `Comparison.to_latex`.
 
@@ -175,6 +187,7 @@ class Record:
         """
         return latex(self._compared(), Layout(digits=digits, transpose=transpose))
 
+    @checked
     def to_markdown(self, *, digits: int | None = None, transpose: bool = False) -> str:
         """Return encoders against measures as Markdown; see `to_latex`."""
         return markdown(self._compared(), Layout(digits=digits, transpose=transpose))
@@ -182,6 +195,7 @@ class Record:
     def _compared(self) -> Mapping[str, Any]:
         return compare_runs([self.run], fewest=1)
 
+    @checked
     def report(self, path: str | os.PathLike[str], *, pictures: bool = True) -> str:
         """Write the report, one HTML file that opens offline, and return where it is.
 
@@ -200,6 +214,7 @@ class Record:
             raise HoldfastError(f"cannot read the run folder {self.folder!r}: it is gone; audit again")
         return written(path, html.render(self.data, run_files(self.run.folder, self.data), with_pictures=pictures))
 
+    @checked
     def model_card(self, path: str | os.PathLike[str], *, encoder: str | None = None) -> list[str]:
         """Write a section of a model card, with metadata for the Hugging Face Hub and a figure beside it.
 
@@ -215,6 +230,7 @@ class Record:
         """
         return write_model_card(self.data, run_files(self.run.folder, self.data), os.fspath(path), encoder)
 
+    @checked
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False, pictures: bool = True) -> "Record":
         """Copy the record with its tables and pictures to another folder, or URL, and return the record there.
 

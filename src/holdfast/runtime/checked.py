@@ -180,6 +180,7 @@ def _signature(target: Any) -> tuple[inspect.Signature, dict[str, Any], list[str
     signature = _without_self(target) if isinstance(target, type) else inspect.signature(call)
     parameters = signature.parameters.values()
     takes = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
+    takes = [name for name in takes if name != "self"]  # of a method, before it is one of an object
     return signature, kinds, takes, any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 

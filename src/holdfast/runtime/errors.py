@@ -92,8 +92,9 @@ def no_relevance(readers: str, images: str) -> HoldfastError:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, or its type where it has none."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    """Return the first line of an error's message, of TorchScript's the last; its type where it has none."""
+    lines = (str(error).strip() or type(error).__name__).splitlines()
+    return lines[-1 if "TorchScript interpreter" in lines[0] else 0]
 
 
 def described(error: Exception) -> str:

@@ -11,6 +11,7 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from holdfast.core import Encoder, HoldfastError
+from holdfast.core.network import copy_of
 from holdfast.core.student import ATTACKED
 from holdfast.runtime.distributed import processes
 from holdfast.sources.encoders.shared.copies import copied
@@ -56,7 +57,7 @@ def released(encoder: Encoder, module: nn.Module | None = None) -> Encoder:
         encoder: what `prepared` gave.
         module: another copy of its network, whose weights and statistics come out instead (a running mean).
     """
-    network = copy.deepcopy(encoder.module if module is None else module)
+    network = copy_of(encoder.module if module is None else module)
     return copied(encoder, _replaced(network, _Around, lambda layer: cast(_Around, layer).plain))
 
 

@@ -1,11 +1,11 @@
 """Whether an encoder, images and a recipe fit together: asked before the first step, not after the last one."""
 
-import copy
 import os
 
 import torch
 
 from holdfast.core import Encoder, HoldfastError, Images, Reps, registry
+from holdfast.core.network import copy_of
 from holdfast.runtime.distributed import processes, rank
 from holdfast.runtime.errors import first_line
 from holdfast.sources.encoders import open_encoder, write, written_as
@@ -93,7 +93,7 @@ def check_reopens(start: Encoder, student: Encoder, opens: str | None, x: Images
     """
     # write, read back into a copy, and open by the spec
     name = f"reopened.{rank()}.{os.getpid()}.safetensors"  # a name of its own: several processes may ask at once
-    path, network = store.folder / name, copy.deepcopy(start.module)
+    path, network = store.folder / name, copy_of(start.module)
     store.write(name, lambda beside: save(student, beside, {}))
     try:
         network.get_submodule(start.root).load_state_dict(read_safetensors(path)[0], strict=True)

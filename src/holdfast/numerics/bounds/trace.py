@@ -1,6 +1,5 @@
 """From an encoder to the network that bound propagation sees, by torch.export."""
 
-import copy
 import io
 import logging
 import warnings
@@ -13,10 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.core import Encoder
+from holdfast.core.network import copy_of
 from holdfast.numerics.bounds.network import Network
 from holdfast.numerics.bounds.operations import Operations
 from holdfast.numerics.bounds.reader import REMEDY, place
-from holdfast.runtime.errors import NotCertified, first_line
+from holdfast.runtime.errors import HoldfastError, NotCertified, first_line
 
 _traced: WeakKeyDictionary[Encoder, dict[tuple[int, ...], tuple[dict[str, Tensor], str, Network]]] = WeakKeyDictionary()
 
@@ -48,7 +48,20 @@ def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
     bad = [name for name, t in state.items() if t.is_floating_point() and not torch.isfinite(t).all()]
     if bad:
         raise NotCertified(f"not certified: the weights {bad[0]!r} of encoder {encoder.name!r} are NaN or infinite")
-    pixels = copy.deepcopy(_Pixels(encoder)).cpu().double()
+    if scripts := [name for name, module in encoder.named_modules() if isinstance(module, torch.jit.ScriptModule)]:
+        raise NotCertified(
+            f"not certified: {scripts[0]} of encoder {encoder.name!r} is TorchScript, which bound propagation does not "
+            "read; give the original network"
+        )
+    if short := [name for name, t in encoder.named_parameters() if t.dtype in (torch.float16, torch.bfloat16)]:
+        raise NotCertified(
+            f"not certified: encoder {encoder.name!r} computes in half precision ({short[0]}), whose rounding no bound "
+            "allows for; give the network in float32: network.float()"
+        )
+    try:
+        pixels = copy_of(_Pixels(encoder)).cpu().double()
+    except HoldfastError as error:
+        raise NotCertified(f"not certified: {error}") from error
     network = Operations(_export(pixels, encoder.name, shape), encoder.name).network()
     _compare(pixels, network, encoder.name, shape)
     network = network.on(encoder.device)
@@ -77,7 +90,8 @@ class _Pixels(nn.Module):
         self.register_buffer("std", encoder.normalisation.std)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.module(x if self.identity else (x - self.mean) / self.std)
+        output = self.module(x if self.identity else (x - self.mean) / self.std)
+        return output if output.ndim == 2 else output.flatten(1)  # [B, D, 1, 1], see `representations`
 
 
 def _export(pixels: _Pixels, name: str, shape: tuple[int, ...]) -> torch.export.ExportedProgram:

@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass
 
+import scipy
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from holdfast.core import Head, HoldfastError, LinearProbe, Reps
+
+CERTAIN = 0.01
+"""How rarely guesses may be right as seldom, for a classifier to count as worse than they are."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,8 @@ class Logits(LinearProbe):
         """Return the identity as a head.
 
         Raises:
-            HoldfastError: outputs that are probabilities instead of logits, one output only, or a label without one.
+            HoldfastError: outputs that are probabilities instead of logits, one output only, a label without one, or
+                outputs that are right about the labels less often than guesses are.
         """
         count = reps.shape[1]
         if count < 2 or int(labels.max()) >= count or int(labels.min()) < 0:
@@ -39,4 +44,23 @@ class Logits(LinearProbe):
                 "logits: the encoder's outputs are probabilities (none is negative, their sums are 1); give the "
                 "network without its softmax: their margins have no gradient where the classifier is sure"
             )
+        _check_classes(reps, labels)
         return Head(torch.eye(count), torch.zeros(count), torch.arange(count))
+
+
+def _check_classes(reps: Reps, labels: Int[Tensor, "batch"]) -> None:
+    """Refuse outputs that are no classes of the labels: features of a network, or classes in another order.
+
+    A guess among the classes of the images is right once in so many. As many outputs as classes are refused where they
+    are right so seldom that guesses hardly are; others, of which some stand for no label, where guesses are better.
+    """
+    count, classes, images = reps.shape[1], max(len(labels.unique()), 2), len(labels)
+    right = int((reps.argmax(1).cpu() == labels.cpu()).sum())
+    guesses = images / classes
+    as_seldom = scipy.stats.binom.cdf(right, images, 1 / classes)
+    if right < guesses and (count != classes or as_seldom < CERTAIN):
+        raise HoldfastError(
+            f"logits: expected outputs that are the classes, in the order of the labels, got {count} outputs that are "
+            f"right about {right} of {images} images of {classes} classes, where guesses are about {guesses:.3g}; give "
+            "the layer of the classifier, or a head: the probe trained or linear"
+        )

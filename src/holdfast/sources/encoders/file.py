@@ -1,8 +1,8 @@
 """`file:` weights of a zoo network in a safetensors file."""
 
-import re
+from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -13,13 +13,14 @@ from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.spec_string import Options, take
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.sources.encoders.shared.assemble import assemble
+from holdfast.sources.encoders.shared.checkpoint import LAYERS, Checkpoint, arranged
+from holdfast.sources.encoders.shared.heads import head
+from holdfast.sources.encoders.shared.naming import Choice, read_choice
 from holdfast.sources.encoders.shared.networks import NETWORKS
 from holdfast.sources.encoders.shared.options import Common, read
-from holdfast.sources.encoders.shared.weights import check_weights, fill, misfits, read_safetensors, seeded
+from holdfast.sources.encoders.shared.weights import check_file, fill, misfits, read_safetensors, seeded
 from holdfast.sources.encoders.zoo import preprocessing
 
-_OPENED = re.compile(r"^(module\.)?network\.")
-"""What stands before the names of a network in the state of an encoder that was opened."""
 _HEADS = ("linear", "fc", "head", "classifier")
 
 
@@ -39,74 +40,93 @@ class File(EncoderSource):
 
         Without `arch`: the metadata key "arch", or the one zoo network whose tensors have exactly these names and
         shapes, whatever the width of its last linear layer. Mean and std: the options, or the metadata keys "mean" and
-        "std" (comma separated). A linear head behind the representation is dropped, and named in the origin.
+        "std" (comma separated). A classifier behind a ResNet is left out, and named in the origin. A head behind a
+        sequence of layers could as well be its last layer: `&layer=pooled` leaves it out, `&layer=projection` takes it.
 
         Raises:
-            HoldfastError: no such file, no network or several that fit, no mean and std.
+            HoldfastError: no such file, no network or several that fit, no mean and std, a head and no word on it.
         """
-        arch, common = self._asked(name, options)
-        state, metadata = read_safetensors(name)
-        state = {_OPENED.sub("", key): value for key, value in state.items()}
-        chosen, reason = _architecture(name, state, arch, metadata.get("arch"))
+        arch, choice, common = self._asked(name, options)
+        stored, metadata = read_safetensors(name)
+        chosen, reason = _architecture(name, stored, arch, metadata, choice)
         with seeded(common.seed):
-            network = NETWORKS[chosen].made(_dim(chosen, state))
-        head = _head(network, state, NETWORKS[chosen].shape)
-        fill(network, {key: value for key, value in state.items() if key not in head}, f"{name!r} (as {chosen})")
+            network, checkpoint, behind = _read(chosen, name, stored, metadata, choice)
+        fill(network, _without(checkpoint.state, behind), f"{name!r} (as {chosen})")
         origin: dict[str, object] = {"source": f"file:{name}", "weights": name, "architecture": f"{chosen} ({reason})"}
-        if head:
-            origin["dropped"] = f"head behind the representation: {', '.join(sorted(head))}"
-        source = f"metadata of {name}"
-        return assemble(network, common, preprocessing(NETWORKS[chosen], metadata, source), origin)
+        origin |= checkpoint.origin
+        whole = _meant(network, behind, common.layer, name)
+        if behind and whole is network:
+            origin["dropped"] = f"head behind the representation: {', '.join(sorted(behind))}"
+        output = "network output" if whole is network else f"the head {', '.join(sorted(behind))}"
+        common = replace(common, layer=None) if common.layer in LAYERS else common
+        metadata = metadata if common.mean is None else {}
+        config = preprocessing(NETWORKS[chosen], metadata, f"metadata of {name}")
+        return assemble(whole, common, config, origin, output=output)
 
     def files(self, name: str, options: Options) -> tuple[Path, ...]:
         """Return the file."""
         return (Path(name),)
 
-    def _asked(self, name: str, options: Options) -> tuple[str | None, Common]:
+    def _asked(self, name: str, options: Options) -> tuple[str | None, Choice, Common]:
         arch = take(options, "arch", str, None)
-        common = read(options)
-        if common.weights != "default":
+        if "weights" in options:
             raise HoldfastError(
                 f"spec {options.spec!r}: file: is itself the weights; for others use zoo:NAME?weights=..."
             )
-        check_weights(name)
+        choice, common = read_choice(options, name), read(options)
+        check_file(name)
         if arch is not None and arch not in NETWORKS:
             raise unknown("architecture", arch, NETWORKS)
-        return arch, common
+        return arch, choice, common
 
 
-def _architecture(name: str, state: Mapping[str, Tensor], chosen: str | None, noted: str | None) -> tuple[str, str]:
+def _architecture(
+    name: str, stored: Mapping[str, Tensor], given: str | None, metadata: dict[str, str], choice: Choice
+) -> tuple[str, str]:
     """Return (zoo network, why this one)."""
-    for arch, reason in ((chosen, "given"), (noted, "from the file's metadata")):
+    for arch, reason in ((given, "given"), (metadata.get("arch"), "from the file's metadata")):
         if arch is not None and arch not in NETWORKS:
             raise unknown("architecture", arch, NETWORKS)
         if arch is not None:
             return arch, reason
-    fitting = [arch for arch in NETWORKS if _fits(arch, state)]
+    fitting = [arch for arch in NETWORKS if _fits(arch, name, stored, metadata, choice)]
     if len(fitting) != 1:
         fits = f"{len(fitting)} zoo networks fit ({', '.join(fitting)})" if fitting else "no zoo network fits"
-        raise HoldfastError(f"{name!r}: {fits} its tensors; give ?arch= one of: {', '.join(NETWORKS)}")
+        raise HoldfastError(
+            f"{name!r}: {fits} its tensors; give ?arch= one of: {', '.join(NETWORKS)}; networks of libraries take a "
+            f"file as in timm:resnet50?weights={name}"
+        )
     return fitting[0], "the only zoo network whose names and shapes fit"
 
 
-def _fits(arch: str, state: Mapping[str, Tensor]) -> bool:
+def _fits(arch: str, name: str, stored: Mapping[str, Tensor], metadata: dict[str, str], choice: Choice) -> bool:
     with torch.device("meta"):  # shapes only: nothing is allocated or drawn
-        network = NETWORKS[arch].made(_dim(arch, state))
-    head = _head(network, state, NETWORKS[arch].shape)
-    return not misfits(network, {key: value for key, value in state.items() if key not in head})
+        try:
+            network, checkpoint, behind = _read(arch, name, stored, metadata, choice)
+        except HoldfastError:  # none of its names, or several copies of one network, which is said where it is chosen
+            return False
+    return not misfits(network, _without(checkpoint.state, behind))
 
 
-def _dim(arch: str, state: Mapping[str, Tensor]) -> int | None:
-    """Return the width of the last linear layer in the file, where the network may have another than usual."""
-    if NETWORKS[arch].dim is None:
-        return None
+def _read(
+    arch: str, name: str, stored: Mapping[str, Tensor], metadata: dict[str, str], choice: Choice
+) -> tuple[nn.Module, Checkpoint, dict[str, Tensor]]:
+    """Return a zoo network as wide as the file has it, what the file holds of it, and a head behind it."""
     with torch.device("meta"):
-        last = list(NETWORKS[arch].build().state_dict())[-1]  # its bias
-    return len(state[last]) if last in state and state[last].ndim == 1 else None
+        usual = NETWORKS[arch].build()
+    checkpoint = arranged(name, stored, metadata, usual, choice=choice)
+    last = checkpoint.state.get(list(usual.state_dict())[-1])  # its bias
+    wide = None if NETWORKS[arch].dim is None or last is None or last.ndim != 1 else len(last)
+    network = NETWORKS[arch].made(wide)
+    return network, checkpoint, _head(network, checkpoint.state, NETWORKS[arch].shape)
 
 
-def _head(network: nn.Module, state: Mapping[str, Tensor], shape: tuple[int, int, int]) -> set[str]:
-    """Return the keys of a head that reads the representation; other extra keys are left for the error.
+def _without(state: Mapping[str, Tensor], head: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {key: value for key, value in state.items() if key not in head}
+
+
+def _head(network: nn.Module, state: Mapping[str, Tensor], shape: tuple[int, int, int]) -> dict[str, Tensor]:
+    """Return the tensors of a head that reads the representation; other extra ones are left for the error.
 
     Behind the representation are later items of a Sequential, or a child with a usual name of heads, whose first
     matrix takes exactly the representation's width.
@@ -120,7 +140,41 @@ def _head(network: nn.Module, state: Mapping[str, Tensor], shape: tuple[int, int
         behind = [key for key in extra if key.partition(".")[0] in _HEADS]
     matrices = sorted(key for key in behind if state[key].ndim == 2)
     if not matrices:
-        return set()
+        return {}
     with torch.no_grad():
         width = network.eval()(torch.zeros(1, *shape, device=next(network.parameters()).device)).shape[1]
-    return set(behind) if state[matrices[0]].shape[1] == width else set()
+    return {key: state[key] for key in behind} if state[matrices[0]].shape[1] == width else {}
+
+
+def _meant(network: nn.Module, behind: Mapping[str, Tensor], layer: str | None, name: str) -> nn.Module:
+    """Return the network with the head behind it, or without, as `layer` says.
+
+    Raises:
+        HoldfastError: a head behind a sequence of layers and no word on it, a layer that the file does not bring.
+    """
+    if layer == "projection" and behind:
+        return _with_head(network, behind, name)
+    if layer in LAYERS and layer != "pooled":
+        raise HoldfastError(f"{name!r} brings no {layer}; leave out layer=, or say layer=pooled")
+    if isinstance(network, nn.Sequential) and behind and layer is None:
+        held = ", ".join(f"{key} {list(value.shape)}" for key, value in sorted(behind.items()))
+        raise HoldfastError(
+            f"{name!r} holds a head behind the encoder ({held}); say layer=pooled for the representation in front of "
+            "it, or layer=projection for what the head gives"
+        )
+    return network
+
+
+def _with_head(network: nn.Module, behind: Mapping[str, Tensor], name: str) -> nn.Module:
+    """Return the network with the head behind it, one linear layer."""
+    places = {key.rpartition(".")[0] for key in behind}
+    if len(places) > 1:
+        held = ", ".join(sorted(behind))
+        raise HoldfastError(
+            f"{name!r}: expected a head of one linear layer, got {held}, between which a file says nothing; build the "
+            "whole network in a module of yours: py:module:function"
+        )
+    (place,) = places
+    layer = head({key.rpartition(".")[2]: value for key, value in behind.items()}, "relu", f"{name!r}, {place}")
+    children = network.named_children() if isinstance(network, nn.Sequential) else [("encoder", network)]
+    return nn.Sequential(OrderedDict([*children, (place, layer)]))

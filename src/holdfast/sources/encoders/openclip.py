@@ -1,7 +1,8 @@
 """`openclip:` the image towers of OpenCLIP."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,9 +18,11 @@ from holdfast.runtime.names import configured_models
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.equip import load
+from holdfast.sources.encoders.shared.naming import Choice, read_choice
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.original import Original, compared
 from holdfast.sources.encoders.shared.pictures import interpolation
+from holdfast.sources.encoders.shared.stored import weights_files
 from holdfast.sources.encoders.shared.texts import too_long
 from holdfast.sources.encoders.shared.weights import check_weights, fetching, no_pickle, seeded
 
@@ -78,20 +81,19 @@ class Openclip(EncoderSource):
         """Open `openclip:ViT-B-32/laion2b_s34b_b79k`, or `openclip:ViT-B-32?weights=random` (or a path).
 
         The representation is `encode_image`, not normalised; mean, std and geometry are the model's own preprocessing
-        configuration (`visual.preprocess_cfg`). With `pool=none` the patches are those that the tower pools, not
-        projected.
+        configuration (`visual.preprocess_cfg`): that of the weights which are named, also of
+        `openclip:ViT-B-32/openai?weights=FILE`, else the one that all weights of this model share. With `pool=none` the
+        patches are those that the tower pools, not projected.
 
         Raises:
-            HoldfastError: an unknown model or weights, none named, weights that cannot be fetched.
+            HoldfastError: an unknown model or weights, none named, weights that cannot be fetched, of which the model
+                would compute something else than they were trained for, or whose preprocessing is not known.
         """
-        common, open_clip, model_name, tag = self._asked(name, options)
-        pretrained = {"pretrained": tag} if common.weights == "default" else {"pretrained_text": False}
-        with seeded(common.seed), fetching(options.spec), no_pickle():
-            model = open_clip.create_model(model_name, force_image_size=_side(common.size), **pretrained)
-        if common.weights not in ("default", "random"):
-            load(model, common.weights)
-        weights = {"default": tag, "random": f"random, seed {common.seed}"}.get(common.weights, common.weights)
-        origin = {"source": f"openclip:{model_name}", "weights": weights, "open_clip": open_clip.__version__}
+        asked = self._asked(name, options)
+        common = asked.common
+        model, facts = asked.model(options.spec, common.size)
+        weights = {"default": asked.tag, "random": f"random, seed {common.seed}"}.get(common.weights, common.weights)
+        origin = {"source": f"openclip:{asked.model_name}", "weights": weights, **facts}
         config = model.visual.preprocess_cfg
         if common.size is not None:  # it is derived from that of a square, as for all sources
             config = {**config, "size": max(common.size)}
@@ -103,13 +105,10 @@ class Openclip(EncoderSource):
 
     def texts(self, name: str, options: Options) -> TextTower:
         """Open the text tower, `encode_text`; see `EncoderSource.texts`."""
-        common, open_clip, model_name, tag = self._asked(name, options)
-        pretrained = {"pretrained": tag} if common.weights == "default" else {"pretrained_text": False}
-        with seeded(common.seed), fetching(options.spec), no_pickle():
-            model = open_clip.create_model(model_name, **pretrained).eval()
-            tokenizer = open_clip.get_tokenizer(model_name)
-        if common.weights not in ("default", "random"):
-            load(model, common.weights)
+        asked = self._asked(name, options)
+        model = asked.model(options.spec, None)[0].eval()
+        with fetching(options.spec), no_pickle():
+            tokenizer = asked.open_clip.get_tokenizer(asked.model_name)
 
         @torch.no_grad()
         def embed(texts: Sequence[str]) -> Tensor:
@@ -121,24 +120,90 @@ class Openclip(EncoderSource):
 
         return embed
 
-    def _asked(self, name: str, options: Options) -> tuple[Common, Any, str, str]:
+    def files(self, name: str, options: Options) -> tuple[Path, ...] | None:
+        """Return the files of weights; None of those that are downloaded."""
+        return weights_files(self._asked(name, options).common.weights)
+
+    def _asked(self, name: str, options: Options) -> "_Asked":
         """Return the options, the package, the name of a model, and the tag of its weights."""
-        common = read(options)
+        choice, common = read_choice(options), read(options)
         open_clip = optional("open_clip", "open_clip_torch", "openclip", options.spec)
         model_name, _, tag = name.partition("/")
         if model_name not in open_clip.list_models():
             raise unknown("OpenCLIP model", model_name, open_clip.list_models())
         # the weights: a tag of the package, a file, or random
         tags = open_clip.list_pretrained_tags_by_model(model_name)
-        if common.weights == "default" and tag not in tags:
-            if tag:
-                raise unknown(f"weights of OpenCLIP's {model_name}", tag, tags)
+        if tag and tag not in tags:
+            raise unknown(f"weights of OpenCLIP's {model_name}", tag, tags)
+        if common.weights == "default" and not tag:
             raise HoldfastError(
                 f"{options.spec}: expected openclip:{model_name}/WEIGHTS with one of {', '.join(tags) or '(none)'}; "
                 "or ?weights=random, or ?weights=path.safetensors"
             )
         check_weights(common.weights)
-        return common, open_clip, model_name, tag
+        return _Asked(open_clip, model_name, tag, tags, choice, common)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a spec asks for.
+
+    Attributes:
+        open_clip: the package.
+        model_name: one of its models.
+        tag: the weights of it that are named; "": none.
+        tags: all that it knows.
+        choice: which copy in a file.
+        common: the options.
+    """
+
+    open_clip: Any
+    model_name: str
+    tag: str
+    tags: Sequence[str]
+    choice: Choice
+    common: Common
+
+    def model(self, spec: str, size: tuple[int, int] | None) -> tuple[Any, dict[str, object]]:
+        """Return both towers with their weights, and what the record says of them."""
+        weights, facts = self.common.weights, {"open_clip": self.open_clip.__version__}
+        if self.tag and weights != "default":
+            facts["configuration"] = f"of the weights {self.tag}"
+        self._check_activation(spec)
+        given: dict[str, Any] = {"pretrained": self.tag}
+        if weights != "default":
+            given = {"pretrained_text": False, "force_preprocess_cfg": self._preprocess_cfg(spec)}
+        with seeded(self.common.seed), fetching(spec), no_pickle():
+            model = self.open_clip.create_model(self.model_name, force_image_size=_side(size), **given)
+        if weights not in ("default", "random"):
+            facts |= load(model, weights, self.choice).origin
+        return model, facts
+
+    def _check_activation(self, spec: str) -> None:
+        """Refuse weights of which OpenCLIP itself only warns that the model has another activation than they need."""
+        config = self.open_clip.get_model_config(self.model_name)
+        if self.tag and self._config(self.tag).get("quick_gelu") and not config.get("quick_gelu"):
+            raise HoldfastError(
+                f"{spec}: the weights {self.tag} were trained with QuickGELU, which {self.model_name} does not have; "
+                f"write openclip:{self.model_name}-quickgelu/{self.tag}"
+            )
+
+    def _config(self, tag: str) -> Mapping[str, Any]:
+        return self.open_clip.get_pretrained_cfg(self.model_name, tag)
+
+    def _preprocess_cfg(self, spec: str) -> dict[str, Any]:
+        """Return mean, std and geometry of the weights that are named, else of all, where they agree."""
+        keys = ("mean", "std", "interpolation", "resize_mode")
+        known = {tag: {key: self._config(tag).get(key) for key in keys} for tag in self.tags}
+        said = [known[self.tag]] if self.tag else list(known.values())
+        if said and any(config != said[0] for config in said):
+            if self.common.weights != "random" and self.common.mean is None:
+                raise HoldfastError(
+                    f"{spec}: the weights of {self.model_name} differ in preprocessing; say whose this file follows, "
+                    f"such as openclip:{self.model_name}/{self.tags[0]}?weights=..., or give mean, std and resize"
+                )
+            return {}
+        return said[0] if said else {}
 
 
 def _side(size: tuple[int, int] | None) -> int | tuple[int, int] | None:

@@ -12,12 +12,14 @@ from torch import nn
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.geometry import BY_CALLER
+from holdfast.core.network import check_network, unwrapped
 from holdfast.core.spec_string import Options, sides, take
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.foreign import foreign
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.equip import load
 from holdfast.sources.encoders.shared.layer import Reshaped, Tap
+from holdfast.sources.encoders.shared.naming import Choice, read_choice
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.weights import check_weights, seeded
 
@@ -49,11 +51,16 @@ class Py(EncoderSource):
             HoldfastError: a module or factory that is not there or fails, mean and std absent or superfluous, words
                 about pictures that are not all of them.
         """
-        shape, common, build = self._asked(name, options)
+        shape, choice, common, build = self._asked(name, options)
         with foreign(f"{options.spec}: {name.rpartition(':')[2]!r}", "called", wrap=True), seeded(common.seed):
             result = build()
-        if common.weights not in ("default", "random") and isinstance(result, nn.Module):
-            load(result.module.get_submodule(result.root) if isinstance(result, Encoder) else result, common.weights)
+        taken: dict[str, object] = {}
+        if isinstance(result, nn.Module):
+            result = unwrapped(result)
+            check_network(result, common.name)
+            if common.weights not in ("default", "random"):
+                inside = result.module.get_submodule(result.root) if isinstance(result, Encoder) else result
+                taken = {"weights": common.weights, **load(inside, common.weights, choice).origin}
         origin = {"source": f"py:{name}", "layer": common.layer or "network output", "pool": common.pool or "none"}
         # an Encoder brings all that options could say
         if isinstance(result, Encoder):
@@ -64,14 +71,14 @@ class Py(EncoderSource):
                     "module"
                 )
             result.name = common.name
-            result.origin = {**origin, "normalisation": BY_CALLER, **result.origin}
+            result.origin = {**origin, "normalisation": BY_CALLER, **result.origin, **taken}
             return result
         # a bare module needs its preprocessing
         if not isinstance(result, nn.Module):
             raise HoldfastError(f"{options.spec}: expected an Encoder or an nn.Module, got {type(result).__name__}")
         if common.mean is None or common.std is None:
             raise HoldfastError(f"{options.spec} returns a bare module: give ?mean=...&std=... (mean=0&std=1 for none)")
-        network = result if shape is None else Reshaped(result, shape)
+        network, origin = result if shape is None else Reshaped(result, shape), origin | taken
         if not common.pictures.given and common.pool != "none":
             origin["normalisation"] = BY_CALLER
             tap = Tap(network, common.layer, common.pool, root=result)
@@ -87,10 +94,10 @@ class Py(EncoderSource):
         preprocessing = Preprocessing(None, None, BY_CALLER, (_channels(network, common), *common.size), None)
         return assemble(network, common, preprocessing, origin, root=result)
 
-    def _asked(self, name: str, options: Options) -> tuple[tuple[int, ...] | None, Common, Any]:
+    def _asked(self, name: str, options: Options) -> tuple[tuple[int, ...] | None, Choice, Common, Any]:
         """Return the shape of the input, the options and the factory, once its module is imported."""
         shape = take(options, "input", sides, None)
-        common = read(options)
+        choice, common = read_choice(options), read(options)
         module_name, _, factory = name.partition(":")
         if not factory:
             raise HoldfastError(f"{options.spec}: expected py:package.module:factory, got no ':factory'")
@@ -102,7 +109,7 @@ class Py(EncoderSource):
             module = importlib.import_module(module_name)
         if not hasattr(module, factory):
             raise unknown(f"name in {module_name}", factory, [key for key in vars(module) if not key.startswith("_")])
-        return shape, common, getattr(module, factory)
+        return shape, choice, common, getattr(module, factory)
 
 
 def _channels(network: nn.Module, common: Common) -> int:

@@ -1,10 +1,15 @@
 """`timm:` timm's image models, their pooled features."""
 
+import contextlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -18,18 +23,12 @@ from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.checkpoint import LAYERS, Checkpoint, read_checkpoint
 from holdfast.sources.encoders.shared.equip import equip, named, said
+from holdfast.sources.encoders.shared.naming import Choice, read_choice
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.original import Original, compared
 from holdfast.sources.encoders.shared.pictures import interpolation
-from holdfast.sources.encoders.shared.weights import (
-    check_weights,
-    fetching,
-    fill,
-    misfits,
-    no_pickle,
-    seeded,
-    weights_file,
-)
+from holdfast.sources.encoders.shared.stored import weights_files
+from holdfast.sources.encoders.shared.weights import check_weights, fetching, fill, misfits, no_pickle, seeded
 
 
 class _Unpooled(nn.Module):
@@ -68,33 +67,36 @@ class Timm(EncoderSource):
 
         The representation is what the model gives with `num_classes=0`; mean, std and geometry are timm's data config
         of the model (`timm.data.resolve_data_config`). `size=` also moves models of a fixed input size to that size.
-        A file that `?weights=moco_v3.pth.tar` names may be a checkpoint of any format of `shared/formats.py`, and
-        `&layer=projection` the head that it brings. With `pool=none` the patches are those of `forward_features`.
+        A file that `?weights=moco_v3.pth.tar` names may be a checkpoint of any format of `shared/formats.py`, or of
+        one that timm converts for this model, and `&layer=projection` the head that it brings. With `pool=none` the
+        patches are those of `forward_features`.
 
         Raises:
             HoldfastError: an unknown model, a folder without config.json, weights that cannot be fetched.
         """
-        common, timm = self._asked(name, options)
+        choice, common, timm = self._asked(name, options)
         resolve = optional("timm.data", "timm", "timm", options.spec).resolve_data_config
 
         # the network without its classifier
         def build(**given: Any) -> Any:
             with seeded(common.seed), fetching(options.spec), no_pickle():
-                return timm.create_model(name, pretrained=common.weights == "default", num_classes=0, **given)
+                return timm.create_model(name, **{"num_classes": 0, **given})
 
-        network = build()
+        default = common.weights == "default"
+        network = build(pretrained=True) if default else _as_published(build, common.weights == "random")
         ours = preprocessing(resolve({}, model=network))
         origin: dict[str, object] = {"source": f"timm:{name}", "weights": _weights(network, common)}
         origin["timm"] = timm.__version__
         heads = _classifiers(network)
         if common.weights not in ("default", "random"):
-            checkpoint = read_checkpoint(common.weights, network, heads)
+            checkpoint = read_checkpoint(common.weights, network, heads, choice)
             if given := checkpoint.built_with(name.partition(".")[0]):
-                network = build(**given)
+                network = _as_published(partial(build, **given))
             if misfits(network, checkpoint.state):
                 _resize(network, common)  # they were trained at that size, not moved to it
+            checkpoint = _converted(network, _without_heads(network, checkpoint, build))
             _fill(network, heads, checkpoint, common.layer)
-            ours = said(ours, checkpoint)
+            ours = said(ours, checkpoint, common)
             origin |= checkpoint.origin
         _resize(network, common)
         common = named(common, heads[0] if heads else None)
@@ -103,12 +105,12 @@ class Timm(EncoderSource):
         return assemble(network, common, ours, origin, output="pooled features (num_classes=0)")
 
     def files(self, name: str, options: Options) -> tuple[Path, ...] | None:
-        """Return the file of weights; None of a folder's or the hub's."""
-        return None if ":" in name else weights_file(self._asked(name, options)[0].weights)
+        """Return the files of weights; None of a folder's or the hub's."""
+        return None if ":" in name else weights_files(self._asked(name, options)[1].weights)
 
-    def _asked(self, name: str, options: Options) -> tuple[Common, Any]:
+    def _asked(self, name: str, options: Options) -> tuple[Choice, Common, Any]:
         """Return the options and the package, once it knows the model."""
-        common = read(options)
+        choice, common = read_choice(options), read(options)
         timm = optional("timm", "timm", "timm", options.spec)
         if "/" in name and not name.startswith(("hf-hub:", "local-dir:")):
             raise HoldfastError(
@@ -123,7 +125,43 @@ class Timm(EncoderSource):
                 f"{options.spec}: expected a folder with config.json and model.safetensors, got {folder!r}"
             )
         check_weights(common.weights)
-        return common, timm
+        return choice, common, timm
+
+
+def _as_published(build: Callable[..., Any], random: bool = False) -> Any:
+    """Return the network that timm makes where it has weights for it, with random ones or zeros in their place.
+
+    Some networks differ in what no weights say (the ε of fbnetc_100's BatchNorm), so timm is asked for this one.
+    """
+    state = build(pretrained=False).state_dict() if random else _zeros(build)
+    return build(pretrained=True, pretrained_cfg_overlay={"state_dict": state, "source": ""})
+
+
+def _zeros(build: Callable[..., Any], **given: Any) -> dict[str, Tensor]:
+    """Return a network's tensors by name, of the right kinds and shapes, in no memory to speak of."""
+    with torch.device("meta"):
+        shapes = build(pretrained=False, **given).state_dict()
+    return {name: torch.zeros((), dtype=value.dtype).expand(value.shape) for name, value in shapes.items()}
+
+
+def _without_heads(network: Any, checkpoint: Checkpoint, build: Callable[..., Any]) -> Checkpoint:
+    """Return a checkpoint without what the model has for its classes alone, beside the classifiers that timm names."""
+    if checkpoint.state.keys() <= network.state_dict().keys():
+        return checkpoint
+    extra = _zeros(build, num_classes=None).keys() - network.state_dict().keys()
+    return replace(checkpoint, state={name: value for name, value in checkpoint.state.items() if name not in extra})
+
+
+def _converted(network: Any, checkpoint: Checkpoint) -> Checkpoint:
+    """Return a checkpoint in timm's own names and sizes, where it is in others that timm knows for this model."""
+    convert = getattr(import_module(type(network).__module__), "checkpoint_filter_fn", None)
+    if convert is None or not misfits(network, checkpoint.state):
+        return checkpoint
+    with contextlib.suppress(Exception):  # raised where it does not know the names; `fill` says what does not fit
+        state = dict(convert(dict(checkpoint.state), network))
+        if not misfits(network, state):
+            return replace(checkpoint, state=state, converted=f"by timm, as {convert.__module__.split('.')[-1]}")
+    return checkpoint
 
 
 def _resize(network: Any, common: Common) -> None:

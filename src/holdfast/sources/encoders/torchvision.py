@@ -16,10 +16,21 @@ from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.checkpoint import read_checkpoint
 from holdfast.sources.encoders.shared.equip import equip, named, said
+from holdfast.sources.encoders.shared.naming import Choice, read_choice
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.original import Original, compared
 from holdfast.sources.encoders.shared.pictures import interpolation
-from holdfast.sources.encoders.shared.weights import check_weights, fetching, no_pickle, seeded, weights_file
+from holdfast.sources.encoders.shared.stored import weights_files
+from holdfast.sources.encoders.shared.weights import check_weights, fetching, no_pickle, seeded
+
+_AS_PUBLISHED = {name: {"transform_input": True, "init_weights": False} for name in ("googlenet", "inception_v3")}
+"""Arguments that torchvision itself gives a network whose weights are published, and no other network.
+
+A test compares every network of torchvision with what its own builder makes of published weights.
+"""
+
+_SIDE_HEADS = ("aux1", "aux2", "AuxLogits")
+"""Classifiers of inner layers, of the same two networks; only their training reads them."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +59,20 @@ class Torchvision(EncoderSource):
         Raises:
             HoldfastError: an unknown model or weights entry, weights that cannot be fetched, no linear layer.
         """
-        common, models, model_name, enum = self._asked(name, options)
+        choice, common, models, model_name, enum = self._asked(name, options)
         source = f"transforms of torchvision {type(enum).__name__}.{enum.name}"
-        # the network, with those weights or fresh
-        fresh: dict[str, Any] = {"weights": None}
+        # the network, with those weights or others in their place
+        fresh: dict[str, Any] = {"weights": None, **_AS_PUBLISHED.get(model_name, {})}
+        if "init_weights" in fresh:  # slow, and random weights alone are left as they are
+            fresh["init_weights"] = common.weights == "random"
         if model_name.startswith("vit_"):  # the one family whose size is fixed when it is built
             fresh["image_size"] = (common.size or enum.transforms().crop_size)[0]
         with seeded(common.seed), fetching(options.spec), no_pickle():
             network = models.get_model(model_name, **({"weights": enum} if common.weights == "default" else fresh))
+        for head in _SIDE_HEADS:
+            if getattr(network, head, None) is not None:
+                setattr(network, head, None)
+                network.aux_logits = False
         linear = [place for place, module in network.named_modules() if isinstance(module, nn.Linear)]
         ours = preprocessing(enum.transforms(), source)
         weights = str(enum)
@@ -63,10 +80,10 @@ class Torchvision(EncoderSource):
             weights = f"random, seed {common.seed}" if common.weights == "random" else common.weights
         origin: dict[str, object] = {"source": f"torchvision:{model_name}", "weights": weights}
         if common.weights not in ("default", "random"):
-            checkpoint = read_checkpoint(common.weights, network, linear[-1:])
+            checkpoint = read_checkpoint(common.weights, network, linear[-1:], choice, aside=_SIDE_HEADS)
             equip(network, linear[-1] if linear else None, checkpoint, common.layer)
             origin |= checkpoint.origin
-            ours = said(ours, checkpoint)
+            ours = said(ours, checkpoint, common)
         # its representation: the input of the classifier
         common = named(common, linear[-1] if linear else None)
         if not linear and not common.layer:
@@ -77,12 +94,12 @@ class Torchvision(EncoderSource):
         return assemble(network, common, ours, origin, layer=layer)
 
     def files(self, name: str, options: Options) -> tuple[Path, ...] | None:
-        """Return the file of weights; None of those that are downloaded."""
-        return weights_file(self._asked(name, options)[0].weights)
+        """Return the files of weights; None of those that are downloaded."""
+        return weights_files(self._asked(name, options)[1].weights)
 
-    def _asked(self, name: str, options: Options) -> tuple[Common, Any, str, Any]:
+    def _asked(self, name: str, options: Options) -> tuple[Choice, Common, Any, str, Any]:
         """Return the options, the package's models, the name of one, and the entry of its weights."""
-        common = read(options)
+        choice, common = read_choice(options), read(options)
         models = optional("torchvision.models", "torchvision", "torchvision", options.spec)
         model_name, _, entry = name.partition("@")
         names = models.list_models(module=models)
@@ -93,7 +110,7 @@ class Torchvision(EncoderSource):
         if (entry or "DEFAULT") not in choices.__members__:
             raise unknown(f"weights of torchvision's {model_name}", entry, choices.__members__)
         check_weights(common.weights)
-        return common, models, model_name, choices[entry or "DEFAULT"]
+        return choice, common, models, model_name, choices[entry or "DEFAULT"]
 
 
 def preprocessing(preset: Any, source: str) -> Preprocessing:

@@ -10,9 +10,11 @@ from holdfast.core.spec_string import Options, positive, take
 from holdfast.runtime.errors import unknown
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.equip import load
+from holdfast.sources.encoders.shared.naming import Choice, read_choice
 from holdfast.sources.encoders.shared.networks import NETWORKS, Architecture
 from holdfast.sources.encoders.shared.options import Common, read
-from holdfast.sources.encoders.shared.weights import check_weights, fill, read_safetensors, seeded, weights_file
+from holdfast.sources.encoders.shared.stored import weights_files
+from holdfast.sources.encoders.shared.weights import check_weights, fill, read_safetensors, seeded, stated
 
 DIGITS = "digits_cnn"
 SHIPPED = {
@@ -48,8 +50,8 @@ class Zoo(EncoderSource):
         Raises:
             HoldfastError: an unknown network or option, weights that do not fit or do not say mean and std.
         """
-        dim, common = self._asked(name, options)
-        metadata = {"mean": "0", "std": "1"}
+        dim, choice, common = self._asked(name, options)
+        metadata, facts = {"mean": "0", "std": "1"}, {}
         source, weights = "zoo architecture (no normalisation)", f"random, seed {common.seed}"
         # the architecture, and shipped weights where there are any
         if name in SHIPPED:
@@ -61,7 +63,8 @@ class Zoo(EncoderSource):
         with seeded(common.seed):
             network = architecture.made(dim)
         if common.weights not in ("default", "random"):
-            metadata, weights = load(network, common.weights), common.weights
+            checkpoint = load(network, common.weights, choice)
+            metadata, weights, facts = checkpoint.metadata, common.weights, checkpoint.origin
             source = f"metadata of {common.weights}"
         elif common.weights == "default" and state:
             fill(network, state, f"zoo:{name}")
@@ -69,29 +72,27 @@ class Zoo(EncoderSource):
         return assemble(
             network,
             common,
-            preprocessing(architecture, metadata, source),
-            {"source": f"zoo:{name}", "weights": weights},
+            preprocessing(architecture, metadata if common.mean is None else {}, source),
+            {"source": f"zoo:{name}", "weights": weights, **facts},
         )
 
     def files(self, name: str, options: Options) -> tuple[Path, ...]:
         """Return the file of weights, where they are neither random nor shipped."""
-        return weights_file(self._asked(name, options)[1].weights) or ()
+        return weights_files(self._asked(name, options)[2].weights) or ()
 
-    def _asked(self, name: str, options: Options) -> tuple[int | None, Common]:
+    def _asked(self, name: str, options: Options) -> tuple[int | None, Choice, Common]:
         if name not in SHIPPED and name not in NETWORKS:
             raise unknown("zoo encoder", name, [*NETWORKS, *SHIPPED])
         wide = name in NETWORKS and NETWORKS[name].dim is not None
         dim = take(options, "dim", positive, None) if wide else None
-        common = read(options)
+        choice, common = read_choice(options), read(options)
         check_weights(common.weights)
-        return dim, common
+        return dim, choice, common
 
 
 def preprocessing(architecture: Architecture, metadata: dict[str, str], source: str) -> Preprocessing:
     """Return the preprocessing of a zoo network, with mean and std from a weights file's metadata ("0.5,0.5,0.5")."""
     channels, height, width = architecture.shape
-    mean, std = (
-        [float(part) for part in metadata[key].split(",")] if key in metadata else None for key in ("mean", "std")
-    )
+    mean, std = (stated(metadata, key, source.removeprefix("metadata of ")) for key in ("mean", "std"))
     geometry = Geometry((height, width), channels, min(height, width), "bicubic", "zoo architecture")
     return Preprocessing(mean, std, source, architecture.shape, geometry)

@@ -1,6 +1,5 @@
 """An encoder with a last linear layer as an ONNX file that other verifiers read, and such a file run as they run it."""
 
-import copy
 import inspect
 import io
 import logging
@@ -17,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from holdfast.core import Encoder, HoldfastError, Images
+from holdfast.core.network import copy_of, frozen
 from holdfast.runtime.errors import first_line
 from holdfast.runtime.optional import optional
 from holdfast.sources.onnx.file import package
@@ -60,8 +60,8 @@ def write_onnx(
     weights, bias = layer
     last = nn.Linear(weights.shape[1], len(weights))
     last.weight.data, last.bias.data = weights.float(), bias.float()
-    network = nn.Sequential(encoder.normalisation, encoder.module, last)
-    network = copy.deepcopy(network).cpu().float().eval().requires_grad_(False)
+    network = nn.Sequential(encoder.normalisation, encoder.module, _Flat(), last)
+    network = frozen(copy_of(network), encoder.name).cpu().float()
     if bad := [name for name, value in network.state_dict().items() if not bool(value.isfinite().all())]:
         raise HoldfastError(f"encoder {encoder.name!r}: expected finite weights, got NaN or infinity in {bad[0]!r}")
     x = x.detach().cpu().float()
@@ -71,6 +71,13 @@ def write_onnx(
     computed = run_onnx(path, x)
     if not bool((computed - expected).abs().max() <= SAME * expected.abs().max()):  # nor NaN
         raise HoldfastError(f"encoder {encoder.name!r}: the ONNX file that torch wrote of it computes something else")
+
+
+class _Flat(nn.Module):
+    """Leaves [1, D] as it is and makes it of [1, D, 1, 1]; no node of a file where nothing is to be done."""
+
+    def forward(self, reps: Tensor) -> Tensor:
+        return reps if reps.ndim == 2 else reps.flatten(1)
 
 
 def _exported(network: nn.Module, x: Tensor, name: str, onnx: Any) -> bytes:

@@ -1,6 +1,5 @@
 """One look at an encoder that is being trained, through the audit's own machinery; the network is left as it was."""
 
-import copy
 import math
 import random
 import re
@@ -22,9 +21,9 @@ from holdfast.auditing.plan import Plan
 from holdfast.auditing.prepare import PreparedAudit
 from holdfast.config.overrides import Change, changed
 from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, Table
+from holdfast.core.network import copy_of, unwrapped
 from holdfast.core.precision import tf32
 from holdfast.runtime.deprecation import renamed
-from holdfast.runtime.errors import first_line
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.encoders.shared.copies import copied
 from holdfast.storage.run_folder import Store
@@ -199,20 +198,15 @@ def frozen_copy(
             "expected mean and std for a bare network (0 and 1 for none), and none for an Encoder, which has its own; "
             f"got mean={mean}, std={std} for {type(network).__name__}"
         )
-    try:
-        copy_of = copy.deepcopy(network.module if isinstance(network, Encoder) else network)
-    except Exception as error:  # whatever a user's module holds
-        raise HoldfastError(
-            f"{type(network).__name__} cannot be copied ({first_line(error)}); give the part that makes representations"
-        ) from error
-    for value in copy_of.parameters():
+    twin = copy_of(network.module if isinstance(network, Encoder) else unwrapped(network))
+    for value in twin.parameters():
         value.grad = None
     if not isinstance(network, Encoder):
         assert mean is not None
         assert std is not None
-        frozen = Encoder(copy_of, mean=mean, std=std, name=type(network).__name__)
-        return frozen.to(next((value.device for value in copy_of.parameters()), torch.device("cpu")))
-    return copied(network, copy_of)
+        frozen = Encoder(twin, mean=mean, std=std, name=type(network).__name__)
+        return frozen.to(next((value.device for value in twin.parameters()), torch.device("cpu")))
+    return copied(network, twin)
 
 
 @contextmanager

@@ -1,21 +1,19 @@
 """Weights files as their authors wrote them: read as data, prefixes taken away, heads kept apart."""
 
-import argparse
-import pickle
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from holdfast.runtime.errors import HoldfastError, first_line, os_reason
+from holdfast.runtime.errors import HoldfastError
 from holdfast.sources.encoders.shared.formats import FORMATS, PLAIN, Format
 from holdfast.sources.encoders.shared.heads import head, last_linear, sequence, within
-from holdfast.sources.encoders.shared.weights import read_safetensors
+from holdfast.sources.encoders.shared.naming import PREFIXES, TABLES, WRAPPERS, Choice, Place, by_bare_names, locate
+from holdfast.sources.encoders.shared.stored import read_stored
 
 LAYERS = {
     "pooled": "what the last pooling gives, in front of any head",
@@ -25,7 +23,6 @@ LAYERS = {
 }
 """Layers that `layer=` names alike for every checkpoint, whatever its network calls them."""
 
-_CONTAINERS = ("state_dict", "model", "model_state", "model_state_dict")
 _HEADS = ("projection", "prediction")
 
 
@@ -35,27 +32,41 @@ class Checkpoint:
 
     Attributes:
         path: the file.
-        format: which one it is.
+        place: where it keeps them, and in which format.
         state: of the encoder without its classifier: name in the network -> tensor.
         heads: "projection" and "prediction", where the file brings them: name within the head -> tensor.
         metadata: what the file says of itself, such as "mean" and "std" (comma separated).
+        wrappers: what was taken out of its names, such as "module".
         left: beginnings of names that no part of the encoder reads, such as "encoder_k" and "queue".
+        converted: by whom they were brought to the network's names and sizes; "": they have them.
     """
 
     path: str
-    format: Format
+    place: Place
     state: dict[str, Tensor]
     heads: dict[str, dict[str, Tensor]]
     metadata: dict[str, str] = field(default_factory=dict)
+    wrappers: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    converted: str = ""
+
+    @property
+    def format(self) -> Format:
+        """Which format it is."""
+        return self.place.format
 
     @property
     def origin(self) -> dict[str, object]:
-        """What the record says of it."""
-        if self.format.name == PLAIN.name:
-            return {}
-        facts: dict[str, object] = {"format": self.format.name}
-        return facts | ({"left out": ", ".join(self.left)} if self.left else {})
+        """What the record says of it: every choice that was made, and what was left out."""
+        facts = {
+            "format": "" if self.format.name == PLAIN.name else self.format.name,
+            "prefix": self.place.prefix,
+            "wrappers": ", ".join(self.wrappers),
+            "copy": self.place.chosen,
+            "converted": self.converted,
+            "left out": ", ".join(self.left),
+        }
+        return {name: fact for name, fact in facts.items() if fact}
 
     def built_with(self, model: str) -> Mapping[str, Any]:
         """Return the arguments that the authors' network of this name has and the library's has not."""
@@ -80,66 +91,53 @@ class Checkpoint:
         return sequence(built) if layer == "prediction" else built.get("projection")
 
 
-def read_checkpoint(path: str, network: nn.Module, classifier: Collection[str] = ()) -> Checkpoint:
+def read_checkpoint(
+    path: str,
+    network: nn.Module,
+    classifier: Collection[str] = (),
+    choice: Choice | None = None,
+    *,
+    aside: Collection[str] = (),
+) -> Checkpoint:
     """Return the weights in a file in the names of a network.
 
     Args:
-        path: safetensors, or what torch.save wrote: a state dict, or a dict that holds one.
+        path: safetensors, or what torch.save wrote: a state dict, or a table that holds one.
         network: asked for its names alone.
         classifier: where it has its classifier, which a checkpoint replaces by heads of its own or leaves out.
+        choice: which of several copies in the file is meant.
+        aside: heads that the encoder never has, whoever keeps them.
 
     Raises:
-        HoldfastError: no such file, one that holds more than data, names that begin as no known format's do.
+        HoldfastError: no such file, one that holds more than data, names that begin as no known format's do, several
+            copies of which nothing tells which is meant.
     """
-    state, metadata = _read(path)
-    wanted = {key for key in network.state_dict() if not key.endswith("num_batches_tracked")}
-    wanted = {key for key in wanted if not _under(key, classifier)}
+    return arranged(path, *read_stored(path), network, classifier, choice, aside)
+
+
+def arranged(
+    path: str,
+    stored: Mapping[str, Tensor],
+    metadata: dict[str, str],
+    network: nn.Module,
+    classifier: Collection[str] = (),
+    choice: Choice | None = None,
+    aside: Collection[str] = (),
+) -> Checkpoint:
+    """Return what a file holds, which is read already, in the names of a network; see `read_checkpoint`."""
+    bare = by_bare_names(stored)
+    state = {name: stored[own] for name, own in bare.items()}
+    own = [name for name, value in network.state_dict().items() if isinstance(value, Tensor)]
+    names = by_bare_names(own)  # the network may be wrapped itself
+    wanted = {name for name in names if not name.endswith("num_batches_tracked") and not _under(name, classifier)}
     formats = [_noted(metadata["format"])] if "format" in metadata else FORMATS
-    covered = [len(wanted & _inside(state, form).keys()) if _marked(state, form) else 0 for form in formats]
-    if not any(covered) and (beginning := _beginning(state, wanted)):
-        raise _unknown(path, beginning)
-    chosen = formats[covered.index(max(covered))] if any(covered) else PLAIN  # the first of those that cover most
-    return _split(path, chosen, state, metadata, classifier)
-
-
-def _read(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return (tensors by name without `module.`, metadata)."""
-    try:
-        with open(path, "rb") as file:
-            start = file.read(10)
-    except OSError as error:
-        if isinstance(error, FileNotFoundError):
-            return read_safetensors(path)  # says so
-        raise HoldfastError(f"cannot read the weights {path!r}: {os_reason(error)}; give the path of a file") from error
-    if start[8:10] == b'{"' or not start.startswith((b"PK", b"\x80")):  # torch.save writes zip archives or pickles
-        state, metadata = read_safetensors(path)
-    else:
-        state, metadata = dict(_tensors(_unpickled(path))), {}
-    bare = {re.sub(r"(^|\.)module\.", r"\1", name): value for name, value in state.items()}
-    state = bare if len(bare) == len(state) else state
-    return state, metadata
-
-
-def _unpickled(path: str) -> object:
-    try:
-        with torch.serialization.safe_globals([argparse.Namespace]):  # the settings that training scripts keep
-            held = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, OSError) as error:
-        raise HoldfastError(
-            f"weights file {path!r} is not tensors alone, and nothing else is unpickled ({first_line(error)}); where "
-            "you trust it, load it with torch and write its tensors with safetensors.torch.save_file(state_dict, path)"
-        ) from error
-    while isinstance(held, dict) and (name := next((n for n in _CONTAINERS if isinstance(held.get(n), dict)), None)):
-        held = held[name]
-    return held
-
-
-def _tensors(held: object, start: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Yield (dotted name, tensor) of a dict of tensors and dicts; optimisers count theirs, these are passed over."""
-    if isinstance(held, dict):
-        for name, value in held.items():
-            if isinstance(name, str) and name != "optimizer":
-                yield from [(start + name, value)] if isinstance(value, Tensor) else _tensors(value, f"{start}{name}.")
+    place = locate(state, wanted, formats, choice or Choice(), path)
+    if place is None:
+        raise _unknown(path, state, wanted)
+    checkpoint = _split(path, place, state, metadata, classifier, aside)
+    taken = {part for own in stored for part in own.split(".") if part in WRAPPERS} if bare.keys() != stored else ()
+    own_names = {names.get(name, name): value for name, value in checkpoint.state.items()}
+    return replace(checkpoint, state=own_names, wrappers=tuple(sorted(taken)))
 
 
 def _noted(name: str) -> Format:
@@ -148,63 +146,68 @@ def _noted(name: str) -> Format:
     return replace(form, encoder="", marks=(), projection="", prediction="", renamed=())
 
 
-def _marked(state: Mapping[str, Tensor], form: Format) -> bool:
-    return all(any(name.startswith(mark) for name in state) for mark in form.marks)
-
-
-def _inside(state: Mapping[str, Tensor], form: Format) -> dict[str, Tensor]:
-    """Return the tensors of a format's encoder by the names of the network."""
-    inside = within(state, form.encoder)
-    for pattern, name in form.renamed:
-        inside = {re.sub(pattern, name, key): value for key, value in inside.items()}
-    return inside
-
-
 def _under(key: str, places: Collection[str]) -> bool:
     return any(key.startswith(f"{place}.") for place in places)
 
 
 def _split(
-    path: str, form: Format, state: Mapping[str, Tensor], metadata: dict[str, str], classifier: Collection[str]
+    path: str,
+    place: Place,
+    whole: Mapping[str, Tensor],
+    metadata: dict[str, str],
+    classifier: Collection[str],
+    aside: Collection[str],
 ) -> Checkpoint:
     """Return the encoder and its heads, and the beginnings of what is neither."""
-    inside, heads = (
-        _inside(state, form),
-        {name: within(state, getattr(form, name)) for name in _HEADS if getattr(form, name)},
-    )
-    own = next((tensors for place in classifier if (tensors := within(inside, f"{place}."))), {})
+    form, inside, state = place.format, dict(place.inside), within(whole, place.root)
+    heads = {name: within(state, getattr(form, name)) for name in _HEADS if getattr(form, name)}
+    own = next((tensors for start in classifier if (tensors := within(inside, f"{start}."))), {})
     if own and all(name.partition(".")[0] in _HEADS for name in own):  # heads that were written again
         heads = {name: within(own, f"{name}.") for name in _HEADS}
     else:
         heads = {"projection": own} | heads
     starts = tuple(start for start in (form.encoder, form.projection, form.prediction) if start)
-    left: tuple[str, ...] = ()
     if "mean" in form.marks:  # the network normalises by itself
         numbers = {key: state[key].flatten().tolist() for key in ("mean", "std")}
         metadata = metadata | {key: ",".join(f"{value:.9g}" for value in values) for key, values in numbers.items()}
-    if form.encoder or form.marks:  # of a plain file all must fit
-        others = [name for name in state if not name.startswith(starts)]
-        if not form.encoder:
-            others = [name for name in others if name.startswith(form.marks)]
-            inside = {name: value for name, value in inside.items() if not name.startswith((*starts, *form.marks))}
-        depth = max(form.encoder.count("."), 1)
-        left = tuple(dict.fromkeys(".".join(name.split(".")[:depth]) for name in others))
-    inside = {name: value for name, value in inside.items() if not _under(name, classifier)}
-    return Checkpoint(path, form, inside, {name: tensors for name, tensors in heads.items() if tensors}, metadata, left)
+    # of what is beside the encoder, all is left out; what is among its tensors must fit
+    others = [name for name in whole if not name.startswith(place.root) or name.startswith(place.beside)]
+    inside = {name: value for name, value in inside.items() if not (place.root + name).startswith(place.beside)}
+    if form.encoder:
+        others += [f"{place.root}{name}" for name in state if not name.startswith(starts)]
+    elif form.marks:
+        others += [f"{place.root}{name}" for name in state if name.startswith(form.marks)]
+        inside = {name: value for name, value in inside.items() if not name.startswith((*starts, *form.marks))}
+    others += [f"{place.prefix}{name}" for name in inside if _under(name, aside)]
+    inside = {name: value for name, value in inside.items() if not _under(name, (*classifier, *aside))}
+    heads = {name: tensors for name, tensors in heads.items() if tensors}
+    return Checkpoint(path, place, inside, heads, metadata, left=_beginnings(others, place))
 
 
-def _beginning(state: Mapping[str, Tensor], wanted: Collection[str]) -> str:
-    """Return how most names begin that end as names of the network do; "" where none does."""
+def _beginnings(names: list[str], place: Place) -> tuple[str, ...]:
+    """Return how names begin, as far as the encoder's prefix goes, without the table in which all of them are."""
+    table = f"{place.root.partition('.')[0]}."
+    inner = [name.removeprefix(table) for name in names] if table[:-1] in TABLES else names
+    depth = max(place.prefix.removeprefix(table).count("."), 1)
+    return tuple(dict.fromkeys(".".join(name.split(".")[:depth]) for name in inner))
+
+
+def _unknown(path: str, state: Mapping[str, Tensor], wanted: Collection[str]) -> HoldfastError:
+    """Return the error for a file none of whose names is one of the network's."""
     starts = Counter(name[: -len(key)] for key in wanted for name in state if name.endswith(f".{key}"))
-    return starts.most_common(1)[0][0] if starts else ""
-
-
-def _unknown(path: str, beginning: str) -> HoldfastError:
-    prefixes = sorted({form.encoder for form in FORMATS if form.encoder})
+    if not starts:
+        held = ", ".join(f"{name} {list(value.shape)}" for name, value in list(state.items())[:3]) or "no tensors"
+        more = f" and {len(state) - 3} more" if len(state) > 3 else ""
+        return HoldfastError(
+            f"weights file {path!r} holds no weights of this network ({min(wanted, default='none')} and others), but "
+            f"{held}{more}; give a file of the whole encoder; a head alone is one for a probe: trained[path=FILE]"
+        )
+    beginning = starts.most_common(1)[0][0]
+    known = sorted({*(form.encoder for form in FORMATS if form.encoder), *(f"{word}." for word in PREFIXES)})
     ends = ["".join(parts[i:]) for parts in [re.findall(r"[^.]*\.", beginning)] for i in range(len(parts))]
-    closest = max(prefixes, key=lambda prefix: max(SequenceMatcher(None, prefix, end).ratio() for end in ends))
+    closest = max(known, key=lambda prefix: max(SequenceMatcher(None, prefix, end).ratio() for end in ends))
     return HoldfastError(
         f"weights file {path!r}: its names begin with {beginning!r}, which is no known prefix; the closest is "
-        f"{closest!r}, known are {', '.join(prefixes)} and module. before them; take the prefix away and write "
-        "the rest with safetensors.torch.save_file"
+        f"{closest!r}, known are {', '.join(known)} and module. before them; where these are the encoder's weights, "
+        f"say prefix={beginning.removesuffix('.')}"
     )

@@ -1,6 +1,5 @@
 """Copies of an encoder that are trained, stored as tensors and filled again; the encoder itself is never touched."""
 
-import copy
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
@@ -10,6 +9,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from holdfast.core.encoder import Encoder
+from holdfast.core.network import copy_of
 from holdfast.core.spec_string import parse
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.privacy import public
@@ -56,15 +56,15 @@ def state_of(encoder: Encoder) -> dict[str, Tensor]:
 
 def filled(encoder: Encoder, state: Mapping[str, Tensor]) -> Encoder:
     """Return a copy of an encoder, frozen, with the weights and buffers that `state_of` gave."""
-    copy_of = copied(encoder)
+    twin = copied(encoder)
     tensors = {name.removeprefix(PREFIX): value for name, value in state.items() if name.startswith(PREFIX)}
-    fill(copy_of.module, tensors, f"what was fine-tuned of {encoder.name!r}")
-    return copy_of
+    fill(twin.module, tensors, f"what was fine-tuned of {encoder.name!r}")
+    return twin
 
 
 def copied(encoder: Encoder, network: nn.Module | None = None) -> Encoder:
     """Return the same encoder, frozen, with a network of its own (a copy, or the one that is given), on its device."""
-    module: nn.Module = copy.deepcopy(encoder.module) if network is None else network
+    module = copy_of(encoder.module) if network is None else network
     twin = Encoder(
         module,
         mean=encoder.mean,
@@ -103,7 +103,7 @@ def with_weights(spec: str, path: str | Path) -> str:
         HoldfastError: a path that a `file:` spec cannot say.
     """
     source, name, options = parse(spec)
-    kept = {key: value for key, value in options.items() if key not in ("weights", "seed", "label")}
+    kept = {key: value for key, value in options.items() if key not in ("weights", "prefix", "ema", "seed", "label")}
     if source == "file" or (source is None and name.endswith(".safetensors")):
         if "?" in str(path):
             raise HoldfastError(

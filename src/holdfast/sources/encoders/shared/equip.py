@@ -7,15 +7,16 @@ from torch import nn
 from holdfast.runtime.errors import HoldfastError
 from holdfast.sources.encoders.shared.assemble import Preprocessing
 from holdfast.sources.encoders.shared.checkpoint import LAYERS, Checkpoint, read_checkpoint
+from holdfast.sources.encoders.shared.naming import Choice
 from holdfast.sources.encoders.shared.options import Common
-from holdfast.sources.encoders.shared.weights import fill
+from holdfast.sources.encoders.shared.weights import fill, stated
 
 
-def load(network: nn.Module, path: str) -> dict[str, str]:
-    """Fill a network from a weights file of any known format and return what the file says of itself."""
-    checkpoint = read_checkpoint(path, network)
+def load(network: nn.Module, path: str, choice: Choice | None = None) -> Checkpoint:
+    """Fill a network from a weights file of any known format, and return what was read; its heads are left out."""
+    checkpoint = read_checkpoint(path, network, choice=choice)
     fill(network, checkpoint.state, f"weights file {path!r}")
-    return checkpoint.metadata
+    return checkpoint
 
 
 def equip(network: nn.Module, classifier: str | None, checkpoint: Checkpoint, layer: str | None) -> None:
@@ -64,9 +65,9 @@ def named(common: Common, classifier: str | None) -> Common:
     return replace(common, layer=classifier)
 
 
-def said(preprocessing: Preprocessing, checkpoint: Checkpoint) -> Preprocessing:
-    """Return the preprocessing with the mean and std that a file says, where it says them."""
-    if not {"mean", "std"} <= checkpoint.metadata.keys():
+def said(preprocessing: Preprocessing, checkpoint: Checkpoint, common: Common) -> Preprocessing:
+    """Return the preprocessing with the mean and std that a file says, where it says them and the user does not."""
+    if common.mean is not None or not {"mean", "std"} <= checkpoint.metadata.keys():
         return preprocessing
-    mean, std = ([float(part) for part in checkpoint.metadata[key].split(",")] for key in ("mean", "std"))
+    mean, std = (stated(checkpoint.metadata, key, checkpoint.path) for key in ("mean", "std"))
     return replace(preprocessing, mean=mean, std=std, source=f"metadata of {checkpoint.path}")

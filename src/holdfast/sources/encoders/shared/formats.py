@@ -1,11 +1,16 @@
 """How published checkpoints name their tensors: data, a row for each format.
 
-Names are as they are once `module.`, which data-parallel training puts in front of a network, is taken away.
+Names are as they are once what wraps a network and the words before it are taken away, see `naming.py`.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from torch import Tensor
+
+from holdfast.sources.encoders.shared.heads import within
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,15 @@ class Format:
     built_with: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     renamed: tuple[tuple[str, str], ...] = ()
 
+    def encoder_of(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the tensors of the encoder by the names of its network; none where a mark is missing."""
+        if not all(any(name.startswith(mark) for name in state) for mark in self.marks):
+            return {}
+        inside = within(state, self.encoder)
+        for pattern, name in self.renamed:
+            inside = {re.sub(pattern, name, key): value for key, value in inside.items()}
+        return inside
+
 
 PLAIN = Format("the network's own names", "")
 
@@ -48,9 +62,10 @@ _SIMCLR = (
     (r"^net\.(\d)\.blocks\.(\d+)\.net\.5\.0\.", r"layer\1.\2.bn3."),
 )
 
+_NORMS = (("weight_g$", "parametrizations.weight.original0"), ("weight_v$", "parametrizations.weight.original1"))
+
 FORMATS = (
     Format("SwAV, DeepCluster v2", "", marks=("prototypes",), projection="projection_head."),
-    PLAIN,
     Format("MoCo v1, v2", "encoder_q."),
     Format(
         "MoCo v3",
@@ -68,16 +83,12 @@ FORMATS = (
     Format("VISSL, trunk alone", "_feature_blocks."),
     Format("robustness", "model.", marks=("attacker.",)),
     Format("NPPR", "backbone.", marks=("mean", "std")),
-    Format("a backbone", "backbone."),
-    Format("an encoder", "encoder."),
-    Format("a model", "model."),
-    Format("a network", "net."),
-    Format("an encoder opened by Holdfast", "network."),
-    Format("an encoder opened by Holdfast, with a model inside", "network.model."),
-    Format("a teacher", "teacher."),
-    Format("a student", "student."),
+    PLAIN,
+    Format("old weight norm", "", renamed=_NORMS),
+    Format("new weight norm", "", renamed=tuple((new.replace(".", r"\.") + "$", old[:-1]) for old, new in _NORMS)),
+    Format("older DenseNet", "", renamed=((r"(denselayer\d+)\.(norm|relu|conv)\.(\d)\.", r"\1.\2\3."),)),
 )
-"""Every format, the special before the general: the first whose names cover the network's is taken.
+"""Every format, the special before the general: the first of those that cover most of a network's names is taken.
 
 Sources: the public code of each method. MoCo: He et al. 2020, Chen et al. 2020 and 2021; PixPro: Xie et al. 2021;
 SimSiam: Chen and He 2021; Barlow Twins: Zbontar et al. 2021; DINO: Caron et al. 2021; SwAV: Caron et al. 2020;

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from holdfast.core.representation import no_tensor
 from holdfast.numerics.geometry.positions import Arrangement
 from holdfast.runtime.errors import HoldfastError, unknown
 
@@ -116,6 +117,12 @@ class Tap(nn.Module):
             return
         modules = dict((network if root is None else root).named_modules())
         modules.pop("")
+        module = modules.get(layer, modules.get(layer.removesuffix(".input")))
+        if isinstance(module, torch.jit.ScriptModule):
+            raise HoldfastError(
+                f"layer {layer!r} is TorchScript, out of which nothing can be taken; open the original network, or "
+                "leave layer= out"
+            )
         if layer in modules:
             modules[layer].register_forward_hook(_stop_with_output)
         elif layer.removesuffix(".input") in modules:
@@ -155,7 +162,7 @@ class Tap(nn.Module):
             value = value[0]
         if not isinstance(value, Tensor):
             raise HoldfastError(
-                f"{self.source} gives a {type(value).__name__}, expected one tensor; choose another layer"
+                f"{self.source} gives a {no_tensor(value)}; expected one tensor, so choose another layer or that"
             )
         if self.pool == "none":
             return value if self.places is None else self.places.features(value).movedim(1, -1).flatten(1)
@@ -166,6 +173,8 @@ def _pooled(x: Shaped[Tensor, "batch ..."], pool: str | None, origin: str) -> Te
     match pool, x.ndim:
         case None, 2:
             return x
+        case None, 3 | 4 if all(side == 1 for side in x.shape[2:]):
+            return x.flatten(1)  # a map of one place: nothing to pool
         case "avg", 4:
             return x.mean(dim=(2, 3))
         case "cls", 3:

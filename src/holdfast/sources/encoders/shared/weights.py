@@ -1,18 +1,28 @@
 """Weights: seeded random ones, safetensors files, and downloads that may fail."""
 
+import json
 import logging
 import os
+import stat
 import warnings
-from collections.abc import Iterator, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor, nn
 
 from holdfast.runtime.errors import HoldfastError, first_line, os_reason
 from holdfast.runtime.guess import path_meant
+
+LONGEST = 500
+"""Characters in the name of a tensor."""
+
+PRECISIONS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+"""What weights may be stored in; fewer bits mean nothing without the scales that belong to them."""
 
 
 @contextmanager
@@ -29,49 +39,105 @@ def check_weights(weights: str) -> None:
     Raises:
         HoldfastError: no such file.
     """
-    if weights not in ("default", "random") and not Path(weights).exists():
-        raise _absent(weights)
+    if weights not in ("default", "random"):
+        check_file(weights)
 
 
-def _absent(path: str | Path) -> HoldfastError:
-    return HoldfastError(
-        f"weights file {str(path)!r} does not exist; {path_meant(path, 'give the path of a .safetensors file')}"
+def check_file(path: str | Path) -> None:
+    """Make sure that a path is a file that can be read, before anything waits for a pipe.
+
+    Raises:
+        HoldfastError: no file, or none that may be read.
+    """
+    try:
+        plain = stat.S_ISREG(os.stat(path).st_mode)
+        if plain:
+            with open(path, "rb"):
+                return
+    except FileNotFoundError as error:
+        meant = path_meant(path, "give the path of a .safetensors file")
+        raise HoldfastError(f"weights file {str(path)!r} does not exist; {meant}") from error
+    except OSError as error:
+        raise HoldfastError(
+            f"cannot read the weights {str(path)!r}: {os_reason(error)}; give the path of a .safetensors file"
+        ) from error
+    raise HoldfastError(
+        f"cannot read the weights {str(path)!r}: it is no file, but a folder, a pipe or a device; give the path of a "
+        ".safetensors file"
     )
-
-
-def weights_file(weights: str) -> tuple[Path, ...] | None:
-    """Return the file that `weights=` names; () of random ones, None of the source's own, which a hub may change."""
-    return None if weights == "default" else () if weights == "random" else (Path(weights),)
 
 
 def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return (tensors by name, metadata) of a safetensors file.
 
     Raises:
-        HoldfastError: no such file, or a file of another format.
+        HoldfastError: no such file, a file of another format, or one that says a name twice.
     """
-    try:
-        with open(path, "rb"):  # safetensors says of every file that it cannot open that there is none
-            pass
-    except FileNotFoundError as error:
-        raise _absent(path) from error
-    except OSError as error:
-        raise HoldfastError(
-            f"cannot read the weights {str(path)!r}: {os_reason(error)}; give the path of a .safetensors file"
-        ) from error
+    check_file(path)
     try:
         with safe_open(path, "pt") as file:
-            return {key: file.get_tensor(key) for key in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
-    except SafetensorError as error:
+            read = {key: file.get_tensor(key) for key in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+    except Exception as error:  # beside its own kind, whatever torch raises of strange shapes and types
         raise HoldfastError(
-            f"{str(path)!r} is not a safetensors file ({error}); convert checkpoints of other formats with "
+            f"{str(path)!r} is not a safetensors file ({first_line(error)}); convert checkpoints of other formats with "
             "safetensors.torch.save_file(state_dict, path)"
+        ) from error
+    check_names(read[0], path)
+    if twice := _said_twice(path):
+        raise HoldfastError(
+            f"{str(path)!r}: expected each name once, got {twice[0]!r} twice in its header; write the file again with "
+            "safetensors.torch.save_file"
+        )
+    return read
+
+
+def check_names(names: Iterable[str], path: str | Path) -> None:
+    """Refuse names that are none, before an error or a record shows them.
+
+    Raises:
+        HoldfastError: a name that cannot be printed, or is longer than any.
+    """
+    if strange := [name for name in names if not name.isprintable() or len(name) > LONGEST]:
+        raise HoldfastError(
+            f"{str(path)!r}: expected names of tensors such as 'layer1.0.weight', got {strange[0][:40]!r}; write the "
+            "file again with safetensors.torch.save_file"
+        )
+
+
+def _said_twice(path: str | Path) -> list[str]:
+    """Return the names that the header of a safetensors file has twice, of which the package takes the last."""
+    twice: list[str] = []
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        twice.extend(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        return dict(pairs)
+
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        json.loads(file.read(size), object_pairs_hook=once)
+    return twice
+
+
+def stated(metadata: Mapping[str, str], key: str, path: str | Path) -> list[float] | None:
+    """Return the numbers that a file says of itself under a key, such as "mean"; None where it says none.
+
+    Raises:
+        HoldfastError: a text that is no numbers.
+    """
+    if key not in metadata:
+        return None
+    try:
+        return [float(part) for part in metadata[key].split(",")]
+    except ValueError as error:
+        raise HoldfastError(
+            f"{str(path)!r}: expected its metadata {key!r} to be numbers such as '0.485,0.456,0.406', got "
+            f"{metadata[key][:40]!r}; write it again, or give ?mean=...&std=..."
         ) from error
 
 
 def misfits(network: nn.Module, state: Mapping[str, Tensor]) -> list[str]:
     """Return why a state dict does not fit a network, one phrase per tensor: missing, extra, another shape or kind."""
-    own = network.state_dict()
+    own = {key: value for key, value in network.state_dict().items() if isinstance(value, Tensor)}
     missing = [f"{key} is missing" for key in own if key not in state and not key.endswith("num_batches_tracked")]
     extra = [f"{key} is extra" for key in state if key not in own]
     shape = [
@@ -91,12 +157,43 @@ def fill(network: nn.Module, state: Mapping[str, Tensor], name: str) -> None:
     """Load a state dict that must fit exactly (BatchNorm's batch counters aside: eval mode has no use for them).
 
     Raises:
-        HoldfastError: it does not fit; names the first tensors that differ.
+        HoldfastError: it does not fit, or has values that no weights have; names the first such tensors.
     """
     if bad := misfits(network, state):
-        more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
-        raise HoldfastError(f"{name} does not fit the network: {'; '.join(bad[:3])}{more}")
-    network.load_state_dict(dict(state), strict=False)
+        raise HoldfastError(f"{name} does not fit the network: {_several(bad)}")
+    if bad := unsound(state, dict(network.named_parameters())):
+        raise HoldfastError(f"{name} holds no weights that can be used: {_several(bad)}")
+    loaded: Any = OrderedDict(state)
+    loaded._metadata = getattr(network.state_dict(), "_metadata", None)  # they have its own names: nothing is converted
+    try:
+        network.load_state_dict(loaded, strict=False)
+    except Exception as error:  # code of the network's own, which torch calls here
+        raise HoldfastError(f"{name} cannot be loaded: {type(error).__name__}: {first_line(error)}") from error
+
+
+def unsound(state: Mapping[str, Tensor], parameters: Collection[str]) -> list[str]:
+    """Return which tensors of a state dict are no weights, one phrase per tensor: NaN, or a kind that needs scales.
+
+    Args:
+        state: the tensors.
+        parameters: names of those that are learned; others, such as a mask, may be infinite.
+    """
+    bad = []
+    for key, value in state.items():
+        if value.layout != torch.strided or value.is_quantized or value.is_meta:
+            bad.append(f"{key} is a {'quantised' if value.is_quantized else str(value.layout)[6:]} tensor")
+        elif value.is_floating_point() and value.dtype not in PRECISIONS:
+            bad.append(f"{key} is stored as {str(value.dtype)[6:]}, whose scales are not known")
+        elif value.is_floating_point():
+            wrong = ~value.isfinite() if key in parameters else value.isnan()
+            if bool(wrong.any()):
+                bad.append(f"{key} is NaN or infinite at {int(wrong.sum())} of {value.numel()} places")
+    return bad
+
+
+def _several(phrases: list[str]) -> str:
+    more = f" and {len(phrases) - 3} more" if len(phrases) > 3 else ""
+    return f"{'; '.join(phrases[:3])}{more}"
 
 
 @contextmanager
