@@ -115,7 +115,7 @@ class Scoring:
         images = self.session.images
         entry = _blank(self.name, self.slug) | entries.encoder_entry(self.session.encoder, self.slug, images.geometry)
         entry |= {"name": self.name, "input": list(images.shape), "batch_size": self.session.batch_size}
-        entry["identity"] = self.session.identity
+        entry |= {"identity": self.session.identity, "rendering": images.rendering}
 
         # Put together what was observed; without clean representations nothing can be scored
         try:

@@ -40,6 +40,10 @@ def data_entry(plan: Plan, images: AuditImages, labels: str | None, facts: Mappi
         facts: the fingerprints of training images and of their labels.
     """
     tested, train = images.tested, images.train
+    learned_from = None
+    if train is not None:
+        learned_from = {"spec": plan.train, "images": len(train), "left_out": images.left_out, **facts}
+        learned_from["notes"] = train.notes
     return {
         "spec": plan.data,
         "synthetic": plan.synthetic,
@@ -49,7 +53,8 @@ def data_entry(plan: Plan, images: AuditImages, labels: str | None, facts: Mappi
         "attacked": plan.attacked_now(len(tested)),
         "fingerprint": tested.fingerprint,
         "labels": labels,
-        "train": {"spec": plan.train, "images": len(train), "left_out": images.left_out, **facts} if train else None,
+        "train": learned_from,
+        "notes": [*images.notes, *tested.notes],
         "runs_left_out": tested.runs,
         "skipped": [list(item) for item in tested.skipped],
         "balls": told(plan.measures, shape_of(tested)),

@@ -54,17 +54,21 @@ def threats(record: Mapping[str, Any]) -> list[str]:
 
 
 def rendering(record: Mapping[str, Any]) -> list[str]:
-    """Return how pictures of mixed shapes got one for encoders that say none; these are named unless all say none."""
+    """Return what was done with images unasked: how they got an encoder's size, what was not read, what is unusual.
+
+    Encoders are named unless the same was done for all.
+    """
     audited = [encoder for encoder in record["encoders"] if not encoder.get("error")]
     names: dict[str, list[str]] = {}
     for encoder in audited:
-        if how := (encoder.get("geometry") or {}).get("assumed"):
+        guessed = (encoder.get("geometry") or {}).get("assumed")
+        lines = [encoder.get("rendering") or (f"pictures of mixed shapes: {guessed}" if guessed else "")]
+        lines += ["?size=H in the data spec chooses another size"] if guessed else []
+        if how := "; ".join(filter(None, lines)):
             names.setdefault(how, []).append(encoder["name"])
-    return [
-        f"pictures of mixed shapes{f', for {listing(of, 8)}' if len(of) < len(audited) else ''}: {how}; ?size=H in the "
-        "data spec chooses another size"
-        for how, of in names.items()
-    ]
+    some = (f"for {listing(of, 8)}: {how}" if len(of) < len(audited) else how for how, of in names.items())
+    training = ((record["data"].get("train") or {}).get("notes") or []) if audited else []
+    return [*some, *record["data"].get("notes", []), *(f"training images: {line}" for line in training)]
 
 
 def _winners(record: Mapping[str, Any], audited: list[Mapping[str, Any]]) -> list[Sentence]:

@@ -189,7 +189,7 @@ _MAYBE: dict[str, Shape] = {
     "slug": TEXT, "gallery": Items(GALLERY), "changes": Items(BROKEN), "impersonations": Items(IMPERSONATION),
     "extremes": Object({}, {"measure": TEXT, "least": Items(EXTREME), "most": Items(EXTREME)}),
     "noises": Items(NOISE), "perturbations": Items(PERTURBATION), "attention": ATTENTION,
-    "geometry": Maybe(GEOMETRY), "batch_size": COUNT, "identity": TEXT,
+    "geometry": Maybe(GEOMETRY), "batch_size": COUNT, "identity": TEXT, "rendering": TEXT,
 }  # fmt: skip
 AUDITED = Object(
     {"name": TEXT, "fingerprint": TEXT, "origin": Named(ANY), "parameters": COUNT, "mean": ANY, "std": ANY,
@@ -284,8 +284,9 @@ RECORD_SHAPE = Object(
              "available": COUNT, "skipped": Items(Items(TEXT, 2))},
             {"synthetic": FLAG, "labels": Maybe(TEXT), "runs_left_out": COUNT, "balls": Items(TEXT),
              "duplicates": Items(Object({"image": TEXT, "like": TEXT, "levels": COUNT})), "duplicates_left_out": FLAG,
-             "table": TEXT,
-             "train": Maybe(Object({}, {"images": COUNT, "left_out": COUNT, "fingerprint": TEXT, "labels": TEXT}))},
+             "table": TEXT, "notes": Items(TEXT),
+             "train": Maybe(Object({}, {"images": COUNT, "left_out": COUNT, "fingerprint": TEXT, "labels": TEXT,
+                                        "notes": Items(TEXT)}))},
         ),
         "encoders": Items(AnyEncoder()),
         "comparison": Named(Object({"best": Maybe(TEXT), "pairs": Items(PAIR)}, {"charts": Items(CONTRAST)})),

@@ -12,7 +12,10 @@ from torch import Tensor
 from holdfast.core import ImageSource
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.foreign import foreign
+from holdfast.sources.data.shared.in_words import named
+from holdfast.sources.data.shared.labels import class_number
 from holdfast.sources.data.shared.range import check_range
+from holdfast.sources.data.shared.reader import copied
 
 IMAGE = ("image", "img", "pixel_values", "jpg", "png")
 LABEL = ("label", "labels", "target", "fine_label", "cls")
@@ -37,6 +40,8 @@ class TorchDataset(ImageSource):
         HoldfastError: no such collection, or items that change.
     """
 
+    concurrent = True  # items are read in their turn, and made into images side by side
+
     def __init__(self, items: Any, name: str = ""):
         self.name = name or f"a {type(items).__name__}"
         if not hasattr(items, "__getitem__") or not hasattr(items, "__len__"):
@@ -45,9 +50,10 @@ class TorchDataset(ImageSource):
                 f"images: expected a dataset with a length and numbered items, got {type(items).__name__}{hint}"
             )
         self._items = items
-        self._labels: dict[int, int | None] = {}
+        self._labels: dict[int, int | HoldfastError | None] = {}
         names = getattr(items, "classes", None)
         self.classes = tuple(map(str, names)) if isinstance(names, (list, tuple)) else ()
+        self.notes = self._parts_in_words() if len(self) else ()
         for index in range(min(READ_TWICE, len(self))):
             if not _same(self.load(index), self.load(index)):
                 raise HoldfastError(
@@ -86,17 +92,37 @@ class TorchDataset(ImageSource):
         """Return the class of an item, where it says one; reads the item."""
         if index not in self._labels:
             self._labels[index] = self._item(index)[1]
-        return self._labels[index]
+        if isinstance(label := self._labels[index], HoldfastError):
+            raise label
+        return label
 
-    def _item(self, index: int) -> tuple[Any, int | None]:
-        with foreign(f"{self.name}, item {index}", "read", wrap=True):
-            item = self._items[index]
-        if isinstance(item, (tuple, list)):
-            return (item[0] if item else None), _class(item[1] if len(item) > 1 else None)
-        if isinstance(item, Mapping):
-            label = next((item[key] for key in LABEL if key in item), None)
-            return next((item[key] for key in IMAGE if key in item), None), _class(label)
-        return item, None
+    def _parts_in_words(self) -> tuple[str, ...]:
+        """Return which parts of items are read, where they have others, or names."""
+        with foreign(f"{self.name}, item 0", "read", wrap=True, alone=True):
+            item = self._items[0]
+            names = [str(key) for key in item] if isinstance(item, Mapping) else []
+            count = len(item) if isinstance(item, (tuple, list)) else 0
+        if count > 2:
+            return (f"the first 2 of {count} parts of items are read, as image and class",)
+        read = [next((name for name in known if name in names), "") for known in (IMAGE, LABEL)]
+        if len(names) <= sum(map(bool, read)) or not read[0]:
+            return ()
+        as_class = f", {read[1]!r} as the class" if read[1] else ""
+        return (
+            f"of items {read[0]!r} is read as the image{as_class}; not read: "
+            f"{named([name for name in names if name not in read])}",
+        )
+
+    def _item(self, index: int) -> tuple[Any, int | HoldfastError | None]:
+        """Return the picture of an item, which nobody else has, and its class, or what is wrong with it."""
+        where = f"{self.name}, item {index}"
+        with foreign(where, "read", wrap=True, alone=True):
+            picture, label = _parts(self._items[index])
+            picture = copied(picture)
+            try:
+                return picture, class_number(label, where)
+            except HoldfastError as error:  # which is told where a measure reads classes
+                return picture, error
 
 
 def _pixels(values: Tensor, item: str) -> Tensor:
@@ -121,11 +147,14 @@ def _pixels(values: Tensor, item: str) -> Tensor:
     return values
 
 
-def _class(value: Any) -> int | None:
-    """Return a class as a number; None where it is none."""
-    if isinstance(value, (Tensor, np.generic)) and value.ndim == 0:
-        value = value.item()
-    return int(value) if isinstance(value, int) else None
+def _parts(item: Any) -> tuple[Any, Any]:
+    """Return the picture of an item, and what it says of its class; None for what it does not have."""
+    if isinstance(item, (tuple, list)):
+        return (item[0] if item else None), (item[1] if len(item) > 1 else None)
+    if isinstance(item, Mapping):
+        picture, label = (next((item[key] for key in keys if key in item), None) for keys in (IMAGE, LABEL))
+        return picture, label
+    return item, None
 
 
 def _same(first: Any, second: Any) -> bool:

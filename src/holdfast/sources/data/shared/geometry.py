@@ -140,6 +140,12 @@ class Placement(NamedTuple):
         """Whether an image of this size stays as it is."""
         return self.size == (height, width) and self.resize in (None, min(height, width))
 
+    def enlarges(self, height: int, width: int) -> bool:
+        """Whether pixels of an image of this size are made up."""
+        if self.resize is None:
+            return height < self.size[0] or width < self.size[1]
+        return min(height, width) < self.resize
+
     def crops(self, height: int, width: int) -> bool:
         """Whether a part of an image of this size is cut off."""
         return self.resize is not None and (height != width or self.size != (self.resize, self.resize))
