@@ -44,7 +44,7 @@ def test_any_network_is_audited_on_them_and_the_record_says_how(mixed: Path) -> 
     (entry,) = record.data["encoders"]
     assert entry["input"] == [3, 48, 48]
     assert (entry["geometry"]["size"], entry["geometry"]["resize"]) == ([48, 48], 48)
-    said = "the shorter side to 48 pixels (bilinear), then the central 48 × 48 is cropped"
+    said = "the shorter side to 48 pixels (bilinear), then the central 48 × 48 is cropped; 4 of 10 are enlarged"
     advice = "; ?size=H in the data spec chooses another size"
     assert entry["rendering"].endswith(said)
     assert entry["rendering"].startswith(f"{record.data['data']['images']} images of ")
