@@ -37,7 +37,7 @@ TOGETHER = 64
 """Images that a source is asked for at once."""
 
 SAMPLES = 8
-"""Images that are read again at the end of an audit, see `Choice.changed`."""
+"""Images that are read again at the end of an audit, see `Choice.read_again`."""
 
 
 class Choice:
@@ -352,21 +352,20 @@ class Choice:
         places = dict.fromkeys(round(last * number / (SAMPLES - 1)) for number in range(SAMPLES))
         return [(place, digests[place].tobytes()) for place in places]
 
-    def changed(self) -> list[tuple[str, str]]:
-        """Return the (id, how) of those `samples` that are not read, twice, as they were when the audit began."""
-        found: list[tuple[str, str]] = []
-        for place, digest in self.samples:
-            row = int(self.rows[place])
-            try:
-                with one_large_at_a_time():
-                    again = [digest_of(self.reader.load(row).image) for _ in range(2)]
-            except HoldfastError as error:
-                found.append((self.reader.id(row), str(error)))
-                continue
-            if again != [digest, digest]:
-                how = "it has changed" if again[0] == again[1] else "it is another one each time"
-                found.append((self.reader.id(row), how))
-        return found
+    def read_again(self) -> list[tuple[str, str]]:
+        """Read `samples` twice, and return the (id, how) of each: how it differs from before; "": it is the same."""
+        return [(self.reader.id(int(self.rows[place])), self._change(place, digest)) for place, digest in self.samples]
+
+    def _change(self, place: int, digest: bytes) -> str:
+        """Return how the image at a place differs from one of this digest; "" where it is the same, twice."""
+        try:
+            with one_large_at_a_time():
+                again = [digest_of(self.reader.load(int(self.rows[place])).image) for _ in range(2)]
+        except HoldfastError as error:
+            return str(error)
+        if again == [digest, digest]:
+            return ""
+        return "it is another image now" if again[0] == again[1] else "it is another image each time"
 
 
 def _content(read: Read) -> Content:

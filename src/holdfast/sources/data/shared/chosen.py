@@ -128,9 +128,9 @@ class ChosenImages:
         """How many of the images have a label, and why none is read where one of them is no class."""
         return self._choice.labelled
 
-    def changed(self) -> list[tuple[str, str]]:
-        """Return the (id, how) of those of some images across the set that are not read as when the audit began."""
-        return self._choice.changed()
+    def read_again(self) -> list[tuple[str, str]]:
+        """Return the (id, how) of some images across the set: how each has changed since they were read; "": not."""
+        return self._choice.read_again()
 
     @property
     def files(self) -> Sequence[Path] | None:
