@@ -13,9 +13,9 @@ from holdfast.auditing.image_range import ImageRange, memory_format
 from holdfast.auditing.memory import MemoryLimits
 from holdfast.auditing.plan import Split
 from holdfast.auditing.probing import classifier_of
-from holdfast.auditing.representations import CLEAN, training
+from holdfast.auditing.representations import CLEAN, not_observed, training
 from holdfast.auditing.shard_names import ShardNames
-from holdfast.auditing.shards import Cost, Rows, ShardFile, ShardResults, Written, fits, joined, not_observed, spans, unlike
+from holdfast.auditing.shards import Cost, Rows, ShardFile, ShardResults, Written, fits, joined, spans, unlike
 from holdfast.auditing.surrogates import Surrogates
 from holdfast.core import (
     Ball,

@@ -180,11 +180,6 @@ def spans(
     return [(start, min(start + size, images)) for start in range(0, images, size)]
 
 
-def not_observed(observation: Observation) -> HoldfastError:
-    """Return the error for what is read and was not observed."""
-    return HoldfastError(f"{registry.part_name(observation)} was not observed: it failed, or no measure names it first")
-
-
 def unlike(observation: Observation, shard: ShardFile) -> HoldfastError:
     """Return the error for a shard that does not fit even when it was just made."""
     return HoldfastError(
