@@ -36,7 +36,6 @@ from holdfast.core import (
     Scope,
     Shard,
     Threat,
-    registry,
 )
 from holdfast.core.ids import Ids
 from holdfast.core.precision import rounded
