@@ -18,8 +18,9 @@ import holdfast
 from holdfast.auditing.balls import shape_of, told
 from holdfast.auditing.images import AuditImages
 from holdfast.auditing.plan import Plan
-from holdfast.core import Encoder, Geometry, Passes, registry
+from holdfast.core import Encoder, Geometry, Measure, Passes, registry
 from holdfast.core.encoder import BY_SHAPES
+from holdfast.core.naming import title
 from holdfast.runtime.version import VERSION
 
 PACKAGES = (
@@ -77,6 +78,41 @@ def encoder_entry(encoder: Encoder, slug: str, geometry: Geometry | None) -> dic
         "origin": {key: str(value) for key, value in encoder.origin.items()},
         "geometry": asdict(geometry) | assumed if geometry else None,
         "error": None,
+    }
+
+
+def measure_entry(measure: Measure, name: str, alone: Passes, left_out: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a measure asks, without any answer.
+
+    Args:
+        measure: the measure.
+        name: in the plan.
+        alone: what it would cost if it shared nothing with others.
+        left_out: what of its lists does not fit, and why.
+    """
+    return {
+        "part": registry.spec(measure),
+        "title": title(measure, name),
+        "family": registry.about_folder(type(measure)),
+        "question": measure.question,
+        "how_to_read": measure.how_to_read,
+        "better": measure.better,
+        "unit": measure.unit,
+        "reference": measure.reference,
+        "needs_labels": measure.needs_labels,
+        "corruptions": list(measure.corruptions),
+        "left_out": dict(left_out),
+        "in_words": None,
+        "in_brief": measure.in_brief,
+        "passes_alone": passes_entry(alone),
+        "scores": {},
+        "charts": [],
+        "headline": None,
+        "column": None,
+        "table": None,
+        "seconds": 0.0,
+        "error": None,
+        "not_certified": None,
     }
 
 

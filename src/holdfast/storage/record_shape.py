@@ -104,7 +104,7 @@ MEASURE = Object(
      "headline": Maybe(TEXT), "part": PART, "table": Maybe(TEXT),
      "passes_alone": Maybe(PASSES), "seconds": Maybe(NUMBER)},
     {"question": TEXT, "how_to_read": TEXT, "formula": TEXT, "reference": TEXT, "needs_labels": FLAG,
-     "corruptions": Items(TEXT), "family": TEXT, "in_words": Maybe(IN_WORDS), "in_brief": FLAG,
+     "corruptions": Items(TEXT), "family": TEXT, "left_out": Named(TEXT), "in_words": Maybe(IN_WORDS), "in_brief": FLAG,
      "charts": Items(AnyChart()), "column": Maybe(TEXT), "error": Maybe(TEXT), "not_certified": Maybe(TEXT)},
     also=_headline,
 )  # fmt: skip
