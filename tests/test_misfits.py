@@ -12,7 +12,7 @@ from torch import nn
 
 import holdfast
 from holdfast.auditing.misfits import fitted
-from holdfast.core import Attack, Corruption, Encoder, Geometry, Measure, registry
+from holdfast.core import Attack, Corruption, Encoder, Event, Failure, Geometry, Measure, Shard, registry
 from holdfast.core.rng import Rng
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.ensemble import Ensemble
@@ -147,6 +147,32 @@ def check(whole: Measure, rest: Measure, options: dict[str, Any], names: set[str
     assert len(left_out(record.data)) == len(names)
     assert all(any(why in failure for failure in record.failures) for why in entry["left_out"].values())
     assert all(name in " ".join(str(record).split()) for name in names)
+
+
+@dataclass(frozen=True)
+class Unbound(Failure):
+    """A failure of a user's own that cannot be bound to any image."""
+
+    @property
+    def title(self) -> str:
+        return "unbound"
+
+    def bind(self, shard: Shard) -> Event:
+        raise ValueError("cannot be bound")
+
+
+def test_what_serves_several_measures_is_lost_for_those_alone_for_which_it_fails() -> None:
+    """Both read one stream of draws, in which both questions are asked."""
+    registry.register("failures")(Unbound)
+    nearest, unbound = part("probabilistic_robustness"), part("probabilistic_robustness", failure=Unbound())
+    record, plain = audit([unbound, nearest]), audit(nearest)
+    lost, kept = record.data["encoders"][0]["measures"].values()
+    assert "cannot be bound" in lost["error"]
+    assert kept["error"] is None
+    values = {name: score["value"] for name, score in kept["scores"].items()}
+    assert values == {name: value for name, (value, *_) in scores(plain).items()}
+    observed = [o["passes"]["forward"] for o in record.data["encoders"][0]["observations"]]
+    assert observed == [o["passes"]["forward"] for o in plain.data["encoders"][0]["observations"]], "and it is counted"
 
 
 def test_a_mean_says_over_how_many() -> None:

@@ -10,13 +10,14 @@ from holdfast.auditing.artifacts.attention import write_attention
 from holdfast.auditing.artifacts.pictures import album, shown, write_extremes
 from holdfast.auditing.copied import readable_by
 from holdfast.auditing.encoder_result import EncoderResult, ItemError, at, blank, logged
-from holdfast.auditing.misfits import Fitted, fitted
-from holdfast.auditing.plan import Plan, merge, total_passes
+from holdfast.auditing.misfits import Fitted, fitted, questions_that_fit
+from holdfast.auditing.plan import Plan
 from holdfast.auditing.redrawn import with_draws
 from holdfast.auditing.representations import CLEAN
 from holdfast.auditing.session import Session
+from holdfast.auditing.spent import observation_entry, passes_alone, spent_entry
 from holdfast.auditing.verdicts import verdict_of
-from holdfast.core import Check, Measure, Observation, Passes, Score, Table, registry
+from holdfast.core import Check, Measure, Observation, Score, Table
 from holdfast.core.chart import chart_data
 from holdfast.core.naming import title
 from holdfast.numerics.statistics.looks import looking
@@ -63,6 +64,7 @@ class Scoring:
         self._failures: list[str] = []
         self._scored: dict[str, tuple[str, Score]] = {}  # tables of millions are not kept in memory
         self._fitted: dict[str, Fitted[Measure]] = {}
+        self._served: set[Observation] = set()  # which were made, though those that were joined with them failed
         self._further: dict[Observation, tuple[str, ...]] = {}  # what measures read without entries that do not fit
         self._log = ""
 
@@ -92,8 +94,8 @@ class Scoring:
         self._observe()
         self._fitted = {name: self._fit(name, measure) for name, measure in self.plan.named_measures.items()}
         checks = {name: self._fit(f"check {name}", check) for name, check in self.plan.named_checks.items()}
-        entry["observations"] = [self._observation(o, readers) for o, readers in self._readers()]
-        entry["passes"] = self._passes()
+        entry["observations"] = [observation_entry(self.session, *each) for each in self._readers()]
+        entry["passes"] = spent_entry(self.session, self.plan, self._readers())
 
         # Score the measures, examine the searches that they rely on, and say what is left of each number
         measures, look = self.plan.named_measures, 0 if self.plan.round is None else self.plan.round.look
@@ -108,11 +110,11 @@ class Scoring:
 
         # Draw
         readers = dict(self._readers())
-        for observation_entry, observation in zip(entry["observations"], readers, strict=True):
+        for row, observation in zip(entry["observations"], readers, strict=True):
             if observation.key() not in self._reasons:
                 self._draw(
                     "charts",
-                    lambda e=observation_entry, o=observation: e.update(charts=_charts_of(self.session, o)),
+                    lambda e=row, o=observation: e.update(charts=_charts_of(self.session, o)),
                 )
         self._draw("pictures", lambda: entry.update(extremes=self._extremes()))
         for observation, number in shown(self.session):
@@ -165,8 +167,10 @@ class Scoring:
                 self.session.refusals[key] = error.reason
             elif error is not None:
                 self._reasons[key] = {"error": self._note(where, error)}
+                self._serve_others(observation)
         # What depends on others was put together after them: pictures and records keep the order of the plan
-        self.session.costs = {o: self.session.costs[o] for o in (CLEAN, *self.plan.order) if o in self.session.costs}
+        order = (CLEAN, *self.plan.order, *self._further)
+        self.session.costs = {o: self.session.costs[o] for o in order if o in self.session.costs}
 
     def _fit(self, reader: str, part: P) -> Fitted[P]:
         """Return a measure or a check, called so, without what of its lists could not be observed."""
@@ -177,9 +181,7 @@ class Scoring:
             try:
                 for observation in part.prerequisites():  # of all entries that fit together, not those of the plan
                     if observation.key() not in {known.key() for known in self.session.costs}:
-                        with foreign(observation.title, "run"):
-                            self.session.observe(observation)
-                        self._further[observation] = (reader,)
+                        self._observe_also(observation, reader)
             except StoreError:
                 raise
             except Exception as error:
@@ -192,6 +194,37 @@ class Scoring:
             return whole
         return replace(rest, left_out=whole.left_out | rest.left_out)
 
+    def _observe_also(self, observation: Observation, *readers: str) -> None:
+        """Observe what is not in the plan."""
+        with foreign(observation.title, "run"):
+            self.session.observe(observation)
+        self._further[observation] = readers
+
+    def _serve_others(self, observation: Observation) -> None:
+        """Observe what failed again for those readers alone for whose own questions it does not fail."""
+        readers = {**self.plan.named_measures, **{f"check {name}": c for name, c in self.plan.named_checks.items()}}
+        asked = {
+            name: own
+            for name, part in readers.items()
+            for own in part.prerequisites()
+            if own.key() == observation.key()
+        }
+        if (rest := questions_that_fit(asked.values(), self._runs)) is not None:
+            self._observe_also(rest[0], *(name for name, own in asked.items() if own in rest[1]))
+            self._served |= rest[1]
+
+    def _runs(self, observation: Observation) -> bool:
+        """Return whether an observation can be made of the first images."""
+        first = self.session.shard_files(observation)[0]
+        try:
+            with foreign(observation.title, "run"):
+                self.session.run(observation, first.start, first.stop)
+        except StoreError:
+            raise
+        except Exception:
+            return False
+        return True
+
     def _note_left_out(self, reader: str, left_out: Mapping[str, str]) -> None:
         """Note what was left out and is no observation, of which that is noted."""
         self._failures += [f"{self.name}, {reader}: left out {entry}: {why}" for entry, why in left_out.items()]
@@ -200,8 +233,8 @@ class Scoring:
         """Return why an observation that a part reads could not be made; None where all were made, or can be spared."""
         spared = {observation.key() for observation in part.optional} if isinstance(part, Measure) else set()
         for observation in part.prerequisites():
-            reason = self._reasons.get(key := observation.key())
-            if reason and not (key in spared and "not_certified" in reason):
+            reason = None if observation in self._served else self._reasons.get(observation.key())
+            if reason and not (observation.key() in spared and "not_certified" in reason):
                 return reason
         return None
 
@@ -209,42 +242,10 @@ class Scoring:
         known = {**self.plan.observations, **self._further}
         return [(o, readers) for o, readers in known.items() if o in self.session.costs]
 
-    def _observation(self, observation: Observation, readers: tuple[str, ...]) -> dict[str, Any]:
-        cost, files = self.session.costs[observation], self.session.shard_files(observation)
-        return {
-            "part": registry.spec(observation),
-            "title": observation.title,
-            "passes": entries.passes_entry(cost.passes),
-            "predicted": entries.passes_entry(cost.predicted),
-            "serves": list(readers),
-            "seconds": round(cost.seconds, 3),
-            "shards": files[0].file.rpartition("/")[0] if files else "",
-        }
-
-    def _passes(self) -> dict[str, Any]:
-        """Return what the measures' observations cost, what they would have cost alone, and what the checks add."""
-        run = list(self.session.costs.values())
-        measures = set(self.plan.named_measures)
-        shared = [self.session.costs[o] for o, readers in self._readers() if measures & set(readers)]
-        spent = sum((cost.passes for cost in run), Passes())
-        useful = sum((cost.passes for cost in shared), Passes())
-        alone = sum((_alone(m, self.session) for m in self.plan.measures), Passes())
-        return {
-            **entries.passes_entry(spent),
-            "predicted": entries.passes_entry(self._predicted()),
-            "measures": entries.passes_entry(useful),
-            "alone": entries.passes_entry(alone),
-            "shared_fraction": round(1 - useful.total / alone.total, 4) if alone.total else 0.0,
-        }
-
-    def _predicted(self) -> Passes:
-        session = self.session
-        return self.plan.predict(session.population, session.split.train, session.encoder.draws)
-
     def _measure(self, name: str, measure: Measure, path: str) -> dict[str, Any]:
         self.listener.stage(f"scoring {name}")
         began, each = time.perf_counter(), self._fitted[name]
-        alone = _alone(measure, self.session)
+        alone = passes_alone(measure, self.session)
         if reason := self._missing(each.part):
             return entries.measure_entry(each.part, name, alone, {}) | reason
 
@@ -369,12 +370,6 @@ def _skipped(reason: str) -> dict[str, Any]:
         "meaning": "This check could not be made.",
         "details": {},
     }
-
-
-def _alone(measure: Measure, session: Session) -> Passes:
-    """Return what a measure would cost if it shared nothing with others."""
-    encoder = session.encoder
-    return total_passes(merge([("", measure.prerequisites())]), session.split, encoder.precision, encoder.draws)
 
 
 def _charts_of(session: Session, observation: Observation) -> list[dict[str, Any]]:

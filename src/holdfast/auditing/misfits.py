@@ -4,11 +4,12 @@ Whatever part has lists, none of them knows of this: an entry fits if the part w
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import reduce
 from typing import Any, Generic, TypeVar
 
-from holdfast.core import HoldfastError, Score
+from holdfast.core import HoldfastError, Observation, Score
 from holdfast.core.registry import part_name
 from holdfast.core.spec_string import label
 from holdfast.runtime.privacy import public
@@ -74,6 +75,23 @@ def fitted(part: P, misfit: Callable[[P], str]) -> Fitted[P] | None:
         if not misfit(part):
             return Fitted(part, left_out, kept)
     return None
+
+
+def questions_that_fit(
+    asked: Iterable[Observation], runs: Callable[[Observation], bool]
+) -> tuple[Observation, set[Observation]] | None:
+    """Return an observation that serves all those of some, joined in one that failed, which do not fail alone.
+
+    Args:
+        asked: what was joined.
+        runs: tells whether one of them does not fail.
+
+    Returns:
+        the observation, and which it serves; None where all fail, or none.
+    """
+    own = list(dict.fromkeys(asked))
+    fit = [each for each in own if len(own) > 1 and runs(each)]
+    return (reduce(lambda joined, each: joined.join(each), fit), set(fit)) if 0 < len(fit) < len(own) else None
 
 
 def _groups(part: Any) -> list[tuple[Path, ...]]:
