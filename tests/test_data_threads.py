@@ -1,11 +1,14 @@
 """Code of others is called by one thread at a time, and what it hands out is copied before the next call."""
 
 import io
+import os
+import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +16,7 @@ import PIL.Image
 import pytest
 import torch
 
-from holdfast.core import Geometry, ImageSource
+from holdfast.core import Geometry, HoldfastError, ImageSource
 from holdfast.runtime.foreign import TURN, foreign
 from holdfast.sources.data import ImageSet
 from holdfast.sources.data.arrays import Arrays
@@ -277,3 +280,58 @@ def test_a_scale_is_looked_at_in_its_own_geometry() -> None:
     PIL.Image.new("RGB", (12, 8), "red").save(file, "TIFF", exif=exif)
     images = ImageSet(TorchDataset([PIL.Image.open(file)] * 2), geometry=Geometry((4, 4), 3, 4, "bilinear", "test"))
     assert images._choice.sample == [(3, 12, 8)] * 2
+
+
+# --- processes ------------------------------------------------------------------------------------
+
+
+class OneHandle(torch.utils.data.Dataset):
+    """Opens its file in the process that reads it, as datasets for a DataLoader with workers do."""
+
+    def __init__(self, path: Path, broken: int = -1, deadly: int = -1):
+        self.path, self.broken, self.deadly, self.file = path, broken, deadly, None
+
+    def __del__(self) -> None:
+        if self.file is not None:
+            self.file.close()
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        if index == self.broken:
+            raise ValueError("no such item\nand more")
+        if index == self.deadly:
+            os._exit(1)
+        self.file = self.file or self.path.open("rb")
+        self.file.seek(index * VALUES[0].size)
+        values = np.frombuffer(self.file.read(VALUES[0].size), np.uint8).reshape(VALUES[0].shape)
+        return (PIL.Image.fromarray(values) if index % 2 else values), index % 3
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "pixels").write_bytes(VALUES.tobytes())
+    return tmp_path / "pixels"
+
+
+def test_processes_read_the_same_images(file: Path) -> None:
+    there, here = (ImageSet(TorchDataset(OneHandle(file), processes=p), workers=3) for p in (2, 0))
+    check(there)
+    assert there.fingerprint == here.fingerprint
+    assert there.labels == here.labels == [int(name) % 3 for name in there.ids]
+    again = pickle.loads(pickle.dumps(TorchDataset(OneHandle(file), processes=1)))
+    assert torch.equal(again.load(2), torch.from_numpy(VALUES[2]).permute(2, 0, 1) / 255)
+
+
+def test_what_goes_wrong_in_processes_is_one_line(file: Path) -> None:
+    broken = TorchDataset(OneHandle(file, broken=20), processes=2)
+    with pytest.raises(
+        HoldfastError, match=r"a OneHandle, item 20, while it was read: ValueError: no such item; --skip"
+    ):
+        _ = ImageSet(broken).fingerprint
+    assert [name for name, _ in ImageSet(broken, skip_corrupt=True).skipped] == ["000020"]
+    with pytest.raises(HoldfastError, match="a process that reads the dataset ended"):
+        _ = ImageSet(TorchDataset(OneHandle(file, deadly=20), processes=2)).fingerprint
+    with pytest.raises(HoldfastError, match="expected 0 or more processes, got -1"):
+        TorchDataset(OneHandle(file), processes=-1)

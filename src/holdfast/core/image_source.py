@@ -36,8 +36,10 @@ class ImageSource(ABC):
     def load(self, index: int) -> PIL.Image.Image | Float[Tensor, "channel height width"]:
         """Return image `index`: a picture of any size and mode, or pixels in [0, 1]."""
 
-    def load_several(self, indices: Sequence[int]) -> Float[Tensor, "n channel height width"] | None:
-        """Return the pixels of several images as `load` does, where together is faster; None: one after the other."""
+    def load_several(
+        self, indices: Sequence[int]
+    ) -> Float[Tensor, "n channels height width"] | Sequence[PIL.Image.Image | Tensor] | None:
+        """Return several images as `load` does, or the pixels of all, where together is faster; None: one by one."""
         return None
 
     def shape(self, index: int) -> tuple[int, int, int] | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import PIL.Image
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import UInt8
 from torch import Tensor
 
 from holdfast.core import HoldfastError, ImageSource, Relevance, Rng
@@ -295,14 +295,23 @@ class Choice:
 
     def _contents(self, rows: Sequence[int]) -> Sequence[Content | HoldfastError]:
         """Return what `_try` does of several images; together where their source gives them so and all are good."""
-        pixels = self.together(rows)
-        if pixels is None:
+        given = None if self._noting else self.reader.together(rows)
+        if given is None:
             return [self._try(row) for row in rows]
-        return contents_of(pixels)
+        if isinstance(given, Tensor):
+            return contents_of(given)
+        for row, read in zip(rows, given, strict=True):
+            self.reader.check_range(row, read)
+        return [_content(read) for read in given]
 
-    def together(self, rows: Sequence[int]) -> Float[Tensor, "n channels height width"] | None:
-        """Return the pixels of several images; None where they are not given together, or not all of them are good."""
-        return None if self._noting else self.reader.together(rows)
+    def together(self, rows: Sequence[int]) -> Sequence[PIL.Image.Image | Tensor] | None:
+        """Return several images as `read` does; None where they are not given together, or not all of them are good."""
+        given = None if self._noting else self.reader.together(rows)
+        if given is None or isinstance(given, Tensor):
+            return None if given is None else list(given)
+        for row, read in zip(rows, given, strict=True):
+            self.reader.check_range(row, read)
+        return [read.image for read in given]
 
     def _try(self, row: int) -> Content | HoldfastError:
         """Return the content of one image, or why it cannot be read where such images may be skipped."""

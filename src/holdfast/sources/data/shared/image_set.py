@@ -90,7 +90,7 @@ class ImageSet(ChosenImages):
     def shape(self) -> tuple[int, int, int]:
         """Channels, height and width of every image; reads the first."""
         if self._shape is None:
-            channels, height, width = self._pixels(0).shape
+            channels, height, width = self._read([0])[0].shape
             self._shape = channels, height, width
         return self._shape
 
@@ -225,20 +225,20 @@ class ImageSet(ChosenImages):
 
     def _read(self, places: Sequence[int]) -> list[Pixels]:
         """Return the pixels of some images, which are read together where their source gives them so."""
-        images = self._choice.together(self._choice.rows[list(places)].tolist())
+        rows = dict(zip(places, self._choice.rows[list(places)].tolist(), strict=True))
+        kept = {place: pixels for place in rows if (pixels := self._kept.get(self.geometry, rows[place])) is not None}
+        missing = [place for place in rows if place not in kept]
+        images = self._choice.together([rows[place] for place in missing]) if missing else []
         if images is None:
-            return [self._pixels(place) for place in places]
-        return [self._fitted(place, image) for place, image in zip(places, images, strict=True)]
+            read = map(self._rendered, missing)
+        else:
+            read = (self._fitted(place, image) for place, image in zip(missing, images, strict=True))
+        kept |= dict(zip(missing, read, strict=True))
+        return [kept[place] for place in places]
 
-    def _pixels(self, place: int) -> Pixels:
-        row = int(self._choice.rows[place])
-        if (pixels := self._kept.get(self.geometry, row)) is not None:
-            return pixels
+    def _rendered(self, place: int) -> Pixels:
         with one_large_at_a_time():
-            return self._rendered(place, row)
-
-    def _rendered(self, place: int, row: int) -> Pixels:
-        return self._fitted(place, self._choice.read(row))
+            return self._fitted(place, self._choice.read(int(self._choice.rows[place])))
 
     def _fitted(self, place: int, image: PIL.Image.Image | Tensor) -> Pixels:
         """Return an image as the user or the encoder wants it."""

@@ -104,11 +104,15 @@ class Reader:
         Raises:
             HoldfastError: one that cannot be read, or is no image.
         """
-        name = self.id(row)
-        with self._calling(f"{self.name}, image {name!r}", "read"):
+        with self._calling(f"{self.name}, image {self.id(row)!r}", "read"):
             given = self._source.load(row)
             if self._alone:
                 given = copied(given)
+        return self._read(row, given)
+
+    def _read(self, row: int, given: Any) -> Read:
+        """Return an image that a source gave."""
+        name = self.id(row)
         if isinstance(given, Tensor):
             if given.ndim != 3 or given.shape[0] not in (1, 3) or not given.is_floating_point():
                 got = f"{given.dtype} {list(given.shape)}"
@@ -135,15 +139,22 @@ class Reader:
         if read.ends is not None and not 0 <= read.ends[0] <= read.ends[1] <= 1:
             check_range(*read.ends, f"image {self.id(row)!r}")
 
-    def together(self, rows: Sequence[int]) -> Float[Tensor, "n channels height width"] | None:
-        """Return the pixels of several images; None where they are not given together, or not all of them are good."""
+    def together(self, rows: Sequence[int]) -> Float[Tensor, "n channels height width"] | list[Read] | None:
+        """Return the pixels of several images, or these; None where they are not given so, or not all are good."""
         try:
             with self._calling(f"{self.name}, several images", "read"):
-                pixels = self._source.load_several(rows)
-                if self._alone and pixels is not None:
-                    pixels = copied(pixels)
+                given = self._source.load_several(rows)
+                if self._alone:
+                    given = [copied(each) for each in given] if isinstance(given, (list, tuple)) else copied(given)
+            if isinstance(given, (list, tuple)):
+                return [self._read(row, each) for row, each in zip(rows, given, strict=True)]
         except Exception:  # one after the other it is said of which image
             return None
+        return self._pixels(rows, given)
+
+    @staticmethod
+    def _pixels(rows: Sequence[int], pixels: Any) -> Float[Tensor, "n channels height width"] | None:
+        """Return the pixels of several images that a source gave, if all are good."""
         if not isinstance(pixels, Tensor) or pixels.dtype != torch.float32:
             return None
         if pixels.ndim != 4 or len(pixels) != len(rows) or pixels.shape[1] not in (1, 3):
