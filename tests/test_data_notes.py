@@ -141,8 +141,8 @@ def test_what_is_truncated_is_refused_whatever_others_have_told_pillow(tmp_path:
 
 def test_programs_and_pipes_are_no_pictures(tmp_path: Path) -> None:
     """PostScript would be run by Ghostscript, and a pipe waited for."""
-    loop = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n{} loop\n"
-    (tmp_path / "a.png").write_bytes(loop)
+    program = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n0 0 8 8 rectfill showpage\n"
+    (tmp_path / "a.png").write_bytes(program)
     os.mkfifo(tmp_path / "b.png")
     for name in "cd":
         picture().save(tmp_path / f"{name}.png")

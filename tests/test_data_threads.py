@@ -46,7 +46,9 @@ class Own(ImageSource):
     """A source of a user's own: each of its methods must be called alone."""
 
     def __init__(self, room: Room, concurrent: bool = False):
-        self.room, self.concurrent = room, concurrent
+        self.room = room
+        if concurrent:
+            self.concurrent = True
 
     def __len__(self) -> int:
         with self.room():

@@ -7,7 +7,7 @@ from typing import Any
 import PIL.Image
 
 from holdfast.core import ImageSource
-from holdfast.runtime.errors import HoldfastError, missing, unknown
+from holdfast.runtime.errors import HoldfastError, first_line, missing, unknown
 from holdfast.runtime.foreign import TURN
 from holdfast.sources.data.shared.in_words import named, plural
 from holdfast.sources.data.shared.labels import class_number
@@ -75,6 +75,7 @@ class HuggingFace(ImageSource):
         self._images: Any = loaded.with_format(None).select_columns([self.column])
         self._encoded: Any = self._images.cast_column(self.column, datasets.Image(decode=False))
         self._mode = features[self.column].mode
+        _check(self._images, name)
         # labels, where one column of classes says which
         if label is not None:
             label = _column(label, classes, list(features), "label column", name)
@@ -87,6 +88,8 @@ class HuggingFace(ImageSource):
         self.notes = tuple(notes)
         self._label = label
         self._labels: Any = None if label is None else loaded.with_format(None).select_columns([label])
+        if self._labels is not None:
+            _check(self._labels, name)
         self.classes = tuple(getattr(features[label], "names", None) or ()) if label is not None else ()
         self._width = max(6, len(str(len(self) - 1)))
 
@@ -125,6 +128,14 @@ class HuggingFace(ImageSource):
         with TURN:
             value = self._labels[index][self._label]
         return class_number(value, f"hf:{self.name}, image {self.id(index)!r}, column {self._label!r}")
+
+
+def _check(loaded: Any, name: str) -> None:
+    """Refuse a column whose offsets lead out of its file, where Arrow would follow them, and the process end."""
+    try:
+        loaded.data.table.validate(full=True)
+    except Exception as error:  # of Arrow
+        raise HoldfastError(f"hf:{name} is damaged: {first_line(error)}; save or download it again") from error
 
 
 def _file(encoded: dict[str, Any]) -> BytesIO | Path | None:
