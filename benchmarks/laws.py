@@ -174,6 +174,10 @@ class Seen:
         """The world's, that its images have the same negatives."""
         return self.world.seed
 
+    def read_again(self) -> list[tuple[str, str]]:
+        """Return nothing: there are no images."""
+        return []
+
     def read(self, observation: Observation) -> dict[str, Tensor]:
         """Return what the observation would have seen."""
         world, k = self.world, self.number

@@ -327,7 +327,7 @@ def test_the_next_observation_finds_its_first_images_read():
 
     def read(start, stop):
         images.batch(start, stop)
-        images._pool.submit(lambda: None).result()  # what was begun before is done: there is one thread
+        images._threads.submit(id, None).result()  # what was begun before is done: there is one thread
         return {place for places in images._ahead for place in places}
 
     for start in (0, 4, 8):

@@ -80,7 +80,11 @@ def test_a_flat_folder(tmp_path):
         save(file) if file.suffix.lower() in (".png", ".jpg", ".webp") else file.write_text("x")
     source = Folder(tmp_path)
     assert [source.id(i) for i in range(len(source))] == ["a.jpg", "b.PNG", "ü.webp"]
-    assert source.ignored == 2
+    assert source.ignored == {".txt": 1, "without an ending": 1}
+    assert source.notes == (
+        "2 files are no pictures by their names (1 .txt, 1 without an ending)",
+        "1 hidden picture, with a name that begins with a dot, not read",
+    )
     assert source.label(0) is None
     assert source.load(1).size == (12, 10)
 
@@ -128,7 +132,7 @@ def test_a_name_that_is_not_utf8_can_be_printed(tmp_path):
 
 def test_an_empty_or_missing_folder_says_so(tmp_path):
     (tmp_path / "notes.txt").write_text("x")
-    with pytest.raises(HoldfastError, match=r"no images.*1 other files"):
+    with pytest.raises(HoldfastError, match=r"no images.*other files: 1 .txt"):
         Folder(tmp_path)
     with pytest.raises(HoldfastError, match="found none"):
         Folder(tmp_path / "nowhere")

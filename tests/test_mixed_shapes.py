@@ -44,13 +44,16 @@ def test_any_network_is_audited_on_them_and_the_record_says_how(mixed: Path) -> 
     (entry,) = record.data["encoders"]
     assert entry["input"] == [3, 48, 48]
     assert (entry["geometry"]["size"], entry["geometry"]["resize"]) == ([48, 48], 48)
-    said = (
-        "pictures of mixed shapes: the shorter side to 48 pixels (bilinear), then the central 48 × 48 is cropped; ?size"
-    )
-    assert " ".join(str(record).split()).count(said) == 1
+    said = "the shorter side to 48 pixels (bilinear), then the central 48 × 48 is cropped; 4 of 10 are enlarged"
+    advice = "; ?size=H in the data spec chooses another size"
+    assert entry["rendering"].endswith(said)
+    assert entry["rendering"].startswith(f"{record.data['data']['images']} images of ")
+    assert " ".join(str(record).split()).count(said + advice) == 1
     spelt = holdfast.audit(network(), f"{mixed}?size=48", **ASK)
     assert spelt["breakaway_risk"] == record["breakaway_risk"]
-    assert "mixed shapes" not in str(spelt)
+    words = " ".join(str(spelt).split())
+    assert said in words
+    assert advice not in words
 
 
 def test_the_encoders_are_named_where_others_say_how_large_their_pictures_are(mixed: Path) -> None:
@@ -58,10 +61,12 @@ def test_the_encoders_are_named_where_others_say_how_large_their_pictures_are(mi
     record = holdfast.audit([own, network()], mixed, **ASK | {"attacked": 2})
     sized, unsized = record.data["encoders"]
     assert (sized["input"], unsized["input"]) == ([3, 32, 32], [3, 48, 48])
-    (sentence,) = rendering(record.data)
-    assert sentence.startswith(f"pictures of mixed shapes, for {unsized['name']}: the shorter side to 48 pixels")
+    sentences = rendering(record.data)
+    assert sentences[0] == f"for sized: {sized['rendering']}"
+    assert "the shorter side to 36 pixels (bilinear), then the central 32 × 32 is cropped" in sentences[0]
+    assert sentences[1].startswith(f"for {unsized['name']}: {unsized['rendering']}; ?size=H")
     page = Path(record.report(mixed.parent / "report.html")).read_text(encoding="utf-8")
-    assert f"P{sentence[1:]}." in page
+    assert f"F{sentences[1][1:]}." in page
 
 
 def test_what_is_seen_is_cropped_not_squashed(mixed: Path) -> None:

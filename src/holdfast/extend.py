@@ -8,6 +8,7 @@ from holdfast.parts.attacks.shared.readout import Readout, check_readouts
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.measures.shared.own_measure import measure
 from holdfast.parts.objectives.shared.own_loss import loss
+from holdfast.sources.data.torch_dataset import TorchDataset
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.options import read as read_options
 
@@ -17,6 +18,7 @@ __all__ = [
     "Options",
     "Preprocessing",
     "Readout",
+    "TorchDataset",
     "assemble",
     "check_readouts",
     "evaluate",

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from holdfast.core import Corruption, Noise, Rng, registry
+from holdfast.core import Corruption, HoldfastError, Noise, Rng, registry
+from holdfast.parts.threats import imagenet_c
 
 IDS = tuple("abcdefgh")
 FOUND = [registry.find("threats", name) for name in registry.names("threats")]
@@ -37,6 +38,23 @@ def test_images_do_not_depend_on_their_batch(part: Corruption, colours: Tensor) 
     whole = part.sample(colours, rng)
     assert torch.equal(part.sample(colours[order], rng.at([IDS[i] for i in order])), whole[order])
     assert torch.equal(part.sample(colours, rng), whole)
+
+
+ALL = [*CORRUPTIONS, *(imagenet_c.ImagenetC(name, 5) for name in (*imagenet_c.CORRUPTIONS, *imagenet_c.EXTRA))]
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 1, 1), (1, 2, 2), (3, 3, 3), (3, 13, 29), (3, 1, 40), (1, 64, 3)])
+def test_images_of_odd_and_tiny_sizes_are_corrupted_or_refused_in_a_line(shape: tuple[int, int, int]) -> None:
+    x = torch.rand(4, *shape, generator=torch.Generator().manual_seed(0))
+    for part in ALL:
+        try:
+            out = part.sample(x.clone(), Rng(3, ids=tuple("abcd")))
+        except HoldfastError:
+            continue
+        assert out.shape == x.shape
+        assert bool(out.isfinite().all()), part
+        assert out.min() >= 0, part
+        assert out.max() <= 1, part
 
 
 @pytest.mark.parametrize("part", CORRUPTIONS, ids=str)

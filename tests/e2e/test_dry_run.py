@@ -124,7 +124,7 @@ def test_counts_are_short(count: float, said: str) -> None:
     assert short(count) == said
 
 
-def test_labels_that_cannot_be_read_end_it_however_little_time_it_has(capsys, tmp_path: Path) -> None:
+def test_labels_that_cannot_be_read_end_it_where_a_measure_reads_them(capsys, tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "cls.tar", "w") as file:
         for number in range(8):
             picture = io.BytesIO()
@@ -134,7 +134,10 @@ def test_labels_that_cannot_be_read_end_it_however_little_time_it_has(capsys, tm
                 entry.size = len(content)
                 file.addfile(entry, io.BytesIO(content))
     line = ("audit", "zoo:digits-simclr", "--data", str(tmp_path / "cls.tar"), "--out", str(tmp_path / "run"))
-    assert ".cls, got '²'" in refused(capsys, *line, "--images", "8", "--dry-run", "--calibrate", "0.001")
+    dry = ("--images", "8", "--dry-run", "--calibrate", "0.001")
+    assert ".cls, got '²'" in refused(capsys, *line, *dry, "--measure", "probe_accuracy")
+    assert ".cls, got '²'" in refused(capsys, *line, *dry[:2], "--measure", "probe_accuracy")
+    assert run(capsys, *line, *dry)[0] == 0
 
 
 def test_pairs_are_foretold_where_nothing_could_be_timed(capsys, tmp_path: Path) -> None:

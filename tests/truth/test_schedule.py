@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.auditing.audit_encoder import EncoderResult, ItemError
+from holdfast.auditing.encoder_result import EncoderResult, ItemError
 from holdfast.auditing.plan import dependencies, requirements
 from holdfast.auditing.schedule import ATTEMPTS, Part, Schedule
 from holdfast.auditing.shards import ShardFile

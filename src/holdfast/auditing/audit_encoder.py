@@ -1,81 +1,40 @@
 """The audit of one encoder: its observations, its scores, its checks, its entry in the record."""
 
 import time
-import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple, TypeVar
 
 from holdfast.auditing import record as entries
 from holdfast.auditing.artifacts.attention import write_attention
 from holdfast.auditing.artifacts.pictures import album, shown, write_extremes
 from holdfast.auditing.copied import readable_by
-from holdfast.auditing.plan import Plan, merge, total_passes
+from holdfast.auditing.encoder_result import EncoderResult, ItemError, at, blank, logged
+from holdfast.auditing.misfits import Fitted, fitted, questions_that_fit
+from holdfast.auditing.plan import Plan
 from holdfast.auditing.redrawn import with_draws
 from holdfast.auditing.representations import CLEAN
 from holdfast.auditing.session import Session
+from holdfast.auditing.spent import observation_entry, passes_alone, spent_entry
 from holdfast.auditing.verdicts import verdict_of
-from holdfast.core import Check, HoldfastError, Measure, Observation, Passes, Score, registry
+from holdfast.core import Check, Measure, Observation, Score, Table
 from holdfast.core.chart import chart_data
 from holdfast.core.naming import title
 from holdfast.numerics.statistics.looks import looking
-from holdfast.runtime.errors import NotCertified, first_line
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.listener import Listener
 from holdfast.storage.run_folder import Store, StoreError
 from holdfast.storage.standing import settle
 
-
-@dataclass(frozen=True)
-class ItemError:
-    """Why a work item could not be done; can be sent to other processes.
-
-    Attributes:
-        reason: in one sentence.
-        trace: the traceback of what should not have failed.
-        not_certified: whether it is that nothing can be proved, which is no fault.
-        shard: the number of the shard that was to be made.
-    """
-
-    reason: str
-    trace: str = ""
-    not_certified: bool = False
-    shard: int = 0
-
-    @classmethod
-    def of(cls, error: Exception, shard: int = 0) -> "ItemError":
-        """Return an error in one sentence; of what is not a plain request that fails, keep the traceback."""
-        if isinstance(error, HoldfastError):
-            return cls(str(error), "", isinstance(error, NotCertified), shard)
-        trace = "".join(traceback.format_exception(error))
-        return cls(f"{type(error).__name__}: {first_line(error)}", trace, False, shard)
+P = TypeVar("P", Measure, Check)
 
 
-@dataclass(frozen=True)
-class EncoderResult:
-    """What came out of an encoder's audit.
+class Scored(NamedTuple):
+    """What a measure makes of what was observed: a table, its scores, and the names of its rows."""
 
-    Attributes:
-        entry: its entry in the record.
-        failures: one sentence for everything that failed.
-        log: tracebacks of what should not have failed.
-        scored: the file of the table and the headline score of each measure that succeeded, for the comparison.
-        resumed: how many shards an earlier run had stored.
-        remade: how many of them were of no use, and were made again.
-    """
-
-    entry: dict[str, Any]
-    failures: list[str] = field(default_factory=list)
-    log: str = ""
-    scored: dict[str, tuple[str, Score]] = field(default_factory=dict)
-    resumed: int = 0
-    remade: int = 0
-
-
-def unopened(name: str, slug: str, error: ItemError) -> EncoderResult:
-    """Return the result of an encoder that could not be opened, or died with its worker."""
-    result = EncoderResult(_blank(name, slug) | {"error": error.reason})
-    return replace(result, failures=[_at(name, error)], log=_logged(name, error))
+    table: Table
+    scores: dict[str, Score]
+    rows: Any
 
 
 @dataclass
@@ -104,18 +63,22 @@ class Scoring:
         self._reasons: dict[Observation, dict[str, str]] = {}
         self._failures: list[str] = []
         self._scored: dict[str, tuple[str, Score]] = {}  # tables of millions are not kept in memory
+        self._fitted: dict[str, Fitted[Measure]] = {}
+        self._served: set[Observation] = set()  # which were made, though those that were joined with them failed
+        self._further: dict[Observation, tuple[str, ...]] = {}  # what measures read without entries that do not fit
         self._log = ""
 
     def run(self) -> EncoderResult:
         """Return the encoder's entry in the record, and what stands beside it."""
         entry = self._entry()
-        return EncoderResult(entry, self._failures, self._log, self._scored, remade=self.session.remade)
+        reduced = {name: each.part for name, each in self._fitted.items() if each.left_out}
+        return EncoderResult(entry, self._failures, self._log, self._scored, reduced, remade=self.session.remade)
 
     def _entry(self) -> dict[str, Any]:
         images = self.session.images
-        entry = _blank(self.name, self.slug) | entries.encoder_entry(self.session.encoder, self.slug, images.geometry)
+        entry = blank(self.name, self.slug) | entries.encoder_entry(self.session.encoder, self.slug, images.geometry)
         entry |= {"name": self.name, "input": list(images.shape), "batch_size": self.session.batch_size}
-        entry["identity"] = self.session.identity
+        entry |= {"identity": self.session.identity, "rendering": images.rendering}
 
         # Put together what was observed; without clean representations nothing can be scored
         try:
@@ -129,8 +92,10 @@ class Scoring:
             return entry | {"error": self._note(self.name, error)}
         entry["dim"] = self.session.read(CLEAN)["reps"].shape[1]
         self._observe()
-        entry["observations"] = [self._observation(o, readers) for o, readers in self._readers()]
-        entry["passes"] = self._passes()
+        self._fitted = {name: self._fit(name, measure) for name, measure in self.plan.named_measures.items()}
+        checks = {name: self._fit(f"check {name}", check) for name, check in self.plan.named_checks.items()}
+        entry["observations"] = [observation_entry(self.session, *each) for each in self._readers()]
+        entry["passes"] = spent_entry(self.session, self.plan, self._readers())
 
         # Score the measures, examine the searches that they rely on, and say what is left of each number
         measures, look = self.plan.named_measures, 0 if self.plan.round is None else self.plan.round.look
@@ -138,18 +103,18 @@ class Scoring:
             with looking(look):  # intervals that may end the audit hold at every round
                 entry["measures"][name] = self._measure(name, measure, f"tables/{self.slug}/{file}.parquet")
         self.session.rely_on(self._shared())
-        for name, check in self.plan.named_checks.items():
+        for name, check in checks.items():
             entry["checks"][name] = self._check(name, check)
         entry = settle(entry, self.plan.allow)
         self._scored = {name: (file, self._settled(entry, name)) for name, (file, _) in self._scored.items()}
 
         # Draw
         readers = dict(self._readers())
-        for observation_entry, observation in zip(entry["observations"], readers, strict=True):
+        for row, observation in zip(entry["observations"], readers, strict=True):
             if observation.key() not in self._reasons:
                 self._draw(
                     "charts",
-                    lambda e=observation_entry, o=observation: e.update(charts=_charts_of(self.session, o)),
+                    lambda e=row, o=observation: e.update(charts=_charts_of(self.session, o)),
                 )
         self._draw("pictures", lambda: entry.update(extremes=self._extremes()))
         for observation, number in shown(self.session):
@@ -157,9 +122,10 @@ class Scoring:
                 f"pictures of {observation.title}",
                 lambda o=observation, n=number: entry[o.shows].extend(self._pictures(o, n, readers[o])),
             )
+        parts = [fit.part for fit in self._fitted.values()]
         self._draw(
             "attention maps",
-            lambda: entry.update(attention=write_attention(self.store, self.session, self.slug, self.plan.measures)),
+            lambda: entry.update(attention=write_attention(self.store, self.session, self.slug, parts)),
         )
         return entry
 
@@ -201,98 +167,101 @@ class Scoring:
                 self.session.refusals[key] = error.reason
             elif error is not None:
                 self._reasons[key] = {"error": self._note(where, error)}
+                self._serve_others(observation)
         # What depends on others was put together after them: pictures and records keep the order of the plan
-        self.session.costs = {o: self.session.costs[o] for o in (CLEAN, *self.plan.order) if o in self.session.costs}
+        order = (CLEAN, *self.plan.order, *self._further)
+        self.session.costs = {o: self.session.costs[o] for o in order if o in self.session.costs}
+
+    def _fit(self, reader: str, part: P) -> Fitted[P]:
+        """Return a measure or a check, called so, without what of its lists could not be observed."""
+
+        def misfit(part: P) -> str:
+            if reason := self._missing(part):
+                return next(iter(reason.values()))
+            try:
+                for observation in part.prerequisites():  # of all entries that fit together, not those of the plan
+                    if observation.key() not in {known.key() for known in self.session.costs}:
+                        self._observe_also(observation, reader)
+            except StoreError:
+                raise
+            except Exception as error:
+                return ItemError.of(error).reason
+            return ""
+
+        whole = Fitted(part, dict(part.misfits) if isinstance(part, Measure) else {})
+        self._note_left_out(reader, whole.left_out)
+        if self._missing(part) is None or (rest := fitted(part, misfit)) is None:
+            return whole
+        return replace(rest, left_out=whole.left_out | rest.left_out)
+
+    def _observe_also(self, observation: Observation, *readers: str) -> None:
+        """Observe what is not in the plan."""
+        with foreign(observation.title, "run"):
+            self.session.observe(observation)
+        self._further[observation] = readers
+
+    def _serve_others(self, observation: Observation) -> None:
+        """Observe what failed again for those readers alone for whose own questions it does not fail."""
+        readers = {**self.plan.named_measures, **{f"check {name}": c for name, c in self.plan.named_checks.items()}}
+        asked = {
+            name: own
+            for name, part in readers.items()
+            for own in part.prerequisites()
+            if own.key() == observation.key()
+        }
+        if (rest := questions_that_fit(asked.values(), self._runs)) is not None:
+            self._observe_also(rest[0], *(name for name, own in asked.items() if own in rest[1]))
+            self._served |= rest[1]
+
+    def _runs(self, observation: Observation) -> bool:
+        """Return whether an observation can be made of the first images."""
+        first = self.session.shard_files(observation)[0]
+        try:
+            with foreign(observation.title, "run"):
+                self.session.run(observation, first.start, first.stop)
+        except StoreError:
+            raise
+        except Exception:
+            return False
+        return True
+
+    def _note_left_out(self, reader: str, left_out: Mapping[str, str]) -> None:
+        """Note what was left out and is no observation, of which that is noted."""
+        self._failures += [f"{self.name}, {reader}: left out {entry}: {why}" for entry, why in left_out.items()]
 
     def _missing(self, part: Observation | Measure | Check) -> dict[str, str] | None:
         """Return why an observation that a part reads could not be made; None where all were made, or can be spared."""
         spared = {observation.key() for observation in part.optional} if isinstance(part, Measure) else set()
         for observation in part.prerequisites():
-            reason = self._reasons.get(key := observation.key())
-            if reason and not (key in spared and "not_certified" in reason):
+            reason = None if observation in self._served else self._reasons.get(observation.key())
+            if reason and not (observation.key() in spared and "not_certified" in reason):
                 return reason
         return None
 
     def _readers(self) -> list[tuple[Observation, tuple[str, ...]]]:
-        return [(o, readers) for o, readers in self.plan.observations.items() if o in self.session.costs]
-
-    def _observation(self, observation: Observation, readers: tuple[str, ...]) -> dict[str, Any]:
-        cost, files = self.session.costs[observation], self.session.shard_files(observation)
-        return {
-            "part": registry.spec(observation),
-            "title": observation.title,
-            "passes": entries.passes_entry(cost.passes),
-            "predicted": entries.passes_entry(cost.predicted),
-            "serves": list(readers),
-            "seconds": round(cost.seconds, 3),
-            "shards": files[0].file.rpartition("/")[0] if files else "",
-        }
-
-    def _passes(self) -> dict[str, Any]:
-        """Return what the measures' observations cost, what they would have cost alone, and what the checks add."""
-        run = list(self.session.costs.values())
-        measures = set(self.plan.named_measures)
-        shared = [self.session.costs[o] for o, readers in self._readers() if measures & set(readers)]
-        spent = sum((cost.passes for cost in run), Passes())
-        useful = sum((cost.passes for cost in shared), Passes())
-        alone = sum((_alone(m, self.session) for m in self.plan.measures), Passes())
-        return {
-            **entries.passes_entry(spent),
-            "predicted": entries.passes_entry(self._predicted()),
-            "measures": entries.passes_entry(useful),
-            "alone": entries.passes_entry(alone),
-            "shared_fraction": round(1 - useful.total / alone.total, 4) if alone.total else 0.0,
-        }
-
-    def _predicted(self) -> Passes:
-        session = self.session
-        return self.plan.predict(session.population, session.split.train, session.encoder.draws)
+        known = {**self.plan.observations, **self._further}
+        return [(o, readers) for o, readers in known.items() if o in self.session.costs]
 
     def _measure(self, name: str, measure: Measure, path: str) -> dict[str, Any]:
         self.listener.stage(f"scoring {name}")
-        entry: dict[str, Any] = {
-            "part": registry.spec(measure),
-            "title": title(measure, name),
-            "family": registry.about_folder(type(measure)),
-            "question": measure.question,
-            "how_to_read": measure.how_to_read,
-            "better": measure.better,
-            "unit": measure.unit,
-            "reference": measure.reference,
-            "needs_labels": measure.needs_labels,
-            "corruptions": list(measure.corruptions),
-            "in_words": None,
-            "in_brief": measure.in_brief,
-            "passes_alone": entries.passes_entry(_alone(measure, self.session)),
-            "scores": {},
-            "charts": [],
-            "headline": None,
-            "column": None,
-            "table": None,
-            "seconds": 0.0,
-            "error": None,
-            "not_certified": None,
-        }
-        began = time.perf_counter()
-        if reason := self._missing(measure):
-            return entry | reason
+        began, each = time.perf_counter(), self._fitted[name]
+        alone = passes_alone(measure, self.session)
+        if reason := self._missing(each.part):
+            return entries.measure_entry(each.part, name, alone, {}) | reason
 
         # Table of what was observed, a row for each image; scores from it
-        self.session.rely_on(self._shared() if self.plan.shared_searches else measure.prerequisites())
+        self.session.rely_on(self._shared() if self.plan.shared_searches else each.part.prerequisites())
         try:
-            with foreign(f"measure {name}", "run"):
-                subject = readable_by(measure, self.session)
-                table = measure.observe(subject)
-                scores = measure.score(table)
-                if self.session.encoder.draws is not None:
-                    scores = with_draws(measure, subject, scores)
-                scores = {key: self._checked(measure, key, score) for key, score in scores.items()}
-                rows = measure.rows(table) or self.session.images.ids[: len(next(iter(table.values())))]
-            self.store.write_table(path, rows, table)
+            each, scored = self._fit_scores(name, each)
+            scores = {key: self._checked(measure, key, each.noted(key, s)) for key, s in scored.scores.items()}
+            self.store.write_table(path, scored.rows, scored.table)
         except StoreError:
             raise
         except Exception as error:
-            return entry | {"error": self._fail(f"{self.name}, {name}", error)}
+            failed = {"error": self._fail(f"{self.name}, {name}", error)}
+            return entries.measure_entry(each.part, name, alone, {}) | failed
+        self._fitted[name], measure, table = each, each.part, scored.table
+        entry = entries.measure_entry(measure, name, alone, each.left_out)
 
         # Charts, and what the record says of it
         headline = list(scores)[-1]
@@ -306,6 +275,40 @@ class Scoring:
         words = measure.in_words(table, scores)
         entry["in_words"] = None if words is None else asdict(words)
         return entry | {"seconds": round(time.perf_counter() - began, 3)}
+
+    def _fit_scores(self, name: str, each: Fitted[Measure]) -> tuple[Fitted[Measure], Scored]:
+        """Return what a measure makes of what was observed, without what of its lists nothing can be made of."""
+        try:
+            return each, self._scores(name, each.part)
+        except StoreError:
+            raise
+        except Exception:
+            if (rest := fitted(each.part, lambda part: self._unscored(name, part))) is None:
+                raise
+        self._note_left_out(name, rest.left_out)
+        left_out = each.left_out | rest.left_out
+        return Fitted(rest.part, left_out, (*each.kept, *rest.kept)), self._scores(name, rest.part)
+
+    def _unscored(self, name: str, measure: Measure) -> str:
+        """Return why nothing can be made of what was observed; "" where something can."""
+        try:
+            self._scores(name, measure)
+        except StoreError:
+            raise
+        except Exception as error:
+            return ItemError.of(error).reason
+        return ""
+
+    def _scores(self, name: str, measure: Measure) -> Scored:
+        """Return what a measure makes of what was observed."""
+        with foreign(f"measure {name}", "run"):
+            subject = readable_by(measure, self.session)
+            table = measure.observe(subject)
+            scores = measure.score(table)
+            if self.session.encoder.draws is not None:
+                scores = with_draws(measure, subject, scores)
+            rows = measure.rows(table) or self.session.images.ids[: len(next(iter(table.values())))]
+        return Scored(table, scores, rows)
 
     def _shared(self) -> list[Observation]:
         """Return the observations of all measures: what they met counts for each. Checks look at few images."""
@@ -329,21 +332,21 @@ class Scoring:
 
     def _extremes(self) -> dict[str, Any]:
         """Return the least and the most robust images by the first measure that shows them."""
-        for name, measure in self.plan.named_measures.items():
-            if measure.shown_by and name in self._scored:
+        for name, fit in self._fitted.items():
+            if fit.part.shown_by and name in self._scored:
                 table = self.store.read_table(self._scored[name][0])
-                return {"measure": name, **write_extremes(measure, table, album(self.store, self.session, self.slug))}
+                return {"measure": name, **write_extremes(fit.part, table, album(self.store, self.session, self.slug))}
         return {}
 
-    def _check(self, name: str, check: Check) -> dict[str, Any]:
+    def _check(self, name: str, fit: Fitted[Check]) -> dict[str, Any]:
         self.listener.stage(f"checking {name}")
-        entry = {"title": title(check, name), "consequence": check.consequence}
-        if reason := self._missing(check):
+        entry = {"title": title(fit.part, name), "consequence": fit.part.consequence}
+        if reason := self._missing(fit.part):
             return entry | _skipped(next(iter(reason.values())))
         before = self.session.encoder.passes
         try:
             with foreign(f"check {name}", "run"):
-                return entry | verdict_of(check, self.session, self.store)
+                return entry | fit.said(verdict_of(fit.part, self.session, self.store))
         except StoreError:
             raise
         except Exception as error:
@@ -355,26 +358,9 @@ class Scoring:
 
     def _note(self, where: str, error: ItemError) -> str:
         """Note a failure, and return its reason."""
-        self._failures.append(_at(where, error))
-        self._log += _logged(where, error)
+        self._failures.append(at(where, error))
+        self._log += logged(where, error)
         return error.reason
-
-
-def _at(where: str, error: ItemError) -> str:
-    """Return a failure in one sentence that begins with where it was."""
-    return error.reason if error.reason.startswith(where) else f"{where}: {error.reason}"
-
-
-def _logged(where: str, error: ItemError) -> str:
-    return f"--- {where}\n{error.trace}\n" if error.trace else ""
-
-
-def _blank(name: str, slug: str) -> dict[str, Any]:
-    """Return an encoder's entry in the record without any answer."""
-    named = {"name": name, "slug": slug, "error": None}
-    tables: dict[str, Any] = {key: {} for key in ("measures", "checks", "extremes", "attention")}
-    shows = ("gallery", "changes", "impersonations", "noises", "perturbations")
-    return named | tables | {key: [] for key in ("observations", *shows)}
 
 
 def _skipped(reason: str) -> dict[str, Any]:
@@ -384,12 +370,6 @@ def _skipped(reason: str) -> dict[str, Any]:
         "meaning": "This check could not be made.",
         "details": {},
     }
-
-
-def _alone(measure: Measure, session: Session) -> Passes:
-    """Return what a measure would cost if it shared nothing with others."""
-    encoder = session.encoder
-    return total_passes(merge([("", measure.prerequisites())]), session.split, encoder.precision, encoder.draws)
 
 
 def _charts_of(session: Session, observation: Observation) -> list[dict[str, Any]]:

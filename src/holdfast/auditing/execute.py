@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from holdfast.auditing.audit_encoder import EncoderResult, ItemError, unopened
+from holdfast.auditing.encoder_result import EncoderResult, ItemError, unopened
 from holdfast.auditing.prepare import PreparedAudit
 from holdfast.auditing.schedule import Part, Schedule
 from holdfast.auditing.shards import ShardFile

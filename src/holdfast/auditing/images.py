@@ -15,11 +15,13 @@ class AuditImages:
         tested: the population.
         train: what probes learn from; None: the images that are not attacked.
         left_out: how many training images were left out because they are tested.
+        notes: what else was left out, a line each.
     """
 
     tested: ImageSet
     train: ImageSet | None = None
     left_out: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def selections(self) -> tuple[Selection, Selection | None]:
@@ -67,12 +69,15 @@ def open_unread(plan: Plan, source: ImageSource | None = None, training: ImageSo
 def open_all(plan: Plan, source: ImageSource | None = None, training: ImageSource | None = None) -> AuditImages:
     """Open the images of a plan, see `open_unread`; training images without those that are tested.
 
-    The tested images take over the numbers of their classes, by name, unless these may be other classes.
+    The tested images take over the numbers of their classes, by name, unless these may be other classes. Where a
+    measure reads labels, images without are left out.
 
     Raises:
         HoldfastError: images that cannot be used, or training images that are all tested.
     """
     images = open_unread(plan, source, training)
+    notes = (_without_unlabelled(each, plan) for each in filter(None, (images.tested, images.train)))
+    images = replace(images, notes=tuple(filter(None, notes)))
     if (train := images.train) is None:
         return images
     available = len(train)
@@ -85,6 +90,28 @@ def open_all(plan: Plan, source: ImageSource | None = None, training: ImageSourc
     if not plan.classes_apart:
         images.tested.number_classes_as(train)
     return replace(images, left_out=left_out)
+
+
+def _without_unlabelled(images: ImageSet, plan: Plan) -> str:
+    """Leave out images without a label where a measure reads labels; return a line that says so, "" where none was.
+
+    Raises:
+        HoldfastError: fewer than two that have one.
+    """
+    if not (readers := plan.labelled()):
+        return ""
+    whole = len(images)
+    if not (left_out := images.leave_out_unlabelled()):
+        return ""
+    if len(images) < 2:
+        raise HoldfastError(
+            f"{images}: expected at least 2 images with a label, got {len(images)} of {whole}; {', '.join(readers)} "
+            f"need{'s' if len(readers) == 1 else ''} them"
+        )
+    return (
+        f"{left_out:,} of {whole:,} images of {images} have no label (-1, or nothing) and are left out: "
+        f"{', '.join(readers)} read{'s' if len(readers) == 1 else ''} labels"
+    )
 
 
 def open_selected(

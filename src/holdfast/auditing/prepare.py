@@ -304,7 +304,7 @@ def _labels(plan: Plan, images: AuditImages) -> str | None:
     others = [name for name in plan.named_measures if name not in readers]
     for source in filter(None, [images.tested, images.train]):
         if source.labels is None:
-            raise no_labels(", ".join(readers), str(source), others)
+            raise no_labels(", ".join(readers), str(source), others, source.labelled[1])
     return images.tested.labels_fingerprint
 
 

@@ -18,8 +18,9 @@ import holdfast
 from holdfast.auditing.balls import shape_of, told
 from holdfast.auditing.images import AuditImages
 from holdfast.auditing.plan import Plan
-from holdfast.core import Encoder, Geometry, Passes, registry
+from holdfast.core import Encoder, Geometry, Measure, Passes, registry
 from holdfast.core.geometry import BY_SHAPES
+from holdfast.core.naming import title
 from holdfast.runtime.version import VERSION
 
 PACKAGES = (
@@ -41,6 +42,10 @@ def data_entry(plan: Plan, images: AuditImages, labels: str | None, facts: Mappi
         facts: the fingerprints of training images and of their labels.
     """
     tested, train = images.tested, images.train
+    learned_from = None
+    if train is not None:
+        learned_from = {"spec": plan.train, "images": len(train), "left_out": images.left_out, **facts}
+        learned_from["notes"] = train.notes
     return {
         "spec": plan.data,
         "synthetic": plan.synthetic,
@@ -50,7 +55,8 @@ def data_entry(plan: Plan, images: AuditImages, labels: str | None, facts: Mappi
         "attacked": plan.attacked_now(len(tested)),
         "fingerprint": tested.fingerprint,
         "labels": labels,
-        "train": {"spec": plan.train, "images": len(train), "left_out": images.left_out, **facts} if train else None,
+        "train": learned_from,
+        "notes": [*images.notes, *tested.notes],
         "runs_left_out": tested.runs,
         "skipped": [list(item) for item in tested.skipped],
         "balls": told(plan.measures, shape_of(tested)),
@@ -73,6 +79,41 @@ def encoder_entry(encoder: Encoder, slug: str, geometry: Geometry | None) -> dic
         "origin": {key: str(value) for key, value in encoder.origin.items()},
         "geometry": asdict(geometry) | assumed if geometry else None,
         "error": None,
+    }
+
+
+def measure_entry(measure: Measure, name: str, alone: Passes, left_out: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a measure asks, without any answer.
+
+    Args:
+        measure: the measure.
+        name: in the plan.
+        alone: what it would cost if it shared nothing with others.
+        left_out: what of its lists does not fit, and why.
+    """
+    return {
+        "part": registry.spec(measure),
+        "title": title(measure, name),
+        "family": registry.about_folder(type(measure)),
+        "question": measure.question,
+        "how_to_read": measure.how_to_read,
+        "better": measure.better,
+        "unit": measure.unit,
+        "reference": measure.reference,
+        "needs_labels": measure.needs_labels,
+        "corruptions": list(measure.corruptions),
+        "left_out": dict(left_out),
+        "in_words": None,
+        "in_brief": measure.in_brief,
+        "passes_alone": passes_entry(alone),
+        "scores": {},
+        "charts": [],
+        "headline": None,
+        "column": None,
+        "table": None,
+        "seconds": 0.0,
+        "error": None,
+        "not_certified": None,
     }
 
 

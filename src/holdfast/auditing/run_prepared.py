@@ -13,7 +13,7 @@ from holdfast.auditing.execute import execute, results_of
 from holdfast.auditing.prepare import PLAN, PreparedAudit, recorded_in
 from holdfast.auditing.relations import relations
 from holdfast.auditing.series import series_entries
-from holdfast.core import Score, Table
+from holdfast.core import HoldfastError, Measure, Score, Table
 from holdfast.core.engine import Engine
 from holdfast.runtime.errors import NothingAudited, first_line
 from holdfast.runtime.foreign import foreign
@@ -57,10 +57,12 @@ def run_prepared(
 
     # Compare the encoders on each measure
     scored: dict[str, dict[str, tuple[str, Score]]] = {}
+    asked: dict[str, dict[str, Measure]] = {}  # by encoder, whose images an entry of a list may not fit
     for name, result in zip(audit.names, results, strict=True):
         for measure, file_and_score in result.scored.items():
             scored.setdefault(measure, {})[name] = file_and_score
-    measures, unfit = plan.named_measures, {row["name"] for row in rows if void_checks(row, plan.allow)}
+            asked.setdefault(measure, {})[name] = result.reduced.get(measure, plan.named_measures[measure])
+    unfit = {row["name"] for row in rows if void_checks(row, plan.allow)}
     names = dict(zip(plan.encoders, audit.names, strict=True))
     look = 0 if plan.round is None else plan.round.look
 
@@ -70,8 +72,14 @@ def run_prepared(
 
     def compared(name: str) -> dict[str, Any]:
         """Return the comparison of all encoders on one measure."""
+        first, *others = asked[name].values()
+        if any(other != first for other in others):
+            raise HoldfastError(
+                "expected the same question for all encoders, got other parts of it left out for some; ask for what "
+                "fits all of them"
+            )
         tables = tables_of(name)
-        return compare(measures[name], {e: (tables[e], score) for e, (_, score) in scored[name].items()}, look)
+        return compare(first, {e: (tables[e], score) for e, (_, score) in scored[name].items()}, look)
 
     def apart(title: str, make: Callable[[], Any], default: Any) -> Any:
         """Return what is made of scores that are there; what fails is noted and costs none of them."""

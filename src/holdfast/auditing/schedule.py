@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from holdfast.auditing.audit_encoder import EncoderResult, ItemError
+from holdfast.auditing.encoder_result import EncoderResult, ItemError
 from holdfast.auditing.shards import ShardFile
 from holdfast.auditing.work import OpenedEncoder, Step, WorkItem
 from holdfast.core import HoldfastError

@@ -13,7 +13,7 @@ from holdfast.auditing.image_range import ImageRange, memory_format
 from holdfast.auditing.memory import MemoryLimits
 from holdfast.auditing.plan import Split
 from holdfast.auditing.probing import classifier_of
-from holdfast.auditing.representations import CLEAN, training
+from holdfast.auditing.representations import CLEAN, not_observed, training
 from holdfast.auditing.shard_names import ShardNames
 from holdfast.auditing.shards import Cost, Rows, ShardFile, ShardResults, Written, fits, joined, spans, unlike
 from holdfast.auditing.surrogates import Surrogates
@@ -36,7 +36,6 @@ from holdfast.core import (
     Scope,
     Shard,
     Threat,
-    registry,
 )
 from holdfast.core.ids import Ids
 from holdfast.core.precision import rounded
@@ -153,6 +152,10 @@ class Session:
         """Return images of the population on the encoder's device, in its memory format."""
         return self._all.batch(start, stop)
 
+    def read_again(self) -> list[tuple[str, str]]:
+        """Return the (id, how) of some images across all sets: how each has changed since the audit began; "": not."""
+        return [again for images in (self.images, self.train) if images is not None for again in images.read_again()]
+
     def shard_files(self, observation: Observation) -> list[ShardFile]:
         """Return the shards of an observation; the name of a file says everything that decides what is in it."""
         if observation not in self._shard_files:
@@ -231,7 +234,7 @@ class Session:
             return Bank(labels, lambda: iter([reps]))
         files = self._files.get(observation)
         if files is None:
-            raise _not_observed(observation)
+            raise not_observed(observation)
         return Bank(labels, lambda: (self._kept(shard)["reps"] for shard in files))
 
     def _kept(self, shard: ShardFile) -> dict[str, Tensor]:
@@ -269,7 +272,7 @@ class Session:
         """Return what an observation saw, all shards together; only its own number of images."""
         tensors = self._tensors.get(observation.key())
         if tensors is None:
-            raise _not_observed(observation)
+            raise not_observed(observation)
         if observation.scope.at_once:
             return tensors
         rows = observation.images(len(self.images), self.attacked)
@@ -394,7 +397,3 @@ class Session:
         rng = Rng(self.seed, ids=tuple(images.ids[:count]))
         context = (clean, images.at, labels, None, self.read, images.disturbed)
         return Shard(self.encoder, images.batch(0, 1), torch.arange(1), rng, *context)
-
-
-def _not_observed(observation: Observation) -> HoldfastError:
-    return HoldfastError(f"{registry.part_name(observation)} was not observed: it failed, or no measure names it first")

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import NamedTuple
 
-from holdfast.auditing.audit_encoder import EncoderResult, ItemError, Scoring, unopened
+from holdfast.auditing.audit_encoder import Scoring
 from holdfast.auditing.bound_progress import BoundProgress
 from holdfast.auditing.cuts import cuts_of
+from holdfast.auditing.encoder_result import EncoderResult, ItemError, unopened
 from holdfast.auditing.images import AuditImages
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.prepare import PreparedAudit

@@ -130,7 +130,7 @@ def value_per_image(part: FunctionPart, reps: Sequence[Tensor | None]) -> Tensor
     """
     name = registry.part_name(part)
     rows = len(next(tensor for tensor in reps if tensor is not None))
-    with foreign(f"the function {name}", "run", wrap=True):
+    with foreign(f"the function {name}", "run", wrap=True, alone=True):
         values = type(part).function(*reps)
     if not isinstance(values, Tensor) or values.shape != (rows,):
         came = f"the shape {list(values.shape)}" if isinstance(values, Tensor) else shown(values)

@@ -100,6 +100,11 @@ class Geometry(metaclass=Checked):
         """Whether a part of a picture of this size is cut off, or something put around it."""
         return self.scaled(height, width) != self.size
 
+    def enlarges(self, height: int, width: int) -> bool:
+        """Whether pixels of a picture of this size are made up."""
+        high, wide = self.scaled(height, width)
+        return high > height or wide > width
+
     def _begin(self, rest: int) -> int:
         if self.rounding == "down":
             return rest // 2

@@ -20,6 +20,9 @@ class ImageSource(ABC):
 
     A file that cannot be read raises `HoldfastError` naming it; `holdfast.sources.data.open_images` decides whether
     such files may be skipped.
+
+    A source is called by one thread at a time, and what it hands out is copied before it is called again, unless it
+    says that it is made for several threads (`concurrent`).
     """
 
     @abstractmethod
@@ -33,8 +36,10 @@ class ImageSource(ABC):
     def load(self, index: int) -> PIL.Image.Image | Float[Tensor, "channel height width"]:
         """Return image `index`: a picture of any size and mode, or pixels in [0, 1]."""
 
-    def load_several(self, indices: Sequence[int]) -> Float[Tensor, "n channel height width"] | None:
-        """Return the pixels of several images as `load` does, where together is faster; None: one after the other."""
+    def load_several(
+        self, indices: Sequence[int]
+    ) -> Float[Tensor, "n channels height width"] | Sequence[PIL.Image.Image | Tensor] | None:
+        """Return several images as `load` does, or the pixels of all, where together is faster; None: one by one."""
         return None
 
     def shape(self, index: int) -> tuple[int, int, int] | None:
@@ -43,7 +48,10 @@ class ImageSource(ABC):
         return shape_of_picture(image) if isinstance(image, PIL.Image.Image) else None
 
     def label(self, index: int) -> int | None:
-        """Return the class of image `index` where the source knows it (used by probes only)."""
+        """Return the class of image `index`, from 0 on, where the source knows it (used by probes only).
+
+        Image sets of others have -1 where there is none, which is the same as None.
+        """
         return None
 
     def files(self, indices: Sequence[int]) -> Sequence[Path] | None:
@@ -53,6 +61,12 @@ class ImageSource(ABC):
         audit that is made is known to be the answer still.
         """
         return None
+
+    concurrent: bool = False
+    """Whether several threads may call it at once, and what it hands out is never changed by it afterwards."""
+
+    notes: Sequence[str] = ()
+    """What lies beside its images and is not read, and what it chose where there was a choice: a line each."""
 
     classes: Sequence[str] = ()
     """Names of the classes by their numbers; empty where the source does not know them."""
@@ -70,6 +84,8 @@ class ImageSource(ABC):
 def shape_of_picture(picture: PIL.Image.Image) -> tuple[int, int, int]:
     """Return (channels, height, width) of a picture as a viewer shows it; nothing is decoded."""
     width, height = picture.size
-    if picture.getexif().get(PIL.ExifTags.Base.Orientation, 1) in (5, 6, 7, 8):  # turned by 90 degrees
+    stored = getattr(picture, "tag_v2", {})  # of a TIFF: some versions of Pillow tell its size as it will be turned
+    is_turned = bool(stored) and picture.size != (stored.get(256), stored.get(257))
+    if not is_turned and picture.getexif().get(PIL.ExifTags.Base.Orientation, 1) in (5, 6, 7, 8):  # by 90 degrees
         width, height = height, width
     return 1 if picture.mode in GREY or picture.mode.startswith("I") else 3, height, width

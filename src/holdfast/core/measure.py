@@ -125,6 +125,11 @@ class Measure(Reader):
         return ()
 
     @property
+    def misfits(self) -> Mapping[str, str]:
+        """Which entries of its lists cannot be, whatever the images, and why; they are left out. None for most."""
+        return {}
+
+    @property
     def learns(self) -> bool:
         """Whether it learns from labelled images that are not attacked, of which some must then be spared."""
         return self.needs_labels

@@ -56,6 +56,10 @@ class Subject(Protocol):
         """Return some images of the population."""
         ...
 
+    def read_again(self) -> list[tuple[str, str]]:
+        """Return the (id, how) of some images across all sets: how each has changed since the audit began; "": not."""
+        ...
+
     def read(self, observation: Observation) -> dict[str, Tensor]:
         """Return what the observation saw, all shards together, one row per image."""
         ...

@@ -14,7 +14,7 @@ from holdfast.report.names import with_short_names
 from holdfast.report.numbers import BEST_BUDGET, BETTER, bracket, choice, count, duration, listing, plural
 from holdfast.report.rounds import stopped
 from holdfast.report.table import Table
-from holdfast.report.verdict import rendering, scope, threats, titles, uncertified
+from holdfast.report.verdict import left_out, rendering, scope, threats, titles, uncertified
 from holdfast.storage.standing import ONE_SIDE
 
 _ARROW = {key: text[0] for key, text in BETTER.items()}
@@ -197,10 +197,12 @@ def _problems(record: Mapping[str, Any]) -> list[str]:
         if m.get("error")
     ]
     failures += [line for error, line in lines if not any(error in text for text in failures)]
+    lost = left_out(record)  # which says more than that it could not be observed
+    failures = [text for text in failures if not any(text.endswith(line.partition("”: ")[2]) for line in lost)] + lost
 
     # What was left out, or made again
-    if left_out := (record["data"].get("train") or {}).get("left_out"):
-        failures.append(f"{plural(left_out, 'training image')} left out: the audit has the same")
+    if same := (record["data"].get("train") or {}).get("left_out"):
+        failures.append(f"{plural(same, 'training image')} left out: the audit has the same")
     if runs := record["data"].get("runs_left_out"):
         failures.append(f"left out what audits wrote into {plural(runs, 'run folder')} among the images")
     if remade := record["run"].get("remade_shards"):

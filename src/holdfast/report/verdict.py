@@ -54,17 +54,21 @@ def threats(record: Mapping[str, Any]) -> list[str]:
 
 
 def rendering(record: Mapping[str, Any]) -> list[str]:
-    """Return how pictures of mixed shapes got one for encoders that say none; these are named unless all say none."""
+    """Return what was done with images unasked: how they got an encoder's size, what was not read, what is unusual.
+
+    Encoders are named unless the same was done for all.
+    """
     audited = [encoder for encoder in record["encoders"] if not encoder.get("error")]
     names: dict[str, list[str]] = {}
     for encoder in audited:
-        if how := (encoder.get("geometry") or {}).get("assumed"):
+        guessed = (encoder.get("geometry") or {}).get("assumed")
+        lines = [encoder.get("rendering") or (f"pictures of mixed shapes: {guessed}" if guessed else "")]
+        lines += ["?size=H in the data spec chooses another size"] if guessed else []
+        if how := "; ".join(filter(None, lines)):
             names.setdefault(how, []).append(encoder["name"])
-    return [
-        f"pictures of mixed shapes{f', for {listing(of, 8)}' if len(of) < len(audited) else ''}: {how}; ?size=H in the "
-        "data spec chooses another size"
-        for how, of in names.items()
-    ]
+    some = (f"for {listing(of, 8)}: {how}" if len(of) < len(audited) else how for how, of in names.items())
+    training = ((record["data"].get("train") or {}).get("notes") or []) if audited else []
+    return [*some, *record["data"].get("notes", []), *(f"training images: {line}" for line in training)]
 
 
 def _winners(record: Mapping[str, Any], audited: list[Mapping[str, Any]]) -> list[Sentence]:
@@ -131,6 +135,22 @@ def uncertified(encoders: list[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
+def left_out(record: Mapping[str, Any]) -> list[str]:
+    """Return which entries of lists were left out, of which measures and encoders, and why."""
+    missed: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
+    for encoder in record["encoders"]:
+        for m in encoder.get("measures", {}).values():
+            for entry, why in (m.get("left_out") or {}).items():
+                names = missed.setdefault((entry, why.rstrip(".")), {"measures": {}, "encoders": {}})
+                names["measures"][m["title"]] = names["encoders"][encoder["name"]] = None
+    audited, lines = sum(not encoder.get("error") for encoder in record["encoders"]), []
+    for (entry, why), names in missed.items():
+        of = list(names["encoders"])
+        some = f" for {listing(of, 8)}" if len(of) < audited else ""
+        lines.append(f"{listing(list(names['measures']), 8)}{some} without “{entry}”: {why}")
+    return lines
+
+
 def failures(record: Mapping[str, Any]) -> list[Sentence]:
     """Return what could not be audited, measured or proved, and what was left out."""
     # Encoders and measures that failed, and what nothing proves
@@ -149,15 +169,16 @@ def failures(record: Mapping[str, Any]) -> list[Sentence]:
             if m.get("error"):
                 broken.setdefault(m["title"], []).append(encoder["name"])
     lines += [Sentence(f"{title} failed for {listing(names)}.", "bad") for title, names in broken.items()]
+    lines += [Sentence(f"{line}.", "warn") for line in left_out(record)]
     lines += [Sentence(line, "warn") for line in uncertified(record["encoders"])]
 
     # Images that a further round would attack, or that were left out
     if line := stopped(record):
         lines.append(Sentence(line, "warn"))
-    if left_out := (record["data"].get("train") or {}).get("left_out"):
-        were = "was" if left_out == 1 else "were"
+    if same := (record["data"].get("train") or {}).get("left_out"):
+        were = "was" if same == 1 else "were"
         lines.append(
-            Sentence(f"{plural(left_out, 'training image')} {were} left out, because the audit has the same.", "warn")
+            Sentence(f"{plural(same, 'training image')} {were} left out, because the audit has the same.", "warn")
         )
     if skipped := record["data"].get("skipped"):
         lines.append(

@@ -73,9 +73,20 @@ def missing(package: str, extra: str, feature: str) -> HoldfastError:
     return HoldfastError(f"{feature} needs the package {package!r}; install it with: pip install 'holdfast[{extra}]'")
 
 
-def no_labels(readers: str, images: str, unlabelled: Iterable[str] = ()) -> HoldfastError:
-    """Return the error for a measure that reads labels of images that have none; `unlabelled` ones need none."""
+def no_labels(readers: str, images: str, unlabelled: Iterable[str] = (), problem: str = "") -> HoldfastError:
+    """Return the error for a measure that reads labels of images that have none.
+
+    Args:
+        readers: such measures.
+        images: what the images are called.
+        unlabelled: other measures, which need none.
+        problem: why labels that are there cannot be read; "" where none are.
+    """
     spared = ", ".join(unlabelled)
+    if problem:
+        return HoldfastError(
+            f"{readers}: {problem}, or leave such measures out" + (f" (these need none: {spared})" if spared else "")
+        )
     return HoldfastError(
         f"{readers}: expected images with labels, got some or all without in {images}; use one folder per class, an "
         ".npz with 'labels', a labelled dataset (hf: with ?label=COLUMN), or leave such measures out"

@@ -1,7 +1,9 @@
 """The one way in which code that is not Holdfast's is called: modules, factories, passes, data sets, own parts."""
 
+import os
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from holdfast.runtime.errors import HoldfastError, first_line
@@ -14,8 +16,51 @@ class Ended(SystemExit):
     """The process is told to end from outside, by a signal; foreign code that it meets is not to blame."""
 
 
+class Turn:
+    """The right to call code that is not made for several threads; one thread has it, and may take it again.
+
+    It is one for all such code: two datasets may read through one file handle, and an own measure may read a dataset.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._owner, self._depth = threading.Lock(), 0, 0
+
+    def __enter__(self) -> None:
+        if self._owner != threading.get_ident():
+            self._lock.acquire()
+            self._owner = threading.get_ident()
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._owner = 0
+            self._lock.release()
+
+    @contextmanager
+    def passed_on(self) -> Iterator[None]:
+        """Wait inside for other threads, which may need the turn that this one has."""
+        if self._owner != threading.get_ident():
+            yield
+            return
+        depth, self._depth, self._owner = self._depth, 0, 0
+        self._lock.release()
+        try:
+            yield
+        finally:
+            self._lock.acquire()
+            self._owner, self._depth = threading.get_ident(), depth
+
+
+TURN = Turn()
+"""That of this process."""
+
+if hasattr(os, "register_at_fork"):  # a thread that has it is not there after a fork, so that nobody would give it back
+    os.register_at_fork(after_in_child=TURN.__init__)
+
+
 @contextmanager
-def foreign(code: str, doing: str, *, wrap: bool = False) -> Iterator[None]:
+def foreign(code: str, doing: str, *, wrap: bool = False, alone: bool = False) -> Iterator[None]:
     """Call foreign code inside; what would end the process becomes an error of that code.
 
     `sys.exit`, and whatever else is no `Exception`, would pass every `except Exception` and end an audit with the
@@ -25,12 +70,14 @@ def foreign(code: str, doing: str, *, wrap: bool = False) -> Iterator[None]:
         code: what it is, for example "the module my_models".
         doing: what was done with it, for example "imported".
         wrap: turn ordinary exceptions into one line as well.
+        alone: wait until no other thread calls foreign code in this way.
 
     Raises:
         HoldfastError: the code called sys.exit, or raised what is no Exception; with `wrap`, anything.
     """
     try:
-        yield
+        with TURN if alone else nullcontext():
+            yield
     except (HoldfastError, KeyboardInterrupt, GeneratorExit, Ended):
         raise
     except SystemExit as error:

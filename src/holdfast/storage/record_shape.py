@@ -104,7 +104,7 @@ MEASURE = Object(
      "headline": Maybe(TEXT), "part": PART, "table": Maybe(TEXT),
      "passes_alone": Maybe(PASSES), "seconds": Maybe(NUMBER)},
     {"question": TEXT, "how_to_read": TEXT, "formula": TEXT, "reference": TEXT, "needs_labels": FLAG,
-     "corruptions": Items(TEXT), "family": TEXT, "in_words": Maybe(IN_WORDS), "in_brief": FLAG,
+     "corruptions": Items(TEXT), "family": TEXT, "left_out": Named(TEXT), "in_words": Maybe(IN_WORDS), "in_brief": FLAG,
      "charts": Items(AnyChart()), "column": Maybe(TEXT), "error": Maybe(TEXT), "not_certified": Maybe(TEXT)},
     also=_headline,
 )  # fmt: skip
@@ -189,7 +189,7 @@ _MAYBE: dict[str, Shape] = {
     "slug": TEXT, "gallery": Items(GALLERY), "changes": Items(BROKEN), "impersonations": Items(IMPERSONATION),
     "extremes": Object({}, {"measure": TEXT, "least": Items(EXTREME), "most": Items(EXTREME)}),
     "noises": Items(NOISE), "perturbations": Items(PERTURBATION), "attention": ATTENTION,
-    "geometry": Maybe(GEOMETRY), "batch_size": COUNT, "identity": TEXT,
+    "geometry": Maybe(GEOMETRY), "batch_size": COUNT, "identity": TEXT, "rendering": TEXT,
 }  # fmt: skip
 AUDITED = Object(
     {"name": TEXT, "fingerprint": TEXT, "origin": Named(ANY), "parameters": COUNT, "mean": ANY, "std": ANY,
@@ -284,8 +284,9 @@ RECORD_SHAPE = Object(
              "available": COUNT, "skipped": Items(Items(TEXT, 2))},
             {"synthetic": FLAG, "labels": Maybe(TEXT), "runs_left_out": COUNT, "balls": Items(TEXT),
              "duplicates": Items(Object({"image": TEXT, "like": TEXT, "levels": COUNT})), "duplicates_left_out": FLAG,
-             "table": TEXT,
-             "train": Maybe(Object({}, {"images": COUNT, "left_out": COUNT, "fingerprint": TEXT, "labels": TEXT}))},
+             "table": TEXT, "notes": Items(TEXT),
+             "train": Maybe(Object({}, {"images": COUNT, "left_out": COUNT, "fingerprint": TEXT, "labels": TEXT,
+                                        "notes": Items(TEXT)}))},
         ),
         "encoders": Items(AnyEncoder()),
         "comparison": Named(Object({"best": Maybe(TEXT), "pairs": Items(PAIR)}, {"charts": Items(CONTRAST)})),

@@ -134,9 +134,8 @@ def estimate(
     estimator = _Estimator(plan, folder, source, seconds, part, clock, opened)
     images = estimator.unread.tested
     plan = estimator.plan = plan.attacking(images.queries)
-    labels = images.labels  # labels that cannot be read end the audit, whether or not a measure asks for them
-    if (readers := plan.labelled()) and labels is None:
-        raise no_labels(", ".join(readers), str(images))
+    if (readers := plan.labelled()) and images.labels is None:
+        raise no_labels(", ".join(readers), str(images), problem=images.labelled[1])
     if readers := plan.judged():
         images.check_relevance(", ".join(readers))
     for number, spec in enumerate(plan.encoders):
@@ -189,8 +188,10 @@ class _Estimator:
 
     @cached_property
     def unread(self) -> AuditImages:
-        """The images, of which none is read yet."""
-        return open_unread(self.plan, self.source)
+        """The images, of which none is read yet; all are where those without a label are left out."""
+        images = open_unread(self.plan, self.source)
+        some_labelled = 0 < images.tested.labelled[0] < len(images.tested) if self.plan.labelled() else False
+        return self.read if some_labelled else images
 
     @cached_property
     def read(self) -> AuditImages:

@@ -13,7 +13,10 @@ from torch import Tensor
 from holdfast.core import ImageSource
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.sources.data.shared.array_file import ArrayFile, map_array
+from holdfast.sources.data.shared.in_words import named, plural
+from holdfast.sources.data.shared.labels import NONE, class_number
 from holdfast.sources.data.shared.range import check_range
+from holdfast.sources.data.shared.reader import copied
 
 LAYOUTS = ("NHW", "NHWC", "NCHW")
 _SCALE = {"uint8": 255.0, "uint16": 65535.0, "bool": 1.0, "float16": 1.0, "float32": 1.0, "float64": 1.0}
@@ -38,6 +41,8 @@ class Arrays(ImageSource):
             another length.
     """
 
+    concurrent = True
+
     def __init__(
         self,
         images: np.ndarray | Tensor,
@@ -58,7 +63,11 @@ class Arrays(ImageSource):
         self.layout = _layout(self._images.shape, layout, name)
         self._labels = None if labels is None else self._column(labels, "labels")
         if self._labels is not None and self._labels.dtype.kind not in "iub":
-            raise HoldfastError(f"{name}: expected integer labels, got {self._labels.dtype}")
+            raise HoldfastError(
+                f"{name}: expected integer labels, -1 for none, got {self._labels.dtype}; number the classes"
+            )
+        if self._labels is not None and len(self._labels) and self._labels.min() < NONE:
+            raise HoldfastError(f"{name}: expected labels from 0 on, or -1 for none, got {self._labels.min()}")
         self._ids = None if ids is None else [str(value) for value in self._column(ids, "ids")]
         self._file: Path | None = None
         self._width = max(6, len(str(len(self) - 1)))
@@ -80,9 +89,14 @@ class Arrays(ImageSource):
         file = Path(path)
         if file.suffix == ".npz":
             with ArrayFile(file) as held:
-                images = held.read(_key(held, key, file.name))
+                chosen = _key(held, key, file.name)
+                images = held.read(chosen)
                 extra: dict[str, Any] = {name: held.read(name) for name in ("labels", "ids", "classes") if name in held}
+                others = [name for name in held if name not in (chosen, *extra)]
             opened = cls(images, **extra, layout=layout, name=file.name)
+            notes = [] if chosen in ("images", key) else [f"the array {chosen!r} is read as the images"]
+            notes += [f"{plural(len(others), 'array')} not read: {named(others)}"] if others else []
+            opened.notes = tuple(notes)
         elif key is not None:
             raise HoldfastError(f"{file.name} holds one array without a name; leave out key={key}")
         else:
@@ -122,13 +136,19 @@ class Arrays(ImageSource):
 
     def label(self, index: int) -> int | None:
         """Return the label, where labels were given."""
-        return None if self._labels is None else int(self._labels[index])
+        return None if self._labels is None else class_number(self._labels[index], f"{self.name}, image {index}")
 
     def _column(self, values: Any, name: str) -> np.ndarray:
-        column = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values).reshape(-1)
-        if len(column) != len(self):
-            raise HoldfastError(f"{self.name}: expected {len(self)} {name}, one per image, got {len(column)}")
-        return column
+        try:
+            values = copied(values)  # which its owner may change
+            column = values.numpy() if isinstance(values, Tensor) else np.asarray(values)
+        except ValueError as error:  # rows of several lengths
+            raise HoldfastError(f"{self.name}: expected {len(self)} {name}, one per image, got lists") from error
+        if column.size != len(self):
+            got = len(column) if column.ndim == 1 else f"the shape {list(column.shape)}"
+            advice = "; of one-hot rows take .argmax(1)" if column.ndim == 2 and name == "labels" else ""
+            raise HoldfastError(f"{self.name}: expected {len(self)} {name}, one per image, got {got}{advice}")
+        return column.reshape(-1)
 
 
 def _key(held: ArrayFile, key: str | None, name: str) -> str:

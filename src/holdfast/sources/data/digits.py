@@ -31,6 +31,8 @@ class Digits(ImageSource):
         HoldfastError: another part.
     """
 
+    concurrent = True
+
     def __init__(self, part: str = "heldout"):
         parts = {"heldout": slice(_TRAIN, None), "train": slice(0, _TRAIN), "all": slice(None)}
         if part not in parts:

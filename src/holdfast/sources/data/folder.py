@@ -2,6 +2,7 @@
 
 import os
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import PIL.Image
 from holdfast.core import ImageSource
 from holdfast.runtime.errors import HoldfastError, os_reason
 from holdfast.runtime.guess import path_meant
+from holdfast.sources.data.shared.in_words import counted, plural
 from holdfast.sources.data.shared.pictures import EXTENSIONS, decode, shape_in
 from holdfast.storage.record_file import OWN, holds_run
 
@@ -28,7 +30,7 @@ class Folder(ImageSource):
         path: the folder.
 
     Attributes:
-        ignored: how many visible files are no pictures by their extension.
+        ignored: how many visible files are no pictures, by their extension; also told in `notes`.
         runs: how many run folders there are.
         classes: names of the classes; empty where pictures lie in the folder itself.
 
@@ -36,23 +38,27 @@ class Folder(ImageSource):
         HoldfastError: no such folder, or no picture in it.
     """
 
+    concurrent = True
+
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
         if not self.path.is_dir():
             raise HoldfastError(f"expected a folder of images, found none at {str(path)!r}; {path_meant(path)}")
-        self.ignored = self.runs = 0
+        self.ignored, self.runs = Counter[str](), 0
+        self._hidden = self._again = 0
         files = list(self._walk(self.path, "", set()))
         self._files = sorted(files, key=_name)
         if not self._files:
             if any((self.path / name).exists() for name in _SAVED) or any(self.path.glob("*.parquet")):
                 raise HoldfastError(f"{str(path)!r} looks like a Hugging Face dataset; write --data hf:{path}")
             raise HoldfastError(
-                f"no images in the folder {str(path)!r} ({self.ignored} other files); "
+                f"no images in the folder {str(path)!r} (other files: {counted(self.ignored) or 'none'}); "
                 f"expected files named {' '.join(EXTENSIONS)}"
             )
         tops = {_name(file).partition("/")[0] for file in self._files}
-        nested = all("/" in file for file in self._files)
-        self.classes = sorted(tops) if nested else []
+        outside = sum("/" not in file for file in self._files)
+        self.classes = [] if outside else sorted(tops)
+        self.notes = tuple(self._notes(outside))
         self._class_of = {name: number for number, name in enumerate(self.classes)}
 
     def __len__(self) -> int:
@@ -81,9 +87,22 @@ class Folder(ImageSource):
         """Return the number of the class folder; None in a flat folder."""
         return self._class_of.get(self.id(index).partition("/")[0])
 
+    def _notes(self, outside: int) -> Iterator[str]:
+        """Yield what is not read; so many pictures lie in no folder of a class."""
+        if count := self.ignored.total():
+            by_name = "is no picture by its name" if count == 1 else "are no pictures by their names"
+            yield f"{plural(count, 'file')} {by_name} ({counted(self.ignored)})"
+        if self._hidden:
+            yield f"{plural(self._hidden, 'hidden picture')}, with a name that begins with a dot, not read"
+        if self._again:
+            yield f"{plural(self._again, 'link')} into a folder that was read already not followed"
+        if 0 < outside < len(self._files):
+            yield f"no classes are read: {outside:,} of {plural(len(self._files), 'picture')} in no folder of a class"
+
     def _walk(self, folder: Path, prefix: str, entered: set[tuple[int, int]]) -> Iterator[str]:
         facts = folder.stat()
         if (facts.st_dev, facts.st_ino) in entered:  # a link back into a folder that was read already
+            self._again += 1
             return
         entered.add((facts.st_dev, facts.st_ino))
         try:
@@ -93,14 +112,17 @@ class Folder(ImageSource):
         own = OWN if holds_run(folder) else frozenset[str]()
         self.runs += bool(own)
         for entry in entries:
-            if entry.name.startswith(".") or entry.name in own:
+            ending = os.path.splitext(entry.name)[1].lower()
+            if entry.name in own:
                 continue
-            if _is_folder(entry):
+            if entry.name.startswith("."):
+                self._hidden += ending in EXTENSIONS
+            elif _is_folder(entry):
                 yield from self._walk(Path(entry.path), f"{prefix}{entry.name}/", entered)
-            elif os.path.splitext(entry.name)[1].lower() in EXTENSIONS:
+            elif ending in EXTENSIONS:
                 yield prefix + entry.name
             else:
-                self.ignored += 1
+                self.ignored[ending or "without an ending"] += 1
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

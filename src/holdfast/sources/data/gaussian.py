@@ -142,6 +142,7 @@ class Gaussian(ImageSource):
     """
 
     classes = ("minus", "plus")
+    concurrent = True
 
     def __init__(
         self,

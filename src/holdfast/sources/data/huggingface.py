@@ -1,12 +1,18 @@
 """Datasets of the Hugging Face `datasets` package, from the hub or from a folder."""
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import PIL.Image
 
 from holdfast.core import ImageSource
-from holdfast.runtime.errors import HoldfastError, missing, unknown
+from holdfast.runtime.errors import HoldfastError, first_line, missing, unknown
+from holdfast.runtime.foreign import TURN
+from holdfast.sources.data.shared.in_words import named, plural
+from holdfast.sources.data.shared.labels import class_number
+from holdfast.sources.data.shared.pictures import decode
+from holdfast.sources.data.shared.reader import copied
 
 
 class HuggingFace(ImageSource):
@@ -23,6 +29,8 @@ class HuggingFace(ImageSource):
     Raises:
         HoldfastError: `datasets` is not installed, the dataset cannot be opened, or has no such split or column.
     """
+
+    concurrent = True  # rows are read in their turn, pictures decoded side by side
 
     def __init__(
         self,
@@ -47,8 +55,13 @@ class HuggingFace(ImageSource):
                 loaded = datasets.load_dataset(name, config, split=split, revision=revision)
         except Exception as error:  # network, hub, cache and format errors of many types
             raise HoldfastError(f"hf:{name} cannot be opened: {' '.join(str(error).split())}") from error
+        notes = []
         if isinstance(loaded, datasets.DatasetDict):
-            loaded = loaded[_split([str(key) for key in loaded], split, name)]
+            splits = [str(key) for key in loaded]
+            chosen = _split(splits, split, name)
+            loaded = loaded[chosen]
+            if others := [key for key in splits if key != chosen]:
+                notes.append(f"the split {chosen} is read, of {', '.join([chosen, *others])}")
         elif split is not None and str(loaded.split) != split and (Path(name) / "state.json").is_file():
             raise HoldfastError(f"hf:{name} is the one split {loaded.split}, got split={split}; leave it out")
         # the column of images
@@ -58,14 +71,25 @@ class HuggingFace(ImageSource):
         self.column = _column(column, images, list(features), "image column", name)
         if self.column not in images:
             raise HoldfastError(f"hf:{name}: expected an image column, {self.column!r} is {features[self.column]}")
-        self._images: Any = loaded.select_columns([self.column])
+        # encoded where they can be had so: Pillow decodes them side by side, and code of others only reads the rows
+        self._images: Any = loaded.with_format(None).select_columns([self.column])
+        self._encoded: Any = self._images.cast_column(self.column, datasets.Image(decode=False))
+        self._mode = features[self.column].mode
+        _check(self._images, name)
         # labels, where one column of classes says which
         if label is not None:
             label = _column(label, classes, list(features), "label column", name)
         elif len(classes) == 1:
             label = classes[0]
+        elif classes:
+            notes.append(f"no labels are read: choose one of the columns {named(classes)} with ?label=NAME")
+        if others := [key for key in features if key not in (self.column, label)]:
+            notes.append(f"{plural(len(others), 'column')} not read: {named(others)}")
+        self.notes = tuple(notes)
         self._label = label
-        self._labels: Any = None if label is None else loaded.select_columns([label])
+        self._labels: Any = None if label is None else loaded.with_format(None).select_columns([label])
+        if self._labels is not None:
+            _check(self._labels, name)
         self.classes = tuple(getattr(features[label], "names", None) or ()) if label is not None else ()
         self._width = max(6, len(str(len(self) - 1)))
 
@@ -81,24 +105,45 @@ class HuggingFace(ImageSource):
 
     def load(self, index: int) -> PIL.Image.Image:
         """Return the decoded picture."""
+        name = f"{self.id(index)} of hf:{self.name}"
         try:
-            picture = self._images[index][self.column]
+            with TURN:
+                encoded = self._encoded[index][self.column] or {}
+                file = _file(encoded)
+                if file is None and encoded.get("path"):  # in an archive, which `datasets` knows to read
+                    return copied(self._images[index][self.column])
         except Exception as error:  # Pillow's and Arrow's errors
             raise HoldfastError(
                 f"cannot read image {self.id(index)!r} of hf:{self.name} ({error}); repair it"
             ) from error
-        if not isinstance(picture, PIL.Image.Image):
+        if file is None:
             raise HoldfastError(f"cannot read image {self.id(index)!r} of hf:{self.name} (it is empty); repair it")
-        return picture
+        picture = decode(file, name)
+        return picture if self._mode in (None, picture.mode) else picture.convert(self._mode)
 
     def label(self, index: int) -> int | None:
         """Return the class number, where there is a label column."""
         if self._labels is None:
             return None
-        value = self._labels[index][self._label]
-        if not isinstance(value, int):
-            raise HoldfastError(f"hf:{self.name}: expected integers in the column {self._label!r}, got {value!r}")
-        return value
+        with TURN:
+            value = self._labels[index][self._label]
+        return class_number(value, f"hf:{self.name}, image {self.id(index)!r}, column {self._label!r}")
+
+
+def _check(loaded: Any, name: str) -> None:
+    """Refuse a column whose offsets lead out of its file, where Arrow would follow them, and the process end."""
+    try:
+        loaded.data.table.validate(full=True)
+    except Exception as error:  # of Arrow
+        raise HoldfastError(f"hf:{name} is damaged: {first_line(error)}; save or download it again") from error
+
+
+def _file(encoded: dict[str, Any]) -> BytesIO | Path | None:
+    """Return what holds an encoded picture; None where that is nothing, or no file of its own."""
+    if encoded.get("bytes") is not None:
+        return BytesIO(encoded["bytes"])
+    path = encoded.get("path")
+    return Path(path) if path and Path(path).is_file() else None
 
 
 def _split(splits: list[str], split: str | None, name: str) -> str:

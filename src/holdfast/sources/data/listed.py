@@ -1,11 +1,13 @@
 """Pictures that a text file lists, with their classes: how ImageNet-LT and others say what is in them."""
 
+import re
 from pathlib import Path
 
 import PIL.Image
 
 from holdfast.core import ImageSource
 from holdfast.runtime.errors import HoldfastError, os_reason
+from holdfast.sources.data.shared.labels import class_number
 from holdfast.sources.data.shared.pictures import decode, shape_in
 
 
@@ -21,6 +23,8 @@ class Listed(ImageSource):
     Raises:
         HoldfastError: a file that cannot be read, no line, or one that is none of these, by its number.
     """
+
+    concurrent = True
 
     def __init__(self, path: str | Path, root: str | Path | None = None):
         self.path, self.root = Path(path), Path(path).parent if root is None else Path(root)
@@ -51,14 +55,15 @@ class Listed(ImageSource):
         """Return the shape of the picture, which is not decoded for it."""
         return shape_in(self.root / self.id(index))
 
-    def label(self, index: int) -> int:
+    def label(self, index: int) -> int | None:
         """Return the class that the list says."""
-        return self._lines[index][1]
+        return class_number(self._lines[index][1], f"{self}, image {self.id(index)!r}")
 
     def _line(self, number: int, text: str) -> tuple[str, int]:
         name, _, label = text.strip().rpartition(" ")
-        if not name.strip() or not label.isdecimal():
+        if not name.strip() or not re.fullmatch("-1|[0-9]{1,18}", label):
             raise HoldfastError(
-                f"{str(self.path)!r}, line {number}: expected a path, a space and the number of a class, got {text!r}"
+                f"{str(self.path)!r}, line {number}: expected a path, a space and the number of a class (-1 for none), "
+                f"got {text!r}"
             )
         return name.strip(), int(label)

@@ -7,6 +7,7 @@ import PIL.Image
 from torch import Tensor
 
 from holdfast.core import HoldfastError, ImageSource, Rng
+from holdfast.sources.data.shared.reader import Reader
 
 
 class LongTail(ImageSource):
@@ -38,9 +39,10 @@ class LongTail(ImageSource):
         uniform: bool = False,
         counts: Sequence[int] | None = None,
     ):
-        self.source, self.uniform, self.classes = source, uniform, source.classes
+        self.source, self.uniform, self.classes, self.notes = source, uniform, source.classes, source.notes
+        self.concurrent = source.concurrent
         rng = Rng(seed).child("balance")
-        members = _members(source)
+        members = _members(Reader(source))
         # the first word of each stream is a number that depends on (seed, name) alone
         ranked = sorted(members, key=lambda label: rng.child("class").generator(str(label)).initial_seed())
         wanted = _profile([len(members[label]) for label in ranked], ratio, source) if counts is None else list(counts)
@@ -89,14 +91,14 @@ class LongTail(ImageSource):
         return self.source.label(self._rows[index])
 
 
-def _members(source: ImageSource) -> dict[int, list[int]]:
+def _members(source: Reader) -> dict[int, list[int]]:
     """Return the rows of each class in the source.
 
     Raises:
         HoldfastError: images without labels, or of one class only.
     """
     members: dict[int, list[int]] = {}
-    for row in range(len(source)):
+    for row in range(source.count):
         label = source.label(row)
         if label is None:
             raise HoldfastError(

@@ -11,9 +11,8 @@ import PIL.Image
 import torch
 
 from holdfast.core import ImageSource, Relevance
-from holdfast.core.image_source import shape_of_picture
 from holdfast.runtime.errors import HoldfastError
-from holdfast.sources.data.shared.pictures import decode
+from holdfast.sources.data.shared.pictures import decode, shape_in
 from holdfast.sources.data.shared.tables import Table
 from holdfast.sources.data.shared.task_files import open_task
 
@@ -46,6 +45,8 @@ class RetrievalTask(ImageSource):
         HoldfastError: tables that are missing, empty or of another kind, ids that are unknown or not unique, scores
             that are no whole numbers, or a task with texts.
     """
+
+    concurrent = True
 
     def __init__(
         self,
@@ -99,8 +100,7 @@ class RetrievalTask(ImageSource):
 
     def shape(self, index: int) -> tuple[int, int, int]:
         """Return the shape of the picture, which is not decoded for it."""
-        with PIL.Image.open(self._file(index)) as picture:
-            return shape_of_picture(picture)
+        return shape_in(self._file(index))
 
     @property
     def _name(self) -> str:

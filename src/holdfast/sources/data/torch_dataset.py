@@ -1,7 +1,7 @@
 """Images of a torch Dataset, or of any other collection with a length and numbered items."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import PIL.Image
@@ -10,9 +10,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import ImageSource
+from holdfast.runtime.checked import checked
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.foreign import foreign
+from holdfast.sources.data.shared.in_processes import InProcesses
+from holdfast.sources.data.shared.in_words import named
+from holdfast.sources.data.shared.labels import class_number
 from holdfast.sources.data.shared.range import check_range
+from holdfast.sources.data.shared.reader import copied
+
+T = TypeVar("T")
 
 IMAGE = ("image", "img", "pixel_values", "jpg", "png")
 LABEL = ("label", "labels", "target", "fine_label", "cls")
@@ -30,24 +37,33 @@ class TorchDataset(ImageSource):
     is the encoder's.
 
     Args:
-        items: what has `len(items)` and `items[index]`.
+        items: what has `len(items)` and `items[index]`; it is called by one thread at a time.
         name: what the images are called in reports.
+        processes: how many processes read it, as `num_workers` of a DataLoader; 0: this one.
 
     Raises:
         HoldfastError: no such collection, or items that change.
     """
 
-    def __init__(self, items: Any, name: str = ""):
+    concurrent = True  # items are read in their turn, and made into images side by side
+
+    @checked
+    def __init__(self, items: Any, name: str = "", *, processes: int = 0):
         self.name = name or f"a {type(items).__name__}"
         if not hasattr(items, "__getitem__") or not hasattr(items, "__len__"):
             hint = "; give its .dataset" if hasattr(items, "dataset") else ""
             raise HoldfastError(
                 f"images: expected a dataset with a length and numbered items, got {type(items).__name__}{hint}"
             )
-        self._items = items
-        self._labels: dict[int, int | None] = {}
+        if processes < 0:
+            raise HoldfastError(f"{self.name}: expected 0 or more processes, got {processes}")
+        with foreign(self.name, "asked for its length", wrap=True, alone=True):
+            self._items, self._count = items, len(items)
+        self._processes = InProcesses(items, processes) if processes else None
+        self._labels: dict[int, int | HoldfastError | None] = {}
         names = getattr(items, "classes", None)
         self.classes = tuple(map(str, names)) if isinstance(names, (list, tuple)) else ()
+        self.notes = self._made_of([0], _unread)[0] if len(self) else ()
         for index in range(min(READ_TWICE, len(self))):
             if not _same(self.load(index), self.load(index)):
                 raise HoldfastError(
@@ -56,7 +72,7 @@ class TorchDataset(ImageSource):
                 )
 
     def __len__(self) -> int:
-        return len(self._items)
+        return self._count
 
     def __str__(self) -> str:
         return f"{self.name}: {len(self)} images"
@@ -67,36 +83,84 @@ class TorchDataset(ImageSource):
 
     def load(self, index: int) -> PIL.Image.Image | Float[Tensor, "channel height width"]:
         """Return the picture of an item."""
-        picture, self._labels[index] = self._item(index)
-        if isinstance(picture, PIL.Image.Image):
-            return picture
-        item = f"{self.name}, item {index}"
-        if isinstance(picture, np.ndarray):
-            if picture.ndim == 3:
-                picture = picture.transpose(2, 0, 1)
-            picture = torch.from_numpy(np.ascontiguousarray(picture))
-        if not isinstance(picture, Tensor):
-            raise HoldfastError(
-                f"{item}: expected a picture, tensor or array, got {type(picture).__name__}; an item is an image, "
-                f"(image, class) or a mapping with one of {', '.join(IMAGE)}"
-            )
-        return _pixels(picture, item)
+        return self._images([index])[0]
+
+    def load_several(self, indices: Sequence[int]) -> Sequence[PIL.Image.Image | Tensor] | None:
+        """Return the pictures of several items, which processes read side by side; None where there are none."""
+        return None if self._processes is None else self._images(indices)
 
     def label(self, index: int) -> int | None:
         """Return the class of an item, where it says one; reads the item."""
         if index not in self._labels:
-            self._labels[index] = self._item(index)[1]
-        return self._labels[index]
+            self._labels[index] = self._made_of([index], _taken)[0][1]
+        if isinstance(label := self._labels[index], HoldfastError):
+            raise label
+        return label
 
-    def _item(self, index: int) -> tuple[Any, int | None]:
-        with foreign(f"{self.name}, item {index}", "read", wrap=True):
-            item = self._items[index]
-        if isinstance(item, (tuple, list)):
-            return (item[0] if item else None), _class(item[1] if len(item) > 1 else None)
-        if isinstance(item, Mapping):
-            label = next((item[key] for key in LABEL if key in item), None)
-            return next((item[key] for key in IMAGE if key in item), None), _class(label)
-        return item, None
+    def _images(self, indices: Sequence[int]) -> list[PIL.Image.Image | Tensor]:
+        """Return the pictures of some items, and note their classes."""
+        given = self._made_of(indices, _taken)
+        self._labels.update((index, label) for index, (_, label) in zip(indices, given, strict=True))
+        return [_image(picture, self._called(index)) for index, (picture, _) in zip(indices, given, strict=True)]
+
+    def _made_of(self, indices: Sequence[int], make: Callable[[Any, str], T]) -> list[T]:
+        """Return what is made of some items and their names, while nobody else may read one."""
+        if self._processes is None:
+            made = []
+            for index in indices:
+                with foreign(self._called(index), "read", wrap=True, alone=True):
+                    made.append(make(self._items[index], self._called(index)))
+            return made
+        answers = list(zip(indices, self._processes.read(indices), strict=True))
+        for index, (_, problem) in answers:
+            if problem:
+                raise HoldfastError(f"{self._called(index)}, while it was read: {problem}")
+        return [make(item, self._called(index)) for index, (item, _) in answers]
+
+    def _called(self, index: int) -> str:
+        return f"{self.name}, item {index}"
+
+
+def _taken(item: Any, name: str) -> tuple[Any, int | HoldfastError | None]:
+    """Return the picture of an item, which nobody else has, and its class, or what is wrong with that."""
+    picture, label = item, None
+    if isinstance(item, (tuple, list)):
+        picture, label = (item[0] if item else None), (item[1] if len(item) > 1 else None)
+    elif isinstance(item, Mapping):
+        picture, label = (next((item[key] for key in keys if key in item), None) for keys in (IMAGE, LABEL))
+    try:
+        return copied(picture), class_number(label, name)
+    except HoldfastError as error:  # which is told where a measure reads classes
+        return copied(picture), error
+
+
+def _unread(item: Any, name: str) -> tuple[str, ...]:
+    """Return a line on which parts of an item are read, where it has others."""
+    if isinstance(item, (tuple, list)) and len(item) > 2:
+        return (f"the first 2 of {len(item)} parts of items are read, as image and class",)
+    names = [str(key) for key in item] if isinstance(item, Mapping) else []
+    image, label = (next((name for name in known if name in names), "") for known in (IMAGE, LABEL))
+    others = [name for name in names if name not in (image, label)]
+    if not image or not others:
+        return ()
+    as_class = f", {label!r} as the class" if label else ""
+    return (f"of items {image!r} is read as the image{as_class}; not read: {named(others)}",)
+
+
+def _image(picture: Any, item: str) -> PIL.Image.Image | Float[Tensor, "channel height width"]:
+    """Return the picture of an item as Pillow's, or as pixels."""
+    if isinstance(picture, PIL.Image.Image):
+        return picture
+    if isinstance(picture, np.ndarray):
+        if picture.ndim == 3:
+            picture = picture.transpose(2, 0, 1)
+        picture = torch.from_numpy(np.ascontiguousarray(picture))
+    if not isinstance(picture, Tensor):
+        raise HoldfastError(
+            f"{item}: expected a picture, tensor or array, got {type(picture).__name__}; an item is an image, "
+            f"(image, class) or a mapping with one of {', '.join(IMAGE)}"
+        )
+    return _pixels(picture, item)
 
 
 def _pixels(values: Tensor, item: str) -> Tensor:
@@ -119,13 +183,6 @@ def _pixels(values: Tensor, item: str) -> Tensor:
             f"{error}; a Normalize in the dataset's transform belongs to the encoder: give mean and std instead"
         ) from error
     return values
-
-
-def _class(value: Any) -> int | None:
-    """Return a class as a number; None where it is none."""
-    if isinstance(value, (Tensor, np.generic)) and value.ndim == 0:
-        value = value.item()
-    return int(value) if isinstance(value, int) else None
 
 
 def _same(first: Any, second: Any) -> bool:

@@ -1,7 +1,6 @@
 """Datasets of torchvision.datasets, by class name."""
 
 import inspect
-import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +9,10 @@ from torch import Tensor
 
 from holdfast.core import ImageSource
 from holdfast.runtime.errors import HoldfastError, missing, unknown
+from holdfast.runtime.foreign import TURN
 from holdfast.runtime.torchvision_guard import guard_torchvision
+from holdfast.sources.data.shared.labels import class_number
+from holdfast.sources.data.shared.reader import copied
 
 
 class Torchvision(ImageSource):
@@ -28,6 +30,8 @@ class Torchvision(ImageSource):
     Raises:
         HoldfastError: torchvision is not installed, no such dataset or argument, or the files are not there.
     """
+
+    concurrent = True  # each item is read in its turn
 
     def __init__(
         self,
@@ -55,9 +59,12 @@ class Torchvision(ImageSource):
                 f"torchvision:{name} cannot be opened: {_one_line(error)}; "
                 "give ?root=FOLDER, and download=true to fetch it there"
             ) from error
+        chosen = parameters.get(
+            "split", "train" if parameters.get("train") else "test" if "train" in parameters else ""
+        )
+        self.notes = (f"the split {chosen} is read; ?split= chooses another",) if chosen and split is None else ()
         self._width = max(6, len(str(len(self) - 1)))
         self.classes = tuple(map(str, getattr(self._dataset, "classes", ()) or ()))
-        self._lock = threading.Lock()  # FakeData and others touch global state while they read
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -81,15 +88,14 @@ class Torchvision(ImageSource):
         for name in ("targets", "labels", "_labels"):
             labels = getattr(self._dataset, name, None)
             if labels is not None and len(labels) == len(self):
-                return int(labels[index])
-        target = self._item(index)[1]
-        return target if isinstance(target, int) else None
+                return class_number(labels[index], f"torchvision {self.name}, image {self.id(index)!r}")
+        return class_number(self._item(index)[1], f"torchvision {self.name}, image {self.id(index)!r}")
 
     def _item(self, index: int) -> tuple[Any, Any]:
         try:
-            with self._lock:
+            with TURN:  # FakeData and others touch global state while they read
                 image, target, *_ = self._dataset[index]
-            return image, target
+                return copied(image), target
         except Exception as error:  # whatever the dataset's own reader raises
             raise HoldfastError(
                 f"cannot read image {self.id(index)!r} of torchvision:{self.name} ({_one_line(error)}); repair it"

@@ -5,6 +5,7 @@ import io
 import os
 import re
 import tarfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,8 @@ import PIL.Image
 
 from holdfast.core import ImageSource
 from holdfast.runtime.errors import HoldfastError, os_reason
+from holdfast.sources.data.shared.in_words import counted, plural
+from holdfast.sources.data.shared.labels import class_number
 from holdfast.sources.data.shared.pictures import EXTENSIONS, decode
 
 _BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
@@ -38,19 +41,27 @@ class WebDataset(ImageSource):
         HoldfastError: no such shard, a compressed or broken one, or no pictures in them.
     """
 
+    concurrent = True
+
     def __init__(self, shards: str | os.PathLike[str] | Sequence[str], *, column: str | None = None):
         patterns = [os.fspath(shards)] if isinstance(shards, (str, os.PathLike)) else list(shards)
         self._shards = [shard for pattern in patterns for shard in _expand(pattern)]
         self._keys: list[str] = []
         self._images: list[_Member] = []
         self._classes: dict[str, _Member] = {}
+        others: Counter[str] = Counter()
         for number, shard in enumerate(self._shards):
-            self._index(number, shard, column)
+            self._index(number, shard, column, others)
         if not self._keys:
             wanted = f"*.{column}" if column else " ".join(EXTENSIONS)
             raise HoldfastError(
                 f"no images in {len(self._shards)} shards of {patterns[0]!r}; expected members {wanted}"
             )
+
+        notes = [f"{plural(others.total(), 'member')} of the shards not read ({counted(others)})"] if others else []
+        if lone := len(self._classes.keys() - set(self._keys)):
+            notes.append(f"{plural(lone, 'class file')} of samples without a picture not read")
+        self.notes = tuple(notes)
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -72,11 +83,12 @@ class WebDataset(ImageSource):
         if member is None:
             return None
         text = self._read(member).decode(errors="replace").strip()
-        if not re.fullmatch("[0-9]{1,18}", text):
+        if not re.fullmatch("-?[0-9]{1,18}", text):
             raise HoldfastError(f"expected a class number in {self.id(index)}.cls, got {text!r}; repair it")
-        return int(text)
+        return class_number(int(text), f"{self.id(index)}.cls")
 
-    def _index(self, number: int, shard: Path, column: str | None) -> None:
+    def _index(self, number: int, shard: Path, column: str | None, others: Counter[str]) -> None:
+        """Note where the pictures and classes of a shard are, and count what else is in it."""
         try:
             size = shard.stat().st_size
             with tarfile.open(shard, "r:") as archive:
@@ -96,6 +108,8 @@ class WebDataset(ImageSource):
                     elif extension == column or (column is None and f".{extension}" in EXTENSIONS):
                         self._keys.append(key)
                         self._images.append(place)
+                    else:
+                        others[f".{extension}" if extension else "without an ending"] += 1
         except (tarfile.TarError, OSError) as error:
             raise HoldfastError(
                 f"cannot read the shard {str(shard)!r} ({error}); expected an uncompressed, complete .tar"

@@ -236,7 +236,7 @@ class _Reading:
         return as_tensor(self._onnx.numpy_helper.to_array(proto))
 
 
-def as_tensor(values: np.ndarray[Any, Any]) -> Tensor:
+def as_tensor(values: np.ndarray) -> Tensor:
     """Return numbers as torch has them: real ones in float32, unsigned ones beyond 8 bits in the next larger type.
 
     Raises:

@@ -7,10 +7,22 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from holdfast.core import Attack, Ball, Chart, LinearProbe, Measure, Objective, Observation, Score, Subject, Table
+from holdfast.core import (
+    Attack,
+    Ball,
+    Chart,
+    HoldfastError,
+    LinearProbe,
+    Measure,
+    Objective,
+    Observation,
+    Score,
+    Subject,
+    Table,
+)
 from holdfast.numerics import statistics
 from holdfast.parts.attacks.apgd import Apgd
-from holdfast.parts.measures.shared.attack_measure import along_attack, readout_of
+from holdfast.parts.measures.shared.attack_measure import along_attack, beyond, readout_of
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.clean import Clean
@@ -41,7 +53,7 @@ class ImpersonationRate(Measure):
         objective: what the adversary maximises; its divergence is free.
         probe: how the head comes about; trained on images that are not attacked.
         readouts: step counts of the attack at which the measure is reported; the last one is the headline. When empty,
-            3, 10, 30 and 50 as far as the attack goes, and its last step.
+            3, 10, 30 and 50 as far as the attack goes, and its last step. Those beyond the attack are left out.
         first: attack only the first images; None: all that the audit attacks.
     """
 
@@ -72,6 +84,11 @@ class ImpersonationRate(Measure):
     )
 
     def __post_init__(self) -> None:
+        if not self.steps:
+            raise HoldfastError(
+                f"impersonation_rate: expected read-outs from 0 to {self.attack.steps} steps of the attack, got "
+                f"{list(self.readouts)}"
+            )
         self.impersonated.key()  # refuses what cannot be done
 
     @property
@@ -83,7 +100,14 @@ class ImpersonationRate(Measure):
     def steps(self) -> tuple[int, ...]:
         """The read-outs, in increasing order."""
         last = self.attack.steps
-        return tuple(sorted(self.readouts)) or (*(step for step in USUAL if step < last), last)
+        if self.readouts:
+            return tuple(sorted(step for step in self.readouts if step <= last))
+        return (*(step for step in USUAL if step < last), last)
+
+    @property
+    def misfits(self) -> Mapping[str, str]:
+        """Read-outs that the attack does not reach."""
+        return beyond(self.attack, self.readouts)
 
     @property
     def impersonated(self) -> Impersonated:

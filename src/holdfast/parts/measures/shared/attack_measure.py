@@ -10,6 +10,7 @@ from torch import Tensor
 
 from holdfast.core import Attack, Ball, HoldfastError, Measure, Objective, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Chart, Readouts
+from holdfast.core.registry import part_name
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.divergences import cosine
 from holdfast.numerics.geometry.divergences import divergence as find_divergence
@@ -55,6 +56,11 @@ def along_attack(attack: Attack, steps: tuple[int, ...]) -> tuple[Chart, ...]:
     return (chart,) if len(steps) > 1 else ()
 
 
+def beyond(attack: Attack, readouts: tuple[int, ...]) -> dict[str, str]:
+    """Return the read-outs that an attack does not reach, and why."""
+    return {f"read-out {step}": f"the attack makes {attack.steps} steps" for step in readouts if step > attack.steps}
+
+
 def readout_of(score: str, attack: Attack, steps: tuple[int, ...]) -> int | None:
     """Return the read-out that a score is about; None where there is none, or the attack is several."""
     labels = {attack.label(step): step for step in steps}
@@ -74,8 +80,9 @@ class AttackMeasure(Measure):
         ball: where, in pixels of a [0, 1] image.
         objective: what the adversary maximises; each measure fixes whether it has a target, all else is free.
         divergence: how representations are compared afterwards; it need not be that of the objective.
-        readouts: step counts of the attack at which the measure is reported; the last one is the headline. When empty,
-            the measure's usual ones as far as the attack goes, and its last step.
+        readouts: step counts of the attack at which the measure is reported; the last one is the headline, and those
+            beyond the attack are left out. When empty, the measure's usual ones as far as the attack goes, and its last
+            step.
     """
 
     attack: Attack = Apgd(50)
@@ -94,10 +101,10 @@ class AttackMeasure(Measure):
         find_divergence(self.divergence)
         if isinstance(self.attack, Ensemble) and self.readouts:
             raise HoldfastError("an ensemble is read out when its members have finished; leave readouts empty")
-        if any(not isinstance(step, int) or not 0 <= step <= self.attack.steps for step in self.readouts):
+        if min(self.readouts, default=0) < 0 or not self.steps:
             raise HoldfastError(
-                f"{type(self).__name__}: expected read-outs from 0 to {self.attack.steps} steps of the attack, "
-                f"got {list(self.readouts)}"
+                f"{part_name(self)}: expected read-outs from 0 to {self.attack.steps} steps of the attack, got "
+                f"{list(self.readouts)}"
             )
         objective, wanted = self.objective, "targeted" if self.targeted else "untargeted"
         if objective.needs_target != self.targeted or objective.of_logits or objective.batchwise:
@@ -110,8 +117,13 @@ class AttackMeasure(Measure):
     def steps(self) -> tuple[int, ...]:
         """The read-outs, in increasing order."""
         if self.readouts:
-            return tuple(sorted(self.readouts))
+            return tuple(sorted(step for step in self.readouts if step <= self.attack.steps))
         return (*(step for step in self.usual if step < self.attack.steps), self.attack.steps)
+
+    @property
+    def misfits(self) -> Mapping[str, str]:
+        """Read-outs that the attack does not reach."""
+        return beyond(self.attack, self.readouts)
 
     @property
     def trajectories(self) -> tuple[Attacked, ...]:

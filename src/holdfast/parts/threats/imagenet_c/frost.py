@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.core import HoldfastError, Images, Rng
+from holdfast.parts.threats.imagenet_c.batches import too_small
 
 SHEETS = (
     (0.30, 0.58, 0.65, 0.061),
@@ -37,8 +38,13 @@ def ice(x: Images, rng: Rng) -> Images:
 
     Noise with a falling spectrum, of which each of some directions keeps what is long along it: needles. They lie in
     patches, one where smooth noise of its direction is highest.
+
+    Raises:
+        HoldfastError: images of one pixel, on which nothing varies.
     """
     height, width = x.shape[2:]
+    if height * width < 2:
+        raise too_small("frost", x, 2)
     sheet = x.new_tensor(SHEETS)[(len(SHEETS) * rng.child("sheet").uniform(1)[:, 0]).long()].view(-1, 4, 1, 1)
     white = torch.fft.rfft2(rng.child("needles").normal(1, height, width).to(x))
     needles = torch.fft.irfft2(white * _spectra(height, width).to(x), (height, width))

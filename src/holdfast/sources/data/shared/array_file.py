@@ -1,5 +1,6 @@
 """NumPy's .npy and .npz files, opened in one place: headers are read before anything is unpacked, pickles never."""
 
+import textwrap
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
-from holdfast.runtime.errors import HoldfastError, os_reason, unknown
+from holdfast.runtime.errors import HoldfastError, first_line, os_reason, unknown
 from holdfast.runtime.guess import path_meant
 
 RATIO = 100
@@ -121,5 +122,5 @@ def _reading(path: Path, member: str = "") -> Iterator[None]:
         raise HoldfastError(f"cannot read the array file {str(path)!r}: {os_reason(error)}") from error
     except Exception as error:
         part = f"{member!r} in the array file" if member else "the array file"
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        reason = textwrap.shorten(first_line(error), 160, placeholder=" …")  # zipfile quotes what it has read
         raise HoldfastError(f"cannot read {part} {str(path)!r} ({reason}); save it again") from error

@@ -2,9 +2,8 @@
 
 import hashlib
 import itertools
-import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -12,26 +11,21 @@ from pathlib import Path
 import numpy as np
 import PIL.Image
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import UInt8
 from torch import Tensor
 
 from holdfast.core import HoldfastError, ImageSource, Relevance, Rng
 from holdfast.core.ids import Ids
 from holdfast.core.threat import Shape
-from holdfast.runtime.foreign import foreign
-from holdfast.sources.data.shared.contents import Content, contents_of
-from holdfast.sources.data.shared.duplicates import LookAlikes, equal_pairs
-from holdfast.sources.data.shared.geometry import standard
+from holdfast.sources.data.shared.contents import Content, Traits, contents_of, digest_of
+from holdfast.sources.data.shared.duplicates import equal_pairs
 from holdfast.sources.data.shared.permutation import permutation, written
 from holdfast.sources.data.shared.pictures import one_large_at_a_time
-from holdfast.sources.data.shared.range import check_range
+from holdfast.sources.data.shared.reader import Read, Reader
 from holdfast.sources.data.shared.rows_on_disk import RowsOnDisk
 from holdfast.sources.data.shared.selection import DIGEST, Selection, Survey
-from holdfast.sources.data.shared.thumbnails import SIDE
-
-_BLOCK, _LARGEST = 2**10, 2**14
-"""Images that are surveyed together, or a sixteenth of those before, to take up a block costs as much as they do; at
-most so many, whose contents are in memory."""
+from holdfast.sources.data.shared.survey import survey
+from holdfast.sources.data.shared.threads import Threads
 
 SAMPLE = 64
 """Pictures, the first ones in the order of an audit, by which it is judged how large pictures of mixed shapes are."""
@@ -41,6 +35,9 @@ SLICE = 8
 
 TOGETHER = 64
 """Images that a source is asked for at once."""
+
+SAMPLES = 8
+"""Images that are read again at the end of an audit, see `Choice.read_again`."""
 
 
 class Choice:
@@ -52,28 +49,30 @@ class Choice:
         size: int | None,
         seed: int,
         skip_corrupt: bool,
-        pool: ThreadPoolExecutor,
+        threads: Threads,
         skip_duplicates: bool = False,
         queries: int | None = None,
     ):
-        if len(source) < 2:
+        self.source, self.reader = source, Reader(source)
+        self.notes = tuple(written(line, self.reader.name) for line in source.notes)
+        if self.reader.count < 2:
             raise HoldfastError(
-                f"expected at least 2 images, got {len(source)} in {source}; an audit compares images with each other"
+                f"expected at least 2 images, got {self.reader.count} in {self.reader}; an audit compares images with "
+                "each other"
             )
         if source.relevance is not None and (skip_corrupt or skip_duplicates):
             option = "skip_corrupt" if skip_corrupt else "skip_duplicates"
             raise HoldfastError(
-                f"{source}: expected all images of a retrieval task, got {option}, which would make it another task; "
-                "leave that out, and repair what cannot be read"
+                f"{self.reader}: expected all images of a retrieval task, got {option}, which would make it another "
+                "task; leave that out, and repair what cannot be read"
             )
-        self.source = source
         self._skip_corrupt, self.skip_duplicates = skip_corrupt, skip_duplicates
-        self._pool = pool
+        self._threads = threads
         self._noting = False
         self._noted: dict[int, Content] = {}  # of images that were read, by row
         self._number = dict(enumerate(range(len(source.classes))))  # of each class of the source
-        self.classes = tuple(written(name, source) for name in source.classes)
-        self._order = permutation(source, Rng(seed).child("images"))
+        self.classes = tuple(written(name, self.reader.name) for name in source.classes)
+        self._order = permutation(self.reader, Rng(seed).child("images"))
         if source.relevance is not None:
             self._order = source.relevance.order(torch.from_numpy(self._order).long(), queries, size).numpy()
         self._size = len(self._order) if size is None else min(size, len(self._order))
@@ -88,23 +87,46 @@ class Choice:
     @property
     def files(self) -> Sequence[Path] | None:
         """The files of the chosen images; None where it takes those of others to know which are left out."""
-        return None if self._skip_corrupt or self.skip_duplicates else self.source.files(self.rows.tolist())
+        return None if self._skip_corrupt or self.skip_duplicates else self.reader.files(self.rows.tolist())
 
     @cached_property
     def ids(self) -> Ids:
         """The ids of the chosen images, in the order of the audit."""
-        return Ids(self.source.id(int(row)) for row in self.rows)
+        return Ids(self.reader.id(int(row)) for row in self.rows)
 
     @cached_property
     def labels(self) -> list[int] | None:
         """The classes of the chosen images; None unless the source knows them all."""
-        labels = []
-        for row in map(int, self.rows):  # a list of a million takes 40 MiB
-            label = self.source.label(row)
-            if label is None:
-                return None
-            labels.append(self._number.get(label, label))
-        return labels
+        own, _ = self._labels
+        known = [self._number.get(label, label) for label in own if label is not None]
+        return known if len(known) == len(self.rows) else None
+
+    @property
+    def labelled(self) -> tuple[int, str]:
+        """How many of the chosen images have a label, and why none is read where one of them is no class."""
+        own, problem = self._labels
+        return len(own) - own.count(None), problem
+
+    @property
+    def _may_be_labelled(self) -> bool:
+        """Whether any of the first images has a label, and none of them what is no class."""
+        try:
+            return any(self.reader.label(row) is not None for row in self.rows[:SAMPLE].tolist())
+        except HoldfastError:
+            return False
+
+    @cached_property
+    def _labels(self) -> tuple[list[int | None], str]:
+        """The labels as the source has them; none where the first ones say that it has none, or one is no class."""
+        own: list[int | None] = []
+        try:
+            for row in map(int, self.rows):  # a list of a million takes 40 MiB
+                own.append(self.reader.label(row))
+                if len(own) == SAMPLE and own.count(None) == SAMPLE:
+                    return [], ""
+        except HoldfastError as error:  # which whoever needs labels is told
+            return [], str(error)
+        return own, ""
 
     def renumber(self, classes: tuple[str, ...], reference: str) -> None:
         """Give every class the number that `classes` have for its name; without names on both sides, nothing.
@@ -118,19 +140,19 @@ class Choice:
         used = set(self.labels or [])
         if beyond := sorted(label for label in used if not 0 <= label < len(self.classes)):
             raise HoldfastError(
-                f"{self.source}: expected labels from 0 to {len(self.classes) - 1}, one for each of its named classes, "
+                f"{self.reader}: expected labels from 0 to {len(self.classes) - 1}, one for each of its named classes, "
                 f"got {beyond[:5]}"
             )
         names = {self.classes[label] for label in used}
         twice = sorted(name for own in (self.classes, classes) for name in names if own.count(name) > 1)
         if twice:
             raise HoldfastError(
-                f"{self.source}: classes are matched with those of {reference} by their names, and several are called "
+                f"{self.reader}: classes are matched with those of {reference} by their names, and several are called "
                 f"{', '.join(dict.fromkeys(twice))}; give them different names, or the same list of classes to both"
             )
         if strange := sorted(names - set(classes)):
             raise HoldfastError(
-                f"{self.source}: expected classes that {reference} has too, {', '.join(classes[:10])}; got "
+                f"{self.reader}: expected classes that {reference} has too, {', '.join(classes[:10])}; got "
                 f"{', '.join(strange[:5])}; name the classes alike in both"
             )
         # from our numbers to theirs
@@ -144,18 +166,18 @@ class Choice:
         rows = self._order[:SAMPLE].tolist()
         if self._shape(rows[0]) is None and self._shape(rows[1]) is None:
             return []
-        return [shape for shape in self._pool.map(self._shape, rows) if shape is not None]
+        return [shape for shape in self._threads.map(self._shape, rows) if shape is not None]
 
     @property
     def mixed(self) -> bool:
         """Whether pictures have several sizes, as far as is known: all of them once they were read."""
-        survey = self.__dict__.get("_survey")
-        return len({shape[1:] for shape in self.sample}) > 1 or (survey is not None and survey.mixed)
+        known = self.__dict__.get("_survey")
+        return len({shape[1:] for shape in self.sample}) > 1 or (known is not None and known.mixed)
 
     def _shape(self, row: int) -> Shape | None:
         try:
             with one_large_at_a_time():
-                return self.source.shape(row)
+                return self.reader.shape(row)
         except Exception:  # what cannot be read is said, or skipped, where it is needed
             return None
 
@@ -194,22 +216,39 @@ class Choice:
 
     def leave_out(self, other: "Choice") -> int:
         """Leave out the images of contents that another has; return how many they were. Fewer than two may remain."""
-        survey = self._survey
         own, others = (np.frombuffer(choice.digests, f"S{DIGEST}") for choice in (self, other))
-        kept = np.flatnonzero(~np.isin(own, others))
-        digests = RowsOnDisk(DIGEST)
+        return self._keep(~np.isin(own, others))
+
+    def leave_out_unlabelled(self) -> int:
+        """Leave out the images without a label, where others have one; return how many. Fewer than two may remain."""
+        if self.source.relevance is not None or not self._may_be_labelled:
+            return 0
+        _ = self._survey  # sources that read an image for its label have then read it
+        if not self.labelled[0]:
+            return 0
+        return self._keep(np.array([label is not None for label in self._labels[0]]))
+
+    def _keep(self, kept: np.ndarray) -> int:
+        """Leave out the images of which this says so; return how many they were."""
+        if kept.all():
+            return 0
+        before, digests = self._survey, RowsOnDisk(DIGEST)
         digests.add(self.digests[kept].tobytes())
-        for name in ("ids", "labels", "relevance", "fingerprint", "rows", "_own", "_survey"):
-            self.__dict__.pop(name, None)  # cached
-        self._survey = replace(survey, rows=survey.rows[kept], digests=digests)
+        self._forget("ids", "labels", "relevance", "fingerprint", "samples", "traits", "_labels", "_own")
+        self._survey = replace(before, rows=before.rows[kept], digests=digests, trait_of=before.trait_of[kept])
         self.rows = self._survey.rows
-        return len(own) - len(kept)
+        return int((~kept).sum())
+
+    def _forget(self, *names: str) -> None:
+        """Forget what is cached of other rows."""
+        for name in names:
+            self.__dict__.pop(name, None)
 
     @property
     def selection(self) -> Selection:
         """What reading all images tells."""
-        read = (self.fingerprint, self.skipped, self.duplicates, self.mixed, self._own)
-        return Selection(len(self.source), self.rows, *read)
+        read = (self.fingerprint, self.skipped, self.duplicates, self.mixed, self._own, self.traits, self.samples)
+        return Selection(self.reader.count, self.rows, *read)
 
     def recall(self, memory: Selection) -> None:
         """Take over what another process found out about the same images.
@@ -217,15 +256,15 @@ class Choice:
         Raises:
             HoldfastError: a source of another size: files came or went meanwhile.
         """
-        if len(self.source) != memory.available:
+        if self.reader.count != memory.available:
             raise HoldfastError(
-                f"{self.source}: expected {memory.available} images as when the audit began, got {len(self.source)}; "
+                f"{self.reader}: expected {memory.available} images as when the audit began, got {self.reader.count}; "
                 "give every worker the same images"
             )
-        for name in ("ids", "labels", "relevance"):
-            self.__dict__.pop(name, None)  # cached
+        self._forget("ids", "labels", "relevance", "_labels")
         self._survey = Survey(memory.rows, RowsOnDisk(DIGEST), memory.skipped, memory.duplicates, memory.mixed)
         self.rows, self.fingerprint, self._own = memory.rows, memory.fingerprint, memory.own
+        self.traits, self.samples = memory.traits, memory.samples
 
     @property
     def digests(self) -> UInt8[np.ndarray, "images 32"]:
@@ -236,81 +275,43 @@ class Choice:
     def fingerprint(self) -> str:
         """SHA-256 of the sorted (id, content) of the chosen images, and of what is relevant in a retrieval task."""
         sha256 = hashlib.sha256()
-        survey, names = self._survey, list(self.ids)
+        names = list(self.ids)
         contents = self.digests.reshape(-1).data
         for place in sorted(range(len(names)), key=names.__getitem__):
             sha256.update(f"{names[place]!r} {contents[32 * place : 32 * place + 32].hex()}\n".encode())
         if self.source.relevance is not None:
-            sha256.update(self.source.relevance.fingerprint(survey.rows.tolist(), self.source.id).encode())
+            sha256.update(self.source.relevance.fingerprint(self._survey.rows.tolist(), self.reader.id).encode())
         return sha256.hexdigest()
 
     @cached_property
     def _survey(self) -> Survey:
         """Read images in the order of the permutation until enough are good."""
-        digests, known, position = RowsOnDisk(DIGEST), LookAlikes(self._size), 0
-        left_out: list[int] = []  # positions in the permutation
-        skipped: list[tuple[str, str]] = []
-        duplicates: list[tuple[int, int, int]] = []
-        sizes: set[tuple[int, ...]] = set()
-        while len(digests) < self._size and position < len(self._order):
-            # never more than are still needed: what is skipped does not depend on the block
-            count = min(max(_BLOCK, len(digests) // 16), _LARGEST, self._size - len(digests))
-            good: list[tuple[int, Content]] = []
-            for outcome in self._outcomes(self._order[position : position + count].tolist()):
-                if isinstance(outcome, Content):
-                    good.append((position, outcome))
-                    sizes.add(outcome.size)
-                else:
-                    left_out.append(position)
-                    skipped.append((self._id(position), str(outcome)))
-                position += 1
-            small = np.array([content.thumbnail for _, content in good], np.uint8).reshape(-1, SIDE * SIDE)
-            kept = bytearray()
-            for (place, content), twin in zip(good, known.take(small, self.skip_duplicates), strict=True):
-                if twin is not None:
-                    duplicates.append((place, *twin))
-                if twin is not None and self.skip_duplicates:
-                    left_out.append(place)
-                else:
-                    kept += content.digest
-            digests.add(kept)
-        if len(digests) < 2:
-            reason = f"; the first: {skipped[0][1]}" if skipped else ""
-            alike = f"; {len(duplicates)} look like others and were left out" if duplicates else ""
-            got = f"{len(digests)} in {self.source}{reason}{alike}"
-            raise HoldfastError(f"expected at least 2 readable images, got {got}")
-        rows = self._order[:position]
-        rows = np.delete(rows, left_out) if left_out else rows
-        named = [(self._id(place), self.source.id(int(rows[twin])), levels) for place, twin, levels in duplicates]
-        return Survey(rows, digests, skipped, named, len(sizes - {()}) > 1)
-
-    def _id(self, position: int) -> str:
-        return self.source.id(int(self._order[position]))
+        return survey(self.reader, self._order, self._size, self._outcomes, self.skip_duplicates)
 
     def _outcomes(self, rows: list[int]) -> Iterator[Content | HoldfastError]:
         """Yield what reading each of some images comes to, see `_try`; the pool reads them."""
         slices = [rows[at : at + TOGETHER] for at in range(0, len(rows), TOGETHER)]
-        return itertools.chain.from_iterable(self._pool.map(self._contents, slices))
+        return itertools.chain.from_iterable(self._threads.map(self._contents, slices))
 
     def _contents(self, rows: Sequence[int]) -> Sequence[Content | HoldfastError]:
         """Return what `_try` does of several images; together where their source gives them so and all are good."""
-        pixels = self.together(rows)
-        if pixels is None:
+        given = None if self._noting else self.reader.together(rows)
+        if given is None:
             return [self._try(row) for row in rows]
-        return contents_of(pixels)
+        if isinstance(given, Tensor):
+            return contents_of(given)
+        for row, read in zip(rows, given, strict=True):
+            self.reader.check_range(row, read)
+        return [_content(read) for read in given]
 
-    def together(self, rows: Sequence[int]) -> Float[Tensor, "n channels height width"] | None:
-        """Return the pixels of several images; None where they are not given together, or not all of them are good."""
-        if self._noting:
-            return None
-        try:
-            pixels = self.source.load_several(rows)
-        except Exception:  # one after the other it is said of which image
-            return None
-        if pixels is None or pixels.dtype != torch.float32 or pixels.ndim != 4 or pixels.shape[1] not in (1, 3):
-            return None
-        low, high = (float(end) for end in pixels.aminmax())
-        return pixels.contiguous() if 0 <= low <= high <= 1 else None
+    def together(self, rows: Sequence[int]) -> Sequence[PIL.Image.Image | Tensor] | None:
+        """Return several images as `read` does; None where they are not given together, or not all of them are good."""
+        given = None if self._noting else self.reader.together(rows)
+        if given is None or isinstance(given, Tensor):
+            return None if given is None else list(given)
+        for row, read in zip(rows, given, strict=True):
+            self.reader.check_range(row, read)
+        return [read.image for read in given]
 
     def _try(self, row: int) -> Content | HoldfastError:
         """Return the content of one image, or why it cannot be read where such images may be skipped."""
@@ -318,13 +319,13 @@ class Choice:
             return self._noted[row]
         with one_large_at_a_time():
             if not self._skip_corrupt:
-                return Content.of(self.read(row))
+                return _content(self._read(row))
             try:
-                image, ends = self._load(row)
+                read = self.reader.load(row)
             except HoldfastError as error:
                 return error
-            self._check_range(row, ends)
-            return Content.of(image)
+            self.reader.check_range(row, read)
+            return _content(read)
 
     def read(self, row: int) -> PIL.Image.Image | Tensor:
         """Return one image as a `standard` picture or as pixels in [0, 1].
@@ -332,52 +333,49 @@ class Choice:
         Raises:
             HoldfastError: an image that cannot be read, or is not in [0, 1], by its id.
         """
+        read = self._read(row)
+        if self._noting and row not in self._noted:
+            self._noted[row] = _content(read)
+        return read.image
+
+    def _read(self, row: int) -> Read:
         try:
-            image, ends = self._load(row)
+            read = self.reader.load(row)
         except HoldfastError as error:
             raise HoldfastError(
                 f"{error}; --skip-corrupt (in Python skip_corrupt=True) leaves unreadable files out"
             ) from error
-        self._check_range(row, ends)
-        if self._noting and row not in self._noted:
-            self._noted[row] = Content.of(image)
-        return image
+        self.reader.check_range(row, read)
+        return read
 
-    def _load(self, row: int) -> tuple[PIL.Image.Image | Tensor, tuple[float, float] | None]:
-        """Return an image, and its lowest and highest value where these could be out of range."""
-        name = self.source.id(row)
-        with foreign(f"{self.source}, image {name!r}", "read"):
-            image = self.source.load(row)
-        # pixels in [0, 1], or a picture of a standard mode
-        if isinstance(image, Tensor):
-            if image.ndim != 3 or image.shape[0] not in (1, 3) or not image.is_floating_point():
-                got = f"{image.dtype} {list(image.shape)}"
-                raise HoldfastError(f"image {name!r}: expected float pixels [1 or 3, height, width], got {got}")
-            image = image.detach().to("cpu", torch.float32)
-        else:
-            try:
-                image = standard(image)
-            except HoldfastError as error:
-                raise HoldfastError(f"image {name!r}: {error}") from error
-            except Exception as error:  # Pillow's plug-ins raise anything on broken metadata
-                raise HoldfastError(f"cannot read image {name!r} ({error}); repair or remove it") from error
-        # the range of floats: later the whole set shows whether it is [0, 1]
-        values = _floats(image)
-        if values is None or not values.numel():
-            return image, None
-        low, high = (float(end) for end in values.aminmax())  # one pass: NaN is both, infinite is one of them
-        if not (math.isfinite(low) and math.isfinite(high)):
-            raise HoldfastError(f"image {name!r} holds NaN or infinite pixels; repair or remove it")
-        return image, (low, high)
+    @cached_property
+    def traits(self) -> Counter[Traits]:
+        """How many of the chosen images have which traits; reads all of them once."""
+        counts = np.bincount(self._survey.trait_of, minlength=len(self._survey.traits)).tolist()
+        return Counter({trait: count for trait, count in zip(self._survey.traits, counts, strict=True) if count})
 
-    def _check_range(self, row: int, ends: tuple[float, float] | None) -> None:
-        """Raise where values leave [0, 1]; never skipped, since it is a mistake about the whole source."""
-        if ends is not None and not 0 <= ends[0] <= ends[1] <= 1:
-            check_range(*ends, f"image {self.source.id(row)!r}")
+    @cached_property
+    def samples(self) -> list[tuple[int, bytes]]:
+        """Some places from the first to the last, and the digests of the images there; reads all images once."""
+        last, digests = len(self.rows) - 1, self.digests
+        places = dict.fromkeys(round(last * number / (SAMPLES - 1)) for number in range(SAMPLES))
+        return [(place, digests[place].tobytes()) for place in places]
+
+    def read_again(self) -> list[tuple[str, str]]:
+        """Read `samples` twice, and return the (id, how) of each: how it differs from before; "": it is the same."""
+        return [(self.reader.id(int(self.rows[place])), self._change(place, digest)) for place, digest in self.samples]
+
+    def _change(self, place: int, digest: bytes) -> str:
+        """Return how the image at a place differs from one of this digest; "" where it is the same, twice."""
+        try:
+            with one_large_at_a_time():
+                again = [digest_of(self.reader.load(int(self.rows[place])).image) for _ in range(2)]
+        except HoldfastError as error:
+            return str(error)
+        if again == [digest, digest]:
+            return ""
+        return "it is another image now" if again[0] == again[1] else "it is another image each time"
 
 
-def _floats(image: PIL.Image.Image | Tensor) -> Tensor | None:
-    """Return the values that could be out of range; None for 8-bit pictures."""
-    if isinstance(image, Tensor):
-        return image
-    return torch.from_numpy(np.array(image)) if image.mode == "F" else None
+def _content(read: Read) -> Content:
+    return Content.of(read.image, read.peculiarities)

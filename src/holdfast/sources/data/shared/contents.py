@@ -7,22 +7,42 @@ import PIL.Image
 from jaxtyping import Float
 from torch import Tensor
 
+from holdfast.core.threat import Shape
 from holdfast.sources.data.shared.thumbnails import Thumbnail, thumbnail, thumbnails
 
 _STRIP = 256
 
 
+class Traits(NamedTuple):
+    """What many images have in common.
+
+    Attributes:
+        shape: (channels, height, width) of their own.
+        is_picture: whether they are pictures, and not pixels.
+        peculiarities: of pictures, see `peculiarities`.
+    """
+
+    shape: Shape
+    is_picture: bool = False
+    peculiarities: tuple[str, ...] = ()
+
+
 class Content(NamedTuple):
-    """What is kept of an image that has been read: the SHA-256 of its content, a thumbnail, a picture's size."""
+    """What is kept of an image that has been read: the SHA-256 of its content, a thumbnail, its traits."""
 
     digest: bytes
     thumbnail: Thumbnail
-    size: tuple[int, ...]
+    traits: Traits
 
     @classmethod
-    def of(cls, image: PIL.Image.Image | Tensor) -> "Content":
+    def of(cls, image: PIL.Image.Image | Tensor, peculiarities: tuple[str, ...] = ()) -> "Content":
         """Return the content of a `standard` picture or of pixels in [0, 1]."""
-        return cls(_digest(image), thumbnail(image), image.size if isinstance(image, PIL.Image.Image) else ())
+        if isinstance(image, Tensor):
+            traits = Traits((image.shape[0], image.shape[1], image.shape[2]))
+        else:
+            shape = 3 if image.mode == "RGB" else 1, image.height, image.width
+            traits = Traits(shape, True, peculiarities)
+        return cls(digest_of(image), thumbnail(image), traits)
 
 
 def contents_of(pixels: Float[Tensor, "n channels height width"]) -> list[Content]:
@@ -33,14 +53,17 @@ def contents_of(pixels: Float[Tensor, "n channels height width"]) -> list[Conten
         digest = start.copy()
         digest.update(image)
         digests.append(digest.digest())
-    return [Content(*own, ()) for own in zip(digests, thumbnails(pixels), strict=True)]
+    _, channels, height, width = pixels.shape
+    traits = Traits((channels, height, width))
+    return [Content(*own, traits) for own in zip(digests, thumbnails(pixels), strict=True)]
 
 
 def _heading(pixels: Tensor) -> bytes:
     return f"pixels {tuple(pixels.shape)}".encode()
 
 
-def _digest(image: PIL.Image.Image | Tensor) -> bytes:
+def digest_of(image: PIL.Image.Image | Tensor) -> bytes:
+    """Return the SHA-256 of the content of a `standard` picture or of pixels in [0, 1]."""
     if isinstance(image, Tensor):
         digest = hashlib.sha256(_heading(image))
         digest.update(image.contiguous().numpy().data)

@@ -1,29 +1,28 @@
 """The images of one audit: a seeded subset of a source, read lazily, the same on every machine."""
 
 import copy
-import hashlib
 import itertools
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
-from pathlib import Path
 from statistics import median_low
 
 import PIL.Image
 import torch
 from torch import Tensor
 
-from holdfast.core import Corruption, Geometry, HoldfastError, Images, ImageSource, Relevance, Rng, Threat
+from holdfast.core import Corruption, Geometry, HoldfastError, Images, ImageSource, Rng, Threat
 from holdfast.core.geometry import BY_SHAPES
-from holdfast.core.ids import Ids
-from holdfast.runtime.errors import no_relevance
 from holdfast.sources.data.shared.cache import LIMIT, Kept
 from holdfast.sources.data.shared.choice import SLICE, TOGETHER, Choice
+from holdfast.sources.data.shared.chosen import ChosenImages
 from holdfast.sources.data.shared.geometry import Conversion, Pixels, convert, fit
+from holdfast.sources.data.shared.in_words import rendering_in_words
 from holdfast.sources.data.shared.own_size import OwnImage, corrupted, mapped, own_image
 from holdfast.sources.data.shared.pictures import one_large_at_a_time
 from holdfast.sources.data.shared.selection import Selection
+from holdfast.sources.data.shared.threads import Threads, result
 
 USUAL = 224
 """Pixels of the shorter side to which pictures of mixed shapes are scaled, unless they are smaller; ImageNet's."""
@@ -32,7 +31,7 @@ THREADS = 16
 """Threads that read and decode, at most: Pillow lets others run while it does so."""
 
 
-class ImageSet:
+class ImageSet(ChosenImages):
     """A seeded subset of a source, rendered for an encoder; images are read when asked for.
 
     Which images, and in which order, depends on the seed and the ids alone: every id has a random number drawn
@@ -74,132 +73,13 @@ class ImageSet:
             raise HoldfastError(f"expected at least 2 images, got {images}; an audit compares images with each other")
         self.geometry = geometry
         self.conversion = conversion or Conversion()
-        threads = min(THREADS, cores()) if workers is None else max(1, workers)
-        self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="holdfast-images")
+        self._threads = Threads(min(THREADS, cores()) if workers is None else max(1, workers))
         self._kept = Kept(kept)
         self._ends: set[int] = set()  # where somebody who went through the images stopped and the next one began anew
         self._first = self._last = 0
-        self._choice = Choice(source, images, seed, skip_corrupt, self._pool, skip_duplicates, queries)
+        super().__init__(Choice(source, images, seed, skip_corrupt, self._threads, skip_duplicates, queries))
         self._ahead: dict[range, Future[list[Pixels]]] = {}
         self._shape: tuple[int, int, int] | None = None
-
-    def __len__(self) -> int:
-        return len(self._choice.rows)
-
-    def __str__(self) -> str:
-        return str(self._choice.source)
-
-    @property
-    def runs(self) -> int:
-        """How many run folders lie among the files of the source, whose pictures are left out."""
-        return self._choice.source.runs
-
-    @property
-    def available(self) -> int:
-        """How many images the source has."""
-        return len(self._choice.source)
-
-    @property
-    def ids(self) -> Ids:
-        """The ids of the images, in the order of the audit."""
-        return self._choice.ids
-
-    @property
-    def labels(self) -> list[int] | None:
-        """The classes of the images, in the same order; None unless the source knows them all."""
-        return self._choice.labels
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """Names of the classes by their numbers; empty where the source does not know them."""
-        return self._choice.classes
-
-    @property
-    def relevance(self) -> Relevance | None:
-        """Which images are relevant to which, by their places; None where they are no retrieval task.
-
-        Reads all of them once, for whether queries are in the corpus too.
-        """
-        return self._choice.relevance
-
-    @property
-    def queries(self) -> int | None:
-        """How many of the images, the first ones, are queries of a retrieval task; None where they are none."""
-        relevance = self._choice.source.relevance
-        return None if relevance is None else int(relevance.queries[self._choice.rows].sum())
-
-    def check_relevance(self, readers: str) -> None:
-        """Refuse images that are no retrieval task, or lack what is relevant to its queries; reads none of them.
-
-        Args:
-            readers: names of the measures that ask for one.
-
-        Raises:
-            HoldfastError: such images.
-        """
-        if (relevance := self._choice.source.relevance) is None:
-            raise no_relevance(readers, str(self))
-        relevance.among(self._choice.rows.tolist()).complete()
-
-    def number_classes_as(self, reference: "ImageSet") -> None:
-        """Give every class the number that a class of the same name has among other images; without names, nothing.
-
-        Raises:
-            HoldfastError: names that the others do not have.
-        """
-        self._choice.renumber(reference.classes, str(reference))
-
-    @property
-    def labels_fingerprint(self) -> str | None:
-        """SHA-256 of the (id, class) of the chosen images in the order of ids; None without labels.
-
-        Apart from `fingerprint`, which says what encoders see: audits that read no labels do not depend on them.
-        """
-        if (labels := self.labels) is None:
-            return None
-        sha256, names = hashlib.sha256(), list(self.ids)
-        for place in sorted(range(len(names)), key=names.__getitem__):
-            sha256.update(f"{names[place]!r} {labels[place]}\n".encode())
-        return sha256.hexdigest()
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of the ids and the decoded content of the chosen images; reads all of them once.
-
-        Independent of geometry and order, so that audits of different encoders can be told to be paired.
-        """
-        return self._choice.fingerprint
-
-    def leave_out(self, excluded: "ImageSet") -> int:
-        """Leave out the images that are among others, by their decoded content; return how many they were.
-
-        Reads all images of both once. Fewer than two may remain.
-        """
-        return self._choice.leave_out(excluded._choice)
-
-    @property
-    def files(self) -> Sequence[Path] | None:
-        """The files that the images are read from, see `ImageSource.files`; None where others decide which they are."""
-        return self._choice.files
-
-    @property
-    def selection(self) -> Selection:
-        """What reading all images tells; for `recall` in other processes."""
-        return self._choice.selection
-
-    def recall(self, memory: Selection) -> None:
-        """Take over what another process found out about the same images.
-
-        Raises:
-            HoldfastError: a source of another size: files came or went meanwhile.
-        """
-        self._choice.recall(memory)
-
-    @property
-    def skipped(self) -> list[tuple[str, str]]:
-        """The (id, reason) of every image that could not be read and was replaced."""
-        return self._choice.skipped
 
     @property
     def sized(self) -> bool:
@@ -207,23 +87,10 @@ class ImageSet:
         return self._choice.source.sized or self.conversion.size is not None or self.geometry is not None
 
     @property
-    def duplicates(self) -> list[tuple[str, str, int]]:
-        """Every image that looks like an earlier one, as (id, id of that one, grey levels), see `LookAlikes`.
-
-        Reads all of them once. They are among the images, unless `skip_duplicates` replaced them.
-        """
-        return self._choice.duplicates
-
-    @property
-    def skips_duplicates(self) -> bool:
-        """Whether images that look like an earlier one were replaced."""
-        return self._choice.skip_duplicates
-
-    @property
     def shape(self) -> tuple[int, int, int]:
         """Channels, height and width of every image; reads the first."""
         if self._shape is None:
-            channels, height, width = self._pixels(0).shape
+            channels, height, width = self._read([0])[0].shape
             self._shape = channels, height, width
         return self._shape
 
@@ -242,6 +109,11 @@ class ImageSet:
         side = min(USUAL, median_low(map(min, heights, widths)))
         size = (side, side) if self._choice.mixed else (heights[0], widths[0])
         return Geometry(size, self.conversion.channels or max(channels), min(size), source=BY_SHAPES)
+
+    @property
+    def rendering(self) -> str:
+        """From which sizes images are brought to that of the encoder, and how; "" where they stay as they are."""
+        return rendering_in_words(self._choice.traits, self.conversion, self.geometry)
 
     def with_geometry(self, geometry: Geometry | None) -> "ImageSet":
         """Return the same images for another encoder; choice, fingerprint and skips are shared, not repeated."""
@@ -278,7 +150,7 @@ class ImageSet:
         if stop == len(self) or stop in self._ends:
             next_ones += self._pieces(0, min(self._first, start))
         self._ahead = {places: self._submit(places) for places in dict.fromkeys(next_ones)}
-        return self._together(range(start, stop), [pixels for future in futures for pixels in future.result()])
+        return self._together(range(start, stop), [pixels for future in futures for pixels in result(future)])
 
     def pick(self, places: Sequence[int]) -> Images:
         """Return images at any places, in that order, [B, C, H, W] in [0, 1].
@@ -289,7 +161,7 @@ class ImageSet:
         if not places or not 0 <= min(places) <= max(places) < len(self):
             raise HoldfastError(f"expected places from 0 to {len(self) - 1}, got {list(places)[:10]}")
         slices = [places[at : at + SLICE] for at in range(0, len(places), SLICE)]
-        read = self._pool.map(self._read, slices)
+        read = self._threads.map(self._read, slices)
         return self._together(places, [pixels for several in read for pixels in several])
 
     def disturbed(self, x: Images, places: Sequence[int], threat: Threat, rng: Rng, *, as_maps: bool = False) -> Images:
@@ -320,17 +192,13 @@ class ImageSet:
         runs = [(place, len(list(several))) for place, several in itertools.groupby(places)]
         for at in range(0, len(runs), SLICE):
             several = runs[at : at + SLICE]
-            read = self._pool.map(self._own, [place for place, _ in several])
+            read = self._threads.map(self._own, [place for place, _ in several])
             for own, (_, times) in zip(read, several, strict=True):
                 yield from itertools.repeat(own, times)
 
     def _own(self, place: int) -> OwnImage:
         with one_large_at_a_time():
             return own_image(self._choice.read(int(self._choice.rows[place])), self.conversion, self.geometry)
-
-    def note(self) -> None:
-        """Take the digest of every image that is read from now on, so that none is read again for the fingerprint."""
-        self._choice.note()
 
     def _together(self, places: Sequence[int], pixels: Sequence[Pixels]) -> Images:
         for place, image in zip(places, pixels, strict=True):
@@ -349,28 +217,28 @@ class ImageSet:
 
     def _pieces(self, start: int, stop: int) -> list[range]:
         """Return the places from one to another in pieces, two or more for each thread where they suffice."""
-        size = max(1, min(TOGETHER, (stop - start) // (2 * self._threads)))
+        size = max(1, min(TOGETHER, (stop - start) // (2 * self._threads.count)))
         return [range(at, min(at + size, stop)) for at in range(start, stop, size)]
 
     def _submit(self, places: range) -> "Future[list[Pixels]]":
-        return self._ahead.pop(places, None) or self._pool.submit(self._read, places)
+        return self._ahead.pop(places, None) or self._threads.submit(self._read, places)
 
     def _read(self, places: Sequence[int]) -> list[Pixels]:
         """Return the pixels of some images, which are read together where their source gives them so."""
-        images = self._choice.together(self._choice.rows[list(places)].tolist())
+        rows = dict(zip(places, self._choice.rows[list(places)].tolist(), strict=True))
+        kept = {place: pixels for place in rows if (pixels := self._kept.get(self.geometry, rows[place])) is not None}
+        missing = [place for place in rows if place not in kept]
+        images = self._choice.together([rows[place] for place in missing]) if missing else []
         if images is None:
-            return [self._pixels(place) for place in places]
-        return [self._fitted(place, image) for place, image in zip(places, images, strict=True)]
+            read = map(self._rendered, missing)
+        else:
+            read = (self._fitted(place, image) for place, image in zip(missing, images, strict=True))
+        kept |= dict(zip(missing, read, strict=True))
+        return [kept[place] for place in places]
 
-    def _pixels(self, place: int) -> Pixels:
-        row = int(self._choice.rows[place])
-        if (pixels := self._kept.get(self.geometry, row)) is not None:
-            return pixels
+    def _rendered(self, place: int) -> Pixels:
         with one_large_at_a_time():
-            return self._rendered(place, row)
-
-    def _rendered(self, place: int, row: int) -> Pixels:
-        return self._fitted(place, self._choice.read(row))
+            return self._fitted(place, self._choice.read(int(self._choice.rows[place])))
 
     def _fitted(self, place: int, image: PIL.Image.Image | Tensor) -> Pixels:
         """Return an image as the user or the encoder wants it."""

@@ -3,11 +3,12 @@
 import numpy as np
 from jaxtyping import Int
 
-from holdfast.core import HoldfastError, ImageSource, Rng
+from holdfast.core import HoldfastError, Rng
 from holdfast.runtime.checked import fitting
+from holdfast.sources.data.shared.reader import Reader
 
 
-def permutation(source: ImageSource, rng: Rng) -> Int[np.ndarray, "images"]:
+def permutation(source: Reader, rng: Rng) -> Int[np.ndarray, "images"]:
     """Return all rows of a source by their numbers drawn from (seed, id); 4 bytes an image, while it is made 24.
 
     Args:
@@ -17,8 +18,8 @@ def permutation(source: ImageSource, rng: Rng) -> Int[np.ndarray, "images"]:
     Raises:
         HoldfastError: two images of one id, or one that UTF-8 cannot write.
     """
-    names = (written(source.id(row), source) for row in range(len(source)))
-    numbers = np.fromiter((rng.number(name) for name in names), np.uint64, len(source))
+    names = (written(source.id(row), source.name) for row in range(source.count))
+    numbers = np.fromiter((rng.number(name) for name in names), np.uint64, source.count)
     order = np.argsort(numbers)
     ranked = numbers[order]
     for place in np.flatnonzero(ranked[1:] == ranked[:-1]):  # equal ids have equal numbers, others hardly ever
@@ -30,8 +31,8 @@ def permutation(source: ImageSource, rng: Rng) -> Int[np.ndarray, "images"]:
     return order.astype(np.int32) if len(order) < 2**31 else order
 
 
-def written(name: str, source: ImageSource) -> str:
-    """Return the name of an image or a class, if UTF-8 can write it; records, tables and digests must.
+def written(name: str, source: str) -> str:
+    """Return the name of an image or a class of a source, if UTF-8 can write it; records, tables and digests must.
 
     Raises:
         HoldfastError: another one.

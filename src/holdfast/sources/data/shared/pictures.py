@@ -9,9 +9,12 @@ from io import BytesIO
 from pathlib import Path
 
 import PIL.Image
+import PIL.ImageFile
 
 from holdfast.core.image_source import shape_of_picture
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError, first_line
+from holdfast.runtime.foreign import TURN
+from holdfast.sources.data.shared.peculiar import note_peculiarities
 
 EXTENSIONS = (
     *(".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg"),
@@ -21,6 +24,9 @@ EXTENSIONS = (
 
 LARGE = 2**24
 """Pixels above which one picture at a time is in memory, however many threads read: 64 MiB as Pillow holds them."""
+
+PROGRAMS = ("EPS", "WMF")
+"""Formats of which Pillow would let another program draw the picture: what they hold is run, and may not end."""
 
 _turn = threading.Lock()
 _thread = threading.local()
@@ -38,13 +44,13 @@ def one_large_at_a_time() -> Iterator[None]:
             _turn.release()
 
 
-def shape_in(file: Path) -> tuple[int, int, int]:
+def shape_in(file: Path | BytesIO) -> tuple[int, int, int]:
     """Return (channels, height, width) of the picture in a file, from its header.
 
     Raises:
         OSError: a file that Pillow cannot open; or what else its plug-ins raise.
     """
-    with PIL.Image.open(file) as picture:
+    with _opened(file) as picture:
         return shape_of_picture(picture)
 
 
@@ -56,12 +62,12 @@ def decode(file: Path | BytesIO, name: str) -> PIL.Image.Image:
             of more pixels than Pillow unpacks (`PIL.Image.MAX_IMAGE_PIXELS`, twice).
     """
     try:
-        if isinstance(file, Path) and not stat.S_ISREG(os.stat(file).st_mode):
-            raise OSError("it is a pipe or a device, no file")
-        with PIL.Image.open(file) as picture:
+        with _opened(file) as picture:
             if picture.width * picture.height > LARGE and getattr(_thread, "inside", False) and not _thread.holds:
                 _thread.holds = _turn.acquire()
-            picture.load()
+            note_peculiarities(picture)
+            with _whole():
+                picture.load()
             return picture
     except PIL.Image.DecompressionBombError as error:
         raise HoldfastError(
@@ -73,4 +79,29 @@ def decode(file: Path | BytesIO, name: str) -> PIL.Image.Image:
             f"cannot read image {name!r} (its content is not a picture); repair or remove it"
         ) from error
     except Exception as error:  # Pillow's plug-ins raise OSError, SyntaxError, ValueError, struct.error, ...
-        raise HoldfastError(f"cannot read image {name!r} ({error}); repair or remove it") from error
+        raise HoldfastError(f"cannot read image {name!r} ({first_line(error)}); repair or remove it") from error
+
+
+@contextmanager
+def _opened(file: Path | BytesIO) -> Iterator[PIL.Image.Image]:
+    """Open a picture, of which nothing but the header is read."""
+    if isinstance(file, Path) and not stat.S_ISREG(os.stat(file).st_mode):
+        raise OSError("it is a pipe or a device, no file")
+    with PIL.Image.open(file) as picture:
+        if picture.format in PROGRAMS:
+            raise OSError(f"it is {picture.format}, which a program would have to draw, no picture")
+        yield picture
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    """Refuse inside what is truncated, also where somebody has told Pillow to fill such pictures up with grey."""
+    if not PIL.ImageFile.LOAD_TRUNCATED_IMAGES:
+        yield
+        return
+    with TURN:  # code of others decodes in its turn too, and may rely on it
+        PIL.ImageFile.LOAD_TRUNCATED_IMAGES = False
+        try:
+            yield
+        finally:
+            PIL.ImageFile.LOAD_TRUNCATED_IMAGES = True

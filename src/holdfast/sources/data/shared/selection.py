@@ -1,9 +1,11 @@
 """What reading the images of a choice has found."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from holdfast.sources.data.shared.contents import Traits
 from holdfast.sources.data.shared.rows_on_disk import RowsOnDisk
 
 DIGEST = 32
@@ -22,6 +24,8 @@ class Selection:
         duplicates: see `Choice.duplicates`.
         mixed: whether pictures of several sizes are among them.
         own: of a retrieval task, the places of queries and of images of the corpus that have their content.
+        traits: how many images have which traits.
+        samples: see `Choice.samples`.
     """
 
     available: int
@@ -31,6 +35,8 @@ class Selection:
     duplicates: list[tuple[str, str, int]]
     mixed: bool = False
     own: list[tuple[int, int]] = field(default_factory=list)
+    traits: Counter[Traits] = field(default_factory=Counter)
+    samples: list[tuple[int, bytes]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,8 @@ class Survey:
         skipped: the (id, reason) of every image that could not be read.
         duplicates: see `Choice.duplicates`.
         mixed: whether pictures of several sizes were among them.
+        traits: those that any image has.
+        trait_of: the number of each image's among them.
     """
 
     rows: np.ndarray
@@ -50,3 +58,5 @@ class Survey:
     skipped: list[tuple[str, str]]
     duplicates: list[tuple[str, str, int]]
     mixed: bool
+    traits: tuple[Traits, ...] = ()
+    trait_of: np.ndarray = field(default_factory=lambda: np.empty(0, np.int32))

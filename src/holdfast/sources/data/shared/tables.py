@@ -74,6 +74,7 @@ class Columns(Table):
         self.files = files
         self._loads: list[Callable[[str], pa.ChunkedArray]] = []
         self._ends: list[int] = []
+        self._file_of: list[Path] = []  # of each piece
         self._held: OrderedDict[tuple[int, str], pa.ChunkedArray] = OrderedDict()
         self._bytes = 0
         self._turn = threading.Lock()
@@ -91,13 +92,13 @@ class Columns(Table):
 
     def column(self, name: str) -> list[Any]:
         """Return all values of a column."""
-        return [value for load in self._loads for value in load(name).to_pylist()]
+        return [value for piece in range(len(self._loads)) for value in self._values(piece, self._load(piece, name))]
 
     def cell(self, name: str, row: int) -> Any:
         """Return one value; its piece is held for the next ones."""
         piece = bisect.bisect_right(self._ends, row)
         start = self._ends[piece - 1] if piece else 0
-        return self._piece(piece, name)[row - start].as_py()
+        return self._values(piece, self._piece(piece, name)[row - start : row - start + 1])[0]
 
     def __reduce__(self) -> tuple[type["Columns"], tuple[Sequence[Path]]]:
         """Send which files; they are opened again."""
@@ -108,11 +109,25 @@ class Columns(Table):
             if (piece, name) in self._held:
                 self._held.move_to_end((piece, name))
                 return self._held[piece, name]
-            values = self._held[piece, name] = self._loads[piece](name)
+            values = self._held[piece, name] = self._load(piece, name)
             self._bytes += values.nbytes
             while self._bytes > HELD and len(self._held) > 1:
                 self._bytes -= self._held.popitem(last=False)[1].nbytes
             return values
+
+    def _load(self, piece: int, name: str) -> pa.ChunkedArray:
+        """Return a column of a piece, which has as many rows as its file says."""
+        values, rows = self._loads[piece](name), self._ends[piece] - (self._ends[piece - 1] if piece else 0)
+        if len(values) != rows:
+            raise _unreadable(self._file_of[piece], ValueError(f"{len(values)} of {rows} rows are in column {name!r}"))
+        return values
+
+    def _values(self, piece: int, values: pa.ChunkedArray) -> list[Any]:
+        """Return values of a piece as those of Python."""
+        try:
+            return values.to_pylist()
+        except (pa.ArrowException, ValueError) as error:  # such as text that is none in UTF-8
+            raise _unreadable(self._file_of[piece], error) from error
 
     def _grouped(self, file: Path) -> Sequence[str]:
         try:
@@ -128,19 +143,21 @@ class Columns(Table):
                 raise _unreadable(file, error) from error
 
         for group in range(metadata.num_row_groups):
-            self._add(metadata.row_group(group).num_rows, lambda name, group=group: load(group, name))
+            self._add(file, metadata.row_group(group).num_rows, lambda name, group=group: load(group, name))
         return names
 
     def _mapped(self, file: Path) -> Sequence[str]:
         try:
             table = pa.ipc.open_stream(pa.memory_map(str(file))).read_all()
+            table.validate(full=True)  # else Arrow follows offsets out of the file, and the process ends
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(file, error) from error
-        self._add(len(table), table.column)
+        self._add(file, len(table), table.column)
         return table.column_names
 
-    def _add(self, rows: int, load: Callable[[str], pa.ChunkedArray]) -> None:
+    def _add(self, file: Path, rows: int, load: Callable[[str], pa.ChunkedArray]) -> None:
         self._loads.append(load)
+        self._file_of.append(file)
         self._ends.append(len(self) + rows)
 
 
