@@ -108,7 +108,7 @@ def test_names_that_no_tensor_has(tmp_path: Path) -> None:
 def test_the_head_of_a_file(kind: str, tmp_path: Path) -> None:
     path = classifier(tmp_path, kind)
     reps = open_encoder(f"{path}?mean=0&std=1&output=features")(images())
-    head = Trained(str(path)).fit(reps, torch.tensor([0]))
+    head = Trained(str(path)).fit(reps, torch.zeros(len(reps), dtype=torch.int64))
     torch.testing.assert_close(head.scores(reps), reps @ torch.tensor(MATRIX).T + torch.tensor(BIAS), atol=5e-3, rtol=0)
     assert head.classes.tolist() == [0, 1, 2, 3]
 
