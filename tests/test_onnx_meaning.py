@@ -11,8 +11,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from benchmarks.equal.exports import exports
-from benchmarks.equal.one_operator import graphs
+from benchmarks.equal.onnx_operators import graphs
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
@@ -347,39 +346,6 @@ def test_batches_of_any_size_and_every_tensor(tmp_path: Path) -> None:
 
 
 # --- all that there is ---
-
-
-@pytest.mark.slow
-def test_every_variant_of_an_operator_is_that_of_the_runtime(tmp_path: Path) -> None:
-    """Opened and equal to ONNX Runtime as it optimises, or refused."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    equal, x = 0, pictures(5)
-    for graph in graphs():
-        path = tmp_path / "m.onnx"
-        onnx.save(graph.model(), path)
-        encoder = open_encoder(f"{path}?mean=0&std=1")
-        try:
-            session = onnxruntime.InferenceSession(path, options)
-            parts = x.split(1) if graph.name == "DynamicQuantizeLinear" else [x]
-            theirs = torch.cat([torch.tensor(session.run(None, {"x": part.numpy()})[0]) for part in parts])
-        except Exception:  # what the runtime has no kernel for was compared with the reference
-            continue
-        assert distance(encoder(x), theirs) <= (1e-3 if "half" in graph.name else 2e-5), graph.name
-        equal += 1
-    assert equal >= 450
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("export", list(exports()), ids=lambda export: export.name)
-def test_what_torch_exports_is_what_torch_computes(export: Any, tmp_path: Path) -> None:
-    module = export.write(tmp_path / "m.onnx")
-    encoder = open_encoder(f"{tmp_path}/m.onnx?mean=0.4&std=0.3")
-    x = pictures(3, (3, export.side, export.side))
-    with torch.no_grad():
-        assert distance(encoder(x), module((x - 0.4) / 0.3)) <= 2e-5
 
 
 @pytest.mark.slow

@@ -140,5 +140,5 @@ def test_data_frames_hold_everything(comparison: Comparison, record: Record) -> 
     row = pairs.set_index("measure").loc["universal_quantile"]
     assert (row["difference"], row["low"]) == (known["difference"]["value"], known["difference"]["low"])
     assert (row["p"], row["p_adjusted"]) == (known["p"], known["p_adjusted"])
-    with pytest.raises(HoldfastError, match="did you mean 'pairs'"):
+    with pytest.raises(HoldfastError, match="expected 'scores' or 'pairs', got 'pair'"):
         comparison.to_pandas("pair")  # type: ignore[arg-type]

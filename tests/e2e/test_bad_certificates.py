@@ -32,7 +32,7 @@ NETWORKS: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "not a readable ONNX file"), "text": (b"text", "not a readable ONNX file"),
     "half": (GOOD[: len(GOOD) // 2], "not a readable ONNX file"), "nan": (network(EYE * np.nan), "weights 'w' are NaN"),
     "infinite": (network(np.where(EYE, np.inf, 1).astype(np.float32)), "NaN or infinite in the box"),
-    "hardmax": (network(EYE, "Hardmax"), "Hardmax"), "unknown": (network(EYE, "Nosuch"), "Nosuch"),
+    "unknown": (network(EYE, "Nosuch"), "Nosuch"),
     "flat": (network(EYE, shape=(1, 4)), "expected one input"),
     "dynamic": (network(EYE, shape=("b", "c", "h", "w")), "expected one input"),
     "batch": (network(EYE, shape=(2, 1, 2, 2)), "cannot be run"),

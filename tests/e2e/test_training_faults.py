@@ -238,7 +238,7 @@ class Bare(nn.Module):
 )
 @pytest.mark.parametrize("method", ["simclr", "self_distillation"])
 def test_networks_that_would_learn_nothing_are_refused(method: str, kind: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError, match=f"encoder 'bare': expected float32 .* {said}"):
+    with pytest.raises(HoldfastError, match=f"encoder 'bare': expected float32 weights with gradients .* {said}"):
         train(recipe(method=method, steps=1), tmp_path, encoder=Encoder(Bare(kind), mean=0, std=1, name="bare"))
 
 

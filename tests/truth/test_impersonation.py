@@ -155,7 +155,7 @@ def test_readouts_of_several_measures_share_one_trajectory() -> None:
         ({"classes": (1, "7-3")}, "rising ranges such as '281-293, 300', got '7-3'"),
         ({"classes": (1, "cats")}, "rising ranges such as '281-293, 300', got 'cats'"),
         ({"objective": Untargeted()}, "expected the objective targeted, got untargeted"),
-        ({"readouts": (3, 51)}, "from 0 to 50 steps"),
+        ({"readouts": (51, 60)}, r"from 0 to 50 steps of the attack, got \[51, 60\]"),
     ],
 )
 def test_what_makes_no_sense_is_refused_at_once(fields: dict, words: str) -> None:

@@ -38,32 +38,32 @@ def representations(output: Any, x: Tensor, name: str) -> Float[Tensor, "batch d
         >>> representations(torch.ones(2, 3, 1, 1).half(), torch.zeros(2, 1, 4, 4), "it").dtype
         torch.float32
     """
-    if problem := _problem(output, len(x)):
+    if problem := _problem(output, x):
         raise HoldfastError(f"encoder {name!r}: expected a real [{len(x)}, dim] output, got {problem}")
     return output.flatten(1).to(x.dtype)
 
 
-def _problem(output: Any, count: int) -> str:
-    """Return what is wrong with an output, and what to write instead; "" where nothing is."""
+def _problem(output: Any, x: Tensor) -> str:
+    """Return what is wrong with an output for some images, and what to write instead; "" where nothing is."""
     if not isinstance(output, Tensor):
         return no_tensor(output)
     if output.is_nested:
         return "a nested tensor; give one size to all: torch.nested.to_padded_tensor(output, 0.0)"
     if output.layout != torch.strided:
         return f"a {str(output.layout)[6:]} tensor; write output.to_dense()"
-    plain: Any = Tensor
-    if getattr(type(output), "__torch_dispatch__", None) is not plain.__torch_dispatch__:  # it may compute otherwise
+    own = getattr(type(output), "__torch_dispatch__", None)
+    if own not in (getattr(kind, "__torch_dispatch__", None) for kind in (Tensor, type(x))):  # it may compute otherwise
         return f"a {type(output).__name__}; return a plain tensor"
     got = f"{output.dtype} {list(output.shape)}"
     if output.is_quantized:
         return f"{got}; write output.dequantize()"
-    if output.is_meta:
+    if output.is_meta and not x.is_meta:
         return f"{got} on the device 'meta', which holds no values"
     if output.is_complex():
         return f"{got}; say what of it counts: output.abs(), or torch.view_as_real(output).flatten(1)"
     if not output.is_floating_point():
         return f"{got}; whole numbers have no gradient, so return what they were rounded from"
-    return _misshapen(output, count, got)
+    return _misshapen(output, len(x), got)
 
 
 def _misshapen(output: Tensor, count: int, got: str) -> str:

@@ -16,7 +16,6 @@ from holdfast.report.paper.gather import Figures, figures_of_comparison
 from holdfast.report.paper.style import Style
 from holdfast.results.shown import frame, pairs_frame, text_of, written
 from holdfast.runtime.checked import checked
-from holdfast.runtime.errors import pick
 
 
 class Comparison:
@@ -64,8 +63,7 @@ class Comparison:
         Raises:
             HoldfastError: no pandas, or another table.
         """
-        makers = {"scores": frame, "pairs": pairs_frame}
-        return pick("table of a comparison", table, makers)(self.data)
+        return {"scores": frame, "pairs": pairs_frame}[table](self.data)
 
     @checked
     def to_latex(self, *, digits: int | None = None, transpose: bool = False, p_values: bool = False) -> str:

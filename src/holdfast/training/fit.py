@@ -52,11 +52,12 @@ def width(encoder: Encoder, images: TrainingImages) -> int:
     encoder.module.eval()
     reps = _represented(encoder, images.batch(torch.arange(2)).cpu())
     encoder.module.train()
-    if not reps.requires_grad or reps.dtype != torch.float32:
-        got = reps.dtype if reps.requires_grad else "no gradient to any weight"
+    learned = {value.dtype for value in encoder.module.parameters() if value.is_floating_point()} - {torch.float32}
+    if learned or not reps.requires_grad:
+        got = ", ".join(sorted(map(str, learned))) or "no gradient to any weight"
         raise HoldfastError(
-            f"encoder {encoder.name!r}: expected float32 representations with gradients to train it, got {got}; open "
-            "the original network, in float32"
+            f"encoder {encoder.name!r}: expected float32 weights with gradients to train it, got {got}; open the "
+            "original network, in float32"
         )
     return reps.shape[1]
 

@@ -14,10 +14,16 @@ AT_ONCE = 64
 """Ways to be unsafe that are searched together."""
 
 
+def attack_on(encoder: Encoder, shape: tuple[int, int, int]) -> str:
+    """Return by which attack unsafe inputs are searched: APGD, or Square where a network has no gradient."""
+    with torch.enable_grad():
+        return "apgd" if encoder(torch.full((1, *shape), 0.5, requires_grad=True)).requires_grad else "square"
+
+
 def unsafe_inputs(
-    encoder: Encoder, query: Query, shape: tuple[int, int, int], steps: int, seed: int
+    encoder: Encoder, query: Query, shape: tuple[int, int, int], by: str, steps: int, seed: int
 ) -> Iterator[Float[Tensor, "inputs"]]:
-    """Yield inputs of the box, in float32, whose outputs the encoder finds unsafe: for each way what APGD ends at.
+    """Yield inputs of the box, in float32, whose outputs the encoder finds unsafe: for each way what an attack ends at.
 
     Each way is pursued by itself: the goal is that its largest row falls to 0. Of some ways that are searched together
     the worst comes first.
@@ -26,12 +32,13 @@ def unsafe_inputs(
         encoder: the network on the cube, see `open_on_cube`.
         query: what is unsafe.
         shape: of its images.
+        by: name of the attack, see `attack_on`.
         steps: of the attack, with two restarts.
         seed: where it begins.
     """
     assert isinstance(encoder.module, OnCube)
     attack, ball = (
-        registry.part("attacks", "apgd", steps=steps, restarts=2),
+        registry.part("attacks", by, steps=steps, restarts=2),
         registry.part("threats", "linf", radius=0.5),
     )
     low, high = inward(query)

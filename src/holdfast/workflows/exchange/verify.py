@@ -19,7 +19,7 @@ from holdfast.runtime.listener import Listener, Silent
 from holdfast.storage.vnnlib_reader import read_vnnlib
 from holdfast.workflows.exchange.cube import open_on_cube
 from holdfast.workflows.exchange.onnx_file import run_onnx
-from holdfast.workflows.exchange.search import unsafe_inputs
+from holdfast.workflows.exchange.search import attack_on, unsafe_inputs
 
 CERTIFIERS = ("crown", "beta_crown")
 """By which proofs are tried, the cheapest first."""
@@ -104,10 +104,11 @@ def verify_vnnlib(
     # a counterexample, if one is found
     if attack:
         listener.stage("attacking")
-        for inputs in unsafe_inputs(encoder, query, shape, attack, seed):
+        by = attack_on(encoder, shape)
+        for inputs in unsafe_inputs(encoder, query, shape, by, attack, seed):
             outputs = run_onnx(name, inputs.view(1, *shape))[0]
             if bool(query.worst(outputs[None]) <= 0):
-                return answer("sat", "apgd", inputs=inputs, outputs=outputs)
+                return answer("sat", by, inputs=inputs, outputs=outputs)
     # else a proof, by one certifier after the other, of what is still open
     try:
         for certifier in stages:

@@ -1,6 +1,6 @@
 """Operators on each number by itself: functions, activations, arithmetic, comparisons."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -10,11 +10,14 @@ from torch import Tensor
 
 from holdfast.sources.onnx.operator import MICROSOFT, NotRead, axes_of, is_real, operator, type_of
 
+UNSIGNED = {4: 2**16 - 1, 12: 2**32 - 1}
+"""ONNX's number of a type of which torch takes a larger one -> all of its bits."""
+
 UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "Abs": torch.abs, "Acos": torch.acos, "Acosh": torch.acosh, "Asin": torch.asin, "Asinh": torch.asinh,
     "Atan": torch.atan, "Atanh": torch.atanh, "Ceil": torch.ceil, "Cos": torch.cos, "Cosh": torch.cosh,
     "Erf": torch.erf, "Exp": torch.exp, "Floor": torch.floor, "IsNaN": torch.isnan, "Log": torch.log,
-    "Neg": torch.neg, "Not": torch.logical_not, "BitwiseNot": torch.bitwise_not, "Reciprocal": torch.reciprocal,
+    "Neg": torch.neg, "Not": torch.logical_not, "Reciprocal": torch.reciprocal,
     "Relu": torch.relu, "Round": torch.round, "Sigmoid": torch.sigmoid, "Sign": torch.sign, "Sin": torch.sin,
     "Sinh": torch.sinh, "Softplus": F.softplus, "Softsign": F.softsign, "Sqrt": torch.sqrt, "Tan": torch.tan,
     "Tanh": torch.tanh, "Mish": F.mish, "HardSwish": F.hardswish,
@@ -209,9 +212,22 @@ def modulo(a: Tensor, b: Tensor, *, fmod: int = 0) -> Tensor:
 
 
 @operator("BitShift")
-def bit_shift(a: Tensor, b: Tensor, *, direction: str) -> Tensor:
+def bit_shift(a: Tensor, b: Tensor, *, direction: str, kinds: Sequence[int]) -> Tensor:
     """Bits moved to the left or right."""
-    return torch.bitwise_left_shift(a, b) if direction == "LEFT" else torch.bitwise_right_shift(a, b)
+    if direction == "RIGHT":
+        return torch.bitwise_right_shift(a, b)
+    return _own_bits(torch.bitwise_left_shift(a, b), kinds)
+
+
+@operator("BitwiseNot")
+def bitwise_not(x: Tensor, *, kinds: Sequence[int]) -> Tensor:
+    """Each bit turned."""
+    return _own_bits(torch.bitwise_not(x), kinds)
+
+
+def _own_bits(x: Tensor, kinds: Sequence[int]) -> Tensor:
+    """Return integers without the bits that their type has not, but the larger one has that stands for it."""
+    return x & UNSIGNED[kinds[0]] if kinds and kinds[0] in UNSIGNED else x
 
 
 @operator("Max", "Min", "Sum", "Mean")
@@ -230,11 +246,12 @@ def where(chosen: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 @operator("Cast", "CastLike")
 def cast(
-    x: Tensor, like: Tensor | None = None, *, real: torch.dtype, to: Any = None, saturate: int = 1, round_mode: str = ""
-) -> Tensor:
+    x: Tensor, like: Tensor | None = None, *, real: torch.dtype, kinds: Sequence[int], to: Any = None,
+    saturate: int = 1, round_mode: str = "",
+) -> Tensor:  # fmt: skip
     """The numbers in another type; real ones keep the precision of the pass."""
     if like is not None:
-        return _cast(x, like.dtype)
+        return _cast(x, type_of(kinds[1], real) if kinds[1] else like.dtype)
     names = {"FLOAT": 1, "UINT8": 2, "INT8": 3, "INT32": 6, "INT64": 7, "BOOL": 9, "FLOAT16": 10, "DOUBLE": 11}
     if isinstance(to, str):  # as the first version has it
         if to not in names:

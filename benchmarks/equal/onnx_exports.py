@@ -1,6 +1,7 @@
 """Small torch modules, and networks of torchvision, as both exporters of torch write them in several operator sets."""
 
 import io
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
@@ -12,6 +13,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from benchmarks.equal.family import Case, Family
+from benchmarks.equal.onnx_files import LIMIT, UNIT, case, normalised, pictures
 
 SIDE = 16
 OLDEST, NEWEST = 11, 20
@@ -169,3 +173,26 @@ def _network(name: str) -> nn.Module:
             module.running_mean = 0.1 * torch.randn(module.num_features)
             module.running_var = 0.5 + torch.rand(module.num_features)
     return network
+
+
+def cases() -> Iterator[Case]:
+    """Yield a comparison for each export."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "m.onnx"
+        for export in exports():
+            module = export.write(path)
+            x = pictures(3, (3, export.side, export.side))
+            with torch.no_grad():
+                theirs = module(normalised(x))
+            yield case(export.name, path, x, theirs)
+
+
+FAMILY = Family(
+    "Networks that torch exports",
+    "`onnx:` files by both exporters, opsets 11 to 23, of small modules and networks of torchvision",
+    "the module in torch",
+    UNIT,
+    LIMIT,
+    ("torch", "onnx", "onnxscript", "torchvision"),
+    cases,
+)

@@ -1,11 +1,17 @@
 """Small ONNX graphs of one operator, in the variants that exporters write; what each means is ONNX Runtime's answer."""
 
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+
+from benchmarks.equal.family import Case, Family
+from benchmarks.equal.onnx_files import HALF_PLACE, LIMIT, PLACE, UNIT, case, pictures
 
 SIDE = 8
 SHAPE = (3, SIDE, SIDE)
@@ -441,3 +447,35 @@ def _of_runtime() -> Iterator[OneOperator]:
     yield made("FusedMatMul of ONNX Runtime", 17, ("FusedMatMul x w > r", values), domain=RUNTIME, w=_real(5, 8))
     conv = ("FusedConv x w b > r", {"activation": "Relu"})
     yield made("FusedConv of ONNX Runtime", 17, conv, domain=RUNTIME, w=_real(4, 3, 3, 3), b=_real(4))
+
+
+def cases() -> Iterator[Case]:
+    """Yield a comparison for each graph that ONNX Runtime has a kernel for; it optimises as it does."""
+    import onnx
+    import onnxruntime
+
+    options, x = onnxruntime.SessionOptions(), pictures(5, SHAPE)
+    options.log_severity_level = 4
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "one.onnx"
+        for graph in graphs():
+            onnx.save(graph.model(), path)
+            parts = x.split(1) if graph.name == "DynamicQuantizeLinear" else [x]  # its scale is that of a batch
+            try:
+                session = onnxruntime.InferenceSession(path, options)
+                theirs = torch.cat([torch.tensor(session.run(None, {"x": part.numpy()})[0]) for part in parts])
+            except Exception:
+                continue
+            place = HALF_PLACE if "half" in graph.name else PLACE
+            yield case(graph.name, path, x, theirs, plain=True, place=place)
+
+
+FAMILY = Family(
+    "ONNX graphs of one operator",
+    "`onnx:` files of every operator in the variants that exporters write",
+    "ONNX Runtime as it optimises",
+    UNIT,
+    LIMIT,
+    ("onnx", "onnxruntime"),
+    cases,
+)
