@@ -221,6 +221,8 @@ def test_bounds_allow_for_no_rounding_in_half_precision() -> None:
     trace(Encoder(copy.deepcopy(plain()).double(), mean=0, std=1), (3, 8, 8))
     with pytest.raises(NotCertified, match=r"half precision \(module.1.weight\).*network.float\(\)"):
         trace(Encoder(plain().half(), mean=0, std=1), (3, 8, 8))
+    with pytest.raises(NotCertified, match="casts its numbers to float32, whose rounding no bound allows for"):
+        trace(Encoder(Own(lambda own, x: own.net(x).half().float()), mean=0, std=1), (3, 8, 8))
     network = trace(Encoder(ALIKE["a map of one place"](), mean=0, std=1), (3, 8, 8))
     assert network(X.double()).shape == (6, 8)
 

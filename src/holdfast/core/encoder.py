@@ -20,6 +20,7 @@ from holdfast.core.precision import check_precision, rounded, searched
 from holdfast.core.randomness import MeanOfDraws, draw_seeds
 from holdfast.core.representation import as_its_weights, representations
 from holdfast.core.straight_through import straight_through as pass_straight_through
+from holdfast.core.unused import Unused
 from holdfast.runtime.checked import Count, fitting
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.foreign import bits, foreign
@@ -147,12 +148,13 @@ class Encoder(nn.Module):
         self._plain = self._judged = False
         self._fingerprint: str | None = None
         self._bits: dict[str, int] = {}
+        self._unused: Unused | HoldfastError | None = None
         self.eval()
         self.randomised(draws, straight_through)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what was compiled: it belongs to this encoder's own network, a copy compiles anew."""
-        return {**self.__dict__, "_graph": None, "watch": None}
+        return {**self.__dict__, "_graph": None, "_unused": None, "watch": None}
 
     def randomised(self, draws: int | None, straight_through: Sequence[str] = ()) -> "Encoder":
         """Say how many draws of its random numbers it is the mean of, and which steps have no gradient.
@@ -221,6 +223,32 @@ class Encoder(nn.Module):
                 yield
         finally:
             self._plain = before
+
+    def keep_unused(self) -> None:
+        """Keep the network as it is before its first pass, for `unused`; what is kept already stays."""
+        if self._unused is None:
+            try:
+                self._unused = Unused(self.module)
+            except HoldfastError as error:  # what cannot be copied is said to whoever asks for it
+                self._unused = error
+
+    @contextmanager
+    def unused(self) -> Iterator[None]:
+        """Make all passes by the network as it was before its first one: with the same weights, and no memory.
+
+        Raises:
+            HoldfastError: a network that could not be copied, or was not kept before (`keep_unused`).
+        """
+        if not isinstance(self._unused, Unused):
+            missing = HoldfastError(f"encoder {self.name!r}: expected a network kept before its first pass, got none")
+            raise self._unused or missing
+        used = self.module
+        with self._unused.running() as network, self.plainly():
+            self.module = network.to(self.device)
+            try:
+                yield
+            finally:
+                self.module = used
 
     @property
     def device(self) -> torch.device:

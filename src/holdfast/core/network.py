@@ -101,13 +101,18 @@ def copy_of(network: Network) -> Network:
         >>> bool(copy_of(network).seen == network.seen)
         True
     """
+    return copied_with(network, {})
+
+
+def copied_with(network: Network, shared: Mapping[int, Any]) -> Network:
+    """Return a copy of a network that shares with it what stands here by its identity, see `copy_of`."""
     kind = type(network).__name__
     check_network(network, kind)
     special = [value for module in network.modules() for value in _special(vars(module), set())]
     with torch.inference_mode(False), torch.no_grad():
         memo = {id(value): value.detach().clone() if isinstance(value, Tensor) else value for value in special}
         try:
-            return copy.deepcopy(network, memo)
+            return copy.deepcopy(network, memo | dict(shared))
         except Exception as error:  # whatever a user's module holds
             raise HoldfastError(
                 f"{kind} cannot be copied: {_culprit(network) or first_line(error)}; make it where it is used, give "

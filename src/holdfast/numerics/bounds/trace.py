@@ -148,6 +148,11 @@ def _compare(pixels: _Pixels, network: Network, name: str, shape: tuple[int, ...
     x = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0)).to(pixels.mean)
     with torch.no_grad():
         expected, computed = pixels(x), network(x)
+    if expected.dtype != computed.dtype:
+        raise NotCertified(
+            f"not certified: encoder {name!r} casts its numbers to {str(expected.dtype)[6:]}, whose rounding no bound "
+            "allows for; leave the cast out, the representation is float32 in any case"
+        )
     if network.normalised is not None:
         computed = F.normalize(computed)
     if not torch.isfinite(expected).any():

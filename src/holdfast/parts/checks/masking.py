@@ -1,16 +1,19 @@
 """Does an attack without gradients find more than the gradient attack?"""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from holdfast.core import Attack, Check, Examination, Failure, Observation, Search, Subject, Verdict
 from holdfast.parts.attacks.square import Square
-from holdfast.parts.checks.shared.search import NOTHING, SearchCheck, broken, by, rise, runs
+from holdfast.parts.checks.shared.search import NOTHING, SearchCheck, broken, by, follows_gradients, rise, runs
 from holdfast.parts.observations.clean import Clean
 
 
 @dataclass(frozen=True)
 class Masking(SearchCheck):
     """Compares a gradient attack with a gradient-free one; losing to it means that the gradients mislead.
+
+    Where they do, every search along gradients in the same norm is a bound, also that for the smallest change.
 
     Attributes:
         free: the gradient-free attack.
@@ -32,6 +35,10 @@ class Masking(SearchCheck):
         if any(isinstance(member, Square) for member in search.attack.members):
             return ()
         return (cls(search.attack, search.ball, search.objective, audit.images, Square(audit.queries)),)
+
+    def concerns(self, searches: Collection[Search]) -> bool:
+        """Return whether anything was searched along gradients in this norm: it is the encoder that misleads them."""
+        return any(follows_gradients(search, self.ball) for search in searches)
 
     def observations(self) -> tuple[Observation, ...]:
         """The measures' search, and the gradient-free one, on a few images."""

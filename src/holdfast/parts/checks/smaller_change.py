@@ -1,5 +1,6 @@
 """Does another attack break images by a smaller change than the one that was found?"""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -25,6 +26,7 @@ from holdfast.core import (
 from holdfast.core.rng import Rng
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.square import Square
+from holdfast.parts.checks.shared.search import follows_gradients
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.observations.breaking_radii import CLEARLY, BreakingRadii
 from holdfast.parts.observations.clean import Clean
@@ -82,6 +84,10 @@ class SmallerChange(Check):
     def search(self) -> Search:
         """The search that it examines."""
         return self.radii.searches[0]
+
+    def concerns(self, searches: Collection[Search]) -> bool:
+        """Return whether anything was searched along gradients in this norm."""
+        return any(follows_gradients(search, self.ball) for search in searches)
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, and the breaking radii."""

@@ -1,10 +1,11 @@
 """Would more steps and restarts change the answer?"""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from holdfast.core import Attack, Check, Examination, Failure, Observation, Search, Subject, Verdict
 from holdfast.parts.attacks.apgd import Apgd
-from holdfast.parts.checks.shared.search import NOTHING, SearchCheck, broken, by, rise, runs
+from holdfast.parts.checks.shared.search import NOTHING, SearchCheck, broken, by, follows_gradients, rise, runs
 from holdfast.parts.observations.clean import Clean
 
 FEWEST = 10
@@ -39,6 +40,13 @@ class StrongerAttack(SearchCheck):
         steps = max(member.passes.backward for attack in attacks for member in attack.members)
         stronger = Apgd(2 * max(FEWEST, steps), restarts=2)
         return (cls(search.attack, search.ball, search.objective, audit.images, stronger),)
+
+    def concerns(self, searches: Collection[Search]) -> bool:
+        """Return whether anything was searched by this search, or along gradients in this norm in no more passes."""
+        most = self.attack.passes.total
+        return super().concerns(searches) or any(
+            follows_gradients(search, self.ball) and search.attack.passes.total <= most for search in searches
+        )
 
     def observations(self) -> tuple[Observation, ...]:
         """The measures' search, and the costlier one, on a few images."""

@@ -55,6 +55,11 @@ class SearchCheck(Check):
         return Search(self.attack, self.ball, self.objective)
 
 
+def follows_gradients(search: Search, ball: Ball) -> bool:
+    """Return whether a search in balls of the same norm follows gradients, and nothing else beside them."""
+    return type(search.ball) is type(ball) and all(member.passes.backward for member in search.attack.members)
+
+
 def runs(search: Search, first: int) -> tuple[Observation, ...]:
     """Return the observations that show how far a search gets: its trajectories (those of an ensemble's members)."""
     if isinstance(search.objective, Failure):

@@ -1,0 +1,125 @@
+"""A network as it was before its first pass, to find out what it remembers of the images that it has seen."""
+
+import copy
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import chain
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.core.network import copied_with
+
+LIBRARIES = ("torch", "torchvision", "timm", "transformers", "open_clip", "holdfast", "builtins")
+"""Packages that keep no images beside a network."""
+
+INSTALLED = tuple(sysconfig.get_paths()[kind] for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
+"""Where modules are that are no user's."""
+
+ENTRIES = 10_000
+"""Most entries of a container that is kept; what will remember images is empty before the first one."""
+
+Container = list[Any] | dict[Any, Any] | set[Any] | bytearray | Tensor
+
+
+class Unused:
+    """A network before its first pass.
+
+    It shares weights and buffers with the network, which `Encoder.fingerprint` watches; all else is copied, also what
+    classes of the network and the modules that define them hold.
+
+    Args:
+        network: which has not run yet.
+
+    Raises:
+        HoldfastError: a network that cannot be copied.
+
+    Example:
+        >>> network = nn.Flatten()
+        >>> network.seen = []
+        >>> unused = Unused(network)
+        >>> network.seen.append("an image")
+        >>> with unused.running() as twin:
+        ...     twin.seen
+        []
+    """
+
+    def __init__(self, network: nn.Module):
+        self._network = _twin(network)
+        self._around: list[tuple[Container, Container]] = []
+        for container in _around(network):
+            with suppress(Exception):  # what cannot be copied, such as an open file, stays
+                self._around.append((container, copy.deepcopy(container)))
+
+    @contextmanager
+    def running(self) -> Iterator[nn.Module]:
+        """Yield the network as it was, for one use; what it leaves around itself is taken away again."""
+        before = [copy.copy(container) for container, _ in self._around]
+        for container, unused in self._around:
+            _put(copy.deepcopy(unused), container)
+        try:
+            yield _twin(self._network)
+        finally:
+            for (container, _), content in zip(self._around, before, strict=True):
+                _put(content, container)
+
+
+def _twin(network: nn.Module) -> nn.Module:
+    """Return a copy of a network that shares weights and buffers with it."""
+    shared = {id(value): value for value in chain(network.parameters(), network.buffers())}
+    return copied_with(network, shared)
+
+
+def _around(network: nn.Module) -> Iterator[Container]:
+    """Yield the containers beside a network that its code can reach by name; each once.
+
+    These are in its classes, in the modules that define them, in modules of the user that these import, and in what
+    functions of the classes have closed over, or have as defaults.
+    """
+    kinds = {kind for part in network.modules() for kind in type(part).__mro__}
+    own = [kind for kind in kinds if kind.__module__.partition(".")[0] not in LIBRARIES]
+    modules = {sys.modules[kind.__module__] for kind in own if kind.__module__ in sys.modules}
+    modules |= {value for module in modules for value in vars(module).values() if _is_the_users(value)}
+    inside = [value for holder in (*own, *modules) for name, value in vars(holder).items() if not name.startswith("__")]
+    inside += [value for part in network.modules() for value in vars(part).values()]
+    reached = [value for function in inside if isinstance(function, FunctionType) for value in _of_function(function)]
+    for value in {id(value): value for value in (*inside, *reached)}.values():
+        if isinstance(value, (list, dict, set, bytearray, Tensor)) and not _is_of(network, value):
+            yield value
+
+
+def _of_function(function: FunctionType) -> Iterator[Any]:
+    """Yield what a function has closed over, and its defaults."""
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # empty
+            yield cell.cell_contents
+    yield from (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+
+
+def _is_of(network: nn.Module, value: Container) -> bool:
+    """Return whether a container is copied with the network, or too large to begin to remember."""
+    own = any(value is held for part in network.modules() for held in vars(part).values())
+    return own or (value.numel() if isinstance(value, Tensor) else len(value)) > ENTRIES
+
+
+def _is_the_users(value: Any) -> bool:
+    """Return whether something is a module that no package brought."""
+    file = getattr(value, "__file__", None) if isinstance(value, ModuleType) else None
+    return file is not None and not file.startswith(INSTALLED) and value.__name__.partition(".")[0] not in LIBRARIES
+
+
+def _put(content: Any, container: Any) -> None:
+    """Give a container the content of another one."""
+    match container:
+        case Tensor():
+            with torch.no_grad():
+                container.set_(content) if container.shape != content.shape else container.copy_(content)
+        case dict() | set():
+            container.clear()
+            container.update(content)
+        case _:
+            container[:] = content

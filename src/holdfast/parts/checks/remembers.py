@@ -1,0 +1,82 @@
+"""Does the encoder answer by what it has seen before?"""
+
+from dataclasses import dataclass
+
+import torch
+
+from holdfast.core import Check, HoldfastError, Images, Observation, Reps, Rng, Subject, Verdict
+from holdfast.parts.observations.clean import Clean
+
+
+@dataclass(frozen=True)
+class Remembers(Check):
+    """Compares the encoder, once it has seen some images, with itself before its first pass, on points around these.
+
+    Both have the same weights. Points lie at distances from a grey level on; the unused encoder meets them in another
+    order. And the encoder meets points around images that it has not seen, mixtures of two, before and after these.
+
+    Attributes:
+        examined: images around which points are drawn.
+        radii: how far each pixel of a point is from that of its image, in pixels of a [0, 1] image.
+        fail: difference, as a share of the spread of clean representations, above which it remembers.
+    """
+
+    examined: int = 8
+    radii: tuple[float, ...] = (1 / 255, 4 / 255, 16 / 255)
+    fail: float = 1e-2
+
+    consequence = "void"
+    lasts = True
+    place = 14
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations."""
+        return (Clean(),)
+
+    def judge(self, subject: Subject) -> Verdict:
+        """Represent points twice: by whoever has seen what they are near, and by whoever has not."""
+        encoder = subject.encoder
+        x = subject.batch(0, min(self.examined, subject.population))
+        clean = subject.read(Clean())["reps"]
+        spread = float((clean - clean.mean(0)).norm(dim=1).mean())
+        points, mixed = self._around(x, subject.seed), (x + x.roll(1, 0)) / 2
+        near_mixed = self._around(mixed, subject.seed)
+        with torch.no_grad():
+            before = encoder(near_mixed)
+            encoder(mixed)
+            after = encoder(near_mixed)
+            encoder(x)
+            used = encoder(points)
+            try:
+                with encoder.unused():
+                    unused = encoder(points.flip(0)).flip(0)
+            except HoldfastError as error:
+                meaning = "Whether it answers by what it has seen before was not found out."
+                return Verdict("skip", str(error), meaning)
+        apart = max(_apart(used, unused), _apart(before, after)) / max(spread, 1e-30)
+        details = {"difference": apart}
+        finding = f"a network that has seen no image differs by {apart:.1e} of the spread"
+        if not apart <= self.fail and not self._is_random(subject, points, used):  # NaN too
+            meaning = (
+                "It answers for an image by what it has seen before, so that attacks and distances measure its memory; "
+                "audit the network without what it keeps between passes."
+            )
+            return Verdict("fail", finding, meaning, details, called="Remembers")
+        return Verdict("pass", finding, "What it has seen before does not change its answers.", details)
+
+    def _is_random(self, subject: Subject, points: Images, reps: Reps) -> bool:
+        """Return whether the same points are represented as differently at once, which the check *frozen* tells."""
+        with torch.no_grad(), subject.encoder.unused():
+            first = subject.encoder(points)
+        with torch.no_grad(), subject.encoder.unused():
+            return not bool(torch.equal(first, subject.encoder(points)))
+
+    def _around(self, x: Images, seed: int) -> Images:
+        """Return points around each image, those of all distances in a row."""
+        rng = Rng(seed, ("remembers",), tuple(str(image) for image in range(len(x))))
+        signs = torch.where(rng.uniform(*x.shape[1:]).to(x) < 0.5, -1.0, 1.0)
+        return torch.cat([(x + radius * signs).clamp(0, 1) for radius in self.radii])
+
+
+def _apart(first: Reps, second: Reps) -> float:
+    return float((first - second).norm(dim=1).max())
