@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from holdfast.core import Check, Observation, Subject, Verdict
+from holdfast.numerics.geometry.spread import nearest_apart, number_format, rounding, spread
 from holdfast.parts.observations.clean import Clean
 
 
@@ -10,13 +11,18 @@ from holdfast.parts.observations.clean import Clean
 class Collapse(Check):
     """Fails where representations are (nearly) constant: such an encoder looks perfectly robust and is useless.
 
+    Fails as well where the precision of the numbers no longer tells images apart: where the nearest other image is
+    hardly farther away than rounding puts representations, see `numerics.geometry.spread`.
+
     Attributes:
         warn: share of identical pairs above which the panel warns.
-        flat: spread relative to the norm below which representations count as constant.
+        apart: distance of the nearest image, in units of rounding, that more than half of the images must have.
+        level: share of the images whose nearest one may be as near as rounding, without being identical.
     """
 
     warn: float = 0.001
-    flat: float = 1e-6
+    apart: float = 4.0
+    level: float = 0.1
 
     consequence = "void"
     place = 14
@@ -26,19 +32,35 @@ class Collapse(Check):
         return (Clean(),)
 
     def judge(self, subject: Subject) -> Verdict:
-        """Measure the spread, and the share of pairs with the same representation."""
-        clean = subject.read(Clean())["reps"].double()
-        spread = float((clean - clean.mean(0)).norm(dim=1).mean())
-        scale = float(clean.norm(dim=1).mean())
+        """Measure the spread, what rounding makes of it, and the share of pairs with the same representation."""
+        reps = subject.read(Clean())["reps"]
+        clean, around = reps.double(), spread(reps)
         copies = clean.unique(dim=0, return_counts=True)[1].double()
         same = float((copies * (copies - 1)).sum() / (len(clean) * (len(clean) - 1)))
-        details = {"spread": spread, "norm": scale, "identical pairs": same}
-        if spread <= self.flat * scale:
-            meaning = "Either all images are the same or the encoder is constant: the numbers are meaningless."
-            finding = "all images have the same representation"
+        made, nearest = rounding(reps), nearest_apart(reps)
+        details = {"spread": around, "rounding": float(made.median()), "identical pairs": same}
+        if around <= float(made.median()):
+            meaning = (
+                "Either all images are the same or the encoder is constant, to the precision of its numbers: all that "
+                "is computed from them is meaningless."
+            )
+            to = f", to the precision of {number_format(reps)}" if around > 0 else ""
+            finding = f"all images have the same representation{to}"
             return Verdict("fail", finding, meaning, details, called="Collapsed")
+        details |= {"nearest": float(nearest.median())}
+        level = float((nearest <= made[: len(nearest)]).double().mean())
+        if details["nearest"] <= self.apart * details["rounding"] or level > self.level:
+            finding = (
+                f"precision: {number_format(reps)} rounds representations by up to {details['rounding']:.2g}, and the "
+                f"nearest image is {details['nearest']:.2g} away (median)"
+            )
+            meaning = (
+                "The precision no longer tells images apart: take a large offset or factor away in the encoder "
+                "(subtract the mean), or compute in more digits."
+            )
+            return Verdict("fail", finding, meaning, details)
         if same > self.warn:
             meaning = "Duplicate images, or images that look the same to the encoder, distort neighbour measures."
             return Verdict("warn", f"{100 * same:.2f} % of the pairs have identical representations", meaning, details)
-        finding = f"spread {spread:.3g} around the mean, {100 * same:.2f} % identical pairs"
+        finding = f"spread {around:.3g} around the mean, {100 * same:.2f} % identical pairs"
         return Verdict("pass", finding, "The encoder distinguishes the images.", details)

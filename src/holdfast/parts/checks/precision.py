@@ -20,6 +20,8 @@ from holdfast.core import (
     Subject,
     Verdict,
 )
+from holdfast.numerics.geometry.pairwise import pairwise
+from holdfast.numerics.geometry.spread import spread
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
@@ -141,8 +143,6 @@ def _reduced(encoder: Encoder, x: Images) -> Tensor:
 
 def _off(reduced: Tensor, clean: Tensor) -> tuple[PerImage, Tensor]:
     """Return how far the first representations are off, in units of the spread of all, and whose neighbour changed."""
-    exact, own = clean[: len(reduced)], torch.arange(len(reduced))
-    spread = float((clean - clean.mean(0)).norm(dim=1).mean())
-    nearest = [torch.cdist(reps, clean).index_put((own, own), torch.tensor(torch.inf).double()).argmin(1)
-               for reps in (reduced, exact)]  # fmt: skip
-    return (reduced - exact).norm(dim=1) / max(spread, 1e-30), nearest[0] != nearest[1]
+    exact, own, absent = clean[: len(reduced)], torch.arange(len(reduced)), torch.tensor(torch.inf).double()
+    nearest = [pairwise(reps, clean, "l2").index_put((own, own), absent).argmin(1) for reps in (reduced, exact)]
+    return (reduced - exact).norm(dim=1) / max(spread(clean), 1e-30), nearest[0] != nearest[1]
