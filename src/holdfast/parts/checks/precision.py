@@ -23,6 +23,7 @@ from holdfast.core import (
 from holdfast.numerics.geometry.pairwise import pairwise
 from holdfast.numerics.geometry.spread import spread
 from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.checks.shared.search import gain_of, in_words, times_as_far
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
@@ -107,10 +108,10 @@ class Precision(Check):
         searched = attacked["values"][:, self.attack.steps].double()
         float32, rounded = self._float32(subject, x, clean)
         error = float(((rounded - float32).abs() / float32.abs().clamp_min(1e-30)).median())
-        gain = float((float32 / searched.clamp_min(1e-30)).median()) - 1 if float(float32.max()) > 0 else 0.0
+        gain = gain_of(times_as_far(float32, searched))
         details |= {"objective error median": error, "gain of float32": gain}
         finding += (
-            f"; the same attack in float32 gets {100 * gain:+.1f} % farther, and at its end {precision} has the "
+            f"; the same attack in float32 gets {in_words(gain)}, and at its end {precision} has the "
             f"objective wrong by {100 * error:.2g} % (both median)"
         )
         if not gain <= self.fail:  # NaN too
