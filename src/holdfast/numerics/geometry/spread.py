@@ -38,7 +38,7 @@ def spread(reps: Reps) -> float:
     return min(usual, 10 * float(nearest_apart(reps).median()))
 
 
-def rounding(reps: Reps, divergence: str = "l2") -> Float[Tensor, "images"]:
+def rounding(reps: Reps, divergence: str = "l2", computed: int = COMPUTED) -> Float[Tensor, "images"]:
     """Return by how much rounding alone puts representations apart, one number for each: the unit of "level".
 
     r_i = √(Σ_k (s_k(f_ik)² + (16 s(f_ik))²) / 6) over the coordinates k that differ between any two images; s_k(v) is
@@ -50,6 +50,7 @@ def rounding(reps: Reps, divergence: str = "l2") -> Float[Tensor, "images"]:
     Args:
         reps: clean representations of the population, [N, D].
         divergence: "cosine" for distances between unit vectors, which are shorter by ‖f_i‖.
+        computed: last digits of float32 by which passes may differ; 0: what the numbers themselves cannot hold.
 
     Example:
         >>> away = torch.tensor([[0.1], [0.2]])
@@ -62,7 +63,7 @@ def rounding(reps: Reps, divergence: str = "l2") -> Float[Tensor, "images"]:
     parts = []
     for part in reps.split(_ROWS):
         values = part[:, varies].double()
-        squares = _spacing(values, bits, least).square() + (COMPUTED * _spacing(values, *exact)).square()
+        squares = _spacing(values, bits, least).square() + (computed * _spacing(values, *exact)).square()
         made = (squares.sum(1) / 6).sqrt()
         parts.append(made / part.double().norm(dim=1).clamp_min(1e-300) if divergence == "cosine" else made)
     return torch.cat(parts)

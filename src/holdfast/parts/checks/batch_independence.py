@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from holdfast.core import Check, Examination, Observation, Subject, Verdict
+from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.numerics.geometry.spread import rounding, spread
 from holdfast.parts.observations.clean import Clean
 from holdfast.runtime.errors import first_line
@@ -19,6 +20,8 @@ class BatchIndependence(Check):
         warn: relative difference above which rounding is large.
         fail: relative difference above which the images influence each other.
     """
+
+    invariant = EVERY
 
     examined: int = 8
     warn: float = 1e-4

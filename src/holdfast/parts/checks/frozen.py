@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Check, Encoder, Examination, Images, Observation, Subject, Verdict
+from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.numerics.geometry.spread import level, rounding, spread
 from holdfast.parts.observations.clean import Clean
 
@@ -28,6 +29,8 @@ class Frozen(Check):
         searched: difference of a pass with gradients, in the same units, above which it is another network.
         noise: of the mean over draws, above which it warns; see above.
     """
+
+    invariant = EVERY
 
     examined: int = 8
     passes: int = 4

@@ -20,6 +20,7 @@ from holdfast.core import (
     Subject,
     Verdict,
 )
+from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.numerics.geometry.pairwise import pairwise
 from holdfast.numerics.geometry.spread import spread
 from holdfast.parts.attacks.pgd import Pgd
@@ -49,6 +50,8 @@ class Precision(Check):
             with a few more steps.
         fail: the gain above which it fails: `stronger_attack` would warn there.
     """
+
+    invariant = EVERY
 
     attack: Attack | None = Pgd()
     ball: Ball = Linf()
