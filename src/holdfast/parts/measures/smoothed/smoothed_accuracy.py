@@ -6,7 +6,7 @@ import torch
 
 from holdfast.core import HoldfastError, Subject, Table
 from holdfast.core.registry import part_name
-from holdfast.numerics.geometry.invariance import NOTHING
+from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.parts.measures.shared.smoothed_share import SmoothedShare
 from holdfast.parts.smoothing.classifier import Classifier
 
@@ -22,7 +22,7 @@ class SmoothedAccuracy(SmoothedShare):
     where it abstained; `abstained`, 1 or 0.
     """
 
-    invariant = NOTHING
+    invariant = EVERY
 
     condition = "given this population of images"
     question = "What share of images does the smoothed encoder provably still recognise among all images?"
