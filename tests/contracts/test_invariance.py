@@ -79,6 +79,11 @@ def void(reps: Tensor) -> bool:
     return verdict.status == "fail"
 
 
+def must_be_told(change: str, size: float, dtype: torch.dtype) -> bool:
+    """Whether there are digits enough, so that nothing may be void."""
+    return dtype != torch.float16 and (change != "translation" or size < 1e5)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_part_says_what_it_is_invariant_to(kind: str, subtests: pytest.Subtests) -> None:
     assert OF_DIVERGENCES.keys() == DIVERGENCES.keys()
@@ -171,6 +176,7 @@ def test_failures_are_the_same(change: str, size: float, dtype: torch.dtype, sub
     moved = clean + 1.5 * representations(IMAGES, 5)
     changed = Changed(change, size, spread(clean), dtype, whole=True)
     if void(changed(clean).float()):
+        assert not must_be_told(change, size, dtype)
         return
     for failure in failures():
         if change not in (invariances(failure) or ()):
@@ -229,6 +235,7 @@ def compare(tmp_path: Path, x: Tensor, reference: dict, changes: tuple, parts: d
         if change in (invariances(part) or ()) and here["measures"][name]["error"] is None:
             same(name, there["measures"][name], here["measures"][name], subtests)
     if here["checks"]["collapse"]["status"] == "fail":
+        assert not must_be_told(change, size, dtype)
         return
     for part in parts["checks"]:
         name = registry.part_name(part)
