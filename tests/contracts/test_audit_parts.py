@@ -21,6 +21,7 @@ from holdfast.parts.attacks.ensemble import Ensemble
 from holdfast.parts.attacks.minimum_norm import MinimumNorm
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.square import Square
+from holdfast.parts.checks.shared.search import gain_of, in_words, times_as_far
 from holdfast.parts.estimators.counting import Counting
 from holdfast.parts.estimators.sequential import Sequential
 from holdfast.parts.estimators.splitting import Splitting
@@ -369,18 +370,66 @@ class Masked(nn.Module):
         return (x.flatten(1) * 8).round() + 1e-4 * torch.sin(1e4 * x.flatten(1))
 
 
+class Behind(nn.Module):
+    """A network whose representations lie behind numbers that are large, and the same or nearly so for all images."""
+
+    def __init__(self, inner: nn.Module, how: str) -> None:
+        super().__init__()
+        self.inner, self.how = inner, how
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        reps = self.inner(x)
+        side = torch.full_like(reps[:, :1], 3e5)
+        match self.how:
+            case "a constant":
+                return torch.cat([reps, side], 1)
+            case "an offset":
+                return reps + 3e3
+            case "two clouds":
+                return torch.cat([reps, side * (x.mean((1, 2, 3)) > 0.5)[:, None]], 1)
+        return torch.cat([reps, side * (x[:, :, 0, 0] > 0.9)], 1)  # some images far away
+
+
+class OfModes(nn.Module):
+    """Computes something else where gradients are wanted."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        wanted = torch.is_grad_enabled() if self.way == "mode" else x.requires_grad
+        return (x.flip(3) if wanted else x).flatten(1)
+
+
+HIDDEN = ("a constant", "an offset", "two clouds", "images far away")
+
+
 @pytest.mark.parametrize(
     ("module", "name", "status"),
     [
         (Coupled(), "batch_independence", "fail"),
         (Random(), "frozen", "fail"),
         (Masked(), "masking", "fail"),
+        *((Behind(Coupled(), how), "batch_independence", "fail") for how in HIDDEN),
+        *((Behind(Random(), how), "frozen", "fail") for how in HIDDEN),
+        *((Behind(nn.Flatten(), how), name, "pass") for how in HIDDEN for name in ("batch_independence", "frozen")),
+        *((OfModes(way), "frozen", "fail") for way in ("mode", "requires grad")),
+        *((Behind(OfModes("mode"), how), "frozen", "fail") for how in HIDDEN),
     ],
 )
 def test_checks_catch_what_they_are_for(module, name, status, pictures, tmp_path) -> None:
     parts = {"measures": (measure("breakaway_risk"),), "checks": (check(name),)}
     record = audit(tmp_path, Encoder(module, mean=0, std=1), pictures, **parts)
     assert record["encoders"][0]["checks"][name]["status"] == status
+
+
+def test_a_search_that_gets_nowhere_is_told_without_a_percentage() -> None:
+    """A rise of nothing is no number to divide by: "+5.9e+31 %" says less than that the other search got somewhere."""
+    nowhere = torch.zeros(3, dtype=torch.float64)
+    assert in_words(gain_of(times_as_far(nowhere + 1e-3, nowhere))) == "at least 1,000 times as far"
+    assert in_words(gain_of(times_as_far(nowhere, nowhere))) == "+0.0 % farther"
+    assert in_words(gain_of(times_as_far(nowhere + 3, nowhere + 2))) == "+50.0 % farther"
 
 
 def test_an_encoder_that_changes_itself_is_refused(pictures, tmp_path) -> None:

@@ -38,3 +38,27 @@ def test_a_cast_to_the_precision_of_the_weights_leaves_the_network_as_it_is():
 def test_a_cast_that_rounds_is_refused():
     with pytest.raises(NotCertified, match="computes something else"):
         trace(Encoder(Cast(True, torch.bfloat16), mean=0, std=1), (1, 2, 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_cast_at_the_end_is_refused_by_name(dtype: torch.dtype):
+    class Ends(Cast):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x).to(dtype)
+
+    with pytest.raises(NotCertified, match=f"casts what it computes to {str(dtype)[6:]}"):
+        trace(Encoder(Ends(False), mean=0, std=1), (1, 2, 2))
+
+
+def test_a_large_coordinate_hides_no_error_of_another(monkeypatch: pytest.MonkeyPatch):
+    class Far(Cast):
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.functional.pad(super().forward(x), (0, 1), value=1e8)
+
+    encoder = Encoder(Far(False), mean=0, std=1)
+    assert trace(encoder, (1, 2, 2))(torch.rand(1, 1, 2, 2).double()).shape == (1, 4)
+    network = type(trace(encoder, (1, 2, 2)))
+    computed = network.__call__
+    monkeypatch.setattr(network, "__call__", lambda self, x: computed(self, x) + torch.tensor([0.01, 0, 0, 0]).to(x))
+    with pytest.raises(NotCertified, match="computes something else"):
+        trace(Encoder(Far(False), mean=0, std=1), (1, 2, 2))

@@ -177,6 +177,43 @@ def test_no_attack_beats_a_certificate_with_chosen_slopes(name: str) -> None:
     assert false_proofs(name, "linf", CERTIFIERS[-1:]) == 0
 
 
+NUMBERS: dict[str, Callable[[Tensor], Tensor]] = {
+    "local_response_norm": lambda z: nn.functional.local_response_norm(z, 3, alpha=1.0),
+    "product": lambda z: z * z.sigmoid(),
+    "quotient": lambda z: z.relu() / (1 + z.abs()),
+    "of vectors": lambda z: z.flatten(1) * z.flatten(1).tanh(),
+    "mean": lambda z: z.flatten(1).mean(1).relu()[:, None] * z.flatten(1),
+    "ratio of sums": lambda z: (z.flatten(1).relu().sum(1) / (1 + z.flatten(1).abs().sum(1)))[:, None] + z.flatten(1),
+}
+
+
+class OfNumbers(nn.Module):
+    """A function of a few numbers between a convolution and a matrix."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor], count: int) -> None:
+        super().__init__()
+        self.first, self.function, self.last = nn.Conv2d(1, count, SHAPE[1:]), function, nn.Linear(count, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.function(self.first(x[:, :1])).flatten(1))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_single_numbers_are_bounded_as_vectors_are(name: str, count: int) -> None:
+    """Maps of 1 x 1 pixels and one channel are a number, which once had no axis that forms could read."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = OfNumbers(NUMBERS[name], count)
+    x, radii = draw((2, *SHAPE), 1).float().sigmoid(), torch.full((2,), 0.03, dtype=torch.float64)
+    margin = Margin(draw((2, 4, 3), 2).float(), draw((2, 4), 3).float())
+    least = reached(network, margin, x, radii, "linf")
+    for certifier in (Interval(), CrownIbp(), Crown()):
+        lower = certifier(Encoder(network, mean=0, std=1), margin, x, Linf(1.0), radii).lower
+        assert bool((lower <= least + 1e-9).all())
+        assert bool(lower.isfinite().all())
+
+
 @pytest.mark.parametrize("certifier", CERTIFIERS)
 def test_scores_that_overflow_over_all_images_spoil_no_proof_at_a_small_radius(certifier: Certifier) -> None:
     """exp(710) is infinite: interval arithmetic over all images, of which the slack is a share, must not become NaN."""

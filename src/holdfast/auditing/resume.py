@@ -5,7 +5,11 @@ import torch
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.representations import CLEAN
 from holdfast.auditing.session import Session
+from holdfast.numerics.geometry.spread import rounding, spread
 from holdfast.storage.run_folder import Store
+
+MOVED = 1e-2
+"""How far the same encoder may represent an image elsewhere, in units of `spread`: batches and devices round."""
 
 
 def forget_stale(session: Session, plan: Plan, store: Store, recorded: bool) -> int | None:
@@ -40,5 +44,8 @@ def _is_stale(session: Session, store: Store) -> bool:
         with torch.no_grad():
             again = session.encoder(session.batch(shard.start, shard.start + min(2, len(reps)))).float().cpu()
         session.encoder.passes = before  # two passes that only a resumed audit makes
-        return not torch.allclose(again, reps[: len(again)], rtol=1e-3, atol=1e-3 * float(reps.abs().max()))
+        moved = (again - reps[: len(again)]).double().norm(dim=1)
+        # of one image there is no spread: then its own length must do
+        unit = spread(reps) if len(reps) > 1 else float(reps.double().norm(dim=1).max())
+        return not bool((moved <= torch.clamp_min(rounding(reps)[: len(again)], MOVED * unit)).all())
     return False

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -115,6 +116,9 @@ class Probe(metaclass=Checked):
 
     trains: bool = True
     """Whether it reads the representations and labels it is given; a head from a file does not."""
+
+    invariant: ClassVar[frozenset[str] | None] = None
+    """Which changes of the representation change no class that it tells; None: it does not say."""
 
     through: str = ""
     """The observation in which it learns through the encoder, from images, by its name; it has the fields `probe` and

@@ -105,6 +105,8 @@ class Measure(Reader):
             them.
         of_any_radius: whether it reads the norm of its ball alone, and not the radius.
         in_brief: whether its headline is one of the few numbers that a report begins with.
+        invariant: which changes of the representation change none of its numbers, see `numerics.geometry.invariance`;
+            None: what it compares by says so.
     """
 
     better: Literal["lower", "higher"]
@@ -118,6 +120,7 @@ class Measure(Reader):
     shown_by: ClassVar[tuple[str, ...]] = ()
     of_any_radius: ClassVar[bool] = False
     in_brief: ClassVar[bool] = False
+    invariant: ClassVar[frozenset[str] | None] = None
 
     @property
     def optional(self) -> tuple[Observation, ...]:

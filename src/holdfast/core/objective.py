@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -24,6 +25,8 @@ class Objective(metaclass=Checked):
     needs_target: bool = False
     batchwise: bool = False
     of_logits: bool = False
+    invariant: ClassVar[frozenset[str] | None] = None
+    """Which changes of the representation change its values by a common factor alone; None: its divergence says so."""
 
     @abstractmethod
     def __call__(self, reps: Reps, clean: Reps, target: Reps | None = None) -> PerImage:

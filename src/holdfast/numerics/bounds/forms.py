@@ -27,6 +27,11 @@ def _dot(coefs: Tensor, values: Tensor) -> Tensor:
     return (coefs * values).flatten(3).sum(3)
 
 
+def _by_row(values: Tensor) -> Tensor:
+    """Return [B, R, *shape] as [B, R, n]; a node may be a single number, without an axis of its own."""
+    return values.reshape(*values.shape[:2], -1)
+
+
 @dataclass(frozen=True, eq=False)
 class Dense:
     """Rows that may read every value: coefs [B, R, *shape]; B = 1 where all images share them."""
@@ -48,7 +53,7 @@ class Dense:
     def dot(self, values: Tensor) -> Tensor:
         """Return Σ coefs · values, [B, R], for values [*shape] or [B, *shape]."""
         flat = values.reshape(len(values), -1, 1) if values.ndim == self.coefs.ndim - 1 else values.reshape(1, -1, 1)
-        return (self.coefs.flatten(2) @ flat).squeeze(-1)
+        return (_by_row(self.coefs) @ flat).squeeze(-1)
 
     def through(self, operation: Affine) -> list["Form"]:
         """Return the forms on each input of an affine operation."""
@@ -71,9 +76,9 @@ class Dense:
         """
         relaxation = relaxation.over(self.spread, lower, upper)
         coefs, up, down = _weighed(self.coefs, relaxation)
-        constant = (down * relaxation.above).flatten(2).sum(2)
+        constant = _by_row(down * relaxation.above).sum(2)
         if relaxation.below is not None:
-            constant = constant + (up * relaxation.below).flatten(2).sum(2)
+            constant = constant + _by_row(up * relaxation.below).sum(2)
         return Dense(coefs), constant
 
     def pooled(self, chosen: Tensor, rules: Tensor, ceiling: Tensor, operation: MaxPool) -> tuple["Dense", Tensor]:
@@ -88,7 +93,7 @@ class Dense:
 
     def windows(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return (coefs, values) flattened so that values broadcast over rows: [B, R, n] and [B, n]."""
-        return self.coefs.flatten(2), values.flatten(1)
+        return _by_row(self.coefs), values.reshape(len(values), -1)
 
     def rows(self, values: Tensor) -> Tensor:
         """Return a number per row as it stands, [B, R]."""

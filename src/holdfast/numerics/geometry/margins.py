@@ -46,5 +46,6 @@ def between(positive: Reps, negatives: Float[Tensor, "batch rows dim"], divergen
             weights = unit(own) - unit(rivals)
             return Margin(weights, torch.zeros_like(weights[..., 0]))
         case "l2":
-            return Margin(2 * (own - rivals), rivals.square().sum(-1) - own.square().sum(-1))
+            # ||f⁻||² - ||f⁺||², without the digits that a large mean takes from two squares
+            return Margin(2 * (own - rivals), ((rivals - own) * (rivals + own)).sum(-1))
     raise unknown("divergence with a linear margin", divergence, DIVERGENCES)

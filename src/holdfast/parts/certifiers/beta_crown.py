@@ -154,5 +154,6 @@ def _scales(problem: Problem, parameters: AlphaBeta) -> dict[int, Tensor]:
         for source in network.nodes[index].inputs:
             if source in sizes:
                 # of each row by itself: no row depends on those it is bounded with
-                sizes[source] = torch.maximum(sizes[source].to(trail[index]), trail[index].abs().flatten(2).mean(2)[0])
+                mean = trail[index][0].abs().reshape(len(trail[index][0]), -1).mean(1)
+                sizes[source] = torch.maximum(sizes[source].to(mean), mean)
     return {node: size for node, size in sizes.items() if bool((size > 0).any())}

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 
 from holdfast.core import Check, Examination, Observation, Subject, Verdict
+from holdfast.numerics.geometry.invariance import EVERY
+from holdfast.numerics.geometry.spread import rounding, spread
 from holdfast.parts.observations.clean import Clean
 from holdfast.runtime.errors import first_line
 
@@ -18,6 +20,8 @@ class BatchIndependence(Check):
         warn: relative difference above which rounding is large.
         fail: relative difference above which the images influence each other.
     """
+
+    invariant = EVERY
 
     examined: int = 8
     warn: float = 1e-4
@@ -48,11 +52,12 @@ class BatchIndependence(Check):
                 finding = f"a single image cannot be encoded: {first_line(error)}"
                 return Verdict("fail", finding, "It needs batches of several images (BatchNorm in train mode?).")
         clean = subject.read(Clean())["reps"]
-        # identical images have no spread; rounding is then seen on the scale of the representations themselves
-        spread = max(float((clean - clean.mean(0)).norm(dim=1).mean()), 1e-2 * float(clean.norm(dim=1).mean()))
-        drift = float((together - alone).norm(dim=1).max()) / max(spread, 1e-30)
+        # identical images have no spread, and of a large offset the last digit may be a part of it
+        last = rounding(clean)[:count]
+        moved = (together - alone).double().norm(dim=1).cpu()
+        drift = float(moved.max()) / max(spread(clean), float(last.max()), 1e-30)
         details = {"relative difference": drift}
-        if not drift <= self.fail:  # NaN too
+        if not (drift <= self.fail or bool((moved <= last).all())):  # NaN too
             meaning = "Images in a batch influence each other (BatchNorm in train mode?); no number here is reliable."
             return Verdict("fail", f"alone and in a batch differ by {drift:.1e} of the spread", meaning, details)
         if drift > self.warn:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from holdfast.core import Check, Observation, Subject, Verdict
 from holdfast.numerics.geometry import spectrum
+from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.parts.observations.clean import Clean
 
 
@@ -18,6 +19,8 @@ class DimensionCollapse(Check):
         small: share of the largest singular value.
         warn: share of unused directions above which the panel warns.
     """
+
+    invariant = EVERY
 
     small: float = 0.001
     warn: float = 0.5

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from holdfast.core import Check, Observation, Subject, Verdict
+from holdfast.numerics.geometry.invariance import EVERY
 
 
 @dataclass(frozen=True)
@@ -13,6 +14,8 @@ class EnoughImages(Check):
         attacked: number below which intervals are wide.
         population: number below which nearest neighbours are far apart, and risks look small.
     """
+
+    invariant = EVERY
 
     attacked: int = 50
     population: int = 200

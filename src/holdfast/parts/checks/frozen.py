@@ -4,14 +4,19 @@ import math
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
-from holdfast.core import Check, Examination, Images, Observation, Subject, Verdict
+from holdfast.core import Check, Encoder, Examination, Images, Observation, Subject, Verdict
+from holdfast.numerics.geometry.invariance import EVERY
+from holdfast.numerics.geometry.spread import level, rounding, spread
 from holdfast.parts.observations.clean import Clean
 
 
 @dataclass(frozen=True)
 class Frozen(Check):
     """Fails for an encoder in train mode, with changed weights or buffers, or with a random forward pass.
+
+    Fails as well where a pass with gradients, as searches make it, computes something else than one without.
 
     Passes of a mean over draws agree. What is left of the noise is that of the difference between an image and its
     nearest one, which is what decides: of Δ̄ = (1/k) Σ_j Δ_j, with Δ_j that difference by one draw,
@@ -20,13 +25,17 @@ class Frozen(Check):
     Attributes:
         examined: images that are represented several times.
         passes: how often; a mean over draws twice.
-        rounding: relative difference of two passes up to which it counts as rounding.
+        rounding: difference of two passes, in units of `spread`, up to which it counts as rounding.
+        searched: difference of a pass with gradients, in the same units, above which it is another network.
         noise: of the mean over draws, above which it warns; see above.
     """
 
+    invariant = EVERY
+
     examined: int = 8
     passes: int = 4
-    rounding: float = 1e-5
+    rounding: float = 1e-4
+    searched: float = 1e-2
     noise: float = 0.1
 
     consequence = "void"
@@ -52,40 +61,67 @@ class Frozen(Check):
         if encoder.take_fingerprint() != encoder.fingerprint:
             meaning = "The forward pass changes the network, so the numbers depend on the order of the images."
             return Verdict("fail", "weights or buffers changed during the audit", meaning)
-        # forward passes of the same images, relative to the largest representation; a coin may fall alike twice
-        x = subject.batch(0, min(self.examined, subject.population))
-        with torch.no_grad():
-            first, *again = (encoder(x) for _ in range(self.passes if encoder.draws is None else 2))
-        moved = torch.stack([(reps - first).norm(dim=1) for reps in again])
-        gap = float(moved.max() / first.norm(dim=1).max().clamp_min(1e-30))
-        if not gap <= self.rounding and encoder.draws is None:
-            finding = f"stochastic: passes of the same images differ by {gap:.1e}"
-            meaning = (
-                "The forward pass is random (dropout, masking, sampling?), so attacks and distances measure noise; "
-                "audit the mean of k draws, ?draws=k, or switch off what is random."
-            )
-            return Verdict("fail", finding, meaning, {"difference": gap}, called="Random")
-        if not gap <= self.rounding:
-            finding = f"passes by the same draws differ by {gap:.1e}"
-            meaning = (
-                "It has a generator of its own, which no seed reaches; draw from the global ones of torch or NumPy."
-            )
-            return Verdict("fail", finding, meaning, {"difference": gap}, called="Random")
+        # passes of the same images, the last one as searches make it; a coin may fall alike twice
+        clean, x = subject.read(Clean())["reps"], subject.batch(0, min(self.examined, subject.population))
+        first, searched = _plain(encoder, x), _searched(encoder, x)
+        again = [_plain(encoder, x) for _ in range(self.passes - 2 if encoder.draws is None else searched is None)]
+        # in units of how far images lie apart, beyond what the last digit of each representation can be
+        last, unit = rounding(clean)[: len(x)], max(spread(clean), 1e-30)
+
+        def differs(reps: Tensor, most: float) -> tuple[bool, float]:
+            moved = (reps - first).double().norm(dim=1).cpu()
+            return not (float(moved.max()) <= most * unit or bool((moved <= last).all())), float(moved.max()) / unit
+
+        other, gap_searched = (False, 0.0) if searched is None else differs(searched, self.searched)
+        if other and not again:
+            again = [_plain(encoder, x)]
+        found = [differs(reps, self.rounding) for reps in again]
+        gap = max((gap for _, gap in found), default=0.0)
+        if any(random for random, _ in found):
+            return self._random(gap, encoder.draws is not None)
+        if other:
+            return self._searched_apart(gap_searched)
         if encoder.draws is not None:
             return self._of_draws(subject, x, encoder.draws)
         if gap > 0:
             meaning = "The device rounds differently on each pass; repeated audits agree only to this precision."
-            return Verdict("warn", f"passes of the same images differ by {gap:.1e}", meaning, {"difference": gap})
+            finding = f"passes of the same images differ by {gap:.1e} of the spread"
+            return Verdict("warn", finding, meaning, {"difference": gap})
         return Verdict(
             "pass", "eval mode, weights and buffers unchanged, passes agree to the bit", "The encoder is frozen."
         )
+
+    def _random(self, gap: float, drawn: bool) -> Verdict:
+        """Say that passes of the same images differ, and what to do."""
+        if drawn:
+            finding = f"passes by the same draws differ by {gap:.1e} of the spread"
+            meaning = (
+                "It has a generator of its own, which no seed reaches; draw from the global ones of torch or NumPy."
+            )
+        else:
+            finding = f"stochastic: passes of the same images differ by {gap:.1e} of the spread"
+            meaning = (
+                "The forward pass is random (dropout, masking, sampling?), so attacks and distances measure noise; "
+                "audit the mean of k draws, ?draws=k, or switch off what is random."
+            )
+        return Verdict("fail", finding, meaning, {"difference": gap}, called="Random")
+
+    def _searched_apart(self, gap: float) -> Verdict:
+        """Say that a pass with gradients computes something else, and what to do."""
+        finding = f"with gradients it computes something else: by {gap:.1e} of the spread"
+        meaning = (
+            "Attacks follow the gradients of another network than the one that is judged; make what it computes "
+            "independent of torch.is_grad_enabled() and requires_grad."
+        )
+        return Verdict("fail", finding, meaning, {"difference": gap})
 
     def _of_draws(self, subject: Subject, x: Images, draws: int) -> Verdict:
         """Say how much noise is left in the mean."""
         # Δ_j: the images and their nearest ones, draw by draw
         clean = subject.read(Clean())["reps"].double()
-        distances = torch.cdist(clean[: len(x)], clean)
-        same = distances <= self.rounding * clean.norm(dim=1).max()  # the image itself, and copies of it
+        distances = torch.cdist(clean[: len(x)], clean, compute_mode="donot_use_mm_for_euclid_dist")
+        made, own = rounding(clean), torch.arange(len(clean))
+        same = level(distances, made, own[: len(x)], own)  # the image itself, and copies of it
         nearest = distances.masked_fill(same, torch.inf).argmin(1).tolist()
         images = torch.cat([x, *(subject.batch(i, i + 1) for i in nearest)])
         each = subject.encoder.each_draw(images, max(draws, self.examined)).double()
@@ -95,7 +131,7 @@ class Frozen(Check):
         noise = float((left / differences[:draws].mean(0).norm(dim=1).clamp_min(1e-30)).median())
         slow = subject.encoder.mean_of_draws.one_by_one
         slowly = f"; image by image, which is slow ({slow})" if slow else ""
-        if float((each - each[0]).norm(dim=2).max()) <= self.rounding * float(each.norm(dim=2).max()):
+        if float((each - each[0]).norm(dim=2).max()) <= max(self.rounding * spread(clean), float(made.max())):
             finding = f"the mean of {draws} draws that are all the same{slowly}"
             meaning = f"Nothing in it is random, or it seeds itself; leave draws out: they cost {draws} times as much."
             return Verdict("warn", finding, meaning, {"noise": 0.0})
@@ -113,3 +149,18 @@ class Frozen(Check):
         return Verdict(
             "pass", finding, "The same draws are used throughout, and their number is large enough.", details
         )
+
+
+def _plain(encoder: Encoder, x: Images) -> Tensor:
+    """Return representations of a pass without gradients."""
+    with torch.no_grad():
+        return encoder(x)
+
+
+def _searched(encoder: Encoder, x: Images) -> Tensor | None:
+    """Return representations of a pass with gradients, by the same draws; None where it fails: searches say why."""
+    try:
+        with torch.enable_grad(), encoder.exactly():
+            return encoder(x.detach().clone().requires_grad_()).detach()
+    except Exception:
+        return None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from holdfast.core import Check, Examination, Observation, Rng, Search, Subject, Verdict
+from holdfast.numerics.geometry.invariance import EVERY
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,8 @@ class GradientHealth(Check):
         examined: images that are probed.
         radius: half the side of the cube around an image from which the points are drawn, in pixels.
     """
+
+    invariant = EVERY
 
     examined: int = 8
     radius: float = 0.03

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from holdfast.core import Check, Observation, Subject, Verdict
+from holdfast.numerics.geometry.invariance import EVERY
 
 
 @dataclass(frozen=True)
@@ -12,6 +13,8 @@ class ImagesUnchanged(Check):
     So it sees a dataset whose transform is random, or that is read by several threads and not made for it, files that
     somebody writes meanwhile, and a disk that reads other bytes. Images that probes learn from are among them.
     """
+
+    invariant = EVERY
 
     consequence = "void"
     place = 18

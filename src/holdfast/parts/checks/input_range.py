@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from holdfast.core import Check, Observation, Subject, Verdict
+from holdfast.numerics.geometry.invariance import EVERY
 
 
 @dataclass(frozen=True)
@@ -12,6 +13,8 @@ class InputRange(Check):
     Attributes:
         examined: images that are read.
     """
+
+    invariant = EVERY
 
     examined: int = 64
 

@@ -7,6 +7,7 @@ import torch
 
 from holdfast.core import Attack, Ball, Check, Examination, Observation, Search, Subject, Verdict
 from holdfast.numerics.geometry import pairwise
+from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
@@ -25,6 +26,8 @@ class LargeRadius(Check):
         warn: share of images still found above which the panel warns.
         fail: share above which it fails.
     """
+
+    invariant = EVERY
 
     attack: Attack = Pgd(20)
     ball: Ball = Linf(0.5)

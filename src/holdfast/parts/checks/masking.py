@@ -5,7 +5,17 @@ from dataclasses import dataclass
 
 from holdfast.core import Attack, Check, Examination, Failure, Observation, Search, Subject, Verdict
 from holdfast.parts.attacks.square import Square
-from holdfast.parts.checks.shared.search import NOTHING, SearchCheck, broken, by, follows_gradients, rise, runs
+from holdfast.parts.checks.shared.search import (
+    SearchCheck,
+    broken,
+    by,
+    follows_gradients,
+    gain_of,
+    in_words,
+    rise,
+    runs,
+    times_as_far,
+)
 from holdfast.parts.observations.clean import Clean
 
 
@@ -57,14 +67,14 @@ class Masking(SearchCheck):
         else:
             # of an objective: how much farther the gradient-free attack gets, image by image
             gradient, free = (rise(subject, search, self.examined)[:, -1] for search in (self.search, free_search))
-            ratio = free / gradient.clamp_min(NOTHING)
-            won, gain = float((ratio > 1.05).double().mean()), float(ratio.median()) - 1
+            times = times_as_far(free, gradient)
+            won, gain = float((times > 1.05).double().mean()), gain_of(times)
             finding = (
                 f"without gradients an attack gets at least 5 % farther on {100 * won:.0f} % of {len(free)} images"
             )
             warns, fails, details = won > self.warn, gain > self.fail, {"won": won, "gain": gain}
             if fails:
-                finding += f", {100 * gain:.0f} % in the median"
+                finding += f", {in_words(gain)} in the median"
         if fails:
             meaning = "Gradients are masked or the attack is far too short: the encoder is more fragile than it looks."
             return Verdict("fail", finding, meaning, details)

@@ -20,7 +20,11 @@ from holdfast.core import (
     Subject,
     Verdict,
 )
+from holdfast.numerics.geometry.invariance import EVERY
+from holdfast.numerics.geometry.pairwise import pairwise
+from holdfast.numerics.geometry.spread import spread
 from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.checks.shared.search import gain_of, in_words, times_as_far
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
@@ -46,6 +50,8 @@ class Precision(Check):
             with a few more steps.
         fail: the gain above which it fails: `stronger_attack` would warn there.
     """
+
+    invariant = EVERY
 
     attack: Attack | None = Pgd()
     ball: Ball = Linf()
@@ -105,10 +111,10 @@ class Precision(Check):
         searched = attacked["values"][:, self.attack.steps].double()
         float32, rounded = self._float32(subject, x, clean)
         error = float(((rounded - float32).abs() / float32.abs().clamp_min(1e-30)).median())
-        gain = float((float32 / searched.clamp_min(1e-30)).median()) - 1 if float(float32.max()) > 0 else 0.0
+        gain = gain_of(times_as_far(float32, searched))
         details |= {"objective error median": error, "gain of float32": gain}
         finding += (
-            f"; the same attack in float32 gets {100 * gain:+.1f} % farther, and at its end {precision} has the "
+            f"; the same attack in float32 gets {in_words(gain)}, and at its end {precision} has the "
             f"objective wrong by {100 * error:.2g} % (both median)"
         )
         if not gain <= self.fail:  # NaN too
@@ -141,8 +147,6 @@ def _reduced(encoder: Encoder, x: Images) -> Tensor:
 
 def _off(reduced: Tensor, clean: Tensor) -> tuple[PerImage, Tensor]:
     """Return how far the first representations are off, in units of the spread of all, and whose neighbour changed."""
-    exact, own = clean[: len(reduced)], torch.arange(len(reduced))
-    spread = float((clean - clean.mean(0)).norm(dim=1).mean())
-    nearest = [torch.cdist(reps, clean).index_put((own, own), torch.tensor(torch.inf).double()).argmin(1)
-               for reps in (reduced, exact)]  # fmt: skip
-    return (reduced - exact).norm(dim=1) / max(spread, 1e-30), nearest[0] != nearest[1]
+    exact, own, absent = clean[: len(reduced)], torch.arange(len(reduced)), torch.tensor(torch.inf).double()
+    nearest = [pairwise(reps, clean, "l2").index_put((own, own), absent).argmin(1) for reps in (reduced, exact)]
+    return (reduced - exact).norm(dim=1) / max(spread(clean), 1e-30), nearest[0] != nearest[1]

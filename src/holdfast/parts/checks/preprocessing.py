@@ -4,11 +4,14 @@ from dataclasses import dataclass
 
 from holdfast.core import Check, Examination, Observation, Subject, Verdict
 from holdfast.core.geometry import BY_CALLER
+from holdfast.numerics.geometry.invariance import EVERY
 
 
 @dataclass(frozen=True)
 class Preprocessing(Check):
     """Reads where mean and std come from; a wrong normalisation audits another encoder than the one in use."""
+
+    invariant = EVERY
 
     place = 11
 

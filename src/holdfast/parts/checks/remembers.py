@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 
 from holdfast.core import Check, HoldfastError, Images, Observation, Reps, Rng, Subject, Verdict
+from holdfast.numerics.geometry.invariance import EVERY
+from holdfast.numerics.geometry.spread import rounding, spread
 from holdfast.parts.observations.clean import Clean
 
 
@@ -20,6 +22,8 @@ class Remembers(Check):
         radii: how far each pixel of a point is from that of its image, in pixels of a [0, 1] image.
         fail: difference, as a share of the spread of clean representations, above which it remembers.
     """
+
+    invariant = EVERY
 
     examined: int = 8
     radii: tuple[float, ...] = (1 / 255, 4 / 255, 16 / 255)
@@ -38,7 +42,7 @@ class Remembers(Check):
         encoder = subject.encoder
         x = subject.batch(0, min(self.examined, subject.population))
         clean = subject.read(Clean())["reps"]
-        spread = float((clean - clean.mean(0)).norm(dim=1).mean())
+        unit = max(spread(clean), float(rounding(clean).max()), 1e-30)
         points, mixed = self._around(x, subject.seed), (x + x.roll(1, 0)) / 2
         near_mixed = self._around(mixed, subject.seed)
         with torch.no_grad():
@@ -53,7 +57,7 @@ class Remembers(Check):
             except HoldfastError as error:
                 meaning = "Whether it answers by what it has seen before was not found out."
                 return Verdict("skip", str(error), meaning)
-        apart = max(_apart(used, unused), _apart(before, after)) / max(spread, 1e-30)
+        apart = max(_apart(used, unused), _apart(before, after)) / unit
         details = {"difference": apart}
         finding = f"a network that has seen no image differs by {apart:.1e} of the spread"
         if not apart <= self.fail and not self._is_random(subject, points, used):  # NaN too

@@ -5,7 +5,17 @@ from dataclasses import dataclass
 
 from holdfast.core import Attack, Check, Examination, Failure, Observation, Search, Subject, Verdict
 from holdfast.parts.attacks.apgd import Apgd
-from holdfast.parts.checks.shared.search import NOTHING, SearchCheck, broken, by, follows_gradients, rise, runs
+from holdfast.parts.checks.shared.search import (
+    SearchCheck,
+    broken,
+    by,
+    follows_gradients,
+    gain_of,
+    in_words,
+    rise,
+    runs,
+    times_as_far,
+)
 from holdfast.parts.observations.clean import Clean
 
 FEWEST = 10
@@ -63,8 +73,8 @@ class StrongerAttack(SearchCheck):
             details = {"missed": missed / len(usual)}
         else:
             usual, strong = (rise(subject, search, self.examined)[:, -1] for search in (self.search, costlier))
-            gain = float((strong / usual.clamp_min(NOTHING)).median()) - 1 if float(strong.max()) > 0 else 0.0
-            finding = f"a stronger attack gets {100 * gain:+.1f} % farther on {len(usual)} images (median)"
+            gain = gain_of(times_as_far(strong, usual))
+            finding = f"a stronger attack gets {in_words(gain)} on {len(usual)} images (median)"
             warns, fails, details = gain > self.tolerance, gain > 4 * self.tolerance, {"gain": gain}
         if fails:
             meaning = "The attack is far from the worst case: numbers that rely on it are one-sided bounds."

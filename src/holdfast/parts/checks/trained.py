@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Check, Examination, Observation, Subject, Verdict
+from holdfast.numerics.geometry.invariance import EVERY
 
 MOST = 20_000
 """Weights of a layer that are looked at."""
@@ -25,6 +26,8 @@ class Trained(Check):
         level: p from which a layer counts as drawn.
         share: of the layers looked at that must look drawn for a warning.
     """
+
+    invariant = EVERY
 
     fewest: int = 500
     level: float = 0.01

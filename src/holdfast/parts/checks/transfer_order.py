@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from holdfast.core import Check, Examination, Objective, Observation, Search, Subject, Verdict
-from holdfast.parts.checks.shared.search import NOTHING, SearchCheck
+from holdfast.parts.checks.shared.search import SearchCheck, gain_of, in_words, times_as_far
 from holdfast.parts.measures.shared.transfer_measure import TransferMeasure
 from holdfast.parts.measures.shared.worst import trajectories, worst
 from holdfast.parts.observations.attacked import Attacked
@@ -70,14 +70,14 @@ class TransferOrder(SearchCheck):
         best = torch.stack([self.objective(other, clean) - start for other in others]).amax(0)
 
         # where a transferred one gets farther, the whitebox attack has missed a worst case of its own ball
-        ratio = best / own.clamp_min(NOTHING)
-        won, gain = float((ratio > 1.05).double().mean()), float(ratio.median()) - 1
+        times = times_as_far(best, own)
+        won, gain = float((times > 1.05).double().mean()), gain_of(times)
         finding = (
             f"an attack made on another encoder gets at least 5 % farther on {100 * won:.0f} % of {len(own)} images"
         )
         details = {"won": won, "gain": gain}
         if gain > self.fail:
-            finding += f", {100 * gain:.0f} % in the median"
+            finding += f", {in_words(gain)} in the median"
             return Verdict(
                 "fail", finding, "Gradients of this encoder are masked: it is more fragile than it looks.", details
             )

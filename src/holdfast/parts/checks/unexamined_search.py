@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from holdfast.core import Check, Examination, Observation, Subject, Verdict
 from holdfast.core.registry import part_name
+from holdfast.numerics.geometry.invariance import EVERY
 
 
 @dataclass(frozen=True)
@@ -13,6 +14,8 @@ class UnexaminedSearch(Check):
     Attributes:
         measures: their names.
     """
+
+    invariant = EVERY
 
     measures: tuple[str, ...] = ()
 

@@ -9,9 +9,9 @@ from torch import Tensor
 from holdfast.core import Event, Failure, HoldfastError, Margin, Rivals, Shard
 from holdfast.numerics.geometry.margins import DIVERGENCES, between
 from holdfast.numerics.geometry.negatives import draw_negatives
+from holdfast.numerics.geometry.spread import level, rounding
 from holdfast.parts.failures.shared.alike import LEAST
 from holdfast.runtime.errors import unknown
-from holdfast.runtime.rounding import REPRESENTATIONS
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Confused(Failure):
         count = min(self.negatives, len(clean) - 1)
         negatives = draw_negatives(shard.rng, shard.positions, len(clean), count)
         margin = between(clean[shard.positions], clean[negatives], self.divergence)
-        lengths = clean[shard.positions].norm(dim=1)[:, None] + clean[negatives].norm(dim=2)
-        most = 2 * (torch.ones_like(lengths) if self.divergence == "cosine" else lengths)
-        level = margin.weights.norm(dim=2) <= REPRESENTATIONS * most  # the same picture twice: no failure
-        return margin, level, negatives.cpu()
+        apart = margin.weights.norm(dim=2) / (1 if self.divergence == "cosine" else 2)
+        places = (rows.to(clean.device) for rows in (shard.positions, negatives))
+        alike = level(apart, rounding(clean, self.divergence), *places)  # the same picture twice: no failure
+        return margin, alike, negatives.cpu()

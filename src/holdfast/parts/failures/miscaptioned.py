@@ -10,6 +10,7 @@ from torch import Tensor
 from holdfast.core import Event, Failure, Shard
 from holdfast.numerics.geometry.cross_modal import TIE
 from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.invariance import LENGTHS
 from holdfast.parts.failures.shared.ahead import in_units_at_x, rivals_ahead
 from holdfast.parts.failures.shared.captions import Captions, read_captions
 from holdfast.parts.failures.shared.population import bank_of
@@ -44,6 +45,8 @@ class Miscaptioned(Failure):
         >>> (event(torch.tensor([[[0.9, 0.1], [0.1, 0.9]]]), torch.tensor([0])) > 0).tolist()
         [[False, True]]
     """
+
+    invariant = LENGTHS
 
     path: str = ""
     k: Count = 1

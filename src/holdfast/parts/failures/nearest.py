@@ -10,10 +10,10 @@ from holdfast.core import Event, Failure, Margin, Rivals, Shard
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.divergences import unit
 from holdfast.numerics.geometry.margins import DIVERGENCES, between
+from holdfast.numerics.geometry.spread import level, rounding
 from holdfast.parts.failures.shared.alike import LEAST
 from holdfast.parts.failures.shared.population import bank_of, scores_of
 from holdfast.runtime.errors import unknown
-from holdfast.runtime.rounding import REPRESENTATIONS
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,5 @@ class Nearest(Failure):
     ) -> tuple[Float[Tensor, "batch population"], Bool[Tensor, "batch population"]]:
         """Return how far the population is from each image, and what is level with it: itself, and its twins."""
         points = unit(bank) if self.divergence == "cosine" else bank
-        reach = points.norm(dim=1)
         apart = pairwise.pairwise(points[own].cpu(), points.cpu(), "l2").to(bank.device)
-        return apart, apart <= REPRESENTATIONS * (reach[own, None] + reach)
+        return apart, level(apart, rounding(bank, self.divergence), own, torch.arange(len(bank), device=bank.device))

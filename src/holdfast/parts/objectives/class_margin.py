@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from holdfast.core import HoldfastError, Objective, PerImage, Reps
+from holdfast.numerics.geometry.invariance import LENGTHS
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class ClassMargin(Objective):
         >>> round(ClassMargin()(disturbed, clean, one_hot).item(), 3)
         1.0
     """
+
+    invariant = LENGTHS
 
     rank: int = 0
 

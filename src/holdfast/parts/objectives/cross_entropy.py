@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from holdfast.core import Objective, PerImage, Reps
+from holdfast.numerics.geometry.invariance import NOTHING
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class CrossEntropy(Objective):
         >>> round(CrossEntropy()(disturbed, clean, one_hot).item(), 3)
         1.494
     """
+
+    invariant = NOTHING
 
     needs_target = True
     of_logits = True

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from holdfast.core import Objective, PerImage, Reps
+from holdfast.numerics.geometry.invariance import LENGTHS
 from holdfast.parts.objectives.class_margin import ahead, check_rank
 
 FEWEST = 4
@@ -38,6 +39,8 @@ class Dlr(Objective):
         >>> round(Dlr()(disturbed, clean, one_hot).item(), 3)
         0.5
     """
+
+    invariant = LENGTHS
 
     rank: int = 0
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from holdfast.core import Objective, PerImage, Reps
 from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.runtime.checked import Positive
 
 
@@ -29,6 +30,8 @@ class InfoNce(Objective):
         >>> [round(loss, 4) for loss in InfoNce(temperature=0.5)(reps, reps).tolist()]
         [0.1269, 0.1269]
     """
+
+    invariant = DIRECTIONS
 
     temperature: Positive = 0.2
     batchwise = True

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from holdfast.core import Objective, PerImage, Reps
 from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.runtime.checked import Positive
 
 
@@ -27,6 +28,8 @@ class InstanceContrastive(Objective):
         >>> round(InstanceContrastive(temperature=0.5)(reps, reps, target).item(), 4)
         0.1269
     """
+
+    invariant = DIRECTIONS
 
     temperature: Positive = 0.5
     needs_target = True

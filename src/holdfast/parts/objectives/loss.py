@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Objective, PerImage, Reps
+from holdfast.numerics.geometry.invariance import NOTHING
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Loss(Objective):
         >>> halves(torch.tensor([[2.0]]), torch.tensor([[0.0]])).item()
         2.0
     """
+
+    invariant = NOTHING
 
     function: Callable[[Tensor, Tensor, Tensor | None], Tensor]
     batchwise = True

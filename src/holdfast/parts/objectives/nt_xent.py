@@ -7,6 +7,7 @@ from torch import Tensor
 
 from holdfast.core import Objective, PerImage, Reps
 from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.runtime.checked import Positive
 
 
@@ -30,6 +31,8 @@ class NtXent(Objective):
         >>> [round(loss, 4) for loss in NtXent(temperature=0.5)(reps, reps).tolist()]
         [0.2395, 0.2395]
     """
+
+    invariant = DIRECTIONS
 
     temperature: Positive = 0.5
     batchwise = True

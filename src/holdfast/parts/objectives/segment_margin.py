@@ -47,6 +47,8 @@ class SegmentMargin(OfMargins):
         """Return the distance of every patch to the centre of its segment, and to the nearest other one, squared."""
         centres, own = references
         absent = centres.isinf().any(2)[:, None]
-        apart = patches.squared(moved, centres.nan_to_num(posinf=0.0)).masked_fill(absent, torch.inf)
+        # one that is absent stands where the first does: a point at 0 would draw the middle of all there
+        apart = patches.squared(moved, torch.where(centres.isinf(), centres[:, :1], centres))
+        apart = apart.masked_fill(absent, torch.inf)
         at = own[..., None]
         return apart.gather(2, at).squeeze(2), apart.scatter(2, at, torch.inf).amin(2)

@@ -15,7 +15,7 @@ from holdfast.parts.attacks.shared.smallest import Breaks
 from holdfast.parts.failures.misclassified import Misclassified
 from holdfast.parts.objectives.pair_margin import PairMargin
 from holdfast.parts.observations.shared.first import OfAnyRadius
-from holdfast.parts.observations.shared.margins import OfMargins, clean_of, confusion, nearest_rows, rounding, row
+from holdfast.parts.observations.shared.margins import OfMargins, clean_of, confusion, last_digits, nearest_rows, row
 from holdfast.parts.threats.linf import Linf
 
 
@@ -99,6 +99,6 @@ def breaks_of(margin: Margin) -> Breaks:
 
     def breaks(reps: Tensor) -> Tensor:
         exact = reps.double()
-        return (margin(exact) <= -rounding(margin, exact)).squeeze(1)
+        return (margin(exact) <= -last_digits(margin, exact)).squeeze(1)
 
     return breaks

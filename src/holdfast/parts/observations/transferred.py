@@ -7,12 +7,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Ball, Observation, Passes, Shard
+from holdfast.numerics.geometry.spread import rounding, spread
 from holdfast.parts.observations.attacked_images import AttackedImages
 from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.observations.shared.noisy import represented
 
-SAME = 1e-4
-"""Relative distance below which two encoders represent an image alike: beyond what batches and layouts change."""
+SAME = 1e-3
+"""Distance below which two encoders represent an image alike, in units of `spread`: beyond what batches change."""
 
 
 @dataclass(frozen=True)
@@ -58,5 +59,5 @@ class Transferred(OfFirst):
         reps = represented(shard, seen["images"].to(shard.x))
         if clean.shape != surrogates.shape:
             return {"reps": reps, "same": reps.new_zeros(len(reps))}
-        apart = (clean - surrogates).norm(dim=1)
-        return {"reps": reps, "same": (apart <= SAME * clean.norm(dim=1)).to(reps)}
+        apart, made = (clean - surrogates).norm(dim=1), rounding(shard.clean)[shard.positions]
+        return {"reps": reps, "same": (apart <= made.clamp_min(SAME * spread(shard.clean))).to(reps)}

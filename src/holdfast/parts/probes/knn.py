@@ -6,6 +6,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from holdfast.core import Bank, Classifier, Probe, Reps
+from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.parts.probes.shared.training import classes_of
 from holdfast.parts.probes.shared.vote import INDICES, Vote
 from holdfast.runtime.checked import Count, Positive
@@ -31,6 +32,8 @@ class Knn(Probe):
         >>> Knn(k=2).fit(reps, labels).scores(reps).argmax(1).tolist()
         [0, 0, 1, 1]
     """
+
+    invariant = DIRECTIONS
 
     k: Count = 200
     temperature: Positive = 0.1

@@ -8,6 +8,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from holdfast.core import Head, HoldfastError, LinearProbe, Reps
+from holdfast.numerics.geometry.invariance import AXES
 from holdfast.parts.probes.shared.training import check_finite, classes_of, standardised
 from holdfast.runtime.checked import Count
 
@@ -30,6 +31,8 @@ class Linear(LinearProbe):
         >>> Linear().fit(reps, labels).scores(reps).argmax(1).tolist()
         [0, 0, 1, 1]
     """
+
+    invariant = AXES
 
     penalty: float = 1.0
     iterations: Count = 5000

@@ -8,6 +8,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from holdfast.core import Head, HoldfastError, LinearProbe, Reps
+from holdfast.numerics.geometry.invariance import NOTHING
 from holdfast.parts.probes.shared.training import check_finite, classes_of
 from holdfast.sources.encoders.shared.weights import seeded
 
@@ -32,6 +33,8 @@ class LinearAdam(LinearProbe):
         >>> LinearAdam(epochs=100, rate=0.1).fit(reps, labels).scores(reps).argmax(1).tolist()
         [0, 0, 1, 1]
     """
+
+    invariant = NOTHING
 
     epochs: int = 100
     rate: float = 1e-3

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from holdfast.core import Bank, Head, HoldfastError, LinearProbe, Reps
 from holdfast.core.rng import Rng
+from holdfast.numerics.geometry.invariance import AXES
 from holdfast.parts.probes.shared.stream import Labelled, blocks, moments, select, shuffled
 from holdfast.parts.probes.shared.training import classes_of
 from holdfast.runtime.checked import Count, Positive
@@ -49,6 +50,8 @@ class LinearSgd(LinearProbe):
         >>> LinearSgd().fit(reps, labels).scores(reps).argmax(1).tolist()
         [0, 0, 1, 1]
     """
+
+    invariant = AXES
 
     epochs: Count = 100
     rate: Positive = 2.0

@@ -8,6 +8,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from holdfast.core import Head, HoldfastError, LinearProbe, Reps
+from holdfast.numerics.geometry.invariance import NOTHING
 
 CERTAIN = 0.01
 """How rarely guesses may be right as seldom, for a classifier to count as worse than they are."""
@@ -23,6 +24,8 @@ class Logits(LinearProbe):
         >>> Logits().fit(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1])).weights.tolist()
         [[1.0, 0.0], [0.0, 1.0]]
     """
+
+    invariant = NOTHING
 
     trains = False
 

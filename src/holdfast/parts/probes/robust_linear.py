@@ -26,6 +26,7 @@ from holdfast.core import (
     Scope,
 )
 from holdfast.core.registry import part_name
+from holdfast.numerics.geometry.invariance import AXES
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.objectives.cross_entropy import CrossEntropy
 from holdfast.parts.probes.linear import Linear
@@ -75,6 +76,8 @@ class RobustLinear(LinearProbe):
         >>> RobustLinear(L2(0.25)).ball.radius, RobustLinear().through
         (0.25, 'robust_head')
     """
+
+    invariant = AXES
 
     ball: Ball = L2(0.2)
     attack: Attack = Pgd(10)

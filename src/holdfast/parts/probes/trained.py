@@ -9,6 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from holdfast.core import Head, HoldfastError, LinearProbe, Reps
+from holdfast.numerics.geometry.invariance import NOTHING
 from holdfast.runtime.errors import unknown
 from holdfast.sources.encoders.shared.weights import read_safetensors
 from holdfast.sources.onnx.head import head_of_file
@@ -35,6 +36,8 @@ class Trained(LinearProbe):
         >>> head.classes.tolist()
         [0, 1]
     """
+
+    invariant = NOTHING
 
     path: str = ""
     layer: str = ""

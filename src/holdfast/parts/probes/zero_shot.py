@@ -7,6 +7,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from holdfast.core import Head, HoldfastError, LinearProbe, Reps
+from holdfast.numerics.geometry.invariance import LENGTHS
 from holdfast.sources.encoders.shared.class_names import read_directions
 
 
@@ -34,6 +35,8 @@ class ZeroShot(LinearProbe):
         >>> [[round(value, 4) + 0.0 for value in row] for row in head.weights.tolist()]
         [[0.7071, 0.7071], [-1.0, 0.0]]
     """
+
+    invariant = LENGTHS
 
     path: str = ""
 

@@ -164,7 +164,8 @@ def _centre(points: Float[Tensor, "draws dim"]) -> tuple[Float[Tensor, "dim"], F
     """Return the point with the smallest median distance to all points, and that distance (the upper median)."""
     rows = max(1, BLOCK_BYTES // (points.element_size() * len(points)))
     rank = len(points) // 2 + 1
-    medians = torch.cat([torch.cdist(part, points).kthvalue(rank, 1).values for part in points.split(rows)])
+    around = points - points[0]  # squares of distances then lose few digits
+    medians = torch.cat([torch.cdist(part, around).kthvalue(rank, 1).values for part in around.split(rows)])
     best = int(medians.argmin())
     return points[best], _distances(points, points[best]).kthvalue(rank).values
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from holdfast.core import Attack, Ball, Check, Examination, Failure, Objective, Observation, Search, Subject
+from holdfast.core import Attack, Ball, Check, Examination, Failure, Objective, Observation, PerImage, Search, Subject
 from holdfast.parts.attacks.ensemble import Ensemble
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.measures.shared.worst import trajectories
@@ -16,8 +16,8 @@ from holdfast.parts.observations.broken import Broken
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.threats.linf import Linf
 
-NOTHING = 1e-30
-"""What stands in for a rise of nothing when another rise is divided by it."""
+MOST = 1e3
+"""By how many times one search can get as far as another at most: beyond, the other gets nowhere."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,33 @@ def broken(subject: Subject, search: Search, first: int) -> Bool[Tensor, "images
     """Return which images a search for a failure makes fail; `rise` is for objectives."""
     (observation,) = runs(search, first)
     return subject.read(observation)["value"] > 0
+
+
+def times_as_far(rise: PerImage, other: PerImage) -> PerImage:
+    """Return how many times as far as another a search gets, at most `MOST`; 1 where neither gets anywhere.
+
+    Example:
+        >>> times_as_far(torch.tensor([3.0, 1.0, 0.0]), torch.tensor([2.0, 0.0, 0.0])).tolist()
+        [1.5, 1000.0, 1.0]
+    """
+    nowhere = (rise <= 0) & (other <= 0)
+    times = rise / other.clamp_min(torch.finfo(other.dtype).tiny)
+    return times.masked_fill(nowhere, 1.0).clamp_max(MOST)
+
+
+def gain_of(times: PerImage) -> float:
+    """Return the median gain of one search over another; see `times_as_far`."""
+    return float(times.median()) - 1
+
+
+def in_words(gain: float) -> str:
+    """Return by how much farther a search gets: "+10.3 % farther"; of one that gets nowhere no percentage is said.
+
+    Example:
+        >>> in_words(0.103), in_words(MOST - 1)
+        ('+10.3 % farther', 'at least 1,000 times as far')
+    """
+    return f"{100 * gain:+.1f} % farther" if gain < MOST - 1 else f"at least {MOST:,.0f} times as far"
 
 
 def by(search: Search, attack: Attack) -> Search:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from holdfast.core import Attack, Ball, Observation, Score, Search, Subject, Table
 from holdfast.numerics.geometry.divergences import divergence
+from holdfast.numerics.geometry.invariance import AXES
 from holdfast.numerics.statistics import universal
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.certifiers.crown import Crown
@@ -41,6 +42,8 @@ class CertifiedDrift(OfAllPairs, Bracket):
     Attributes:
         attack: how the untargeted attack searches.
     """
+
+    invariant = AXES
 
     certifier: Propagation = Crown()
     ball: Ball = Linf(0.05)

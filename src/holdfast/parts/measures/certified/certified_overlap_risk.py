@@ -6,6 +6,7 @@ import torch
 
 from holdfast.core import Attack, Ball, HoldfastError, Observation, Search, Subject, Table
 from holdfast.numerics.geometry.divergences import l2
+from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
@@ -37,6 +38,8 @@ class CertifiedOverlapRisk(Bracket):
         attack: how the targeted attack searches.
         first: must be even: images come in pairs.
     """
+
+    invariant = EVERY
 
     certifier: Propagation = Crown()
     ball: Ball = Linf(0.05)

@@ -12,6 +12,7 @@ from torch import Tensor
 from holdfast.core import Chart, HoldfastError, Measure, Observation, Score, Subject, Table
 from holdfast.core.chart import Curves, Line, numbers
 from holdfast.numerics import statistics
+from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.parts.measures.certified.margin_distribution import margin_distances
 from holdfast.parts.measures.shared.bracket import RVCL
 from holdfast.parts.measures.shared.weibull import FITS, Fit
@@ -40,6 +41,8 @@ class MarginCalibration(Measure):
         tail: λ.
         likelihood: "joint" or "independent", see `margin_distribution`.
     """
+
+    invariant = DIRECTIONS
 
     orders: tuple[int, ...] = (5, 2, 1)
     tail: int = 20

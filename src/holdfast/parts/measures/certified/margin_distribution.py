@@ -13,6 +13,7 @@ from holdfast.core import HoldfastError, Score, Subject, Table
 from holdfast.core.chart import Chart, Curves, Line, numbers
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.divergences import cosine
+from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.numerics.geometry.nearest import nearest
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.measures.shared.weibull import FITS, p_values
@@ -53,6 +54,8 @@ class MarginDistribution(AttackMeasure):
             longer the tail, which the share of rejected fits shows.
         likelihood: "joint" or "independent".
     """
+
+    invariant = DIRECTIONS
 
     tail: int | None = None
     likelihood: Literal["joint", "independent"] = "joint"

@@ -11,6 +11,7 @@ from torch import Tensor
 from holdfast.core import Ball, Chart, LinearProbe, Measure, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Scatter
 from holdfast.numerics import statistics
+from holdfast.numerics.geometry.invariance import AXES
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.measures.shared.bracket import RVCL, in_order
@@ -50,6 +51,8 @@ class RadiusBound(Measure):
         tolerance: of the search for a proved radius, in pixels.
         first: only the first images; None: all that the audit attacks.
     """
+
+    invariant = AXES
 
     certifier: Propagation = Crown()
     ball: Ball = Linf()

@@ -12,6 +12,7 @@ from holdfast.core import Ball, Chart, HoldfastError, Measure, Observation, Scor
 from holdfast.core.chart import Curves, Line, numbers
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.divergences import cosine
+from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.measures.certified.margin_distribution import margin_distances
@@ -52,6 +53,8 @@ class RadiusLikeness(Measure):
         tolerance: of the search for a proved radius, in pixels.
         first: only the first images; None: all that the audit attacks.
     """
+
+    invariant = DIRECTIONS
 
     certifier: Propagation = Crown()
     ball: Ball = Linf()

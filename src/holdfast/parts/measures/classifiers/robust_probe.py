@@ -22,6 +22,7 @@ from holdfast.core import (
 )
 from holdfast.core.observation import learning_of
 from holdfast.numerics import statistics
+from holdfast.numerics.geometry.invariance import AXES
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.measures.shared.disturbed import SIX, titled
 from holdfast.parts.measures.shared.probe import head_of, labels_of
@@ -59,6 +60,8 @@ class RobustProbe(Measure):
         objectives: what each attack maximises, a function of the logits.
         first: how many images are tested; None: all that the audit attacks.
     """
+
+    invariant = AXES
 
     standard: LinearProbe = Linear()
     robust: RobustLinear = RobustLinear()

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from holdfast.core import Score, Table
 from holdfast.numerics import statistics
+from holdfast.numerics.geometry.invariance import NOTHING
 from holdfast.parts.measures.shared.disturbed import AVERAGE, CONTRASTIVE
 from holdfast.parts.measures.shared.fine_tuned import FineTunedMeasure
 
@@ -17,6 +18,8 @@ class FineTunedAccuracy(FineTunedMeasure):
 
     Table, one row per image: `right`, without a threat; `right@TITLE`, under each; `average`, their mean.
     """
+
+    invariant = NOTHING
 
     better = "higher"
     unit = "share"

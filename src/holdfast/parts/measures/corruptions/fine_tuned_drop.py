@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Score, Table, Threat
+from holdfast.numerics.geometry.invariance import NOTHING
 from holdfast.parts.measures.shared.disturbed import CONTRASTIVE, SIX
 from holdfast.parts.measures.shared.drop import drops, influence_on_drop
 from holdfast.parts.measures.shared.fine_tuned import FineTunedMeasure
@@ -22,6 +23,8 @@ class FineTunedDrop(FineTunedMeasure):
     Attributes:
         threats: the corruptions, one after the other; of a noise, one draw for each image.
     """
+
+    invariant = NOTHING
 
     threats: tuple[Threat, ...] = SIX
 

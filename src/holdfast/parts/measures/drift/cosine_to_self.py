@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from holdfast.core import Subject, Table
+from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure, similarity
 
 
@@ -14,6 +15,8 @@ class CosineToSelf(AttackMeasure):
 
     Table: `similarity@STEP`, one row per attacked image. `divergence` is not used: the comparison is the cosine.
     """
+
+    invariant = DIRECTIONS
 
     usual = (5, 10, 30, 50)
     per_image = "similarity"

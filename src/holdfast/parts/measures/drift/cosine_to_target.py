@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from holdfast.core import Objective, Subject, Table
+from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure, similarity
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.attacked import pair_of, partners
@@ -17,6 +18,8 @@ class CosineToTarget(AttackMeasure):
     Table: `similarity@STEP`, `clean`, cos(f(x), f(t)) before the attack, and `pair`, one row per attacked image.
     `divergence` is not used: the comparison is the cosine.
     """
+
+    invariant = DIRECTIONS
 
     objective: Objective = Targeted()
 

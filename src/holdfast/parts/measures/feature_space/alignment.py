@@ -8,6 +8,7 @@ from torch import Tensor
 from holdfast.core import HoldfastError, Score, Subject, Table, Threat
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import feature_space
+from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.parts.measures.shared.disturbed import DisturbedMeasure
 from holdfast.parts.measures.shared.shape import ISOLA
 from holdfast.parts.threats.brightness import Brightness
@@ -26,6 +27,8 @@ class Alignment(DisturbedMeasure):
         threats: what makes the other view; by default random changes of the kind that contrastive training uses.
         alpha: α, 2 as usual.
     """
+
+    invariant = DIRECTIONS
 
     threats: tuple[Threat, ...] = (Translation(), Rotation(), Brightness(), Contrast())
     alpha: float = 2.0

@@ -6,6 +6,7 @@ import torch
 
 from holdfast.core import Measure, Score, Subject, Table
 from holdfast.numerics.geometry import feature_space
+from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.numerics.statistics import sampled_pairs
 from holdfast.numerics.statistics.jackknife import over_classes
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
@@ -22,6 +23,8 @@ class ClassUniformity(OfAllPairs, ShapeMeasure):
     Table, one row per image: `own`, what it contributes to its class's U_c; `uniformity`, to their mean; `label`. Of
     each class `pairs_of` limits the pairs on their own.
     """
+
+    invariant = DIRECTIONS
 
     needs_labels = True
     better = "higher"

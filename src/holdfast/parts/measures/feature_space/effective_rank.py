@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from holdfast.core import Score, Subject, Table
 from holdfast.numerics.geometry import spectrum
+from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.parts.measures.shared.shape import ShapeMeasure
 from holdfast.parts.observations.clean import Clean
 
@@ -17,6 +18,8 @@ class EffectiveRank(ShapeMeasure):
 
     Table, one row per image: `rank` and `participation`, what it contributes to both.
     """
+
+    invariant = EVERY
 
     better = "higher"
     in_brief = True

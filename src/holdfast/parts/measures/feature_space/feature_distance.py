@@ -9,6 +9,7 @@ from holdfast.core import Score, Subject, Table
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import feature_space
 from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.numerics.statistics.jackknife import over_classes
 from holdfast.numerics.statistics.ratios import influence_of_ratio, ratio
 from holdfast.parts.measures.shared.disturbed import CONTRASTIVE
@@ -30,6 +31,8 @@ class FeatureDistance(ShapeMeasure):
         normalised: compare unit vectors, so that encoders can be compared; else the paper's, in squared units of the
             representation.
     """
+
+    invariant = DIRECTIONS
 
     normalised: bool = True
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from holdfast.core import Observation, Score, Subject, Table, Threat
 from holdfast.numerics.geometry import feature_space
+from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.disturbed import CONTRASTIVE
 from holdfast.parts.measures.shared.shape import ISOLA, ShapeMeasure
@@ -20,6 +21,8 @@ class Uniformity(OfAllPairs, ShapeMeasure):
     Attributes:
         threat: what befalls the images, those that the audit attacks; None: nothing, and all images count.
     """
+
+    invariant = DIRECTIONS
 
     threat: Threat | None = None
 

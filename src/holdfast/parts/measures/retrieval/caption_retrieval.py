@@ -13,6 +13,7 @@ from holdfast.core import Attack, Ball, Score, Search, Subject, Table
 from holdfast.core.chart import Chart
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.cross_modal import ranks_among_images, ranks_among_texts
+from holdfast.numerics.geometry.invariance import LENGTHS
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.failures.miscaptioned import Miscaptioned
 from holdfast.parts.failures.shared.captions import read_captions
@@ -49,6 +50,8 @@ class CaptionRetrieval(Outranking, Recalling):
         attack: how drift and both directions are searched.
         ball: where, in pixels.
     """
+
+    invariant = LENGTHS
 
     path: str = ""
     attack: Attack = Apgd(50)

@@ -8,6 +8,7 @@ from torch import Tensor
 from holdfast.core import Score, Subject, Table
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.numerics.statistics import universal
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.smoothed_measure import SmoothedMeasure
@@ -28,6 +29,8 @@ class CenterSmoothing(OfAllPairs, SmoothedMeasure):
     where the certificate abstained or there is none; `abstained`, 1 or 0, NaN where there is none; `near`, the share of
     the pairs with an image that lie at or below the median radius.
     """
+
+    invariant = EVERY - {"scaling"}  # its radius is a length of the representation's own
 
     certificate: Certificate = Center()
 

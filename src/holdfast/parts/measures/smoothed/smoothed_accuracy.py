@@ -6,6 +6,7 @@ import torch
 
 from holdfast.core import HoldfastError, Subject, Table
 from holdfast.core.registry import part_name
+from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.parts.measures.shared.smoothed_share import SmoothedShare
 from holdfast.parts.smoothing.classifier import Classifier
 
@@ -20,6 +21,8 @@ class SmoothedAccuracy(SmoothedShare):
     Table, one row per image: `found`, 1 where the certified class is the image itself; `radius` in pixels (ℓ2), 0
     where it abstained; `abstained`, 1 or 0.
     """
+
+    invariant = EVERY
 
     condition = "given this population of images"
     question = "What share of images does the smoothed encoder provably still recognise among all images?"

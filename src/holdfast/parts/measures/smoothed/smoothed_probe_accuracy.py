@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from holdfast.core import HoldfastError, Observation, Subject, Table
 from holdfast.core.registry import part_name
+from holdfast.numerics.geometry.invariance import AXES
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.measures.shared.smoothed_share import SmoothedShare
 from holdfast.parts.observations.clean import Clean
@@ -23,6 +24,8 @@ class SmoothedProbeAccuracy(SmoothedShare):
     Table, one row per image: `found`, 1 where the certified class is the label; `radius` in pixels (ℓ2), 0 where it
     abstained; `abstained`, 1 or 0.
     """
+
+    invariant = AXES
 
     certificate: Certificate = Classifier(probe=Linear())
 

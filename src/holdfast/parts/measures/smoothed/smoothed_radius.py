@@ -7,6 +7,7 @@ from torch import Tensor
 
 from holdfast.core import Score, Subject, Table
 from holdfast.numerics import statistics
+from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.numerics.statistics import betting, drawn_pairs
 from holdfast.parts.measures.shared.bracket import in_both_roles
 from holdfast.parts.measures.shared.smoothed_measure import SmoothedMeasure
@@ -25,6 +26,8 @@ class SmoothedRadius(SmoothedMeasure):
     negatives of the plain mean of p; `draws`; and as `... contributes` what
     each image contributes to the means of `radius`, `certified` and `probability`, also as a negative of others.
     """
+
+    invariant = DIRECTIONS
 
     sigma: float = 0.1
     certificate: Certificate = PairProbability()

@@ -10,6 +10,7 @@ from torch import Tensor
 from holdfast.core import HoldfastError, Measure, Observation, Score, Subject, Table
 from holdfast.core.chart import Cells, Chart, Curves, Line, Readouts, numbers
 from holdfast.numerics.gaussian_classes import synbench
+from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.parts.observations.mixtures import Mixtures
 from holdfast.runtime.errors import unknown
 
@@ -43,6 +44,8 @@ class Synbench(Measure):
         start: the a_t of the headline and of the best ε.
         over: what intervals allow to be drawn otherwise: "samples and s", or "samples" for this grid of s alone.
     """
+
+    invariant = EVERY
 
     mixtures: Mixtures = Mixtures()
     starts: tuple[float, ...] = (0.6, 0.7, 0.8, 0.9)

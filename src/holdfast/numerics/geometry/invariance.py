@@ -1,0 +1,65 @@
+"""What a part is invariant to: changes of the representation that change none of its numbers.
+
+Encoders f and T∘f that no comparison may tell apart get the same numbers from the same audit, up to rounding. A part
+says so itself (`invariant`), or what it compares by does: its divergence, failure, objective or probe.
+"""
+
+from dataclasses import fields
+from typing import Any
+
+from holdfast.core import HoldfastError
+
+CHANGES = ("translation", "rotation", "scaling", "permutation", "constants")
+"""f + c, Q f, s f, coordinates in another order, further coordinates that are the same for all images."""
+
+EVERY = frozenset(CHANGES)
+"""All that changes no ratio of Euclidean distances."""
+
+AXES = EVERY - {"rotation"}
+"""What is said coordinate by coordinate."""
+
+DIRECTIONS = frozenset({"rotation", "scaling", "permutation"})
+"""What changes no angle between representations: these are seen from the origin."""
+
+LENGTHS = frozenset({"scaling"})
+"""Where coordinates have a meaning of their own: logits, the space of captions."""
+
+NOTHING: frozenset[str] = frozenset()
+
+OF_DIVERGENCES = {
+    "l2": EVERY, "squared_l2": EVERY, "l1": AXES, "linf": AXES, "cosine": DIRECTIONS,
+    "kl": frozenset({"permutation"}), "wasserstein": NOTHING,
+}  # fmt: skip
+"""Of each divergence, up to a factor that all have in common; that of `wasserstein` reads means and variances."""
+
+
+def invariances(part: Any) -> frozenset[str] | None:
+    """Return the changes of representations that change no number of a part; None where nothing of it says so.
+
+    Args:
+        part: a measure, check, failure, objective or probe.
+
+    Raises:
+        HoldfastError: a change that is none of `CHANGES`.
+
+    Example:
+        >>> from holdfast.parts.objectives.untargeted import Untargeted
+        >>> sorted(invariances(Untargeted("cosine")))
+        ['permutation', 'rotation', 'scaling']
+    """
+    if part.invariant is not None:
+        if strange := sorted(part.invariant - EVERY):
+            raise HoldfastError(
+                f"{type(part).__name__}.invariant: expected some of {', '.join(CHANGES)}, got {strange}"
+            )
+        return part.invariant
+    found = []
+    for field in fields(part):
+        value = getattr(part, field.name)
+        for member in value if isinstance(value, tuple) else (value,):
+            if field.name == "divergence" and isinstance(member, str):
+                found.append(OF_DIVERGENCES[member])
+            elif hasattr(member, "invariant"):
+                found.append(invariances(member))
+    said = [changes for changes in found if changes is not None]
+    return frozenset.intersection(*said) if said else None
