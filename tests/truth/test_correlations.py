@@ -97,7 +97,9 @@ def test_the_jackknifes_interval_by_hand() -> None:
     r, order = np.corrcoef(a, b)[0, 1], stats.spearmanr(a, b).statistic
     reach = math.hypot(stats.t.ppf(0.975, 12 / (kurtosis - 1)) * error, math.atanh(r) - math.atanh(order))
     found = pearson(torch.from_numpy(a), torch.from_numpy(b))
-    assert (found.low, found.high) == pytest.approx((math.tanh(math.atanh(r) - reach), math.tanh(math.atanh(r) + reach)))
+    assert (found.low, found.high) == pytest.approx(
+        (math.tanh(math.atanh(r) - reach), math.tanh(math.atanh(r) + reach))
+    )
 
 
 def test_ties_share_their_mean_rank() -> None:
@@ -106,7 +108,7 @@ def test_ties_share_their_mean_rank() -> None:
 
 
 def test_bonett_and_wright_by_hand() -> None:
-    """Ranks 1 2 3 4 against 2 1 4 3: Σd² = 4, r = 1 - 24/60; all points are alike, so that the jackknife sees nothing."""
+    """Ranks 1 2 3 4 against 2 1 4 3: Σd² = 4, r = 1 - 24/60; all points are alike: no error for the jackknife."""
     found = spearman(torch.arange(4.0), torch.tensor([2.0, 1.0, 4.0, 3.0]))
     r = 1 - 24 / 60
     reach = stats.norm.ppf(0.975) * math.sqrt(1 + r**2 / 2)

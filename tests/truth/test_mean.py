@@ -102,7 +102,7 @@ def test_units_of_one_row_change_nothing_and_copies_count_once() -> None:
 
 
 def test_units_of_different_size_by_hand() -> None:
-    """Four times rows 1, 1, 4 in units of two and one: the mean is 2, linearised values 2 + 2/3 (-2) and 2 + 2/3 (2)."""
+    """Four times rows 1, 1, 4 in units of two and one: the mean is 2, linearised values 2 ± 4/3."""
     units = torch.tensor([7, 7, 9]).repeat(4) + 10 * torch.arange(4).repeat_interleave(3)
     score = statistics.mean(torch.tensor([1.0, 1.0, 4.0]).repeat(4), units)
     reach = stats.t.ppf(0.975, 7) * np.std([2 / 3, 10 / 3] * 4, ddof=1) / math.sqrt(8)

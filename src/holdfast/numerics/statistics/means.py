@@ -30,9 +30,9 @@ def mean(
     are bootstrap percentiles with bias correction and acceleration (0.87); Hall's needs no drawing.
     Few values seldom hold those far out that make the skewness, so that λ of a sample is too small: the ends are also
     those that Hall's interval has with λ ± σ_λ, away from 0 by the standard error that the skewness of n normal values
-    has (by 2|λ|, if that is less). The outer ends keep the level or exceed it slightly (0.92 to 0.99 in simulations with
-    n >= 8; see docs/statistics.md). Of fewer than 8 values there is no interval. The lower end is not below 0 where no
-    value is.
+    has (by 2|λ|, if that is less). The outer ends keep the level or exceed it slightly (0.92 to 0.99 in simulations
+    with n >= 8; see docs/statistics.md). Of fewer than 8 values there is no interval. The lower end is not below 0
+    where no value is.
 
     With units the rows of one unit are correlated: each unit u counts as one value, x̄ + m/n Σ_{i in u} (x_i - x̄), whose
     mean is x̄ and whose spread gives the linearised variance.

@@ -168,11 +168,11 @@ class CaptionRetrieval(Outranking, Recalling):
                 recall = partial(_recall, table, direction, query)
                 scores |= {f"{direction} recall@{k}, {query}": recall(k) for k in self.k}
                 ranks, units = _queries(table, direction, query)
-                name = f"{direction} mean reciprocal rank, {query}"
-                if direction == TO_TEXT:
-                    scores[name] = drawn_pairs.mean(1 / ranks, _parts(table, query), "over images and captions", most=1.0)
-                else:
-                    scores[name] = statistics.mean(1 / ranks, units, CONDITION, most=1.0)
+                scores[f"{direction} mean reciprocal rank, {query}"] = (
+                    drawn_pairs.mean(1 / ranks, _parts(table, query), "over images and captions", most=1.0)
+                    if direction == TO_TEXT
+                    else statistics.mean(1 / ranks, units, CONDITION, most=1.0)
+                )
         return scores
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:

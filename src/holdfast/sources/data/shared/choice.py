@@ -68,6 +68,7 @@ class Choice:
             )
         self._skip_corrupt, self.skip_duplicates = skip_corrupt, skip_duplicates
         self._threads = threads
+        self.copies: list[tuple[str, str, int]] | None = None  # beyond those of `duplicates`, once they were looked for
         self._noting = False
         self._noted: dict[int, Content] = {}  # of images that were read, by row
         self._number = dict(enumerate(range(len(source.classes))))  # of each class of the source
@@ -218,6 +219,12 @@ class Choice:
         """Leave out the images of contents that another has; return how many they were. Fewer than two may remain."""
         own, others = (np.frombuffer(choice.digests, f"S{DIGEST}") for choice in (self, other))
         return self._keep(~np.isin(own, others))
+
+    def leave_out_copies(self, copies: list[tuple[str, str, int]]) -> None:
+        """Leave out images that show the picture of another one, (id, its id, grey levels); one may remain."""
+        names = {image for image, _, _ in copies}
+        self._keep(np.array([name not in names for name in self.ids]))
+        self._survey.duplicates.extend(copies)
 
     def leave_out_unlabelled(self) -> int:
         """Leave out the images without a label, where others have one; return how many. Fewer than two may remain."""
