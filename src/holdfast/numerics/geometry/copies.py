@@ -36,7 +36,7 @@ def reduced(pixels: Float[Tensor, "images channels height width"]) -> Grey:
         torch.Size([2, 32, 8])
     """
     grey = pixels.float().mean(1, keepdim=True)
-    return adaptive_avg_pool2d(grey, tuple(min(SIDE, side) for side in grey.shape[2:])).squeeze(1)
+    return adaptive_avg_pool2d(grey, (min(SIDE, grey.shape[2]), min(SIDE, grey.shape[3]))).squeeze(1)
 
 
 def steps_for(shape: tuple[int, int, int]) -> tuple[float, ...]:
@@ -74,7 +74,7 @@ def copies(images: Grey, steps: tuple[float, ...] = (1.0,)) -> Int[Tensor, "imag
     def rows(images: Grey) -> tuple[Tensor, Tensor]:
         """What is compared of images, and means of it."""
         inner = images[:, inside : height - inside, inside : width - inside]
-        small = adaptive_avg_pool2d(inner[:, None], tuple(min(POOL, side) for side in inner.shape[1:]))
+        small = adaptive_avg_pool2d(inner[:, None], (min(POOL, inner.shape[1]), min(POOL, inner.shape[2])))
         return inner.flatten(1), small.flatten(1)
 
     whole, small = rows(images)

@@ -62,6 +62,12 @@ def rows_of_pictures(measure: Measure, table: Table, first: Int[Tensor, "images"
         measure: whose table it is; of one whose rows are no images nothing is left out.
         table: what it observed, a row for each of the first images.
         first: see `firsts`.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> measure = SimpleNamespace(rows=lambda table: None)
+        >>> rows_of_pictures(measure, {"held": torch.tensor([1, 2, 3])}, torch.tensor([0, 0, 2]))["held"].tolist()
+        [1, 3]
     """
     if first is None or (kept := _kept(measure, table, first)) is None:
         return table
@@ -75,6 +81,14 @@ def score_pictures(measure: Measure, table: Table, first: Int[Tensor, "images"] 
         measure: whose table it is.
         table: what it observed.
         first: see `firsts`; None where no image is a copy.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> from holdfast.numerics.statistics import share
+        >>> measure = SimpleNamespace(rows=lambda table: None, score=lambda table: {"held": share(table["held"])})
+        >>> table, first = {"held": torch.tensor([1.0, 0.0, 1.0, 0.0])}, torch.tensor([0, 1, 0, 1])
+        >>> score_pictures(measure, table, first)["held"].interval
+        'exact binomial (Clopper-Pearson), each of 2 pictures once'
     """
     if first is None:
         return measure.score(table)

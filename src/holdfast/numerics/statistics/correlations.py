@@ -22,12 +22,12 @@ Values = Float[Tensor, "encoders"]
 def pearson(a: Values, b: Values, confidence: float = 0.95) -> Score:
     """Pearson's correlation, of a linear relation, with an interval that knows skew, heavy tails and bends.
 
-    r = Σ (a-ā)(b-b̄) / √(Σ (a-ā)² Σ (b-b̄)²); tanh(artanh r ± h) with h the larger of Fisher's z / √(n-3), which is
-    exact for large samples of normal values and far too short for others (0.5 instead of 0.95 for 40 values with
-    Pareto's tails), and √((t s)² + (artanh r - artanh r_s)²). s is the jackknife's standard error of artanh r, t
-    Student's quantile with the degrees of freedom that s has (see `mean`). r_s is Spearman's correlation: where values and their
-    ranks disagree, r hangs on few points far out, or on a bend, and what lies farther out than any point may move it as
-    much again. Few points of heavy tails say next to nothing, and their interval says so.
+    r = Σ (a-ā)(b-b̄) / √(Σ (a-ā)² Σ (b-b̄)²); tanh(artanh r ± h) with h the larger of Fisher's z / √(n-3), which is exact
+    for large samples of normal values and far too short for others (0.5 instead of 0.95 for 40 values with Pareto's
+    tails), and √((t s)² + (artanh r - artanh r_s)²). s is the jackknife's standard error of artanh r, t Student's
+    quantile with the degrees of freedom that s has (see `mean`). r_s is Spearman's correlation: where values and their
+    ranks disagree, r hangs on few points far out, or on a bend, and what lies farther out than any point may move it
+    as much again. Few points of heavy tails say next to nothing, and their interval says so.
     Points on a line have no interval: r = ±1 leaves nothing to tell its error from.
 
     Args:
