@@ -102,6 +102,16 @@ def test_the_jackknifes_interval_by_hand() -> None:
     )
 
 
+def test_spearmans_jackknife_by_hand() -> None:
+    a, b = np.arange(12.0), np.array([11.0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0])  # all agree but for the outermost
+    z = np.array([math.atanh(stats.spearmanr(np.delete(a, i), np.delete(b, i)).statistic) for i in range(12)])
+    error, r = math.sqrt(11 / 12 * ((z - z.mean()) ** 2).sum()), stats.spearmanr(a, b).statistic
+    reach = stats.t.ppf(0.975, 10) * error
+    found = spearman(torch.from_numpy(a), torch.from_numpy(b))
+    ends = math.tanh(math.atanh(r) - reach), math.tanh(math.atanh(r) + reach)
+    assert (found.low, found.high) == pytest.approx(ends)
+
+
 def test_ties_share_their_mean_rank() -> None:
     a, b = torch.tensor([1.0, 1.0, 2.0, 3.0, 3.0, 3.0]), torch.tensor([2.0, 1.0, 1.0, 5.0, 4.0, 5.0])
     assert spearman(a, b).value == pytest.approx(stats.spearmanr(a.numpy(), b.numpy()).statistic)

@@ -255,7 +255,7 @@ class Choice:
     def selection(self) -> Selection:
         """What reading all images tells."""
         read = (self.fingerprint, self.skipped, self.duplicates, self.mixed, self._own, self.traits, self.samples)
-        return Selection(self.reader.count, self.rows, *read)
+        return Selection(self.reader.count, self.rows, *read, copies=self.copies or [])
 
     def recall(self, memory: Selection) -> None:
         """Take over what another process found out about the same images.
@@ -271,7 +271,7 @@ class Choice:
         self._forget("ids", "labels", "relevance", "_labels")
         self._survey = Survey(memory.rows, RowsOnDisk(DIGEST), memory.skipped, memory.duplicates, memory.mixed)
         self.rows, self.fingerprint, self._own = memory.rows, memory.fingerprint, memory.own
-        self.traits, self.samples = memory.traits, memory.samples
+        self.traits, self.samples, self.copies = memory.traits, memory.samples, memory.copies
 
     @property
     def digests(self) -> UInt8[np.ndarray, "images 32"]:
