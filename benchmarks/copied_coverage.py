@@ -24,7 +24,7 @@ from holdfast.numerics.statistics.copies import rows_of_pictures, score_pictures
 PICTURES = (20, 100)
 NAMES = (
     "nearest_neighbour_accuracy", "robust_accuracy", "breaking_edit", "cosine_to_self", "alignment", "breakaway_risk",
-    "universal_quantile", "relative_quantile", "retrieval", "uniformity",
+    "universal_quantile", "relative_quantile", "retrieval",
 )  # fmt: skip
 NOISE = 0.05
 """By how much copies differ, where images differ by 1."""

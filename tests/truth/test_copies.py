@@ -99,7 +99,7 @@ def test_ten_pictures_five_times_each_are_ten(name: str, change: str, digits: Te
 def test_images_of_their_own_are_not_joined(digits: Tensor) -> None:
     assert first_of(digits) == list(range(len(digits)))
     assert first_of(1 - digits[:300]) == list(range(300))
-    assert first_of(digits[:300] / 8 + 0.4) == list(range(300))  # pale: what counts is contrast
+    assert first_of(digits[:300] / 8 + 0.4) == list(range(300))  # pale: contrast counts
 
 
 def test_other_pictures_are_no_copies(digits: Tensor) -> None:

@@ -28,7 +28,7 @@ from holdfast.sources.data.shared.threads import Threads, result
 USUAL = 224
 """Pixels of the shorter side to which pictures of mixed shapes are scaled, unless they are smaller; ImageNet's."""
 
-MOST_COMPARED = 3000
+MOST_COMPARED = 2000
 """Images of which all pairs are compared, to know copies that thumbnails do not tell."""
 
 THREADS = 16
@@ -118,7 +118,7 @@ class ImageSet(ChosenImages):
     def duplicates(self) -> list[tuple[str, str, int]]:
         """Every image that looks like an earlier one, or shows its picture with noise, moved or cropped by a little.
 
-        As (id, id of that one, grey levels); see `LookAlikes`, and `copies` for the latter, which of more than 3,000
+        As (id, id of that one, grey levels); see `LookAlikes`, and `copies` for the latter, which of more than 2,000
         images are not looked for. Reads all of them. They are among the images, unless `skip_duplicates` left them out.
         """
         return [*super().duplicates, *self._copies]
