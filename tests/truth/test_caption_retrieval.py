@@ -116,6 +116,35 @@ def test_both_directions_are_ranked_as_by_loops(known, monkeypatch: pytest.Monke
     assert table["captions"].unique().tolist() == [len(texts)]
 
 
+def test_what_each_image_contributes_is_what_it_leaves_behind(known) -> None:
+    """By leaving its captions out of the index of all others, and itself out of the queries."""
+    subject, path, texts, owners = known
+    measure = CaptionRetrieval(path=path, k=(1,), attack=Pgd(4))
+    table = measure.observe(subject)
+    for query in QUERIES:
+        seen = [met(subject, i)[: 1 if query == "clean" else None] for i in range(M)]
+        ranks = [[image_rank(rep, i, texts, owners) for rep in seen[i]] for i in range(M)]
+        worst = [max(own) for own in ranks]
+        others = []
+        for left in range(M):
+            known_to = [owner if owner != left else -2 for owner in owners]
+            kept = [place for place, owner in enumerate(known_to) if owner != -2]
+            without = [
+                worst[i]
+                if i == left
+                else image_rank(seen[i][ranks[i].index(worst[i])], i, texts[kept], [owners[place] for place in kept])
+                for i in range(M)
+            ]
+            others.append((1 / np.array(without)).mean())
+        expected = 1 / np.array(worst) - M * (np.array(others) - np.mean(others))
+        np.testing.assert_allclose(table[f"parts@{query}"], expected)
+        assert float(table[f"parts@{query}"].mean()) == pytest.approx(float(table[f"reciprocal@{query}"].mean()))
+    assert not np.allclose(table["parts@worst found"], table["reciprocal@worst found"])
+    # tables of earlier versions have no such column
+    old = {name: column for name, column in table.items() if not name.startswith("parts@")}
+    assert measure.score(old).keys() == measure.score(table).keys()
+
+
 @pytest.mark.parametrize("query", ["image", "text"])
 @pytest.mark.parametrize("k", [1, 3])
 def test_miscaptioned_is_what_recall_misses(known, query: str, k: int) -> None:

@@ -56,19 +56,20 @@ def test_repetitions_must_count(runs: int) -> None:
 
 
 def test_ends_by_hand() -> None:
-    """Image means 1, 2, 3 (Student: skewness 0) and repetition means 1.5, 2.5."""
-    found = crossed_mean(torch.tensor([[0.5, 1.5], [1.5, 2.5], [2.5, 3.5]]))
-    images = stats.t.ppf(0.975, 2) * 1 / math.sqrt(3)
+    """Three times image means 1, 2, 3 (Student: skewness 0) and repetition means 1.5, 2.5."""
+    values = torch.tensor([[0.5, 1.5], [1.5, 2.5], [2.5, 3.5]]).repeat(3, 1)
+    found = crossed_mean(values)
+    images = stats.t.ppf(0.975, 8) * math.sqrt(6 / 8) / math.sqrt(9)
     repetitions = stats.t.ppf(0.975, 1) * math.sqrt(0.5) / math.sqrt(2)
-    assert (found.value, found.n) == (2, 3)
+    assert (found.value, found.n) == (2, 9)
     assert found.high == pytest.approx(2 + math.hypot(images, repetitions))
     assert found.low == 0  # no value is below 0
-    assert crossed_mean(torch.tensor([[0.5, 1.5], [1.5, 2.5], [2.5, 3.5]]), most=4.0).high == 4
+    assert crossed_mean(values, most=4.0).high == 4
 
 
 def test_repetitions_that_agree_leave_the_interval_over_images() -> None:
-    column = torch.tensor([0.2, 0.5, 0.9, 0.4])
-    found, alone = crossed_mean(column[:, None].expand(4, 3)), statistics.mean(column)
+    column = torch.tensor([0.2, 0.5, 0.9, 0.4]).repeat(2)
+    found, alone = crossed_mean(column[:, None].expand(8, 3)), statistics.mean(column)
     assert (found.value, found.low, found.high) == pytest.approx((alone.value, alone.low, alone.high))
     assert "all 3 repetitions have the same mean" in found.note
 

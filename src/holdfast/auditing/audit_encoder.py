@@ -3,13 +3,18 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
+
+from jaxtyping import Int
+from torch import Tensor
 
 from holdfast.auditing import record as entries
 from holdfast.auditing.artifacts.attention import write_attention
 from holdfast.auditing.artifacts.pictures import album, shown, write_extremes
 from holdfast.auditing.copied import readable_by
 from holdfast.auditing.encoder_result import EncoderResult, ItemError, at, blank, logged
+from holdfast.auditing.images import first_of_pictures
 from holdfast.auditing.misfits import Fitted, fitted, questions_that_fit
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.redrawn import with_draws
@@ -20,6 +25,7 @@ from holdfast.auditing.verdicts import verdict_of
 from holdfast.core import Check, Measure, Observation, Score, Table
 from holdfast.core.chart import chart_data
 from holdfast.core.naming import title
+from holdfast.numerics.statistics.copies import rows_of_pictures, score_pictures
 from holdfast.numerics.statistics.looks import looking
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.listener import Listener
@@ -260,7 +266,8 @@ class Scoring:
         except Exception as error:
             failed = {"error": self._fail(f"{self.name}, {name}", error)}
             return entries.measure_entry(each.part, name, alone, {}) | failed
-        self._fitted[name], measure, table = each, each.part, scored.table
+        self._fitted[name], measure = each, each.part
+        table = rows_of_pictures(measure, scored.table, self._first)
         entry = entries.measure_entry(measure, name, alone, each.left_out)
 
         # Charts, and what the record says of it
@@ -299,14 +306,19 @@ class Scoring:
             return ItemError.of(error).reason
         return ""
 
+    @cached_property
+    def _first(self) -> Int[Tensor, "images"] | None:
+        """The first image that shows the picture of each, see `firsts`."""
+        return first_of_pictures(self.session.images)
+
     def _scores(self, name: str, measure: Measure) -> Scored:
         """Return what a measure makes of what was observed."""
         with foreign(f"measure {name}", "run"):
             subject = readable_by(measure, self.session)
             table = measure.observe(subject)
-            scores = measure.score(table)
+            scores = score_pictures(measure, table, self._first)
             if self.session.encoder.draws is not None:
-                scores = with_draws(measure, subject, scores)
+                scores = with_draws(measure, subject, scores, self._first)
             rows = measure.rows(table) or self.session.images.ids[: len(next(iter(table.values())))]
         return Scored(table, scores, rows)
 

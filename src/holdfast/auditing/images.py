@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass, replace
 
+from jaxtyping import Int
+from torch import Tensor
+
 from holdfast.auditing.plan import Plan
 from holdfast.core import Geometry, HoldfastError, ImageSource
+from holdfast.numerics.statistics.copies import firsts
 from holdfast.sources.data import ImageSet, Selection, open_images
 
 
@@ -26,6 +30,7 @@ class AuditImages:
     @property
     def selections(self) -> tuple[Selection, Selection | None]:
         """What reading all of them has found; for `open_selected` in other processes."""
+        _ = self.tested.duplicates  # looked for once, and here
         return self.tested.selection, None if self.train is None else self.train.selection
 
     def rendered(self, geometry: Geometry | None) -> "AuditImages":
@@ -39,6 +44,12 @@ class AuditImages:
         return replace(
             self, tested=self.tested.unread(size), train=None if self.train is None else self.train.unread(size)
         )
+
+
+def first_of_pictures(images: ImageSet) -> Int[Tensor, "images"] | None:
+    """Return the place of the first image that shows the picture of each; None where none is a copy of another."""
+    alike = [] if images.skips_duplicates else [(image, like) for image, like, _ in images.duplicates]
+    return firsts(images.ids, alike)
 
 
 def open_unread(plan: Plan, source: ImageSource | None = None, training: ImageSource | None = None) -> AuditImages:
@@ -78,6 +89,13 @@ def open_all(plan: Plan, source: ImageSource | None = None, training: ImageSourc
     images = open_unread(plan, source, training)
     notes = (_without_unlabelled(each, plan) for each in filter(None, (images.tested, images.train)))
     images = replace(images, notes=tuple(filter(None, notes)))
+    if plan.skip_duplicates:
+        images.tested.leave_out_copies()
+        if len(images.tested) < 2:
+            raise HoldfastError(
+                f"{images.tested}: expected at least 2 images that show different pictures, got "
+                f"{len(images.tested)}; {len(images.tested.duplicates)} look like others and were left out"
+            )
     if (train := images.train) is None:
         return images
     available = len(train)

@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from jaxtyping import Int
 from torch import Tensor
 
 from holdfast.core import Measure, Observation, Score
 from holdfast.core.randomness import GROUPS, redrawn
+from holdfast.numerics.statistics.copies import score_pictures
 from holdfast.numerics.statistics.redrawn import widened
 
 RANGES = {"share": (0.0, 1.0), "similarity": (-1.0, 1.0), "pixels": (0.0, math.inf)}
@@ -47,17 +49,20 @@ def _refused(*_: object, **__: object) -> Any:
     raise _GivenDraws
 
 
-def with_draws(measure: Measure, subject: Any, scores: Mapping[str, Score]) -> dict[str, Score]:
+def with_draws(
+    measure: Measure, subject: Any, scores: Mapping[str, Score], first: Int[Tensor, "images"] | None = None
+) -> dict[str, Score]:
     """Return scores of a mean over draws with intervals that know of other draws, or that say that they do not.
 
     Args:
         measure: the measure.
         subject: who was observed, as the measure reads it.
         scores: by the encoder's own draws.
+        first: the first image that shows the picture of each; None where none is a copy.
     """
     try:
         groups: list[Any] = [Redrawn(subject, group) for group in range(1, GROUPS + 1)]
-        again = [measure.score(measure.observe(group)) for group in groups]
+        again = [score_pictures(measure, measure.observe(group), first) for group in groups]
     except _GivenDraws:
         return {name: replace(score, interval=f"{score.interval}, given its draws") for name, score in scores.items()}
     return {

@@ -10,11 +10,13 @@ from typing import Any
 from holdfast.auditing import record as entries
 from holdfast.auditing.differences import compare
 from holdfast.auditing.execute import execute, results_of
+from holdfast.auditing.images import first_of_pictures
 from holdfast.auditing.prepare import PLAN, PreparedAudit, recorded_in
 from holdfast.auditing.relations import relations
 from holdfast.auditing.series import series_entries
 from holdfast.core import HoldfastError, Measure, Score, Table
 from holdfast.core.engine import Engine
+from holdfast.numerics.statistics.copies import rows_of_pictures
 from holdfast.runtime.errors import NothingAudited, first_line
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.privacy import public
@@ -78,7 +80,8 @@ def run_prepared(
                 "expected the same question for all encoders, got other parts of it left out for some; ask for what "
                 "fits all of them"
             )
-        tables = tables_of(name)
+        pictures = first_of_pictures(images.tested)
+        tables = {e: rows_of_pictures(first, table, pictures) for e, table in tables_of(name).items()}
         return compare(first, {e: (tables[e], score) for e, (_, score) in scored[name].items()}, look)
 
     def apart(title: str, make: Callable[[], Any], default: Any) -> Any:

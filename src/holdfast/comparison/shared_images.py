@@ -9,6 +9,7 @@ import torch
 from holdfast.comparison.questions import Answer, Question
 from holdfast.core import Measure, Score, Table
 from holdfast.numerics import statistics
+from holdfast.numerics.statistics.copies import firsts, score_pictures
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,13 @@ class Side:
         entry: of the measure in its record, with scores of these rows.
         rows: names of the table's rows.
         table: what was observed; empty where there is no answer.
+        alike: the ids of two images that show the same picture, each.
     """
 
     entry: Mapping[str, Any]
     rows: Sequence[str]
     table: Table
+    alike: tuple[tuple[str, str], ...] = ()
 
     def on(self, names: Sequence[str], measure: Measure) -> "Side":
         """Return what it says of some of its rows: the measure's own scores of these, standing as in the record.
@@ -40,10 +43,10 @@ class Side:
         recorded = self.entry["scores"]
         scores = {
             title: {**recorded[title], **_numbers(score)}
-            for title, score in measure.score(table).items()
+            for title, score in score_pictures(measure, table, firsts(names, self.alike)).items()
             if title in recorded
         }
-        return Side({**self.entry, "scores": scores}, names, table)
+        return Side({**self.entry, "scores": scores}, names, table, self.alike)
 
 
 def _numbers(score: Score) -> dict[str, Any]:
@@ -82,7 +85,9 @@ def _read(answer: Answer) -> Side:
     encoder, entry = answer
     if entry["error"] or entry["not_certified"] or not entry["scores"]:
         return Side(entry, (), {})
-    return Side(entry, *encoder.run.table(entry["table"]))
+    data = encoder.run.record["data"]
+    alike = [] if data.get("duplicates_left_out") else data.get("duplicates") or []
+    return Side(entry, *encoder.run.table(entry["table"]), tuple((pair["image"], pair["like"]) for pair in alike))
 
 
 def correlation(question: Question, title: str, new: Side, old: Side) -> float | None:

@@ -68,15 +68,15 @@ def _answer(measure: Mapping[str, Any], encoder: Mapping[str, Any], data: Mappin
 
 
 def duplicates(data: Mapping[str, Any]) -> str:
-    """Return how many images are nearly the same as others, where any are among them."""
+    """Return how many images show the picture of another one, where any do."""
     alike = data.get("duplicates") or []
     if not alike or data.get("duplicates_left_out"):
         return ""
-    are = "is" if len(alike) == 1 else "are"
-    return (
-        f"{plural(len(alike), 'image')} {are} nearly the same as another one, which no encoder can hold far from it: "
-        "--skip-duplicates leaves such images out."
-    )
+    copies, images = len({pair["image"] for pair in alike}), data.get("images")
+    among = f"{copies} of {plural(images, 'image')}" if images else plural(copies, "image")
+    are = "is a copy of another one" if copies == 1 else "are copies of others"
+    pictures = f": values and intervals count {plural(images - copies, 'picture')}" if images else ""
+    return f"{among} {are}{pictures}. No encoder can hold copies far apart; --skip-duplicates leaves them out."
 
 
 def _trust(encoder: Mapping[str, Any]) -> str:

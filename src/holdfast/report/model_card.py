@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from holdfast.report.answer import answers
+from holdfast.report.brief import duplicated
 from holdfast.report.numbers import BETTER, finite, statement
 from holdfast.report.paper.gather import figures_of_record
 from holdfast.report.paper.style import Style
@@ -69,7 +70,8 @@ def model_card(record: Mapping[str, Any], picture: str = "") -> str:
         for m in encoder["measures"].values()
         if m["headline"]
     ]
-    trust = [f"- {markdown_text(line.text)}" for line in (*doubts(record), *failures(record))]
+    copies = [] if said else duplicated(record)  # answers say it too
+    trust = [f"- {markdown_text(line.text)}" for line in (*doubts(record), *failures(record), *copies)]
     about = [f"- {markdown_text(line)}" for line in (f"{scope(record)}.", *threats(record))]
     about += [
         f"- Seed {record['plan']['seed']}, profile {markdown_text(record['plan']['profile'])}, Holdfast "

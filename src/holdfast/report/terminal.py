@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.report.answer import answers
+from holdfast.report.answer import answers, duplicates
 from holdfast.report.brief import brief, each_answer, first_keys, in_levels, leader
 from holdfast.report.leader import told
 from holdfast.report.names import with_short_names
@@ -80,6 +80,7 @@ def notes(record: Mapping[str, Any]) -> list[Text]:
             lines.append(Text("* best: its paired intervals against every other encoder exclude zero", style="dim"))
     lines += [Text(line, style="yellow") for line in uncertified(encoders)]
     lines += [Text(line, style="yellow") for line in [stopped(record)] if line]
+    lines += [Text(line, style="yellow") for line in [duplicates(record["data"])] if line and encoders]
     lines += [Text(line, style="bold red") for line in _problems(record)]
     if encoders:
         lines += [Text(f"within {ball}", style="dim") for ball in threats(record)]

@@ -46,6 +46,33 @@ def ranks_among_texts(reps: Reps, texts: Texts, owners: Owners) -> Float[Tensor,
     return ranks
 
 
+def reciprocal_without_each(reps: Reps, texts: Texts, owners: Owners) -> Float[Tensor, "images"]:
+    """Return the mean of 1 / rank (see `ranks_among_texts`) where the texts of each image in turn do not rank others.
+
+    Args:
+        reps: representations of the images, [M, D].
+        texts: embeddings of all texts, [T, D].
+        owners: which image each text belongs to; -1 for none of them.
+
+    Example:
+        >>> texts, owners = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]), torch.tensor([0, 1, 0])
+        >>> reciprocal_without_each(torch.tensor([[1.0, 0.9], [0.1, 1.0]]), texts, owners).tolist()
+        [0.75, 0.75]
+    """
+    gained, total, count = torch.zeros(len(reps), dtype=torch.float64), 0.0, 0
+    owned = owners >= 0
+    for rows in _rows(len(reps), len(texts)):
+        apart = pairwise(reps[rows], texts, "cosine")
+        own = owners == rows[:, None]
+        nearest = apart.masked_fill(~own, torch.inf).amin(1, keepdim=True)
+        ahead = ((apart < nearest - TIE) & ~own)[own.any(1)].double()
+        ranks = 1 + ahead.sum(1, keepdim=True)
+        by_owner = torch.zeros(len(ahead), len(reps), dtype=torch.float64).index_add_(1, owners[owned], ahead[:, owned])
+        gained += (1 / (ranks - by_owner) - 1 / ranks).sum(0)
+        total, count = total + float((1 / ranks).sum()), count + len(ranks)
+    return (total + gained) / max(count, 1)
+
+
 def ranks_among_images(
     texts: Texts, owners: Owners, moved: Float[Tensor, "moved dim"], images: Reps
 ) -> Float[Tensor, "texts"]:

@@ -118,6 +118,32 @@ def without(
     return changes / max(queried, 1)
 
 
+def first_without(queries: Queries, bank: Bank, own: Int[Tensor, "queries"], name: str = "l2") -> Float[Tensor, "bank"]:
+    """Return by how much the mean of 1 / rank of the queries' own members changes where another is taken out.
+
+    Σ_i [b_j nearer to q_i than its own] (1 / (rank_i - 1) - 1 / rank_i) / M, with rank_i = 1 + how many are nearer.
+
+    Args:
+        queries: as of `ranked`.
+        bank: as of `ranked`.
+        own: as of `ranked`.
+        name: divergence.
+
+    Example:
+        >>> bank = torch.tensor([[0.0], [1.0], [5.0]])
+        >>> first_without(torch.tensor([[0.9]]), bank, torch.tensor([0])).tolist()
+        [0.0, 0.5, 0.0]
+    """
+    changes = torch.zeros(len(bank), dtype=torch.float64)
+    for rows in torch.arange(len(queries)).split(max(1, ENTRIES // len(bank))):
+        apart = pairwise(queries[rows], bank, name)
+        limit = apart.gather(1, own[rows, None])
+        nearer = (apart < limit - TIE * limit.abs()).double()
+        rank = 1 + nearer.sum(1, keepdim=True)
+        changes += (nearer / (rank * (rank - 1).clamp_min(1))).sum(0)
+    return changes / len(queries)
+
+
 def _results(
     queries: Queries, bank: Bank, own: Int[Tensor, "queries"], labels: Int[Tensor, "bank"], name: str
 ) -> Iterator[Results]:

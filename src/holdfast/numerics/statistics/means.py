@@ -10,6 +10,9 @@ from holdfast.core import Score
 from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.rows import by_unit, constant, defined
 
+FEWEST = 8
+"""Values from which on a mean has an interval: of fewer, nothing tells how skewed they are."""
+
 
 def mean(
     values: Float[Tensor, "rows"],
@@ -24,9 +27,12 @@ def mean(
     [x̄ - s g(t/√n), x̄ - s g(-t/√n)] with g(z) = 3/λ ((1 + λ(z - λ/6n))^(1/3) - 1) and t the quantile of as many degrees
     as s² has, 2n / (κ - 1) with κ the kurtosis, at most n - 1 (Satterthwaite): heavy tails tell less about the spread.
     Student's alone is too short where values are skewed (0.82 instead of 0.95 for 50 values of which 9 in 10 are 0), as
-    are bootstrap percentiles with bias correction and acceleration (0.87); Hall's needs no drawing, and the outer ends
-    keep the level or exceed it slightly (0.93 to 0.98 in simulations with n >= 20; see tests/truth/test_mean.py).
-    The lower end is not below 0 where no value is.
+    are bootstrap percentiles with bias correction and acceleration (0.87); Hall's needs no drawing.
+    Few values seldom hold those far out that make the skewness, so that λ of a sample is too small: the ends are also
+    those that Hall's interval has with λ ± σ_λ, away from 0 by the standard error that the skewness of n normal values
+    has (by 2|λ|, if that is less). The outer ends keep the level or exceed it slightly (0.92 to 0.99 in simulations
+    with n >= 8; see docs/statistics.md). Of fewer than 8 values there is no interval. The lower end is not below 0
+    where no value is.
 
     With units the rows of one unit are correlated: each unit u counts as one value, x̄ + m/n Σ_{i in u} (x_i - x̄), whose
     mean is x̄ and whose spread gives the linearised variance.
@@ -44,9 +50,9 @@ def mean(
     Source: Hall (1992), "On the removal of skewness by transformation"; Särndal et al. (1992) for linearisation.
 
     Example:
-        >>> score = mean(torch.tensor([0.0, 0.0, 0.1, 0.4, 0.0, 0.2]), most=1.0)
+        >>> score = mean(torch.tensor([0.0, 0.0, 0.1, 0.4, 0.0, 0.2, 0.0, 0.3]), most=1.0)
         >>> print(f"{score.value:.3f} in [{score.low:.3f}, {score.high:.3f}]: {score.note}")
-        0.117 in [0.000, 0.798]: only 3 of 6 values differ from the commonest: the interval may be too short
+        0.125 in [0.000, 0.656]: only 4 of 8 values differ from the commonest: the interval may be too short
     """
     values, units, note = defined(values.double(), units)
     kind = "outer ends of Student's t and Hall's skewness-corrected interval" + (f", {condition}" if condition else "")
@@ -71,11 +77,14 @@ def mean(
         return scored(same * value, same * value + (1 - same) * most, "exact limit for a sample without exception")
 
     # outer ends of Student's t and Hall's interval
+    if n < FEWEST:
+        return scored(None, None, kind, f"{n} values are too few for an interval of a skewed mean: it takes {FEWEST}")
     deviation, centred = float(parts.std()), parts - parts.mean()
     t = float(scipy.stats.t.ppf(1 - tail, degrees_of_freedom(centred))) / math.sqrt(n)
     skew = float(centred.pow(3).mean() / centred.square().mean() ** 1.5)
-    low = value - deviation * max(t, _unskewed(t, skew, n))
-    high = value + deviation * max(t, -_unskewed(-t, skew, n))
+    skews = skew, _farther(skew, n)
+    low = value - deviation * max(t, *(_unskewed(t, each, n) for each in skews))
+    high = value + deviation * max(t, *(-_unskewed(-t, each, n) for each in skews))
 
     # a warning where few values differ from the commonest: moments of so few are not to be trusted
     carriers = int((values != values.mode().values).sum())
@@ -118,6 +127,12 @@ def _linearised(values: Float[Tensor, "rows"], value: float, units: Int[Tensor, 
     """One number per unit, whose mean is that of the rows and whose spread is that between units."""
     names, unit = units.unique(return_inverse=True)
     return value + by_unit(values - value, unit) * len(names) / len(values)
+
+
+def _farther(skew: float, n: int) -> float:
+    """The skewness, farther from 0 by its standard error, or by twice itself where that is less."""
+    error = math.sqrt(6 * n * (n - 1) / ((n - 2) * (n + 1) * (n + 3)))
+    return skew + max(-error, min(error, 2 * skew))
 
 
 def _unskewed(z: float, skew: float, n: int) -> float:

@@ -39,7 +39,7 @@ def crossed_mean(
     the variance and why both effects count.
 
     Example:
-        >>> values = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0]])
+        >>> values = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]).repeat(3, 1)
         >>> score = crossed_mean(values, most=1.0)
         >>> print(f"{score.value} in [{score.low:.2f}, {score.high:.2f}]")
         0.625 in [0.00, 1.00]

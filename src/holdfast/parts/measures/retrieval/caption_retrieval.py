@@ -12,8 +12,9 @@ from torch import Tensor
 from holdfast.core import Attack, Ball, Score, Search, Subject, Table
 from holdfast.core.chart import Chart
 from holdfast.numerics import statistics
-from holdfast.numerics.geometry.cross_modal import ranks_among_images, ranks_among_texts
+from holdfast.numerics.geometry.cross_modal import ranks_among_images, ranks_among_texts, reciprocal_without_each
 from holdfast.numerics.geometry.invariance import LENGTHS
+from holdfast.numerics.statistics import drawn_pairs
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.failures.miscaptioned import Miscaptioned
 from holdfast.parts.failures.shared.captions import read_captions
@@ -41,7 +42,11 @@ class CaptionRetrieval(Outranking, Recalling):
     Scores are told without an attack and for the worst, of each query, that any search of the run met in the ball.
     Among these are an attack on drift and, for each k, one on what `miscaptioned` says of either direction.
 
+    Intervals of ranks hold given the index. That of the headline also knows that the captions of each image are in the
+    index of all others, where other images would have brought other captions.
+
     Table, one row per attacked image: `rank@QUERY`, of the first own caption; `reciprocal@QUERY`, 1 / rank;
+    `parts@QUERY`, what each image contributes to the mean of these, as a query and by its captions in the index;
     `text rank NUMBER@QUERY`, that of the image for each of its captions, NaN where it has fewer; `captions` and
     `population`: the sizes of both indexes.
 
@@ -144,11 +149,17 @@ class CaptionRetrieval(Outranking, Recalling):
         table: Table = {}
         for name, ranked in among.items():
             at = ranked(clean[:attacked])
-            worst = torch.stack([at, *map(ranked, met)]).amax(0)
+            worst, which = torch.stack([at, *map(ranked, met)]).max(0)
             for query, ranks in ((CLEAN, at), (WORST, worst)):
                 columns = {name: ranks} if name == "rank" else _numbered(ranks, owners[own], attacked)
                 table |= {f"{column}@{query}": values for column, values in columns.items()}
-        table |= {f"reciprocal@{query}": 1 / table[f"rank@{query}"] for query in (CLEAN, WORST)}
+            if name == "rank":
+                reached = torch.stack([clean[:attacked], *met])[which, torch.arange(attacked)]
+                for query, reps in ((CLEAN, clean[:attacked]), (WORST, reached)):
+                    reciprocal = 1 / table[f"rank@{query}"]
+                    others = reciprocal_without_each(reps, texts, owners)
+                    parts = reciprocal - attacked * (others - others.mean())
+                    table |= {f"reciprocal@{query}": reciprocal, f"parts@{query}": parts}
         sizes = {"captions": len(owners), "population": len(clean)}
         return table | {name: torch.full_like(table[self.column], size) for name, size in sizes.items()}
 
@@ -160,8 +171,11 @@ class CaptionRetrieval(Outranking, Recalling):
                 recall = partial(_recall, table, direction, query)
                 scores |= {f"{direction} recall@{k}, {query}": recall(k) for k in self.k}
                 ranks, units = _queries(table, direction, query)
-                mean = statistics.mean(1 / ranks, units, CONDITION, most=1.0)
-                scores[f"{direction} mean reciprocal rank, {query}"] = mean
+                scores[f"{direction} mean reciprocal rank, {query}"] = (
+                    drawn_pairs.mean(1 / ranks, _parts(table, query), "over images and captions", most=1.0)
+                    if direction == TO_TEXT
+                    else statistics.mean(1 / ranks, units, CONDITION, most=1.0)
+                )
         return scores
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
@@ -181,7 +195,12 @@ class CaptionRetrieval(Outranking, Recalling):
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the mean."""
-        return statistics.influence_of_mean(table[self.column])
+        return statistics.influence_of_mean(_parts(table, WORST))
+
+
+def _parts(table: Table, query: str) -> Float[Tensor, "images"]:
+    """Return what each image contributes to the mean; as a query alone in tables of earlier versions."""
+    return table.get(f"parts@{query}", table[f"reciprocal@{query}"])
 
 
 def _numbered(ranks: Tensor, owners: Int[Tensor, "texts"], images: int) -> dict[str, Float[Tensor, "images"]]:

@@ -14,7 +14,7 @@ from holdfast.core.registry import part_name
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.divergences import divergence
-from holdfast.numerics.geometry.ranking import ranked, without
+from holdfast.numerics.geometry.ranking import first_without, ranked, without
 from holdfast.numerics.statistics import drawn_pairs
 from holdfast.numerics.statistics.universal import padded
 from holdfast.parts.measures.shared.probe import labels_of
@@ -151,9 +151,9 @@ class Searching(Recalling):
     def columns(self, subject: Subject, clean: Tensor, known: Mapping[str, tuple[Ranks, Ranks, Tensor]]) -> Table:
         """Return the columns of some kinds of queries.
 
-        With classes every image of the population has a row, NaN where it is no query, and a third column `parts`: what
-        each image contributes to the mean average precision, as a query and as one that the index holds. `population`
-        is the size of the index.
+        A third column `parts` is what each image contributes to the mean average precision, as a query and as one that
+        the index holds. With classes every image of the population has a row, NaN where it is no query. `population` is
+        the size of the index.
 
         Args:
             subject: the encoder that was observed.
@@ -163,6 +163,8 @@ class Searching(Recalling):
         if self.relevant == "original":
             table = {f"rank@{query}": rank for query, (rank, _, _) in known.items()}
             table |= {f"precision@{query}": precision for query, (_, precision, _) in known.items()}
+            for query, (_, precision, reps) in known.items():
+                table[f"parts@{query}"] = _as_query_and_in_index(precision, reps, clean, self.divergence)
             return table | {"population": torch.full_like(next(iter(table.values())), len(clean))}
         table, labels = {"population": torch.full((len(clean),), len(clean)).double()}, labels_of(subject)
         for query, (rank, precision, reps) in known.items():
@@ -176,19 +178,34 @@ class Searching(Recalling):
     def mean(self, table: Table, queries: Sequence[str]) -> Score:
         """Return the mean average precision, averaged over some kinds of queries."""
         precision = self.averaged_over("precision", table, queries)
-        if self.relevant == "original":
+        if not self._knows_parts(table, queries):
             return statistics.mean(precision, condition=CONDITION, most=1.0)
         return drawn_pairs.mean(precision, self.averaged_over("parts", table, queries), most=1.0)
 
     def influence_on_mean(self, table: Table, queries: Sequence[str]) -> Float[Tensor, "units"]:
         """Return each image's influence on that mean."""
-        column = "precision" if self.relevant == "original" else "parts"
+        column = "parts" if self._knows_parts(table, queries) else "precision"
         return statistics.influence_of_mean(self.averaged_over(column, table, queries))
+
+    @staticmethod
+    def _knows_parts(table: Table, queries: Sequence[str]) -> bool:
+        """Whether what each image contributes in the index is known; of originals, in no table of earlier versions."""
+        return all(f"parts@{query}" in table for query in queries)
 
     def averaged_over(self, column: str, table: Table, queries: Sequence[str]) -> Float[Tensor, "rows"]:
         """Return the mean of a column over kinds of queries; of precisions, those that are defined."""
         values = torch.stack([table[f"{column}@{query}"] for query in queries]).mean(0)
         return values[~values.isnan()] if column == "precision" and self.relevant == "class" else values
+
+
+def _as_query_and_in_index(precision: Ranks, reps: Tensor, clean: Tensor, divergence: str) -> Ranks:
+    """Return what each query contributes to the mean of 1 / rank, in both roles, [M].
+
+    Images that are no queries, of N, are in the index too: each query stands for N / M images there.
+    """
+    queries = len(precision)
+    changes = first_without(reps, clean, torch.arange(queries), divergence)[:queries]
+    return precision - (queries * len(clean)) ** 0.5 * (changes - changes.mean())
 
 
 def hits(ranks: Ranks, k: int) -> Float[Tensor, "images"]:

@@ -68,6 +68,7 @@ class Choice:
             )
         self._skip_corrupt, self.skip_duplicates = skip_corrupt, skip_duplicates
         self._threads = threads
+        self.copies: list[tuple[str, str, int]] | None = None  # beyond those of `duplicates`, once they were looked for
         self._noting = False
         self._noted: dict[int, Content] = {}  # of images that were read, by row
         self._number = dict(enumerate(range(len(source.classes))))  # of each class of the source
@@ -219,6 +220,12 @@ class Choice:
         own, others = (np.frombuffer(choice.digests, f"S{DIGEST}") for choice in (self, other))
         return self._keep(~np.isin(own, others))
 
+    def leave_out_copies(self, copies: list[tuple[str, str, int]]) -> None:
+        """Leave out images that show the picture of another one, (id, its id, grey levels); one may remain."""
+        names = {image for image, _, _ in copies}
+        self._keep(np.array([name not in names for name in self.ids]))
+        self._survey.duplicates.extend(copies)
+
     def leave_out_unlabelled(self) -> int:
         """Leave out the images without a label, where others have one; return how many. Fewer than two may remain."""
         if self.source.relevance is not None or not self._may_be_labelled:
@@ -248,7 +255,7 @@ class Choice:
     def selection(self) -> Selection:
         """What reading all images tells."""
         read = (self.fingerprint, self.skipped, self.duplicates, self.mixed, self._own, self.traits, self.samples)
-        return Selection(self.reader.count, self.rows, *read)
+        return Selection(self.reader.count, self.rows, *read, copies=self.copies or [])
 
     def recall(self, memory: Selection) -> None:
         """Take over what another process found out about the same images.
@@ -264,7 +271,7 @@ class Choice:
         self._forget("ids", "labels", "relevance", "_labels")
         self._survey = Survey(memory.rows, RowsOnDisk(DIGEST), memory.skipped, memory.duplicates, memory.mixed)
         self.rows, self.fingerprint, self._own = memory.rows, memory.fingerprint, memory.own
-        self.traits, self.samples = memory.traits, memory.samples
+        self.traits, self.samples, self.copies = memory.traits, memory.samples, memory.copies
 
     @property
     def digests(self) -> UInt8[np.ndarray, "images 32"]:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from holdfast.core import Corruption, Geometry, HoldfastError, Images, ImageSource, Rng, Threat
 from holdfast.core.geometry import BY_SHAPES
+from holdfast.numerics.geometry.copies import copies, reduced, steps_for
 from holdfast.sources.data.shared.cache import LIMIT, Kept
 from holdfast.sources.data.shared.choice import SLICE, TOGETHER, Choice
 from holdfast.sources.data.shared.chosen import ChosenImages
@@ -26,6 +27,9 @@ from holdfast.sources.data.shared.threads import Threads, result
 
 USUAL = 224
 """Pixels of the shorter side to which pictures of mixed shapes are scaled, unless they are smaller; ImageNet's."""
+
+MOST_COMPARED = 2000
+"""Images of which all pairs are compared, to know copies that thumbnails do not tell."""
 
 THREADS = 16
 """Threads that read and decode, at most: Pillow lets others run while it does so."""
@@ -109,6 +113,44 @@ class ImageSet(ChosenImages):
         side = min(USUAL, median_low(map(min, heights, widths)))
         size = (side, side) if self._choice.mixed else (heights[0], widths[0])
         return Geometry(size, self.conversion.channels or max(channels), min(size), source=BY_SHAPES)
+
+    @property
+    def duplicates(self) -> list[tuple[str, str, int]]:
+        """Every image that looks like an earlier one, or shows its picture with noise, moved or cropped by a little.
+
+        As (id, id of that one, grey levels); see `LookAlikes`, and `copies` for the latter, which of more than 2,000
+        images are not looked for. Reads all of them. They are among the images, unless `skip_duplicates` left them out.
+        """
+        return [*super().duplicates, *self._copies]
+
+    def leave_out_copies(self) -> None:
+        """Leave out every image that shows the picture of an earlier one; reads all of them. One may remain."""
+        if copies := self._copies:
+            self._choice.copies = []
+            self._choice.leave_out_copies(copies)
+
+    @property
+    def _copies(self) -> list[tuple[str, str, int]]:
+        """What shows the picture of an earlier image and is no look-alike; looked for once in all renderings."""
+        if self._choice.copies is None:
+            self._choice.copies = self._find_copies() if len(self) <= MOST_COMPARED else []
+        return self._choice.copies
+
+    def _find_copies(self) -> list[tuple[str, str, int]]:
+        shown = self.with_geometry(self.geometry or self.common_geometry)
+        known = {image for image, _, _ in self._choice.duplicates}
+        try:
+            batches = [shown.batch(at, min(at + TOGETHER, len(self))) for at in range(0, len(self), TOGETHER)]
+        except HoldfastError:  # what cannot be rendered alike is said where an encoder is shown it
+            return []
+        images = torch.cat([reduced(batch) for batch in batches])
+        first = copies(images, steps_for(shown.shape))
+        levels = (255 * (images - images[first]).abs().flatten(1).amax(1)).round().int().tolist()
+        return [
+            (self.ids[place], self.ids[like], levels[place])
+            for place, like in enumerate(first.tolist())
+            if place != like and self.ids[place] not in known
+        ]
 
     @property
     def rendering(self) -> str:

@@ -26,6 +26,7 @@ class Selection:
         own: of a retrieval task, the places of queries and of images of the corpus that have their content.
         traits: how many images have which traits.
         samples: see `Choice.samples`.
+        copies: which images show the picture of an earlier one and are no look-alikes, see `ImageSet.duplicates`.
     """
 
     available: int
@@ -37,6 +38,7 @@ class Selection:
     own: list[tuple[int, int]] = field(default_factory=list)
     traits: Counter[Traits] = field(default_factory=Counter)
     samples: list[tuple[int, bytes]] = field(default_factory=list)
+    copies: list[tuple[str, str, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

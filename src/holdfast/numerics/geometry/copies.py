@@ -1,0 +1,137 @@
+"""Copies: images that show one picture, but for noise of some grey levels, JPEG, or a crop or shift by a little."""
+
+import itertools
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import adaptive_avg_pool2d, grid_sample
+
+from holdfast.numerics.geometry.pairwise import pairwise
+
+SIDE = 32
+"""Height and width at which pictures are compared, unless they are smaller."""
+
+SURE, LIKELY = 0.1, 0.25
+"""Parts of its contrast by which a copy differs: surely one; one if all other images are far farther away."""
+
+APART = 0.4
+"""As far as a likely copy is from its picture, compared with the nearest image that is none: at most."""
+
+SMALLEST = 6
+"""Pixels of a side from which on a picture is cropped and shifted."""
+
+POOL = 8
+"""Height and width at which pairs are looked for: means differ no more than what they are means of."""
+
+Grey = Float[Tensor, "images height width"]
+
+
+def reduced(pixels: Float[Tensor, "images channels height width"]) -> Grey:
+    """Return images in grey, their means over a grid of 32 by 32 cells where they are larger.
+
+    Example:
+        >>> reduced(torch.rand(2, 3, 64, 8)).shape
+        torch.Size([2, 32, 8])
+    """
+    grey = pixels.float().mean(1, keepdim=True)
+    return adaptive_avg_pool2d(grey, (min(SIDE, grey.shape[2]), min(SIDE, grey.shape[3]))).squeeze(1)
+
+
+def steps_for(shape: tuple[int, int, int]) -> tuple[float, ...]:
+    """Return by how many pixels of what is compared copies are moved and cropped, of images of a shape.
+
+    Example:
+        >>> steps_for((1, 8, 8)), steps_for((3, 32, 32)), steps_for((3, 224, 224))
+        ((1.0,), (1.0, 2.0), (0.5, 1.0))
+    """
+    side = min(shape[1:])
+    return (0.5, 1.0) if side > SIDE else (1.0, 2.0) if side > SIDE // 2 else (1.0,)
+
+
+def copies(images: Grey, steps: tuple[float, ...] = (1.0,)) -> Int[Tensor, "images"]:
+    """Return the number of the first image that shows the same picture as each does, itself where there is none.
+
+    ρ_ij = min over versions v of the RMS of v(x_i) - x_j inside a border of a pixel, over the smaller of the standard
+    deviations of x_i and x_j. Versions: the image itself; moved by s pixels up, down, left, right, both; s pixels of
+    any of its sides cropped, and the rest resized. ρ is free of scale: nothing changes where all images get brighter,
+    paler or larger. x_i and x_j are copies where ρ <= 0.1; or where ρ <= 0.25 and the next image that is none is 2.5
+    times as far from both. Copies of copies are copies.
+
+    Args:
+        images: in grey, see `reduced`.
+        steps: s, in pixels of what is given.
+
+    Example:
+        >>> images = torch.rand(3, 16, 16, generator=torch.Generator().manual_seed(0))
+        >>> copies(torch.cat([images, images.roll(1, 2), images[:1] + 0.02])).tolist()
+        [0, 1, 2, 0, 1, 2, 0]
+    """
+    n, height, width = images.shape
+    inside = 1 if min(height, width) >= SMALLEST else 0
+
+    def rows(images: Grey) -> tuple[Tensor, Tensor]:
+        """What is compared of images, and means of it."""
+        inner = images[:, inside : height - inside, inside : width - inside]
+        small = adaptive_avg_pool2d(inner[:, None], (min(POOL, inner.shape[1]), min(POOL, inner.shape[2])))
+        return inner.flatten(1), small.flatten(1)
+
+    whole, small = rows(images)
+    contrast = whole.std(1, correction=0).clamp_min(1e-6)
+    scale = torch.minimum(contrast[:, None], contrast)
+    # where means are far apart, so are images: what is not compared in full is at least as far
+    apart = torch.full((n, n), torch.inf)
+    for version in _versions(images, steps if inside else ()):
+        moved, moved_small = rows(version)
+        bound = pairwise(moved_small, small, "l2").float() / moved_small.shape[1] ** 0.5 / scale
+        first, second = (bound <= LIKELY).nonzero(as_tuple=True)
+        for places in torch.arange(len(first)).split(2**18):
+            i, j = first[places], second[places]
+            bound[i, j] = (moved[i] - whole[j]).square().mean(1).sqrt() / scale[i, j]
+        apart = torch.minimum(apart, bound)
+    apart = torch.minimum(apart, apart.T).fill_diagonal_(0)
+    return _first_of_each(_joined(apart))
+
+
+def _joined(apart: Float[Tensor, "images images"]) -> Bool[Tensor, "images images"]:
+    """Return which pairs are copies."""
+    ordered = apart.sort(1).values
+    beyond = torch.nn.functional.pad(ordered[:, 1:], (0, 1), value=torch.inf)
+    # the farthest of each image's neighbours beyond which there is a gap
+    gap = (ordered <= LIKELY) & (ordered <= APART * beyond)
+    reach = ordered.masked_fill(~gap, 0).amax(1)
+    return (apart <= SURE) | (apart <= torch.minimum(reach[:, None], reach))
+
+
+def _first_of_each(joined: Bool[Tensor, "images images"]) -> Int[Tensor, "images"]:
+    """Return the first image that pairs lead to from each."""
+    first = torch.arange(len(joined))
+    i, j = joined.nonzero(as_tuple=True)
+    while True:
+        least = first.scatter_reduce(0, i, first[j], "amin")
+        least = least[least]
+        if torch.equal(least, first):
+            return first
+        first = least
+
+
+def _versions(images: Grey, steps: tuple[float, ...]) -> Iterator[Grey]:
+    """Yield images as they are, moved, and cropped."""
+    yield images
+    _, height, width = images.shape
+    for step in steps:
+        moves = [(dy, -dy, dx, -dx) for dy, dx in itertools.product((-step, 0.0, step), repeat=2) if dy or dx]
+        crops = [sides for sides in itertools.product((0.0, step), repeat=4) if any(sides)]
+        for top, bottom, left, right in [*moves, *crops]:
+            y = _places(height, top, bottom)
+            x = _places(width, left, right)
+            grid = torch.stack(torch.meshgrid(y, x, indexing="ij")[::-1], -1).expand(len(images), -1, -1, -1)
+            for mode in ("bilinear", "bicubic") if (top, left) != (-bottom, -right) or step % 1 else ("nearest",):
+                yield grid_sample(images[:, None], grid, mode, "border", align_corners=False).squeeze(1)
+
+
+def _places(size: int, before: float, after: float) -> Float[Tensor, "size"]:
+    """Return where the pixels of a side lie that is cut, and resized, from -1 to 1."""
+    cells = before + (torch.arange(size) + 0.5) * (size - before - after) / size
+    return cells / size * 2 - 1
