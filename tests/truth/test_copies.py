@@ -16,6 +16,7 @@ from holdfast.comparison.shared_images import Side
 from holdfast.core import Measure, Score, Table
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.copies import copies, reduced, steps_for
+from holdfast.numerics.geometry.ranking import first_without
 from holdfast.numerics.statistics.copies import firsts, rows_of_pictures, score_pictures
 from holdfast.sources.data import open_images
 
@@ -188,6 +189,22 @@ def test_rows_that_are_no_images_say_that_copies_count() -> None:
     scores = score_pictures(Held(named=True), table, first)
     assert scores["held"].n == 50
     assert all(score.interval.endswith(", copies of images counted like others") for score in scores.values())
+
+
+def test_what_a_member_of_an_index_does_to_first_places() -> None:
+    random = torch.Generator().manual_seed(0)
+    bank, queries = (torch.randn(20, 3, generator=random, dtype=torch.float64) for _ in range(2))
+    own = torch.arange(12)
+
+    def mean_of_first(kept: list[int]) -> float:
+        apart = torch.cdist(queries[:12], bank)
+        nearer = [sum(bool(apart[i, j] < apart[i, i]) for j in kept if j != i) for i in range(12)]
+        return sum(1 / (1 + count) for count in nearer) / 12
+
+    changes = first_without(queries[:12], bank, own)
+    for left in range(20):
+        expected = mean_of_first([j for j in range(20) if j != left]) - mean_of_first(list(range(20)))
+        assert float(changes[left]) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("times", [2, 6])

@@ -89,6 +89,13 @@ def test_values_are_scipys_and_intervals_no_narrower_than_fishers(n: int) -> Non
     assert spearman(a, b).value == pytest.approx(stats.spearmanr(a.numpy(), b.numpy()).statistic)
 
 
+def test_fishers_interval_where_no_point_matters_more_than_another() -> None:
+    """Points on both axes, three times: r = 0, whichever is left out."""
+    a, b = torch.tensor([-1.0, 1, 0, 0]).repeat(3), torch.tensor([0.0, 0, -1, 1]).repeat(3)
+    found, reach = pearson(a, b), math.tanh(stats.norm.ppf(0.975) / 3)
+    assert (found.value, found.low, found.high) == pytest.approx((0, -reach, reach))
+
+
 def test_the_jackknifes_interval_by_hand() -> None:
     a, b = np.array([1.0, 2, 3, 4, 5, 30]), np.array([2.0, 1, 4, 3, 6, 40])
     z = np.array([math.atanh(np.corrcoef(np.delete(a, i), np.delete(b, i))[0, 1]) for i in range(6)])
