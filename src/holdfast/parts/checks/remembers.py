@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from holdfast.core import Check, HoldfastError, Images, Observation, Reps, Rng, Subject, Verdict
 from holdfast.numerics.geometry.invariance import EVERY
@@ -75,7 +77,7 @@ class Remembers(Check):
         with torch.no_grad(), subject.encoder.unused():
             return not bool(torch.equal(first, subject.encoder(points)))
 
-    def _around(self, x: Images, seed: int) -> Images:
+    def _around(self, x: Images, seed: int) -> Float[Tensor, "points channel height width"]:
         """Return points around each image, those of all distances in a row."""
         rng = Rng(seed, ("remembers",), tuple(str(image) for image in range(len(x))))
         signs = torch.where(rng.uniform(*x.shape[1:]).to(x) < 0.5, -1.0, 1.0)
