@@ -13,6 +13,7 @@ from holdfast.auditing.run_prepared import run_prepared
 from holdfast.auditing.work import OpenedEncoder, Step, Worker, WorkItem
 from holdfast.core import HoldfastError
 from holdfast.core.engine import Engine
+from holdfast.runtime.doors import read_bytes
 from holdfast.runtime.errors import UnreadableRecord, first_line, os_reason
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import placed
@@ -110,7 +111,7 @@ def _copy(store: Store, present: set[str], part: Folder, plan: bytes, files: Seq
     for name in files:
         if name not in present and not name.endswith(".part"):
             with part.fetched(name) as path:
-                shard = path.read_bytes()
+                shard = read_bytes(path, None)
             store.write(name, lambda path, shard=shard: path.write_bytes(shard))
             if name.endswith(SHARD) and store.read_tensors(name) is None:
                 store.delete(name)  # damaged where it came from

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli.common import AllowOption, JsonOption, err, listening, number, out, show
+from holdfast.runtime.doors import read_list
 from holdfast.runtime.errors import HoldfastError, os_reason
 from holdfast.runtime.exit_status import ExitStatus
 
@@ -133,7 +134,7 @@ def _write(data: Mapping[str, Any], junit_file: str | None, summary: Path | None
 def _lines(path: Path) -> list[str]:
     """Return the requirements in a file."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_list(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise HoldfastError(
             f"cannot read the requirements {str(path)!r}: {os_reason(error)}; give a text file"

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from holdfast.runtime.doors import read_bytes
 from holdfast.runtime.errors import HoldfastError, first_line, os_reason
 
 EXTRAS = {"s3": "s3", "s3a": "s3"}
@@ -74,7 +75,7 @@ class Folder:
             OSError: one that cannot be read.
         """
         if self.local is not None:
-            return (self.local / name).read_bytes()
+            return read_bytes(self.local / name)
         with _as_os_error():
             return self._system.cat_file(self._at(name))
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from holdfast.runtime.doors import SMALL, read_bytes
 from holdfast.storage.documents import parse_json
 from holdfast.storage.shape import ANY, COUNT, NUMBER, TEXT, Items, Maybe, Named, Object
 
@@ -42,7 +43,7 @@ def this_machine() -> str:
 def read_progress(folder: Path) -> dict[str, Any] | None:
     """Return what an audit in a folder has last written of its progress; None where there is nothing to be read."""
     try:
-        data = parse_json((folder / PROGRESS).read_bytes())
+        data = parse_json(read_bytes(folder / PROGRESS, SMALL))
     except (OSError, ValueError):
         return None
     return data if next(SHAPE.wrong(data), None) is None else None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from holdfast.runtime.doors import read_bytes
 from holdfast.runtime.errors import UnreadableRecord, os_reason
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.migrations import SCHEMA, migrated
@@ -131,7 +132,7 @@ def holds_run(folder: Path) -> bool:
     """Whether a folder holds a run of Holdfast, finished or not."""
     for name, words in _MARKS.items():
         with contextlib.suppress(OSError):
-            if (folder / name).is_file() and all(word in (folder / name).read_bytes() for word in words):
+            if (folder / name).is_file() and all(word in read_bytes(folder / name) for word in words):
                 return True
     return False
 

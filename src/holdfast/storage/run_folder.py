@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import safetensors.torch
 import torch
 from jaxtyping import Float
-from safetensors import safe_open
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Table
+from holdfast.runtime.doors import digest_file, open_tensors, regular
 from holdfast.runtime.errors import first_line, os_reason
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.privacy import public
@@ -68,7 +68,7 @@ def files_read(spec: Any) -> list[str]:
         values = [spec.get(key) for key in ("path", "textures")]
         paths = [Path(path) for path in values if isinstance(path, str) and path]
         files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
-        own = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]
+        own = [digest_file(file) for file in files if file.is_file()]
         own += _named(spec)
         return own + [fingerprint for inner in spec.values() for fingerprint in files_read(inner)]
     return [fingerprint for inner in spec for fingerprint in files_read(inner)] if isinstance(spec, list) else []
@@ -79,7 +79,7 @@ def _named(spec: Mapping[str, Any]) -> list[str]:
     if not spec.get("files"):
         return []
     name, inside = str(spec.get("corruption")), Path(spec["files"])
-    own = [hashlib.sha256(file.read_bytes()).hexdigest() for file in inside.glob(f"{name}.npy")]
+    own = [digest_file(file) for file in inside.glob(f"{name}.npy")]
     # of pictures, which may be a million, their names and sizes
     folders = [place / str(spec.get("severity")) for deep in (name, f"*/{name}") for place in inside.glob(deep)]
     pictures = [file for place in folders for file in sorted(place.rglob("*"))]
@@ -200,7 +200,7 @@ class Store:
         """
         with _store_error("read", self.files.named(name)), self.files.fetched(name) as path:
             try:
-                with pq.ParquetFile(path) as file:
+                with pq.ParquetFile(regular(path)) as file:
                     keys = [key for key in file.schema_arrow.names if key != "id"]
                     return {key: torch.from_numpy(values(file.read([key])[key])) for key in keys}
             except pa.ArrowException as error:
@@ -243,7 +243,7 @@ class Store:
 def read_tensors(files: Folder, name: str) -> tuple[dict[str, Tensor], dict[str, str]] | None:
     """Return tensors and facts about them; None where the file is missing, damaged or another one."""
     try:
-        with files.fetched(name) as path, safe_open(path, "pt") as file:
+        with files.fetched(name) as path, open_tensors(path) as file:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
             facts = dict(file.metadata() or {})
     except (OSError, safetensors.SafetensorError, ValueError, RuntimeError, TypeError, AttributeError, KeyError):

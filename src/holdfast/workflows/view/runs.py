@@ -14,6 +14,7 @@ from holdfast.report.brief import best_first, first_keys, in_levels
 from holdfast.report.leader import told
 from holdfast.report.names import short_names, with_short_names
 from holdfast.report.verdict import titles
+from holdfast.runtime.doors import read_bytes
 from holdfast.runtime.errors import HoldfastError, UnreadableRecord, described, os_reason
 from holdfast.storage.conditions import conditions
 from holdfast.storage.documents import parse_json
@@ -192,7 +193,7 @@ def _over(facts: Facts | None, progress: Mapping[str, Any] | None, now: float) -
 def _planned(folder: Path) -> Facts | None:
     """Return what the plan of an audit without a record says; None where it has none."""
     try:
-        plan = parse_json((folder / PLAN).read_bytes())
+        plan = parse_json(read_bytes(folder / PLAN))
     except (OSError, ValueError):
         return None
     if not unbroken(plan) or not isinstance(plan.get("plan"), dict):

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from holdfast.runtime.doors import read_text, regular
 from holdfast.runtime.errors import HoldfastError, first_line
 
 SUFFIXES = (".parquet", ".arrow", ".jsonl", ".tsv")
@@ -131,7 +132,7 @@ class Columns(Table):
 
     def _grouped(self, file: Path) -> Sequence[str]:
         try:
-            metadata = pq.read_metadata(file)
+            metadata = pq.read_metadata(regular(file))
             names = metadata.schema.to_arrow_schema().names
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(file, error) from error
@@ -148,7 +149,7 @@ class Columns(Table):
 
     def _mapped(self, file: Path) -> Sequence[str]:
         try:
-            table = pa.ipc.open_stream(pa.memory_map(str(file))).read_all()
+            table = pa.ipc.open_stream(pa.memory_map(str(regular(file)))).read_all()
             table.validate(full=True)  # else Arrow follows offsets out of the file, and the process ends
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(file, error) from error
@@ -197,7 +198,7 @@ def _tabbed(file: Path) -> Read:
 def _lines(file: Path) -> list[tuple[int, str]]:
     """Return the lines of a text that are not empty, and their numbers."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_text(file)
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(file, error) from error
     return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
