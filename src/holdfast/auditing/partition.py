@@ -63,7 +63,7 @@ def make_part(audit: PreparedAudit, part: Part, engine: Engine = INLINE) -> Part
     failures: list[str] = []
     for mark, sentence, is_failure in _lost(audit, schedule):
         if mark is not None:
-            store.write(mark, lambda path, sentence=sentence: path.write_text(sentence, encoding="utf-8"))
+            store.write_text(mark, sentence)
         failures += [sentence] if is_failure else []
     names = set(store.names(CACHE))
     for name in names:

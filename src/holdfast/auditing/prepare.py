@@ -276,7 +276,7 @@ def _claim(
         )
     store.write_json(PLAN, new)
     private = json.dumps(new_places)
-    store.write(PLACES, lambda path: path.write_text(private, encoding="utf-8"))
+    store.write_text(PLACES, private)
 
 
 def _same(store: Store, old: Mapping[str, Any], new: Mapping[str, Any], new_places: dict[str, str]) -> bool:

@@ -114,7 +114,7 @@ def _write(data: Mapping[str, Any], junit_file: str | None, summary: Path | None
     """Write what other programs show."""
     from holdfast.report.gate import markdown
     from holdfast.report.junit import junit
-    from holdfast.storage.filesystem import write_text
+    from holdfast.storage.outputs import append_text, write_text
 
     if junit_file is not None:
         write_text(junit_file, junit(data))
@@ -124,11 +124,7 @@ def _write(data: Mapping[str, Any], junit_file: str | None, summary: Path | None
     if not shared or summary.resolve() != Path(shared).resolve():
         write_text(str(summary), markdown(data))
         return
-    try:  # other steps of the job have written before
-        with summary.open("a", encoding="utf-8") as file:
-            file.write(markdown(data))
-    except OSError as error:
-        raise HoldfastError(f"cannot write the summary {str(summary)!r}: {os_reason(error)}") from error
+    append_text(str(summary), markdown(data))  # other steps of the job have written before
 
 
 def _lines(path: Path) -> list[str]:

@@ -63,7 +63,7 @@ def write_receipt(
         "files": {name: digest_of(folder.read(name)) for name in files},
     }
     text = json.dumps(sealed(receipt), indent=1)
-    folder.write(RECEIPT, lambda path: path.write_text(text, encoding="utf-8"))
+    folder.write_text(RECEIPT, text)
 
 
 def standing(

@@ -23,7 +23,8 @@ from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.privacy import public
 from holdfast.storage.columns import numbers, texts, values
 from holdfast.storage.documents import parse_json
-from holdfast.storage.filesystem import Folder
+from holdfast.storage.filesystem import Folder, encoded
+from holdfast.storage.record_file import OWN
 from holdfast.storage.seal import SEAL, SHARD, seal_of
 
 ROWS = 2**14
@@ -103,8 +104,9 @@ class Store:
         self.files = Folder(place)
         with _store_error("create the folder", str(self.files)):
             self.files.make()
+            self.files.keep_inside(OWN)
         probe = f"plan.{os.getpid()}.probe"
-        self.write(probe, lambda path: path.write_text("."))
+        self.write_text(probe, ".")
         self.delete(probe)
 
     @property
@@ -126,6 +128,14 @@ class Store:
         """
         with _store_error("write", self.files.named(name), "; what is already stored is kept"):
             self.files.write(name, put)
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a file of text, see `write`.
+
+        Raises:
+            StoreError: as `write`.
+        """
+        self.write(name, lambda path: path.write_bytes(encoded(text)))
 
     def delete(self, name: str) -> None:
         """Delete a file; nothing where there is none.
@@ -166,7 +176,7 @@ class Store:
     def write_json(self, name: str, value: Any) -> None:
         """Write JSON, without credentials and places, see `public`; not-a-number is refused."""
         text = json.dumps(public(value), indent=1, allow_nan=False, ensure_ascii=False)
-        self.write(name, lambda path: path.write_text(text, encoding="utf-8"))
+        self.write_text(name, text)
 
     def read_json(self, name: str) -> Any:
         """Return JSON; None where the file is missing or damaged."""

@@ -16,7 +16,7 @@ from holdfast.runtime.doors import read_list
 from holdfast.runtime.errors import os_reason
 from holdfast.runtime.listener import Listener
 from holdfast.runtime.privacy import public
-from holdfast.storage.filesystem import write_file
+from holdfast.storage.outputs import write_file
 from holdfast.workflows.embed_names import embedded, safetensors_place
 
 COLUMNS = ("id", "caption")

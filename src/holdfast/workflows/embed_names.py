@@ -18,7 +18,7 @@ from holdfast.runtime.errors import os_reason
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import public
 from holdfast.sources.encoders import open_texts
-from holdfast.storage.filesystem import write_file
+from holdfast.storage.outputs import write_file
 
 TEMPLATE = "a photo of a {}."
 BATCH = 64

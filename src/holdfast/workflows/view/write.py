@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from holdfast.runtime.errors import HoldfastError, os_reason
+from holdfast.runtime.errors import HoldfastError
 from holdfast.storage.filesystem import Folder
+from holdfast.storage.outputs import write_inside
 from holdfast.workflows.view.site import INDEX, Site
 
 
@@ -39,10 +40,7 @@ def write_site(root: Path, out: Path, say: Callable[[str], object]) -> tuple[int
         if page is None:
             lost.append(f"{address} is left out: its run changed while the pages were written")
             continue
-        try:
-            folder.write(address, lambda path, page=page: path.write_bytes(page.content))
-        except OSError as error:
-            raise HoldfastError(f"cannot write {folder.named(address)!r}: {os_reason(error)}") from error
+        write_inside(folder, address, page.content)
         written += 1
     return written, lost
 
