@@ -1,6 +1,7 @@
 """From the parts of an audit to its record: shards that several processes made are brought together and scored."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,12 +82,13 @@ def merge_parts(
 
     # Score what is complete
     audit = prepare(plan, store.files.place, overwrite=overwrite, engine=engine, some=True, listener=listener)
-    if not complete and (missing := _missing(audit)):
-        raise HoldfastError(
-            f"{str(store.files)!r} is not complete: {listed(missing)}; run the parts that are missing again, or add "
-            "--complete to make it here"
-        )
-    return run_prepared(audit, engine, command)
+    with closing(audit.claim):
+        if not complete and (missing := _missing(audit)):
+            raise HoldfastError(
+                f"{str(store.files)!r} is not complete: {listed(missing)}; run the parts that are missing again, or "
+                "add --complete to make it here"
+            )
+        return run_prepared(audit, engine, command)
 
 
 def _part_files(part: Folder) -> tuple[bytes, list[str]]:

@@ -209,14 +209,14 @@ class Folder:
                 path.write_bytes(self.read(file))
             yield Path(beside)
 
-    def keep_inside(self, subfolders: Iterable[str]) -> None:
-        """Refuse subfolders that lie elsewhere, before something is written there.
+    def check_places(self, names: Iterable[str]) -> None:
+        """Look where files will be written, before it takes time to make what is in them.
 
         Raises:
-            OSError: a link that leads out of the folder.
+            OSError: a link that leads out of the folder, a pipe or a device.
         """
-        for name in subfolders if self.local is not None else ():
-            self._inside(f"{name}/file")
+        for name in names if self.local is not None else ():
+            self._inside(name)
 
     def _inside(self, name: str) -> Path:
         """Return the path of a local file that is written: in the folder, and in no place of a device.

@@ -21,10 +21,11 @@ from holdfast.runtime.doors import digest_file, open_tensors, regular
 from holdfast.runtime.errors import first_line, os_reason
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.privacy import public
+from holdfast.storage.claim import Claim, claim
 from holdfast.storage.columns import numbers, texts, values
 from holdfast.storage.documents import parse_json
 from holdfast.storage.filesystem import Folder, encoded
-from holdfast.storage.record_file import OWN
+from holdfast.storage.record_file import OWN, RECORD, REPORT
 from holdfast.storage.seal import SEAL, SHARD, seal_of
 
 ROWS = 2**14
@@ -104,7 +105,7 @@ class Store:
         self.files = Folder(place)
         with _store_error("create the folder", str(self.files)):
             self.files.make()
-            self.files.keep_inside(OWN)
+            self.files.check_places([RECORD, REPORT, *(f"{name}/any" for name in OWN)])
         probe = f"plan.{os.getpid()}.probe"
         self.write_text(probe, ".")
         self.delete(probe)
@@ -145,6 +146,16 @@ class Store:
         """
         with _store_error("delete", self.files.named(name)):
             self.files.delete(name)
+
+    def claim(self, plan: str, *, shared: bool = False, say: Callable[[str], object] = lambda text: None) -> Claim:
+        """Claim the folder for one audit, see `claim`.
+
+        Raises:
+            HoldfastError: another audit is at work there.
+            StoreError: a folder that cannot be written.
+        """
+        with _store_error("claim the folder", str(self.files)):
+            return claim(self.files, plan, shared=shared, say=say)
 
     def sweep(self) -> None:
         """Delete what killed processes left half written, see `Folder.sweep`.
