@@ -30,7 +30,9 @@ SMALL = 2**24
 PIECE = 2**20
 """Bytes of a file that are read at once, for it may be larger than memory."""
 
-FORMATS = ("Bmp", "Gif", "Jpeg", "Png", "Ppm", "WebP", "Tiff", "Jpeg2K", "Avif")
+USUAL = ("Bmp", "Gif", "Jpeg", "Png", "Ppm")
+
+FORMATS = (*USUAL, "WebP", "Tiff", "Jpeg2K", "Avif")
 """Pillow's readers that are used, as its modules are called. Others draw PostScript and the like by other programs."""
 
 _STREAM = re.compile(r"/dev/(stdin|fd/\d+)|/proc/(self|\d+)/fd/\d+")
@@ -148,8 +150,17 @@ def open_picture(file: Path | BinaryIO, formats: Sequence[str] = FORMATS) -> "PI
     """
     import PIL.Image
 
-    source = regular(file) if isinstance(file, Path) else file
-    return PIL.Image.open(source, formats=_readers(tuple(formats)))
+    if isinstance(file, Path):
+        regular(file)
+    for names in (USUAL, formats):  # what few pictures need is imported when it is needed
+        try:
+            return PIL.Image.open(file, formats=_readers(tuple(name for name in names if name in formats)))
+        except PIL.UnidentifiedImageError:
+            if names is formats:
+                raise
+            if not isinstance(file, Path):
+                file.seek(0)
+    raise AssertionError
 
 
 def open_tensors(path: Place) -> Any:

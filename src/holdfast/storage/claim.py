@@ -38,6 +38,9 @@ class Claim:
     def __init__(self, owner: BinaryIO | None = None, turn: BinaryIO | None = None, alone: bool = False):
         self._owner, self._turn, self._alone = owner, turn, alone
 
+    def __del__(self) -> None:
+        self.close()
+
     def settle(self) -> None:
         """Let others look, who find in the folder what it holds now."""
         if self._turn is not None:

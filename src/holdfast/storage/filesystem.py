@@ -228,7 +228,7 @@ class Folder:
         path = self.local / name
         if not path.parent.resolve().is_relative_to(self.local.resolve()):
             raise Refused(f"{str(path.parent)!r} is a link that leads out of the folder; put a folder in its place")
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             if stat.S_IFMT(os.lstat(path).st_mode) not in (stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR):
                 raise Refused("a pipe or a device is in its place; remove it")
         return path

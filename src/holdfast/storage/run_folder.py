@@ -154,7 +154,7 @@ class Store:
             HoldfastError: another audit is at work there.
             StoreError: a folder that cannot be written.
         """
-        with _store_error("claim the folder", str(self.files)):
+        with _store_error("write", self.files.named("cache")):
             return claim(self.files, plan, shared=shared, say=say)
 
     def sweep(self) -> None:
