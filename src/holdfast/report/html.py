@@ -18,7 +18,7 @@ from holdfast.report.scorecard import cards, families
 from holdfast.report.verdict import costs, doubts, failures, rendering, scope, threats, winners
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.outputs import write_inside
-from holdfast.storage.record_file import REPORT, RunFiles, read_record, run_files
+from holdfast.storage.record_file import REPORT, RunFiles, read_record, report_of, run_files
 
 SCRIPTS = ("script.js", "gallery.js", "lightbox.js")
 
@@ -50,7 +50,7 @@ def publish(place: Path | str, *, with_pictures: bool = True) -> str:
     folder = Folder(place)
     record = read_record(folder)
     text = render(record, run_files(folder, record), with_pictures=with_pictures)
-    return write_inside(folder, REPORT, text)
+    return write_inside(folder, REPORT, report_of(record, text))
 
 
 def render(record: Mapping[str, Any], folder: RunFiles, *, with_pictures: bool = True) -> str:

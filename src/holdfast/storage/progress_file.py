@@ -13,7 +13,8 @@ from typing import Any
 
 from holdfast.runtime.doors import SMALL, read_bytes
 from holdfast.storage.documents import parse_json
-from holdfast.storage.shape import ANY, COUNT, NUMBER, TEXT, Items, Maybe, Named, Object
+from holdfast.storage.record_shape import SCORE
+from holdfast.storage.shape import COUNT, FLAG, NUMBER, TEXT, Items, Maybe, Object, one_of
 
 PROGRESS = "progress.json"
 
@@ -27,7 +28,11 @@ SILENT = 60.0
 """Seconds without a sign of life after which any process is dead: of other machines nothing else is known."""
 
 BAR = Object({"name": TEXT, "done": COUNT, "total": COUNT})
-ROUND = Object({"number": COUNT, "attacked": COUNT, "seconds": NUMBER, "scores": Items(Named(ANY))})
+SCORED = Object(
+    {"encoder": TEXT, "measure": TEXT, "title": TEXT, "unit": TEXT, "better": one_of("higher", "lower"),
+     "levels": FLAG, "score": SCORE}
+)  # fmt: skip
+ROUND = Object({"number": COUNT, "attacked": COUNT, "seconds": NUMBER, "scores": Items(SCORED)})
 SHAPE = Object(
     {"process": COUNT, "machine": TEXT, "started": TEXT, "written": NUMBER, "stage": TEXT, "unit": TEXT,
      "encoders": Items(TEXT), "bars": Items(BAR), "left": Maybe(NUMBER), "budget": Maybe(NUMBER), "spent": NUMBER,

@@ -45,6 +45,21 @@ def _seal(data: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
 
 
+def report_of(record: Mapping[str, Any], text: str) -> str:
+    """Return a report as it is written: with a seal, which says of which record it is and what is in it."""
+    return f"{text}\n<!-- seal {_seal_of_report(record, text)} -->\n"
+
+
+def is_report_of(text: str, record: Mapping[str, Any]) -> bool:
+    """Whether a report is of a record, and as it was written."""
+    body, mark, end = text.rpartition("\n<!-- seal ")
+    return bool(mark) and end == f"{_seal_of_report(record, body)} -->\n"
+
+
+def _seal_of_report(record: Mapping[str, Any], text: str) -> str:
+    return digest_of(f"{record.get(SEAL)} {text}".encode(errors="backslashreplace"))
+
+
 def read_record(folder: Folder, title: str = "") -> dict[str, Any]:
     """Return the record of a run folder.
 
