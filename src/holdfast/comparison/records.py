@@ -42,7 +42,7 @@ class Run:
 
         data = run_files(self.folder, self.record).read(name, "a Parquet table")
         try:
-            columns = pq.read_table(io.BytesIO(data))
+            columns = pq.ParquetFile(io.BytesIO(data)).read()
             ids = columns["id"].to_pylist()
             values = {key: np.array(columns[key].to_numpy()) for key in columns.column_names if key != "id"}
             table = {key: torch.from_numpy(value) for key, value in values.items()}  # copies, which may be written
