@@ -104,7 +104,7 @@ def _part_files(part: Folder) -> tuple[bytes, list[str]]:
 def _copy(store: Store, present: set[str], part: Folder, plan: bytes, files: Sequence[str]) -> None:
     """Copy the shards of a part that are not `present` yet, and its plan where there is none."""
     if not store.exists(PLAN):
-        store.write(PLAN, lambda path: path.write_bytes(plan))
+        store.write_bytes(PLAN, plan)
     elif store.files.read(PLAN) != plan:
         raise HoldfastError(
             f"{str(part)!r} holds a part of another audit than {str(store.files)!r}: their {PLAN} differ; merge parts "
@@ -114,7 +114,7 @@ def _copy(store: Store, present: set[str], part: Folder, plan: bytes, files: Seq
         if name not in present and not name.endswith(".part"):
             with part.fetched(name) as path:
                 shard = read_bytes(path, None)
-            store.write(name, lambda path, shard=shard: path.write_bytes(shard))
+            store.write_bytes(name, shard)
             if name.endswith(SHARD) and store.read_tensors(name) is None:
                 store.delete(name)  # damaged where it came from
             else:

@@ -130,13 +130,21 @@ class Store:
         with _store_error("write", self.files.named(name), "; what is already stored is kept"):
             self.files.write(name, put)
 
+    def write_bytes(self, name: str, data: bytes) -> None:
+        """Write a file of bytes, see `write`.
+
+        Raises:
+            StoreError: as `write`.
+        """
+        self.write(name, lambda path: path.write_bytes(data))
+
     def write_text(self, name: str, text: str) -> None:
         """Write a file of text, see `write`.
 
         Raises:
             StoreError: as `write`.
         """
-        self.write(name, lambda path: path.write_bytes(encoded(text)))
+        self.write_bytes(name, encoded(text))
 
     def delete(self, name: str) -> None:
         """Delete a file; nothing where there is none.

@@ -92,7 +92,7 @@ def map_array(path: Path) -> np.ndarray:
     with _reading(path):
         with opened(path) as file:
             _header(file)  # np.load would take a pickle, or a zip, for what its name says it is not
-        return npy.open_memmap(path, mode="r", max_header_size=_HEADER)
+        return npy.open_memmap(regular(path), mode="r", max_header_size=_HEADER)
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], np.dtype]:

@@ -20,6 +20,9 @@ SUFFIXES = (".parquet", ".arrow", ".jsonl", ".tsv")
 HELD = 256 * 2**20
 """Bytes of a column that are held in memory, for pictures are read in any order and Parquet only by row groups."""
 
+RATIO = 100
+"""How many times smaller in the file a column of more than `HELD` bytes may be."""
+
 Read = tuple[list[str], list[dict[str, Any]]]
 """The columns of a text file, and its rows."""
 
@@ -137,9 +140,23 @@ class Columns(Table):
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(file, error) from error
 
+        for group in range(metadata.num_row_groups):
+            for place in range(metadata.num_columns):
+                part = metadata.row_group(group).column(place)
+                if part.total_uncompressed_size > max(HELD, RATIO * part.total_compressed_size):
+                    raise _unreadable(
+                        file,
+                        ValueError(
+                            f"{part.total_compressed_size:,} bytes of column {part.path_in_schema!r} "
+                            f"would unpack to {part.total_uncompressed_size:,}"
+                        ),
+                    )
+
         def load(group: int, name: str) -> pa.ChunkedArray:
             try:
-                return pq.ParquetFile(file, metadata=metadata).read_row_group(group, columns=[name]).column(name)
+                return (
+                    pq.ParquetFile(regular(file), metadata=metadata).read_row_group(group, columns=[name]).column(name)
+                )
             except (pa.ArrowException, OSError) as error:
                 raise _unreadable(file, error) from error
 
