@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli.common import AllowOption, JsonOption, err, listening, number, out, show
-from holdfast.runtime.doors import read_list
+from holdfast.runtime.doors import read_list, real
 from holdfast.runtime.errors import HoldfastError, os_reason
 from holdfast.runtime.exit_status import ExitStatus
 
@@ -121,7 +121,7 @@ def _write(data: Mapping[str, Any], junit_file: str | None, summary: Path | None
     if summary is None:
         return
     shared = os.environ.get("GITHUB_STEP_SUMMARY")
-    if not shared or summary.resolve() != Path(shared).resolve():
+    if not shared or real(summary) != real(shared):
         write_text(str(summary), markdown(data))
         return
     append_text(str(summary), markdown(data))  # other steps of the job have written before

@@ -21,6 +21,7 @@ from holdfast.runtime.checked import LARGEST
 from holdfast.runtime.checked import number as read_number
 from holdfast.runtime.console import Screen
 from holdfast.runtime.deprecation import deprecations_to
+from holdfast.runtime.doors import real
 from holdfast.runtime.errors import Unwritable, described
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.foreign import foreign
@@ -120,7 +121,7 @@ def run_parts(paths: Sequence[Path]) -> None:
     if paths:
         from holdfast.core import registry
 
-        own = [path.expanduser().resolve() for path in paths]
+        own = [real(path.expanduser()) for path in paths]
         for path in own:
             registry.load(path)
         os.environ[registry.OWN] = os.pathsep.join(filter(None, [os.environ.get(registry.OWN, ""), *map(str, own)]))

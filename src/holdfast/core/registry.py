@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.runtime.checked import called, shown
-from holdfast.runtime.doors import digest_file
+from holdfast.runtime.doors import digest_file, real
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.names import file, listed_in
@@ -85,7 +85,7 @@ def load(path: str | Path) -> None:
     Raises:
         HoldfastError: no such file, one that fails, one that registers nothing, two of one name.
     """
-    file = Path(path).expanduser().resolve()
+    file = real(Path(path).expanduser())
     if file in _files:
         return
     if file.suffix != ".py" or not file.is_file():

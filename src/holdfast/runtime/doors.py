@@ -59,6 +59,11 @@ def regular(path: Place, most: int | None = None) -> Path:
     return Path(path)
 
 
+def real(path: Place) -> Path:
+    """Return a path without links; of links that lead in a circle, one of them, which nothing can open."""
+    return Path(os.path.realpath(path))
+
+
 def opened(path: Place, most: int | None = None) -> BinaryIO:
     """Open a regular file to be read as bytes.
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from holdfast.runtime.doors import Refused, read_bytes
+from holdfast.runtime.doors import Refused, read_bytes, real
 from holdfast.runtime.errors import HoldfastError, first_line
 
 EXTRAS = {"s3": "s3", "s3a": "s3"}
@@ -226,7 +226,7 @@ class Folder:
         """
         assert self.local is not None
         path = self.local / name
-        if not path.parent.resolve().is_relative_to(self.local.resolve()):
+        if not real(path.parent).is_relative_to(real(self.local)):
             raise Refused(f"{str(path.parent)!r} is a link that leads out of the folder; put a folder in its place")
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             if stat.S_IFMT(os.lstat(path).st_mode) not in (stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR):

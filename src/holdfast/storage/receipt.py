@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from holdfast.runtime.doors import digest_file
+from holdfast.runtime.doors import digest_file, real
 from holdfast.runtime.errors import UnreadableRecord
 from holdfast.storage.documents import parse_json
 from holdfast.storage.filesystem import Folder
@@ -50,7 +50,7 @@ def write_receipt(
     Raises:
         OSError: a folder that cannot be written.
     """
-    paths = [path.resolve() for path in inputs]
+    paths = [real(path) for path in inputs]
     count = _counter(paths, heard)
     digests = {str(path): _digest(path, count) for path in paths}
     if folder.local is None or None in digests.values() or max(map(_changed, paths), default=0.0) > began - YOUNG:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from holdfast.runtime.doors import read_bytes
+from holdfast.runtime.doors import read_bytes, real
 from holdfast.runtime.errors import UnreadableRecord, os_reason
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.migrations import SCHEMA, migrated
@@ -177,7 +177,7 @@ class RunFiles:
         """
         path = PurePosixPath(name)
         local = self.folder.local
-        linked = local is not None and not (local / name).resolve().is_relative_to(local.resolve())
+        linked = local is not None and not real(local / name).is_relative_to(real(local))
         if path.is_absolute() or ".." in path.parts or linked:
             raise UnreadableRecord(
                 f"expected a path inside the run folder, got {name!r}; the record was changed by hand"

@@ -14,7 +14,7 @@ from holdfast.report.brief import best_first, first_keys, in_levels
 from holdfast.report.leader import told
 from holdfast.report.names import short_names, with_short_names
 from holdfast.report.verdict import titles
-from holdfast.runtime.doors import read_bytes
+from holdfast.runtime.doors import read_bytes, real
 from holdfast.runtime.errors import HoldfastError, UnreadableRecord, described, os_reason
 from holdfast.storage.conditions import conditions
 from holdfast.storage.documents import parse_json
@@ -104,7 +104,7 @@ class Runs:
 
     def __init__(self, root: Path):
         try:
-            self.root = root.resolve(strict=True)
+            self.root = real(root)
             os.scandir(self.root).close()
         except OSError as error:
             raise UnreadableRecord(

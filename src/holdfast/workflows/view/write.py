@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from holdfast.runtime.doors import real
 from holdfast.runtime.errors import HoldfastError
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.outputs import write_inside
@@ -24,7 +25,7 @@ def write_site(root: Path, out: Path, say: Callable[[str], object]) -> tuple[int
         HoldfastError: a folder that cannot be read or written, or one inside of the other's runs.
     """
     site, folder = Site(root, live=False), Folder(out)
-    if out.resolve().is_relative_to(site.runs.root):
+    if real(out).is_relative_to(site.runs.root):
         raise HoldfastError(
             f"--out: expected a folder outside of the viewed one, which is only read, got {str(out)!r} in {str(root)!r}"
         )
