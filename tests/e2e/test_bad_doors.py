@@ -1,4 +1,4 @@
-"""What is no file where one is expected, in every option that takes a path; outputs that are none; streams that are closed."""
+"""What is no file where one is expected, in every option that takes a path; outputs that are none; closed streams."""
 
 import os
 import socket
@@ -28,11 +28,13 @@ READ = {
     ],
     ("audit", "--data"): [
         [ENCODER, "--data", name]
-        for name in ("{it}.npz", "{it}.npy", "{it}.tar", "list:{it}.txt", "retrieval:{it}", "hf:{it}.parquet", "{pictures}")
+        for name in ("{it}.npz", "{it}.npy", "{it}.tar", "list:{it}.txt", "retrieval:{it}", "hf:{it}.parquet",
+                     "{pictures}")
     ],
     ("audit", "--train"): [[ENCODER, *DIGITS, "--train", "{it}.npz"]],
     ("audit", "--profile"): [[ENCODER, *DIGITS, "--profile", "{it}.toml"]],
-    ("audit", "--until"): [], ("audit", "--surrogate"): [[ENCODER, *DIGITS, "--surrogate", "{it}.safetensors?mean=0&std=1"]],
+    ("audit", "--until"): [],
+    ("audit", "--surrogate"): [[ENCODER, *DIGITS, "--surrogate", "{it}.safetensors?mean=0&std=1"]],
     ("merge", "folder"): [["{run}"]], ("merge", "others"): [["{good}", "{run}"]],
     ("check", "folder"): [["{run}", "--require", "breaking_radius > 1/255"]],
     ("check", "--require-file"): [["{good}", "--require-file", "{it}.txt"]],
@@ -50,17 +52,21 @@ READ = {
     ("harden", "encoder"): [["{it}.safetensors?mean=0&std=1", *DIGITS[:2], "--out", "{out}"]],
     ("harden", "--data"): [[ENCODER, "--data", "{it}.npz", "--out", "{out}"]],
     ("harden", "--pace"): [[ENCODER, *DIGITS[:2], "--pace", "{it}.json", "--out", "{out}"]],
-    ("harden", "--head"): [[ENCODER, *DIGITS[:2], "--objective", "trades", "--head", "{it}.safetensors", "--out", "{out}"]],
+    ("harden", "--head"): [[ENCODER, *DIGITS[:2], "--objective", "trades", "--head", "{it}.safetensors", "--out",
+    "{out}"]],
     ("harden", "--test"): [[ENCODER, *DIGITS[:2], "--test", "{it}.npz", "--out", "{out}"]],
     ("harden", "--train"): [], ("harden", "--profile"): [],
     ("reproduce", "name"): [["{it}.toml"]], ("reproduce", "--profile"): [], ("reproduce", "--input"): [],
     ("export-vnnlib", "encoder"): [["{it}.safetensors?mean=0&std=1", *DIGITS, "--out", "{out}"]],
     ("export-vnnlib", "--data"): [[ENCODER, "--data", "{it}.npz", "--out", "{out}"]],
-    ("export-vnnlib", "--head"): [[ENCODER, *DIGITS, "--head", f"{{it}}.{end}", "--out", "{out}"] for end in ("safetensors", "onnx")],
+    ("export-vnnlib", "--head"): [[ENCODER, *DIGITS, "--head", f"{{it}}.{end}", "--out",
+    "{out}"] for end in ("safetensors", "onnx")],
     ("verify", "onnx"): [["{it}.onnx", "{vnnlib}"]], ("verify", "vnnlib"): [["{it}.onnx", "{it}.vnnlib"]],
     ("embed-names", "encoder"): [],
-    ("embed-names", "--names"): [["openclip:ViT-B-32?weights=random", "--names", "{it}.txt", "--out", "{out}.safetensors"]],
-    ("embed-names", "--captions"): [["openclip:ViT-B-32?weights=random", "--captions", "{it}.csv", "--out", "{out}.safetensors"]],
+    ("embed-names", "--names"): [["openclip:ViT-B-32?weights=random", "--names", "{it}.txt", "--out",
+    "{out}.safetensors"]],
+    ("embed-names", "--captions"): [["openclip:ViT-B-32?weights=random", "--captions", "{it}.csv", "--out",
+    "{out}.safetensors"]],
     ("report", "folder"): [["{run}"]],
     ("show", "name"): [["{it}.safetensors?mean=0&std=1"]], ("show", "--data"): [[ENCODER, "--data", "{it}.npz"]],
     ("list", "--parts"): [["--parts", "{it}.py"]],
@@ -68,98 +74,33 @@ READ = {
 """(command, option or argument that is read) -> arguments, of which one is no file."""
 
 WRITTEN = {
-    ("demo", "--out"), ("audit", "--out"), ("compare-index", "--out"), ("compare-index", "--edits"), ("figures", "--out"),
+    ("demo", "--out"), ("audit", "--out"), ("compare-index", "--out"), ("compare-index", "--edits"),
+    ("figures", "--out"),
     ("view", "--out"), ("train", "--out"), ("study", "--out"), ("harden", "--out"), ("reproduce", "--out"),
     ("export-vnnlib", "--out"), ("verify", "--counterexample"), ("embed-names", "--out"), ("report", "--mteb"),
-    ("compare", "--eval-results"), ("check", "--junit"), ("check", "--summary"), ("compare", "--csv"), ("compare", "--parquet"),
+    ("compare", "--eval-results"), ("check", "--junit"), ("check", "--summary"), ("compare", "--csv"),
+    ("compare", "--parquet"),
     ("compare", "--markdown"), ("compare", "--latex"), ("compare", "--html"), ("leaderboard", "--out"),
     ("report", "--model-card"), ("show", "--out"),
 }  # fmt: skip
 """Options that name what is written."""
 
-NO_PATH = frozenset(
-    [
-        "--json",
-        "--quiet",
-        "--seed",
-        "--parts",
-        "--train-images",
-        "--budget",
-        "--eps",
-        "--norm",
-        "--measure",
-        "--set",
-        "--images",
-        "--attacked",
-        "--device",
-        "--batch-size",
-        "--skip-corrupt",
-        "--skip-duplicates",
-        "--precision",
-        "--compiled",
-        "--compile",
-        "--workers",
-        "--engine",
-        "--address",
-        "--gpus",
-        "--shard",
-        "--allow",
-        "--strict",
-        "--overwrite",
-        "--dry-run",
-        "--calibrate",
-        "--complete",
-        "--trust",
-        "--require",
-        "--allow-drop",
-        "--match",
-        "--rate",
-        "--threshold",
-        "--divergence",
-        "--encoder",
-        "--annotate",
-        "--correction",
-        "--x",
-        "--y",
-        "--digits",
-        "--transpose",
-        "--p-values",
-        "--benchmark",
-        "--source-url",
-        "--k",
-        "--format",
-        "--only",
-        "--width",
-        "--height",
-        "--font",
-        "--size",
-        "--marks",
-        "--dpi",
-        "--port",
-        "--host",
-        "--open",
-        "--epochs",
-        "--track",
-        "--objective",
-        "--steps",
-        "--attack",
-        "--views",
-        "--batchnorm",
-        "--rehearse",
-        "--image",
-        "--negatives",
-        "--label",
-        "--seconds",
-        "--certifier",
-        "--template",
-        "--no-pictures",
-        "kind",
-    ]
-)
+OTHERS = """
+    --json --quiet --seed --parts --train-images --budget --eps --norm --measure --set --images --attacked --device
+    --batch-size --skip-corrupt --skip-duplicates --precision --compiled --compile --workers --engine --address --gpus
+    --shard --allow --strict --overwrite --dry-run --calibrate --complete --trust --require --allow-drop --match --rate
+    --threshold --divergence --encoder --annotate --correction --x --y --digits --transpose --p-values --benchmark
+    --source-url --k --format --only --width --height --font --size --marks --dpi --port --host --open --epochs --track
+    --objective --steps --attack --views --batchnorm --rehearse --image --negatives --label --seconds --certifier
+    --template --no-pictures kind
+"""
+NO_PATH = frozenset(OTHERS.split())
 """Options that name no file; --parts is the same everywhere."""
 
 SAYS_WHAT_IT_LEAVES_OUT = ("view", "leaderboard", "audit")
 """Commands that go on with the rest, of a folder of runs or of what an encoder is compared with."""
+
+ENDS = ("safetensors", "pt", "onnx", "npz", "npy", "tar", "txt", "parquet", "toml", "csv", "json", "py", "vnnlib")
 
 KINDS = ("pipe", "device", "socket", "folder", "circle", "sparse")
 
@@ -251,7 +192,8 @@ def test_what_is_no_file_is_refused_in_a_line(
 # --- outputs --------------------------------------------------------------------------------------
 
 OUTPUTS = [
-    ["check", "{good}", "--require", "{met}", "--junit", "{it}"], ["check", "{good}", "--require", "{met}", "--summary", "{it}"],
+    ["check", "{good}", "--require", "{met}", "--junit", "{it}"],
+    ["check", "{good}", "--require", "{met}", "--summary", "{it}"],
     *(["compare", "{good}", f"--{form}", "{it}"] for form in ("csv", "parquet", "markdown", "latex", "html")),
     ["leaderboard", "{good}", "--out", "{it}"], ["report", "{good}", "--encoder", "{name}", "--model-card", "{it}"],
 ]  # fmt: skip
@@ -316,11 +258,14 @@ def test_a_device_stays_one(capsys: pytest.CaptureFixture[str], tmp_path: Path, 
 # --- streams --------------------------------------------------------------------------------------
 
 STREAMS = [
-    ("list >&-", 3, "it is closed"), ("list >/dev/full", 3, "disk is full"), ("--version >/dev/full", 3, "disk is full"),
+    ("list >&-", 3, "it is closed"), ("list >/dev/full", 3, "disk is full"),
+    ("--version >/dev/full", 3, "disk is full"),
     ("check --help >&-", 3, "it is closed"), ("check {good} --require '{met}' --json >/dev/full", 3, "disk is full"),
     ("check {good} --require '{met}' --json >&-", 3, "it is closed"),
-    ("check {good} --require '{unmet}' >&-", 1, "it is closed"), ("check {good} --require '{unmet}' >/dev/full", 1, "disk is full"),
-    ("report {good} --json >/dev/full", 3, "disk is full"), ("list nonsense >&-", 2, "unknown"), ("list >&- 2>&-", 3, ""),
+    ("check {good} --require '{unmet}' >&-", 1, "it is closed"),
+    ("check {good} --require '{unmet}' >/dev/full", 1, "disk is full"),
+    ("report {good} --json >/dev/full", 3, "disk is full"), ("list nonsense >&-", 2, "unknown"),
+    ("list >&- 2>&-", 3, ""),
     ("list 2>&- >/dev/null", 0, ""), ("list 2>/dev/full >/dev/null", 0, ""), ("list <&- >/dev/null", 0, ""),
 ]  # fmt: skip
 
