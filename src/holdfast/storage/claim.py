@@ -78,7 +78,12 @@ def claim(
     if folder.local is None or fcntl is None:
         return Claim()
     folder.make("cache")
-    turn, owner = _opened(folder.local / TURN), _opened(folder.local / OWNER)
+    turn = _opened(folder.local / TURN)
+    try:
+        owner = _opened(folder.local / OWNER)
+    except OSError:
+        turn.close()
+        raise
     try:
         while True:
             fcntl.flock(turn, fcntl.LOCK_EX)
