@@ -7,6 +7,7 @@ import os
 import tarfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,18 @@ def test_usual_pictures_are_read_whatever_their_names(form: str, tmp_path: Path)
         assert read.size == (8, 8)
     with open_picture(io.BytesIO((tmp_path / "x.png").read_bytes())) as read:
         assert np.asarray(read.convert("RGB")).shape == (8, 8, 3)
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("read", [doors.regular, doors.opened, doors.read_bytes, doors.digest_file, doors.read_list])
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_only_files_are_opened(tmp_path: Path, read: Callable[[Path], object], kind: str) -> None:
+    place = tmp_path / "it"
+    {"pipe": lambda: os.mkfifo(place), "device": lambda: place.symlink_to("/dev/zero"), "folder": place.mkdir}[kind]()
+    with pytest.raises(OSError, match="Is a directory" if kind == "folder" else "it is a pipe or a device, no file"):
+        read(place)
 
 
 # --- sizes ----------------------------------------------------------------------------------------
@@ -156,9 +169,9 @@ def test_a_folder_belongs_to_one_audit(tmp_path: Path) -> None:
         refusals.append(str(error.value))
 
     for _ in range(2):
-        thread = threading.Thread(target=another)
+        thread = threading.Thread(target=another, daemon=True)
         thread.start()
-        thread.join(20)
+        thread.join(5)
     assert len(refusals) == 2
     assert (
         f"is at work for another audit (process {os.getpid()} of this machine, for less than a minute)" in refusals[0]
