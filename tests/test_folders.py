@@ -11,7 +11,8 @@ import torch
 
 from holdfast.runtime.errors import HoldfastError
 from holdfast.storage import filesystem, run_folder
-from holdfast.storage.filesystem import Folder, write_file, write_text
+from holdfast.storage.filesystem import Folder
+from holdfast.storage.outputs import write_file, write_inside, write_text
 from holdfast.storage.run_folder import Store, StoreError
 
 
@@ -103,7 +104,7 @@ def test_a_link_put_where_half_files_are_expected_is_never_followed(tmp_path: Pa
     run.mkdir()
     for name in (".report.html.part", "report.html.part", "report.html"):
         (run / name).symlink_to(victim)
-    write_text(str(run / "report.html"), "<p>new</p>")
+    write_inside(Folder(run), "report.html", "<p>new</p>")
     assert victim.read_text() == "kept"
     assert (run / "report.html").read_text() == "<p>new</p>"
     assert not (run / "report.html").is_symlink()

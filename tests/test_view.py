@@ -186,20 +186,6 @@ def test_the_page_of_a_run_at_work_tells_how_far_it_is(tmp_path: Path) -> None:
 # --- reports --------------------------------------------------------------------------------------
 
 
-def test_a_report_is_taken_from_the_folder_or_made(tmp_path: Path) -> None:
-    make_run(tmp_path / "a", encoders=1)
-    address, report = f"runs/{ids(tmp_path)['a']}/report.html", tmp_path / "a/report.html"
-    with no_charts():
-        made = text(Site(tmp_path, live=True), address)
-    assert "<h1" in made
-    assert not report.exists()  # nothing is written
-    report.write_text(made.replace("</main>", "<p>as it was written</p></main>"), encoding="utf-8")
-    assert "as it was written" in text(Site(tmp_path, live=True), address)
-    os.utime(report, (1, 1))  # the record is newer
-    with no_charts():
-        assert "as it was written" not in text(Site(tmp_path, live=True), address)
-
-
 def test_a_report_with_other_scripts_is_made_anew(tmp_path: Path) -> None:
     make_run(tmp_path / "a", encoders=1)
     (tmp_path / "a/report.html").write_text("<script>alert(1)</script>", encoding="utf-8")

@@ -16,6 +16,7 @@ from holdfast.auditing import inputs
 from holdfast.auditing.plan_file import make_plan
 from holdfast.cli import common
 from holdfast.cli.common import run_plan, standing_answer
+from holdfast.runtime import doors
 from holdfast.sources.encoders import open_encoder
 from holdfast.storage import receipt
 from holdfast.storage.filesystem import Folder
@@ -65,7 +66,7 @@ def test_the_record_of_the_same_request_stands(run, monkeypatch, tmp_path):
 
 def test_all_that_is_read_is_told(audited, monkeypatch):
     run, images, weights = audited
-    monkeypatch.setattr(receipt, "PIECE", 1000)
+    monkeypatch.setattr(doors, "PIECE", 1000)
     heard: list[tuple[int, int]] = []
     assert standing(Folder(run), REQUEST, lambda *told: heard.append(told)) is not None
     shards = [path.stat().st_size for path in run.rglob("cache/**/*.safetensors")]

@@ -55,9 +55,10 @@ def paired(scored: Mapping[str, tuple[Influence, Score]], better: str) -> Iterat
         scored: for every encoder each unit's influence on its headline score, and that score; all on the same images.
         better: which direction is better, "lower" or "higher".
     """
+    spread = {name: statistics.centred(influence) for name, (influence, _) in scored.items()}
     for first, second in itertools.combinations(scored, 2):
-        (influence_a, score_a), (influence_b, score_b) = scored[first], scored[second]
-        rho = statistics.correlation(influence_a, influence_b)
+        score_a, score_b = scored[first][1], scored[second][1]
+        rho = statistics.correlation_of(spread[first], spread[second])
         gap = statistics.difference(score_a, score_b, rho)
         if gap.value is not None and not _tells(gap.value, score_a, score_b, better):
             gap = replace(gap, value=None, low=None, high=None, note=_one_sided(first, score_a, second, score_b))

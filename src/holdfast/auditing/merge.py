@@ -1,6 +1,7 @@
 """From the parts of an audit to its record: shards that several processes made are brought together and scored."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from holdfast.auditing.run_prepared import run_prepared
 from holdfast.auditing.work import OpenedEncoder, Step, Worker, WorkItem
 from holdfast.core import HoldfastError
 from holdfast.core.engine import Engine
+from holdfast.runtime.doors import read_bytes
 from holdfast.runtime.errors import UnreadableRecord, first_line, os_reason
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import placed
@@ -80,12 +82,13 @@ def merge_parts(
 
     # Score what is complete
     audit = prepare(plan, store.files.place, overwrite=overwrite, engine=engine, some=True, listener=listener)
-    if not complete and (missing := _missing(audit)):
-        raise HoldfastError(
-            f"{str(store.files)!r} is not complete: {listed(missing)}; run the parts that are missing again, or add "
-            "--complete to make it here"
-        )
-    return run_prepared(audit, engine, command)
+    with closing(audit.claim):
+        if not complete and (missing := _missing(audit)):
+            raise HoldfastError(
+                f"{str(store.files)!r} is not complete: {listed(missing)}; run the parts that are missing again, or "
+                "add --complete to make it here"
+            )
+        return run_prepared(audit, engine, command)
 
 
 def _part_files(part: Folder) -> tuple[bytes, list[str]]:
@@ -101,7 +104,7 @@ def _part_files(part: Folder) -> tuple[bytes, list[str]]:
 def _copy(store: Store, present: set[str], part: Folder, plan: bytes, files: Sequence[str]) -> None:
     """Copy the shards of a part that are not `present` yet, and its plan where there is none."""
     if not store.exists(PLAN):
-        store.write(PLAN, lambda path: path.write_bytes(plan))
+        store.write_bytes(PLAN, plan)
     elif store.files.read(PLAN) != plan:
         raise HoldfastError(
             f"{str(part)!r} holds a part of another audit than {str(store.files)!r}: their {PLAN} differ; merge parts "
@@ -110,8 +113,8 @@ def _copy(store: Store, present: set[str], part: Folder, plan: bytes, files: Seq
     for name in files:
         if name not in present and not name.endswith(".part"):
             with part.fetched(name) as path:
-                shard = path.read_bytes()
-            store.write(name, lambda path, shard=shard: path.write_bytes(shard))
+                shard = read_bytes(path, None)
+            store.write_bytes(name, shard)
             if name.endswith(SHARD) and store.read_tensors(name) is None:
                 store.delete(name)  # damaged where it came from
             else:

@@ -1,6 +1,7 @@
 """One part of an audit's shards, for machines that start many processes by themselves: `--shard 2/8`."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 from holdfast.auditing.execute import INLINE, execute
@@ -57,13 +58,16 @@ def make_part(audit: PreparedAudit, part: Part, engine: Engine = INLINE) -> Part
     Raises:
         StoreError: a folder that cannot be written.
     """
-    schedule, store = execute(audit, engine, part), audit.store
+    with closing(audit.claim):
+        return _made(audit, execute(audit, engine, part))
 
-    # Mark what could not be made, so that merging does not wait for it; forget the marks of what is there now
-    failures: list[str] = []
+
+def _made(audit: PreparedAudit, schedule: Schedule) -> PartResult:
+    """Mark what could not be made, so that merging does not wait for it; forget the marks of what is there now."""
+    failures, store = list[str](), audit.store
     for mark, sentence, is_failure in _lost(audit, schedule):
         if mark is not None:
-            store.write(mark, lambda path, sentence=sentence: path.write_text(sentence, encoding="utf-8"))
+            store.write_text(mark, sentence)
         failures += [sentence] if is_failure else []
     names = set(store.names(CACHE))
     for name in names:

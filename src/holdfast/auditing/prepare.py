@@ -27,8 +27,9 @@ from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import placed, places, public
 from holdfast.sources.data import Selection
 from holdfast.sources.encoders import check_encoder
+from holdfast.storage.claim import Claim
 from holdfast.storage.filesystem import Folder
-from holdfast.storage.record_file import read_record, sealed, unbroken
+from holdfast.storage.record_file import SEAL, read_record, sealed, unbroken
 from holdfast.storage.run_folder import Store
 from holdfast.storage.seal import SHARD
 
@@ -65,6 +66,7 @@ class PreparedAudit:
         started: when this began.
         began: the same on the clock that measures how long it takes, in seconds.
         listener: told about progress, in this process.
+        claim: its right to the folder, in this process.
     """
 
     plan: Plan
@@ -83,10 +85,11 @@ class PreparedAudit:
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     began: float = field(default_factory=time.perf_counter)
     listener: Listener = field(default_factory=Silent)
+    claim: Claim = field(default_factory=Claim)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send all but what is open here; paths of specs begin in this process's folder."""
-        opened = ("images", "store", "listener")
+        opened = ("images", "store", "listener", "claim")
         sent = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in opened}
         return _opened_elsewhere, (sent, self.images.selections, self.store.files.place, os.getcwd())
 
@@ -128,6 +131,7 @@ def prepare(
     engine: Engine | None = None,
     some: bool = False,
     verify: bool = True,
+    shared: bool = False,
     listener: Listener | None = None,
 ) -> PreparedAudit:
     """Open the images of an audit and claim its folder.
@@ -142,6 +146,7 @@ def prepare(
         engine: where encoders run, in another process or on another machine; None: in this process.
         some: go on with encoders that can be opened, where others cannot.
         verify: read all shards that are stored, and delete those that are not as they were written.
+        shared: it makes a part of the shards, and others make others in the same folder.
         listener: told about progress.
 
     Raises:
@@ -170,10 +175,17 @@ def prepare(
     entry = plan_entry(plan, len(images.tested), plan.attacked_of(len(images.tested)))
     data = " ".join(filter(None, [images.tested.fingerprint, labels, *facts.values()]))
     give_back_freed_memory()  # what it took to read all images
-    record = recorded_in(store)
-    _claim(store, entry, data, record, overwrite)
+    new = sealed(json.loads(json.dumps(public({"plan": entry, "data": data}))))
+    held = store.claim(new[SEAL], shared=shared, say=listener.stage)
+    try:
+        record = recorded_in(store)
+        _claim(store, new, places(entry), record, overwrite)
+        held.settle()
+        damaged = store.forget_damaged(CACHE) if verify else 0
+    except BaseException:
+        held.close()
+        raise
     rows = [] if overwrite or record is None else record["encoders"]
-    damaged = store.forget_damaged(CACHE) if verify else 0
     return PreparedAudit(
         plan,
         tuple(names),
@@ -191,6 +203,7 @@ def prepare(
         started=started,
         began=began,
         listener=listener,
+        claim=held,
     )
 
 
@@ -252,7 +265,11 @@ def _names(specs: Sequence[str], opened: Collection[str]) -> list[str]:
 
 
 def _claim(
-    store: Store, entry: dict[str, Any], fingerprint: str, record: Mapping[str, Any] | None, overwrite: bool
+    store: Store,
+    new: Mapping[str, Any],
+    new_places: dict[str, str],
+    record: Mapping[str, Any] | None,
+    overwrite: bool,
 ) -> None:
     """Refuse a folder that holds another audit; leave the plan there, so that this one can resume.
 
@@ -261,8 +278,7 @@ def _claim(
     """
     answers = [m for row in record["encoders"] for m in row.get("measures", {}).values()] if record else []
     answered = any(m["scores"] or m.get("not_certified") for m in answers)
-    new = sealed(json.loads(json.dumps(public({"plan": entry, "data": fingerprint}))))
-    old, new_places = store.read_json(PLAN), places(entry)
+    old = store.read_json(PLAN)
     if unbroken(old):
         killed = record is None and any(name.endswith(SHARD) for name in store.names(CACHE))
         is_other = not _same(store, old, new, new_places) and old["plan"] is not None and (answered or killed)
@@ -276,7 +292,7 @@ def _claim(
         )
     store.write_json(PLAN, new)
     private = json.dumps(new_places)
-    store.write(PLACES, lambda path: path.write_text(private, encoding="utf-8"))
+    store.write_text(PLACES, private)
 
 
 def _same(store: Store, old: Mapping[str, Any], new: Mapping[str, Any], new_places: dict[str, str]) -> bool:

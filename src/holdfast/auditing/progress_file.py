@@ -94,7 +94,7 @@ class ProgressFile:
         """Write what is known; a disk that refuses ends the audit where it writes what matters."""
         text = json.dumps(public(self._facts(time.monotonic())), allow_nan=False, ensure_ascii=False)
         with contextlib.suppress(OSError):
-            self._files.write(PROGRESS, lambda path: path.write_text(text, encoding="utf-8"))
+            self._files.write_text(PROGRESS, text)
 
     def _facts(self, now: float) -> dict[str, Any]:
         bars = [{**bar, "done": min(bar["done"], bar["total"])} for bar in self._bars]

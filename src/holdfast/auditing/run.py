@@ -1,6 +1,7 @@
 """Run a plan: in one go, or in rounds."""
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ def carry_out(
     Raises:
         HoldfastError: as `run_audit`.
     """
-    with ProgressFile(audit) as progress:
+    with closing(audit.claim), ProgressFile(audit) as progress:
         audit = replace(audit, listener=progress)
         if not audit.plan.in_rounds:
             return run_prepared(audit, engine, command)

@@ -50,7 +50,7 @@ def run_prepared(
     audit.listener.stage("putting the record together")
     failures = [failure for result in results for failure in result.failures]
     if log := "".join(result.log for result in results):
-        store.write(LOG, lambda path: path.write_text(public(log), encoding="utf-8"))
+        store.write_text(LOG, public(log))
     else:
         store.delete(LOG)  # of an earlier run in this folder
     rows = [result.entry for result in results]

@@ -15,6 +15,7 @@ from holdfast.numerics import statistics
 from holdfast.numerics.geometry.fluctuation import flipping, semantic_fluctuation
 from holdfast.numerics.statistics.jackknife import over_classes
 from holdfast.runtime.checked import Checked
+from holdfast.runtime.doors import real
 from holdfast.sources.encoders import suffixes
 
 PREFIX = "series"
@@ -85,7 +86,7 @@ def _opened(spec: str) -> Series:
         stem = file.relative_to(folder).with_suffix("").as_posix()
         checkpoint = quote(stem if label is None else f"{label}/{stem}", safe="/")
         specs.append(f"{openers[file.suffix.lower()]}:{file}?label={checkpoint}{passed_on}")
-    return Series(label or folder.resolve().name, tuple(specs))
+    return Series(label or real(folder).name, tuple(specs))
 
 
 def natural(text: str) -> list[str | int]:

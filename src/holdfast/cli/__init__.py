@@ -34,6 +34,7 @@ from holdfast.cli.view import view
 from holdfast.runtime.errors import HoldfastError, first_line, os_reason
 from holdfast.runtime.exit_status import SUMMARY, ExitStatus
 from holdfast.runtime.freed_memory import keep_freed_memory
+from holdfast.runtime.streams import settle, stand_in
 from holdfast.runtime.version import VERSION
 
 app = typer.Typer(epilog=SUMMARY, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -91,8 +92,9 @@ STORING_NOTHING = ("verify", "export-vnnlib", "embed-names", "doctor", "list", "
 
 def main() -> None:
     """Run the command line; every foreseen fault is one line on stderr, and the status says of what kind it is."""
+    stand_in()
     keep_freed_memory()
-    sys.exit(_status())
+    sys.exit(settle(_status(), _say))
 
 
 def _status() -> int:

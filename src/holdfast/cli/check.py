@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli.common import AllowOption, JsonOption, err, listening, number, out, show
+from holdfast.runtime.doors import read_list, real
 from holdfast.runtime.errors import HoldfastError, os_reason
 from holdfast.runtime.exit_status import ExitStatus
 
@@ -113,27 +114,23 @@ def _write(data: Mapping[str, Any], junit_file: str | None, summary: Path | None
     """Write what other programs show."""
     from holdfast.report.gate import markdown
     from holdfast.report.junit import junit
-    from holdfast.storage.filesystem import write_text
+    from holdfast.storage.outputs import append_text, write_text
 
     if junit_file is not None:
         write_text(junit_file, junit(data))
     if summary is None:
         return
     shared = os.environ.get("GITHUB_STEP_SUMMARY")
-    if not shared or summary.resolve() != Path(shared).resolve():
+    if not shared or real(summary) != real(shared):
         write_text(str(summary), markdown(data))
         return
-    try:  # other steps of the job have written before
-        with summary.open("a", encoding="utf-8") as file:
-            file.write(markdown(data))
-    except OSError as error:
-        raise HoldfastError(f"cannot write the summary {str(summary)!r}: {os_reason(error)}") from error
+    append_text(str(summary), markdown(data))  # other steps of the job have written before
 
 
 def _lines(path: Path) -> list[str]:
     """Return the requirements in a file."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_list(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise HoldfastError(
             f"cannot read the requirements {str(path)!r}: {os_reason(error)}; give a text file"

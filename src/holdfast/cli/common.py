@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,10 +21,12 @@ from holdfast.runtime.checked import LARGEST
 from holdfast.runtime.checked import number as read_number
 from holdfast.runtime.console import Screen
 from holdfast.runtime.deprecation import deprecations_to
-from holdfast.runtime.errors import described
+from holdfast.runtime.doors import real
+from holdfast.runtime.errors import Unwritable, described
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.privacy import brief, concealed, public
+from holdfast.runtime.streams import answering
 from holdfast.storage.standing import failed_checks
 
 out, err = Screen(), Screen(stderr=True)
@@ -119,7 +121,7 @@ def run_parts(paths: Sequence[Path]) -> None:
     if paths:
         from holdfast.core import registry
 
-        own = [path.expanduser().resolve() for path in paths]
+        own = [real(path.expanduser()) for path in paths]
         for path in own:
             registry.load(path)
         os.environ[registry.OWN] = os.pathsep.join(filter(None, [os.environ.get(registry.OWN, ""), *map(str, own)]))
@@ -133,32 +135,8 @@ class Command(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         said = deprecations_to(lambda line: warned("deprecated:", line))
-        with answering(), said, foreign("code that this command called", "run"):
+        with answering(out.point), said, foreign("code that this command called", "run"):
             return super().invoke(ctx)
-
-
-@contextmanager
-def answering() -> Iterator[None]:
-    """Keep stdout for `out`; prints of other code go to stderr, also below Python and in processes that it starts."""
-    real, low = sys.stdout, None
-    with suppress(OSError, ValueError, AttributeError):
-        if real.fileno() == 1 and sys.stderr.fileno() == 2:
-            real.flush()
-            low = os.dup(1)
-            os.dup2(2, 1)
-    answers = real if low is None else os.fdopen(low, "w", encoding=real.encoding, errors=real.errors, closefd=False)
-    out.point(answers)
-    sys.stdout = sys.stderr
-    try:
-        yield
-    finally:
-        sys.stdout = real
-        with suppress(OSError):  # whoever read the answer has gone
-            answers.flush()
-        out.point(None)
-        if low is not None:
-            os.dup2(low, 1)
-            os.close(low)
 
 
 def answer(data: Any) -> None:
@@ -178,7 +156,7 @@ def show_markdown(record: Any, json_output: bool, draw: Callable[[], object], te
     """Write a record as Markdown into its run folder, and print it, with the place of the Markdown."""
     from holdfast.storage.run_folder import Store
 
-    Store(place.parent).write(place.name, lambda path: path.write_text(public(text), encoding="utf-8"))
+    Store(place.parent).write_text(place.name, public(text))
     show(record, json_output, draw)
     if not json_output:
         out.print(f"as Markdown: {place}", soft_wrap=True)
@@ -255,7 +233,7 @@ def audited(
         record = run(bars)
         bars.stage("writing the report")
         report = None
-        with _drawing("the report", folder):
+        with _drawing("the report", folder) as lost:
             from holdfast.report.html import publish  # brings matplotlib: after the first image, not before it
 
             report = publish(folder)
@@ -263,6 +241,8 @@ def audited(
             with _drawing("the receipt", folder, "written"):
                 paid(record)
     tell(record, folder, report, json_output, strict)
+    if any(isinstance(error, Unwritable) for error in lost):
+        raise typer.Exit(ExitStatus.NOTHING)
 
 
 def standing_answer(request: Any, folder: str, json_output: bool, quiet: bool, strict: bool) -> bool:
@@ -309,13 +289,15 @@ def tell(record: Any, folder: str, report: str | None, json_output: bool, strict
 
 
 @contextmanager
-def _drawing(title: str, folder: str, done: str = "drawn") -> Iterator[None]:
-    """Warn of what could not be drawn, or done otherwise, of a record that is written all the same."""
+def _drawing(title: str, folder: str, done: str = "drawn") -> Iterator[list[Exception]]:
+    """Warn of what could not be drawn, or done otherwise, of a record that is written all the same; give why not."""
+    problems: list[Exception] = []
     try:
-        yield
+        yield problems
     except BrokenPipeError:
         raise
     except Exception as error:
+        problems.append(error)
         warned(f"{title} could not be {done}:", f"{described(error)}; the record is written: {folder}/record.json")
 
 

@@ -56,7 +56,7 @@ def compare(
     from holdfast.report.comparison_table import latex as latex_of
     from holdfast.report.comparison_table import markdown as markdown_of
     from holdfast.runtime.errors import HoldfastError
-    from holdfast.storage.filesystem import write_text
+    from holdfast.storage.outputs import write_text
 
     # The comparison, of the folders that can be read
     runs, unreadable = open_runs(folders, allow=allow or ())

@@ -33,7 +33,7 @@ def leaderboard(
     from holdfast.report.comparison import scope
     from holdfast.report.leaderboard import render
     from holdfast.report.numbers import plural
-    from holdfast.storage.filesystem import write_text
+    from holdfast.storage.outputs import write_text
 
     with listening(quiet) as bars:
         bars.stage(f"reading the audits below {folder}")

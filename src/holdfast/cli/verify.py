@@ -25,7 +25,9 @@ def verify(
             help="By which proofs are tried; repeatable, in this order. (default: crown, beta_crown)",
         ),
     ] = None,
-    seconds: Annotated[float, typer.Option(help="Time after which no certifier begins and splitting ends.")] = 300.0,
+    seconds: Annotated[
+        float, typer.Option(help="Time after which the attack and splitting end, and no certifier begins.")
+    ] = 300.0,
     attack: Annotated[int, typer.Option(help="Steps of the attack that comes first; 0 for none.")] = 50,
     counterexample: Annotated[
         str | None, typer.Option(help="File for the input that was found, in the competition's form.")

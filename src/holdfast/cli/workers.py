@@ -53,7 +53,7 @@ def make_shard(plan: Any, folder: str, shard: str, json_output: bool, overwrite:
 
     part = part_of(shard)
     with listening(quiet) as bars:
-        result = make_part(prepare(plan, folder, overwrite=overwrite, verify=False, listener=bars), part)
+        result = make_part(prepare(plan, folder, overwrite=overwrite, verify=False, shared=True, listener=bars), part)
     if json_output:
         answer({"part": str(part), "made": result.shards, "stored": result.stored, "failures": result.failures})
     else:

@@ -1,12 +1,12 @@
 """Encoders of several audits compared: paired differences, corrected verdicts, ranks, who dominates whom."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.auditing.differences import Pair, beats, best_of, contrasts, paired
-from holdfast.auditing.record import finite
 from holdfast.comparison.conditions import cautions, refuse_mismatches, software
 from holdfast.comparison.pareto import axes, dominated, pick
 from holdfast.comparison.questions import Question, questions
@@ -117,7 +117,12 @@ def compare_runs(
         "cautions": cautions(runs, encoders),
         "problems": problems,
     }
-    return finite(json.loads(json.dumps(data)))
+    # as JSON, which has no word for what is infinite; pairs, of which there may be very many, are that already
+    pairs = {name: entry.pop("pairs") for name, entry in entries.items()}
+    data = json.loads(json.dumps(data), parse_constant=lambda constant: None)
+    for name, own in pairs.items():
+        data["measures"][name]["pairs"] = own
+    return data
 
 
 def _paired(question: Question, unfit: Mapping[str, Any]) -> _Paired:
@@ -174,7 +179,8 @@ def _entry(
             winner = pair.first if (pair.gap.value > 0) == (better == "higher") else pair.second
             wins.append((winner, pair.second if winner == pair.first else pair.first))
         p_adjusted = None if p is None else max(q, FLOOR)
-        entry = {"first": pair.first, "second": pair.second, "difference": asdict(pair.gap)}
+        gap = {key: _plain(value) for key, value in vars(pair.gap).items()}
+        entry = {"first": pair.first, "second": pair.second, "difference": gap}
         pairs.append(entry | {"p": p, "p_adjusted": p_adjusted, "winner": winner})
     # ranks, and the order in which they are shown: numbers that flatter come last
     beaten = beats(ranked, wins)
@@ -184,6 +190,8 @@ def _entry(
     order = sorted(ranked, key=lambda name: (flatters[name], sign * (scores[name].value or 0.0)))
     leader = order[0] if order and not flatters[order[0]] else None
     best = best_of(beaten)
+    with_leader = {p["second"]: p for p in pairs if p["first"] == leader}
+    with_leader |= {p["first"]: p for p in pairs if p["second"] == leader}
     # a row for each encoder
     answers = {encoder.name: m for encoder, m in measure.question.answers}
     rows = []
@@ -198,7 +206,7 @@ def _entry(
                 "scores": m["scores"] if m else {},
                 "rank": list(places[name]) if name in places and len(places) > 1 else None,
                 "best": name == best,
-                "behind": _behind(name, leader, pairs),
+                "behind": _behind(with_leader.get(name), leader),
                 "why_not": _why_not(name, m, measure.reasons, unfit),
             }
         )
@@ -212,17 +220,23 @@ def _entry(
     return facts | {"leader": leader, "best": best, "rows": rows, "pairs": pairs, "charts": charts}, beaten
 
 
-def _behind(name: str, leader: str | None, pairs: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+def _plain(value: Any) -> Any:
+    """Return an entry of a score as JSON has it."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _behind(pair: Mapping[str, Any] | None, leader: str | None) -> dict[str, Any] | None:
     """Return the paired difference of an encoder to the one with the best value, itself minus that one."""
-    for pair in pairs:
-        if {pair["first"], pair["second"]} == {name, leader} and name != leader:
-            gap = dict(pair["difference"])
-            if pair["first"] == leader and gap["value"] is not None:
-                low, high = gap["low"], gap["high"]
-                gap |= {"value": -gap["value"], "low": None if high is None else -high}
-                gap["high"] = None if low is None else -low
-            return {"difference": gap, "p": pair["p"], "p_adjusted": pair["p_adjusted"]}
-    return None
+    if pair is None:
+        return None
+    gap = dict(pair["difference"])
+    if pair["first"] == leader and gap["value"] is not None:
+        low, high = gap["low"], gap["high"]
+        gap |= {"value": -gap["value"], "low": None if high is None else -high}
+        gap["high"] = None if low is None else -low
+    return {"difference": gap, "p": pair["p"], "p_adjusted": pair["p_adjusted"]}
 
 
 def _why_not(name: str, m: Any, reasons: Mapping[str, str], unfit: Mapping[str, Any]) -> str | None:

@@ -7,7 +7,8 @@ from typing import Any
 from holdfast.auditing.record import slugs
 from holdfast.core import HoldfastError
 from holdfast.storage.documents import quoted
-from holdfast.storage.filesystem import write_text
+from holdfast.storage.filesystem import Folder
+from holdfast.storage.outputs import write_inside
 from holdfast.storage.standing import SOUND
 
 
@@ -45,9 +46,7 @@ def write_eval_results(
     for encoder, slug in zip(encoders, slugs([encoder["name"] for encoder in encoders]), strict=True):
         entries = list(_entries(data, encoder["name"], benchmark, source, finished[encoder["run"]]))
         if entries:
-            place = f"{folder.rstrip('/') or '/'}/{slug}.yaml"
-            write_text(place, "\n".join(entries))
-            written.append(place)
+            written.append(write_inside(Folder(folder), f"{slug}.yaml", "\n".join(entries)))
     return written
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.storage.filesystem import write_file
+from holdfast.storage.outputs import write_file
 from holdfast.storage.sides import sides_of
 
 COLUMNS: dict[str, pa.DataType] = {

@@ -11,6 +11,7 @@ from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError
 from holdfast.numerics.statistics.multiple_testing import CORRECTIONS
 from holdfast.runtime.errors import UnreadableRecord, described, os_reason, unknown
+from holdfast.runtime.freed_memory import many_objects
 from holdfast.runtime.privacy import public
 from holdfast.storage.conditions import conditions, question
 from holdfast.storage.filesystem import Folder
@@ -87,10 +88,11 @@ def in_groups(
     """
     tables: list[dict[str, Any]] = []
     unreadable: list[dict[str, str]] = []
-    for group in groups(runs):
-        comparisons, lost = _tables(group, lambda members: _table(members, correction, x, y))
-        tables += comparisons
-        unreadable += lost
+    with many_objects():
+        for group in groups(runs):
+            comparisons, lost = _tables(group, lambda members: _table(members, correction, x, y))
+            tables += comparisons
+            unreadable += lost
     if tables and (x or y):
         axes({name: m for table in tables for name, m in table["measures"].items()}, x, y)  # refuses unknown names
     return sorted(tables, key=lambda table: -len(table["encoders"])), unreadable

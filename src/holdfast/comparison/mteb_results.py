@@ -10,7 +10,8 @@ from holdfast.comparison.conditions import software
 from holdfast.comparison.records import Run
 from holdfast.core import HoldfastError
 from holdfast.storage.conditions import conditions
-from holdfast.storage.filesystem import write_text
+from holdfast.storage.filesystem import Folder
+from holdfast.storage.outputs import write_inside
 from holdfast.storage.standing import SOUND, void_checks
 
 OF_ORGANISATION = re.compile(r"[\w.-]+/[\w.-]+")
@@ -43,12 +44,12 @@ def write_mteb_results(run: Run, folder: str) -> list[str]:
     for encoder, model in zip(encoders, slugs([e["name"] for e in encoders]), strict=True):
         results = list(_results(record, encoder))
         name = encoder["name"] if OF_ORGANISATION.fullmatch(encoder["name"]) else f"holdfast/{model}"
-        place = f"{folder.rstrip('/') or '/'}/results/{name.replace('/', '__')}/{encoder['fingerprint']}"
+        place = f"results/{name.replace('/', '__')}/{encoder['fingerprint']}"
         for (_, result), task in zip(results, slugs([measure for measure, _ in results]), strict=True):
             result["task_name"] = f"holdfast_{task}"
-            written.append(_write(f"{place}/{result['task_name']}.json", result))
+            written.append(_write(folder, f"{place}/{result['task_name']}.json", result))
         if results:
-            written.append(_write(f"{place}/model_meta.json", _model(encoder, name)))
+            written.append(_write(folder, f"{place}/model_meta.json", _model(encoder, name)))
     if not written:
         raise HoldfastError(
             f"expected an encoder with a number that no failed check takes away, got none in {run.place!r}; see "
@@ -57,9 +58,8 @@ def write_mteb_results(run: Run, folder: str) -> list[str]:
     return written
 
 
-def _write(place: str, data: Mapping[str, Any]) -> str:
-    write_text(place, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-    return place
+def _write(folder: str, name: str, data: Mapping[str, Any]) -> str:
+    return write_inside(Folder(folder), name, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _model(encoder: Mapping[str, Any], name: str) -> dict[str, Any]:

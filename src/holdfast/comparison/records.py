@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from holdfast.runtime.doors import real
 from holdfast.runtime.errors import HoldfastError, UnreadableRecord, first_line
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import read_record, run_files
@@ -42,7 +43,7 @@ class Run:
 
         data = run_files(self.folder, self.record).read(name, "a Parquet table")
         try:
-            columns = pq.read_table(io.BytesIO(data))
+            columns = pq.ParquetFile(io.BytesIO(data)).read()
             ids = columns["id"].to_pylist()
             values = {key: np.array(columns[key].to_numpy()) for key in columns.column_names if key != "id"}
             table = {key: torch.from_numpy(value) for key, value in values.items()}  # copies, which may be written
@@ -84,7 +85,7 @@ def open_runs(places: Iterable[str], fewest: int = 2, allow: Sequence[str] = ())
     lost: list[str] = []
     for place in places:
         folder = Folder(place)
-        name = folder.place if folder.local is None else str(folder.local.resolve())
+        name = folder.place if folder.local is None else str(real(folder.local))
         if name in runs:
             raise HoldfastError(f"expected different run folders, got {place!r} twice; give each once")
         try:

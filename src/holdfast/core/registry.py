@@ -7,7 +7,6 @@ of a script or a notebook joins for as long as the process lives, by `register`.
 """
 
 import dataclasses
-import hashlib
 import importlib
 import importlib.util
 import math
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.runtime.checked import called, shown
+from holdfast.runtime.doors import digest_file, real
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.names import file, listed_in
@@ -85,14 +85,14 @@ def load(path: str | Path) -> None:
     Raises:
         HoldfastError: no such file, one that fails, one that registers nothing, two of one name.
     """
-    file = Path(path).expanduser().resolve()
+    file = real(Path(path).expanduser())
     if file in _files:
         return
     if file.suffix != ".py" or not file.is_file():
         raise HoldfastError(f"parts: expected a Python file, got {str(path)!r}; a package's parts are its entry points")
     if file.name in files():
         raise HoldfastError(f"parts: expected files of different names, got two called {file.name!r}; rename one")
-    _files[file] = hashlib.sha256(file.read_bytes()).hexdigest()  # first, for what it registers looks here again
+    _files[file] = digest_file(file)  # first, for what it registers looks here again
     try:
         _run(file, str(path))
     except BaseException:

@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.core import Encoder, Geometry, Images
-from holdfast.runtime.errors import HoldfastError, os_reason
+from holdfast.runtime.errors import HoldfastError
+from holdfast.storage.outputs import write_file
 
 SHOWN = 5
 """Images in a row."""
@@ -70,7 +71,4 @@ def write_row(x: Images, path: Path) -> None:
     large = x.clamp(0, 1).repeat_interleave(factor, 2).repeat_interleave(factor, 3).expand(-1, 3, -1, -1)
     row = torch.cat([torch.nn.functional.pad(image, (0, GAP), value=1.0) for image in large], 2)[..., :-GAP]
     picture = PIL.Image.fromarray(row.mul(255).round().to(torch.uint8).permute(1, 2, 0).contiguous().numpy())
-    try:
-        picture.save(path)
-    except OSError as error:
-        raise HoldfastError(f"cannot write {str(path)!r}: {os_reason(error)}; give another --out") from error
+    write_file(str(path), lambda part: picture.save(part, "PNG"))

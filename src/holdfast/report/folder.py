@@ -10,6 +10,7 @@ import PIL.Image
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from holdfast.runtime.doors import open_picture
 from holdfast.runtime.errors import UnreadableRecord
 from holdfast.storage.columns import floats
 from holdfast.storage.record_file import RunFiles
@@ -72,7 +73,7 @@ def read_picture(folder: RunFiles, relative: str, most: int | None = None, *, sp
     if most is None or max(width, height) <= most:
         return Picture("data:image/png;base64," + base64.b64encode(data).decode("ascii"), width, height)
     try:
-        picture = _smaller(PIL.Image.open(io.BytesIO(data)).convert("RGB"), most, sparse)
+        picture = _smaller(open_picture(io.BytesIO(data), ("Png",)).convert("RGB"), most, sparse)
         file = io.BytesIO()
         picture.save(file, "WEBP", quality=QUALITY)
     except (OSError, ValueError, SyntaxError, PIL.Image.DecompressionBombError) as error:

@@ -16,8 +16,9 @@ from holdfast.report.names import with_short_names
 from holdfast.report.page import page
 from holdfast.report.scorecard import cards, families
 from holdfast.report.verdict import costs, doubts, failures, rendering, scope, threats, winners
-from holdfast.storage.filesystem import Folder, write_file
-from holdfast.storage.record_file import REPORT, RunFiles, read_record, run_files
+from holdfast.storage.filesystem import Folder
+from holdfast.storage.outputs import write_inside
+from holdfast.storage.record_file import REPORT, RunFiles, read_record, report_of, run_files
 
 SCRIPTS = ("script.js", "gallery.js", "lightbox.js")
 
@@ -49,9 +50,7 @@ def publish(place: Path | str, *, with_pictures: bool = True) -> str:
     folder = Folder(place)
     record = read_record(folder)
     text = render(record, run_files(folder, record), with_pictures=with_pictures)
-    where = folder.named(REPORT)
-    write_file(where, lambda part: part.write_text(text, encoding="utf-8"))
-    return where
+    return write_inside(folder, REPORT, report_of(record, text))
 
 
 def render(record: Mapping[str, Any], folder: RunFiles, *, with_pictures: bool = True) -> str:

@@ -16,7 +16,8 @@ from holdfast.report.numbers import number, plural, score
 from holdfast.report.page import page
 from holdfast.report.pictures import Shot, shot
 from holdfast.report.table import Table
-from holdfast.storage.filesystem import Folder, write_file
+from holdfast.storage.filesystem import Folder
+from holdfast.storage.outputs import write_inside
 from holdfast.storage.record_file import RunFiles
 
 REPORT = "report.html"
@@ -140,9 +141,7 @@ def publish(place: Path | str, record: Mapping[str, Any]) -> str:
         HoldfastError: a folder that cannot be written.
     """
     folder = Folder(place)
-    where, text = folder.named(REPORT), render(record, RunFiles(folder, {}))
-    write_file(where, lambda part: part.write_text(text, encoding="utf-8"))
-    return where
+    return write_inside(folder, REPORT, render(record, RunFiles(folder, {})))
 
 
 def render(record: Mapping[str, Any], folder: RunFiles) -> str:

@@ -11,13 +11,16 @@ from holdfast.report.comparison import first_names, heading, leader, p_text, ran
 from holdfast.report.comparison import front as front_sentence
 from holdfast.report.leader import told, told_together
 from holdfast.report.names import with_short_names
-from holdfast.report.numbers import BETTER, finite, listing
+from holdfast.report.numbers import BETTER, count, finite, listing, plural
 from holdfast.report.page import page
 from holdfast.report.panel import Panel
 from holdfast.report.scorecard import axis, drawn_ends, flaw, place
 from holdfast.storage.standing import SOUND, VOID
 
 SCRIPTS = ("script.js", "sort.js")
+
+PAIRS = 1000
+"""Pairs of encoders that are listed of a measure; of more, those with the first."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,23 @@ def render(data: Mapping[str, Any], title: str = "Leaderboard") -> str:
     """
     apart, groups = Apart(), []
     for number_, comparison in enumerate(data["groups"], 1):
-        comparison = with_short_names(comparison)
+        comparison = with_short_names(_with_fewer_pairs(comparison))
         section = ", ".join(encoder["name"] for encoder in comparison["encoders"])
         groups.append(apart(section, lambda n=number_, c=comparison: _group(n, c), None))
     lost = [{"place": section, "reason": f"could not be drawn: {why}"} for section, why in apart.problems]
     values = {"title": title, "groups": [g for g in groups if g], "unreadable": [*data["unreadable"], *lost]}
     return page("leaderboard.html", SCRIPTS, **values)
+
+
+def _with_fewer_pairs(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a comparison with those pairs alone that people read, of very many: with the encoder that stands first."""
+    measures = {}
+    for name, m in data["measures"].items():
+        first, pairs = m["rows"][0]["encoder"], m["pairs"]
+        if len(pairs) > PAIRS:
+            pairs = [pair for pair in pairs if first in (pair["first"], pair["second"])]
+        measures[name] = {**m, "pairs": pairs, "of_pairs": len(m["pairs"])}
+    return {**data, "measures": measures}
 
 
 def _group(index: int, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,7 +81,7 @@ def _group(index: int, data: Mapping[str, Any]) -> dict[str, Any]:
         "first": _board(data, first, order, series),
         "all": _board(data, everything, order, series) if len(everything) > len(first) else None,
         "encoders": [(i, name) for name, i in series.items()],
-        "pairs": {heading(m, name): _pairs(m) for name, m in data["measures"].items() if m["pairs"]},
+        "pairs": {_counted(heading(m, name), m): _pairs(m) for name, m in data["measures"].items() if m["pairs"]},
         "contrasts": _contrasts(f"g{index}", data, series),
         "pareto": pareto(f"pareto-g{index}", data, series),
     }
@@ -118,6 +132,13 @@ def _pairs(m: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]]:
         )
         for pair in m["pairs"]
     ]  # fmt: skip
+
+
+def _counted(title: str, m: Mapping[str, Any]) -> str:
+    """Return the heading of the pairs of a measure, with how many there are where not all are listed."""
+    if len(m["pairs"]) == m["of_pairs"]:
+        return title
+    return f"{title}: {count(len(m['pairs']))} of {plural(m['of_pairs'], 'pair')}, those of the first (--json has all)"
 
 
 def _contrasts(key: str, data: Mapping[str, Any], series: Mapping[str, int]) -> dict[str, tuple[str, list[Panel]]]:

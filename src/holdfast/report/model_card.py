@@ -13,7 +13,7 @@ from holdfast.report.table import Table, markdown_text
 from holdfast.report.verdict import doubts, failures, scope, threats
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.storage.documents import quoted
-from holdfast.storage.filesystem import write_text
+from holdfast.storage.outputs import write_text
 from holdfast.storage.record_file import RunFiles
 from holdfast.storage.standing import SOUND, void_checks
 

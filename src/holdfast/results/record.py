@@ -23,8 +23,9 @@ from holdfast.report.terminal import print_record
 from holdfast.results.number import measured
 from holdfast.results.shown import frame, needed_pandas, text_of, written
 from holdfast.runtime.checked import checked, shown
-from holdfast.runtime.errors import os_reason, unknown
+from holdfast.runtime.errors import Unwritable, os_reason, unknown
 from holdfast.storage.filesystem import Folder
+from holdfast.storage.outputs import write_inside
 from holdfast.storage.record_file import RECORD, run_files
 
 CACHE = "cache/"
@@ -254,9 +255,9 @@ class Record:
                 names = [name for name in names if name == RECORD or name.startswith(TABLES)]
             for name in sorted(names, key=RECORD.__eq__):  # the record last: where it is, all is
                 data = self.run.folder.read(name)
-                target.write(name, lambda copy, data=data: copy.write_bytes(data))
+                write_inside(target, name, data)
         except OSError as error:
-            raise HoldfastError(f"cannot copy {self.folder!r} to {target.place!r}: {os_reason(error)}") from error
+            raise Unwritable(f"cannot copy {self.folder!r} to {target.place!r}: {os_reason(error)}") from error
         return Record(open_run(target.place))
 
     def __str__(self) -> str:

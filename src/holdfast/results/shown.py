@@ -11,7 +11,7 @@ from rich.console import Console
 from holdfast.comparison.exports import long_table, pairs_table
 from holdfast.runtime.console import Screen
 from holdfast.runtime.errors import missing
-from holdfast.storage.filesystem import write_text
+from holdfast.storage.outputs import write_text
 
 
 def text_of(show: Callable[[Console], object]) -> str:

@@ -4,7 +4,8 @@ import re
 
 from holdfast.runtime.errors import HoldfastError
 
-UNITS = {"h": 3600, "m": 60, "s": 1}
+UNITS = (3600, 60, 1)
+"""Seconds of an hour, a minute and a second."""
 
 
 def seconds(text: str, what: str = "budget") -> float:
@@ -21,10 +22,11 @@ def seconds(text: str, what: str = "budget") -> float:
         >>> seconds("1h30m")
         5400.0
     """
-    parts = re.findall(r"(\d+(?:\.\d+)?)([hms])", text)
-    if not parts or "".join(number + unit for number, unit in parts) != text.strip():
+    one = r"(?:([0-9]{1,9}(?:\.[0-9]{1,9})?)"
+    match = re.fullmatch(rf"{one}h)?{one}m)?{one}s)?", text.strip())
+    if match is None or not any(match.groups()):
         raise HoldfastError(f"{what}: expected a time such as 90s, 30m or 1h30m, got {text!r}")
-    return sum(float(number) * UNITS[unit] for number, unit in parts)
+    return sum(float(number) * unit for number, unit in zip(match.groups(), UNITS, strict=True) if number)
 
 
 def spelled(seconds: float) -> str:

@@ -32,6 +32,12 @@ class UnreadableRecord(HoldfastError):
     status = ExitStatus.NOTHING
 
 
+class Unwritable(HoldfastError):
+    """An answer that cannot be written where it should go: a full disk, no permission, a stream that is closed."""
+
+    status = ExitStatus.NOTHING
+
+
 class NotCertified(HoldfastError):
     """A network about which nothing can be proved; the message begins with "not certified:" and names the layer.
 
@@ -125,6 +131,8 @@ _REASONS = {
     errno.EEXIST: "a file is in its place; choose another place",
     errno.ENAMETOOLONG: "its name is too long; give a shorter one",
     errno.ELOOP: "its links lead in a circle; check the path",
+    errno.EBADF: "it is closed; leave it open, or send it elsewhere",
+    errno.EFBIG: "it is larger than the limit of a file (ulimit -f); raise the limit",
     errno.EIO: "the device reports a fault; check the disk",
     errno.EMFILE: "too many files are open; raise the limit (ulimit -n)",
 }

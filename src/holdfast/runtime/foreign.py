@@ -78,7 +78,7 @@ def foreign(code: str, doing: str, *, wrap: bool = False, alone: bool = False) -
     try:
         with TURN if alone else nullcontext():
             yield
-    except (HoldfastError, KeyboardInterrupt, GeneratorExit, Ended):
+    except (HoldfastError, KeyboardInterrupt, Ended):
         raise
     except SystemExit as error:
         advice = (

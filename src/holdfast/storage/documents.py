@@ -6,14 +6,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from holdfast.runtime.doors import SMALL, read_text
 from holdfast.runtime.errors import HoldfastError, os_reason
 from holdfast.runtime.guess import path_meant
 
 DEPTH = 64
 """How deep tables and lists may lie in each other; records need 12."""
-
-SIZE = 2**24
-"""How many bytes a TOML file may have."""
 
 
 class TooDeep(ValueError):
@@ -46,9 +44,7 @@ def read_toml(path: Path, kind: str) -> dict[str, Any]:
         HoldfastError: a file that cannot be read, is not TOML, or is too long or too deep.
     """
     try:
-        if (size := path.stat().st_size) > SIZE:
-            raise ValueError(f"it has {size:,} bytes, more than {SIZE:,}")
-        return _shallow(tomllib.loads(path.read_text(encoding="utf-8")))
+        return _shallow(tomllib.loads(read_text(path, SMALL)))
     except FileNotFoundError as error:
         raise HoldfastError(f"no {kind} {str(path)!r}; {path_meant(path, 'give a TOML file')}") from error
     except OSError as error:

@@ -4,14 +4,16 @@ import contextlib
 import os
 import re
 import secrets
+import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from holdfast.runtime.errors import HoldfastError, first_line, os_reason
+from holdfast.runtime.doors import Refused, read_bytes, real
+from holdfast.runtime.errors import HoldfastError, first_line
 
 EXTRAS = {"s3": "s3", "s3a": "s3"}
 """Which extra of Holdfast brings a file system; of others the package is named by fsspec."""
@@ -57,14 +59,14 @@ class Folder:
         """Return a file of the folder as text."""
         return str(self.local / name) if self.local is not None else f"{self.place}/{name}"
 
-    def make(self) -> None:
-        """Create the folder where it is missing; object stores know no folders.
+    def make(self, under: str = "") -> None:
+        """Create the folder, or a subfolder, where it is missing; object stores know no folders.
 
         Raises:
             OSError: no permission, or a file in its place.
         """
         if self.local is not None:
-            self.local.mkdir(parents=True, exist_ok=True)
+            (self.local / under).mkdir(parents=True, exist_ok=True)
 
     def read(self, name: str) -> bytes:
         """Return a file's bytes.
@@ -74,7 +76,7 @@ class Folder:
             OSError: one that cannot be read.
         """
         if self.local is not None:
-            return (self.local / name).read_bytes()
+            return read_bytes(self.local / name)
         with _as_os_error():
             return self._system.cat_file(self._at(name))
 
@@ -116,7 +118,7 @@ class Folder:
                 with _as_os_error():
                     self._system.put_file(str(part), self._at(name))
             return
-        path = self.local / name
+        path = self._inside(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         # no process number: containers that share a folder may have the same one
         part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
@@ -130,6 +132,22 @@ class Folder:
                 part.unlink(missing_ok=True)
             raise
 
+    def write_bytes(self, name: str, data: bytes) -> None:
+        """Write a file of bytes, see `write`.
+
+        Raises:
+            OSError: as `write`.
+        """
+        self.write(name, lambda part: part.write_bytes(data))
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a file of text, see `write` and `encoded`.
+
+        Raises:
+            OSError: as `write`.
+        """
+        self.write_bytes(name, encoded(text))
+
     def delete(self, name: str) -> None:
         """Delete a file; nothing where there is none.
 
@@ -137,7 +155,7 @@ class Folder:
             OSError: no permission.
         """
         if self.local is not None:
-            (self.local / name).unlink(missing_ok=True)
+            self._inside(name).unlink(missing_ok=True)
             return
         with contextlib.suppress(FileNotFoundError), _as_os_error():
             self._system.rm_file(self._at(name))
@@ -191,6 +209,30 @@ class Folder:
                 path.write_bytes(self.read(file))
             yield Path(beside)
 
+    def check_places(self, names: Iterable[str]) -> None:
+        """Look where files will be written, before it takes time to make what is in them.
+
+        Raises:
+            OSError: a link that leads out of the folder, a pipe or a device.
+        """
+        for name in names if self.local is not None else ():
+            self._inside(name)
+
+    def _inside(self, name: str) -> Path:
+        """Return the path of a local file that is written: in the folder, and in no place of a device.
+
+        Raises:
+            OSError: a link that leads out of the folder, a pipe or a device.
+        """
+        assert self.local is not None
+        path = self.local / name
+        if not real(path.parent).is_relative_to(real(self.local)):
+            raise Refused(f"{str(path.parent)!r} is a link that leads out of the folder; put a folder in its place")
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if stat.S_IFMT(os.lstat(path).st_mode) not in (stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR):
+                raise Refused("a pipe or a device is in its place; remove it")
+        return path
+
     def _at(self, name: str) -> str:
         return f"{self._root}/{name}"
 
@@ -212,28 +254,9 @@ def local_folder(place: str | Path, what: str = "out") -> Path:
     return Path(Folder(place).place)
 
 
-def write_file(place: str, put: Callable[[Path], object]) -> None:
-    """Write one file, local or remote, so that no half of it is seen; `put` gets a path beside it.
-
-    Raises:
-        HoldfastError: no permission, a full disk, a folder in its place.
-    """
-    above, _, name = place.rpartition("/")
-    if name in ("", ".", ".."):
-        raise HoldfastError(f"expected the name of a file to write, got {place!r}; give one such as table.csv")
-    try:
-        Folder(above or ("/" if place.startswith("/") else ".")).write(name, put)
-    except OSError as error:
-        raise HoldfastError(f"cannot write {place!r}: {os_reason(error)}") from error
-
-
-def write_text(place: str, text: str) -> None:
-    """Write one file of text, see `write_file`.
-
-    Raises:
-        HoldfastError: as `write_file`.
-    """
-    write_file(place, lambda part: part.write_text(text, encoding="utf-8"))
+def encoded(text: str) -> bytes:
+    """Return text as UTF-8; halves of pairs, which names of files may have, are spelled out, in JSON's way."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _remote(url: str) -> tuple[Any, str]:

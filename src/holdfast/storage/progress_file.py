@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from holdfast.runtime.doors import SMALL, read_bytes
 from holdfast.storage.documents import parse_json
-from holdfast.storage.shape import ANY, COUNT, NUMBER, TEXT, Items, Maybe, Named, Object
+from holdfast.storage.record_shape import SCORE
+from holdfast.storage.shape import COUNT, FLAG, NUMBER, TEXT, Items, Maybe, Object, one_of
 
 PROGRESS = "progress.json"
 
@@ -26,7 +28,11 @@ SILENT = 60.0
 """Seconds without a sign of life after which any process is dead: of other machines nothing else is known."""
 
 BAR = Object({"name": TEXT, "done": COUNT, "total": COUNT})
-ROUND = Object({"number": COUNT, "attacked": COUNT, "seconds": NUMBER, "scores": Items(Named(ANY))})
+SCORED = Object(
+    {"encoder": TEXT, "measure": TEXT, "title": TEXT, "unit": TEXT, "better": one_of("higher", "lower"),
+     "levels": FLAG, "score": SCORE}
+)  # fmt: skip
+ROUND = Object({"number": COUNT, "attacked": COUNT, "seconds": NUMBER, "scores": Items(SCORED)})
 SHAPE = Object(
     {"process": COUNT, "machine": TEXT, "started": TEXT, "written": NUMBER, "stage": TEXT, "unit": TEXT,
      "encoders": Items(TEXT), "bars": Items(BAR), "left": Maybe(NUMBER), "budget": Maybe(NUMBER), "spent": NUMBER,
@@ -42,7 +48,7 @@ def this_machine() -> str:
 def read_progress(folder: Path) -> dict[str, Any] | None:
     """Return what an audit in a folder has last written of its progress; None where there is nothing to be read."""
     try:
-        data = parse_json((folder / PROGRESS).read_bytes())
+        data = parse_json(read_bytes(folder / PROGRESS, SMALL))
     except (OSError, ValueError):
         return None
     return data if next(SHAPE.wrong(data), None) is None else None

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from holdfast.runtime.doors import digest_file, real
 from holdfast.runtime.errors import UnreadableRecord
 from holdfast.storage.documents import parse_json
 from holdfast.storage.filesystem import Folder
@@ -23,10 +24,6 @@ RECEIPT = "cache/receipt.json"
 
 YOUNG = 0.05
 """Seconds by which a file must be older than an audit that read it: clocks of file systems tick more slowly."""
-
-
-PIECE = 2**20
-"""Bytes of a file that are read at once, for it may be larger than memory."""
 
 Heard = Callable[[int, int], object]
 """Told how many bytes have been read, and of how many."""
@@ -53,7 +50,7 @@ def write_receipt(
     Raises:
         OSError: a folder that cannot be written.
     """
-    paths = [path.resolve() for path in inputs]
+    paths = [real(path) for path in inputs]
     count = _counter(paths, heard)
     digests = {str(path): _digest(path, count) for path in paths}
     if folder.local is None or None in digests.values() or max(map(_changed, paths), default=0.0) > began - YOUNG:
@@ -66,7 +63,7 @@ def write_receipt(
         "files": {name: digest_of(folder.read(name)) for name in files},
     }
     text = json.dumps(sealed(receipt), indent=1)
-    folder.write(RECEIPT, lambda path: path.write_text(text, encoding="utf-8"))
+    folder.write_text(RECEIPT, text)
 
 
 def standing(
@@ -116,7 +113,7 @@ def _software() -> str:
     total = hashlib.sha256(json.dumps([sys.version, platform.machine(), sys.platform, sorted(packages)]).encode())
     own = Path(__file__).parents[1]
     for path in sorted(path for path in own.rglob("*") if path.suffix != ".pyc" and path.is_file()):
-        total.update(f"{path.relative_to(own)} {digest_of(path.read_bytes())}\n".encode())
+        total.update(f"{path.relative_to(own)} {digest_file(path)}\n".encode())
     return total.hexdigest()
 
 
@@ -146,12 +143,7 @@ def _digest(path: Path, count: Callable[[int], object]) -> str | None:
     """Return the SHA-256 of a file, or of the names below a folder; None where it cannot be told."""
     try:
         if not path.is_dir():
-            total = hashlib.sha256()
-            with path.open("rb") as file:
-                while piece := file.read(PIECE):
-                    total.update(piece)
-                    count(len(piece))
-            return total.hexdigest()
+            return digest_file(path, count)
         below = list(os.walk(path, onerror=_refuse))
         if any(os.path.islink(os.path.join(place, name)) for place, folders, _ in below for name in folders):
             return None  # what lies where they lead is not looked at

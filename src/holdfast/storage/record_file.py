@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from holdfast.runtime.doors import read_bytes, real
 from holdfast.runtime.errors import UnreadableRecord, os_reason
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.migrations import SCHEMA, migrated
@@ -42,6 +43,21 @@ def unbroken(data: Any) -> bool:
 def _seal(data: Mapping[str, Any]) -> str:
     entries = {key: value for key, value in data.items() if key != SEAL}
     return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
+
+
+def report_of(record: Mapping[str, Any], text: str) -> str:
+    """Return a report as it is written: with a seal, which says of which record it is and what is in it."""
+    return f"{text}\n<!-- seal {_seal_of_report(record, text)} -->\n"
+
+
+def is_report_of(text: str, record: Mapping[str, Any]) -> bool:
+    """Whether a report is of a record, and as it was written."""
+    body, mark, end = text.rpartition("\n<!-- seal ")
+    return bool(mark) and end == f"{_seal_of_report(record, body)} -->\n"
+
+
+def _seal_of_report(record: Mapping[str, Any], text: str) -> str:
+    return digest_of(f"{record.get(SEAL)} {text}".encode(errors="backslashreplace"))
 
 
 def read_record(folder: Folder, title: str = "") -> dict[str, Any]:
@@ -131,7 +147,7 @@ def holds_run(folder: Path) -> bool:
     """Whether a folder holds a run of Holdfast, finished or not."""
     for name, words in _MARKS.items():
         with contextlib.suppress(OSError):
-            if (folder / name).is_file() and all(word in (folder / name).read_bytes() for word in words):
+            if (folder / name).is_file() and all(word in read_bytes(folder / name) for word in words):
                 return True
     return False
 
@@ -161,7 +177,7 @@ class RunFiles:
         """
         path = PurePosixPath(name)
         local = self.folder.local
-        linked = local is not None and not (local / name).resolve().is_relative_to(local.resolve())
+        linked = local is not None and not real(local / name).is_relative_to(real(local))
         if path.is_absolute() or ".." in path.parts or linked:
             raise UnreadableRecord(
                 f"expected a path inside the run folder, got {name!r}; the record was changed by hand"

@@ -14,16 +14,18 @@ import pyarrow.parquet as pq
 import safetensors.torch
 import torch
 from jaxtyping import Float
-from safetensors import safe_open
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Table
+from holdfast.runtime.doors import digest_file, open_tensors, regular
 from holdfast.runtime.errors import first_line, os_reason
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.privacy import public
+from holdfast.storage.claim import Claim, claim
 from holdfast.storage.columns import numbers, texts, values
 from holdfast.storage.documents import parse_json
-from holdfast.storage.filesystem import Folder
+from holdfast.storage.filesystem import Folder, encoded
+from holdfast.storage.record_file import OWN, RECORD, REPORT
 from holdfast.storage.seal import SEAL, SHARD, seal_of
 
 ROWS = 2**14
@@ -68,7 +70,7 @@ def files_read(spec: Any) -> list[str]:
         values = [spec.get(key) for key in ("path", "textures")]
         paths = [Path(path) for path in values if isinstance(path, str) and path]
         files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
-        own = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]
+        own = [digest_file(file) for file in files if file.is_file()]
         own += _named(spec)
         return own + [fingerprint for inner in spec.values() for fingerprint in files_read(inner)]
     return [fingerprint for inner in spec for fingerprint in files_read(inner)] if isinstance(spec, list) else []
@@ -79,7 +81,7 @@ def _named(spec: Mapping[str, Any]) -> list[str]:
     if not spec.get("files"):
         return []
     name, inside = str(spec.get("corruption")), Path(spec["files"])
-    own = [hashlib.sha256(file.read_bytes()).hexdigest() for file in inside.glob(f"{name}.npy")]
+    own = [digest_file(file) for file in inside.glob(f"{name}.npy")]
     # of pictures, which may be a million, their names and sizes
     folders = [place / str(spec.get("severity")) for deep in (name, f"*/{name}") for place in inside.glob(deep)]
     pictures = [file for place in folders for file in sorted(place.rglob("*"))]
@@ -103,8 +105,9 @@ class Store:
         self.files = Folder(place)
         with _store_error("create the folder", str(self.files)):
             self.files.make()
+            self.files.check_places([RECORD, REPORT, *(f"{name}/any" for name in OWN)])
         probe = f"plan.{os.getpid()}.probe"
-        self.write(probe, lambda path: path.write_text("."))
+        self.write_text(probe, ".")
         self.delete(probe)
 
     @property
@@ -127,6 +130,22 @@ class Store:
         with _store_error("write", self.files.named(name), "; what is already stored is kept"):
             self.files.write(name, put)
 
+    def write_bytes(self, name: str, data: bytes) -> None:
+        """Write a file of bytes, see `write`.
+
+        Raises:
+            StoreError: as `write`.
+        """
+        self.write(name, lambda path: path.write_bytes(data))
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a file of text, see `write`.
+
+        Raises:
+            StoreError: as `write`.
+        """
+        self.write_bytes(name, encoded(text))
+
     def delete(self, name: str) -> None:
         """Delete a file; nothing where there is none.
 
@@ -135,6 +154,16 @@ class Store:
         """
         with _store_error("delete", self.files.named(name)):
             self.files.delete(name)
+
+    def claim(self, plan: str, *, shared: bool = False, say: Callable[[str], object] = lambda text: None) -> Claim:
+        """Claim the folder for one audit, see `claim`.
+
+        Raises:
+            HoldfastError: another audit is at work there.
+            StoreError: a folder that cannot be written.
+        """
+        with _store_error("write", self.files.named("cache")):
+            return claim(self.files, plan, shared=shared, say=say)
 
     def sweep(self) -> None:
         """Delete what killed processes left half written, see `Folder.sweep`.
@@ -166,7 +195,7 @@ class Store:
     def write_json(self, name: str, value: Any) -> None:
         """Write JSON, without credentials and places, see `public`; not-a-number is refused."""
         text = json.dumps(public(value), indent=1, allow_nan=False, ensure_ascii=False)
-        self.write(name, lambda path: path.write_text(text, encoding="utf-8"))
+        self.write_text(name, text)
 
     def read_json(self, name: str) -> Any:
         """Return JSON; None where the file is missing or damaged."""
@@ -200,7 +229,7 @@ class Store:
         """
         with _store_error("read", self.files.named(name)), self.files.fetched(name) as path:
             try:
-                with pq.ParquetFile(path) as file:
+                with pq.ParquetFile(regular(path)) as file:
                     keys = [key for key in file.schema_arrow.names if key != "id"]
                     return {key: torch.from_numpy(values(file.read([key])[key])) for key in keys}
             except pa.ArrowException as error:
@@ -243,7 +272,7 @@ class Store:
 def read_tensors(files: Folder, name: str) -> tuple[dict[str, Tensor], dict[str, str]] | None:
     """Return tensors and facts about them; None where the file is missing, damaged or another one."""
     try:
-        with files.fetched(name) as path, safe_open(path, "pt") as file:
+        with files.fetched(name) as path, open_tensors(path) as file:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
             facts = dict(file.metadata() or {})
     except (OSError, safetensors.SafetensorError, ValueError, RuntimeError, TypeError, AttributeError, KeyError):

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from holdfast.runtime.doors import read_bytes
+
 SHARD = ".safetensors"
 """Ends the names of files of tensors."""
 
@@ -42,7 +44,7 @@ def intact(path: Path, name: str) -> bool:
         name: in its run folder.
     """
     try:
-        data = memoryview(path.read_bytes())
+        data = memoryview(read_bytes(path, None))
         start = 8 + int.from_bytes(data[:8], "little")
         header = json.loads(bytes(data[8:start]))
         facts = header.pop("__metadata__")

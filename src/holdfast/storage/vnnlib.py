@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Margin
-from holdfast.storage.filesystem import write_text
+from holdfast.storage.outputs import write_text
 
 
 @dataclass(frozen=True, eq=False)

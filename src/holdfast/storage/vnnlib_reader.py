@@ -1,17 +1,15 @@
 """Read VNN-LIB 1.0 as competitions write it; what is not read is refused, with its line."""
 
-import gzip
 import math
 import os
 import re
-import zlib
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 
 import torch
 
 from holdfast.core import HoldfastError, Margin
+from holdfast.runtime.doors import read_bytes, unzipped
 from holdfast.runtime.errors import first_line, os_reason
 from holdfast.runtime.guess import path_meant
 from holdfast.storage.parentheses import Form, forms
@@ -22,6 +20,9 @@ NUMBER = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:
 
 WAYS = 10_000
 """Ways in which an output may be unsafe, at most, once `and` and `or` are multiplied out."""
+
+LARGEST = 2**28
+"""Bytes of a file, at most, once it is unpacked: those of competitions have some MB."""
 
 Term = Form | str
 
@@ -54,11 +55,11 @@ def read_vnnlib(path: str | os.PathLike[str]) -> Query:
     """
     name = os.fspath(path)
     try:
-        content = Path(path).read_bytes()
-        text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("utf-8")
+        content = read_bytes(path, LARGEST)
+        text = (unzipped(content, LARGEST) if content[:2] == b"\x1f\x8b" else content).decode("utf-8")
     except FileNotFoundError as error:
         raise HoldfastError(f"VNN-LIB file {name!r} does not exist; {path_meant(path)}") from error
-    except (OSError, EOFError, zlib.error) as error:
+    except OSError as error:
         raise HoldfastError(f"VNN-LIB file {name!r} cannot be read: {os_reason(error)}") from error
     except ValueError as error:
         raise HoldfastError(f"{name!r}: expected a VNN-LIB file, got what is no text: {first_line(error)}") from error

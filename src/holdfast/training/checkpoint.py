@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.core import HoldfastError
+from holdfast.runtime.doors import opened, regular
 from holdfast.storage.run_folder import Store
 
 NAME = "checkpoint.pt"
@@ -56,7 +57,7 @@ def _digest(file: BinaryIO, size: int) -> bytes:
 
 def _unbroken(path: Path) -> bool:
     """Whether a checkpoint is as it was written."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         size = path.stat().st_size - SEAL
         return size > 0 and _digest(file, size) == file.read()
 
@@ -77,7 +78,7 @@ def read(folder: Path, digest: str) -> dict[str, Any] | None:
     try:
         if not _unbroken(path):
             raise ValueError("its digest is another")
-        held = torch.load(path, map_location="cpu", weights_only=True)
+        held = torch.load(regular(path), map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, ValueError) as error:
         raise HoldfastError(
             f"cannot read the checkpoint {str(path)!r}, it is damaged or of another version; delete it to begin anew, "

@@ -1,6 +1,7 @@
 """Captions as points of an encoder's space: what image-text retrieval searches among."""
 
 import csv
+import io
 import json
 import os
 from collections.abc import Sequence
@@ -11,10 +12,11 @@ from safetensors.torch import save_file
 
 from holdfast.core import HoldfastError
 from holdfast.runtime.checked import checked
+from holdfast.runtime.doors import read_list
 from holdfast.runtime.errors import os_reason
 from holdfast.runtime.listener import Listener
 from holdfast.runtime.privacy import public
-from holdfast.storage.filesystem import write_file
+from holdfast.storage.outputs import write_file
 from holdfast.workflows.embed_names import embedded, safetensors_place
 
 COLUMNS = ("id", "caption")
@@ -61,16 +63,16 @@ def embed_captions(
 def _read(path: Path) -> list[tuple[str, str]]:
     """Return the rows of a table."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            table = csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",")
-            names = [name.strip() for name in table.fieldnames or () if name]
-            table.fieldnames = names
-            if missing := [column for column in COLUMNS if column not in names]:
-                raise HoldfastError(
-                    f"{path}: expected a first line with the columns id and caption, got no {missing[0]!r} in "
-                    f"{', '.join(map(repr, names[:5])) or 'an empty file'}"
-                )
-            return [((row["id"] or "").strip(), (row["caption"] or "").strip()) for row in table]
+        text = io.StringIO(read_list(path, "utf-8-sig"))
+        table = csv.DictReader(text, delimiter="\t" if path.suffix == ".tsv" else ",")
+        names = [name.strip() for name in table.fieldnames or () if name]
+        table.fieldnames = names
+        if missing := [column for column in COLUMNS if column not in names]:
+            raise HoldfastError(
+                f"{path}: expected a first line with the columns id and caption, got no {missing[0]!r} in "
+                f"{', '.join(map(repr, names[:5])) or 'an empty file'}"
+            )
+        return [((row["id"] or "").strip(), (row["caption"] or "").strip()) for row in table]
     except UnicodeDecodeError as error:
         raise HoldfastError(f"{path}: expected a table in UTF-8 with the columns id and caption ({error})") from error
     except csv.Error as error:

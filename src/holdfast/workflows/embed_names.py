@@ -13,11 +13,12 @@ from torch import Tensor
 from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.class_directions import directions
 from holdfast.runtime.checked import checked
+from holdfast.runtime.doors import read_list
 from holdfast.runtime.errors import os_reason
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import public
 from holdfast.sources.encoders import open_texts
-from holdfast.storage.filesystem import write_file
+from holdfast.storage.outputs import write_file
 
 TEMPLATE = "a photo of a {}."
 BATCH = 64
@@ -82,7 +83,7 @@ def embedded(encoder: str, texts: Sequence[str], listener: Listener | None) -> F
 def _read(path: Path) -> list[str]:
     """Return the lines of a file."""
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = read_list(path).splitlines()
     except UnicodeDecodeError as error:
         raise HoldfastError(f"{path}: expected a text file in UTF-8 with a name in each line ({error})") from error
     except OSError as error:

@@ -59,6 +59,16 @@ def correlation(a: Float[Tensor, "units"], b: Float[Tensor, "units"]) -> float:
         >>> round(correlation(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0, 4.0, 6.0])), 6)
         1.0
     """
-    a, b = a.double() - a.double().mean(), b.double() - b.double().mean()
-    scale = float(a.norm() * b.norm())
-    return max(-1.0, min(1.0, float(a @ b) / scale)) if scale > 0 else 0.0
+    return correlation_of(centred(a), centred(b))
+
+
+def centred(a: Float[Tensor, "units"]) -> tuple[Tensor, Tensor]:
+    """Return influences less their mean, and the norm of that: what many correlations are made of."""
+    apart = a.double() - a.double().mean()
+    return apart, apart.norm()
+
+
+def correlation_of(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> float:
+    """Correlation of what `centred` has returned."""
+    scale = float(a[1] * b[1])
+    return max(-1.0, min(1.0, float(a[0] @ b[0]) / scale)) if scale > 0 else 0.0

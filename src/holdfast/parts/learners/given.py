@@ -8,12 +8,13 @@ from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
 from holdfast.core import Ball, Encoder, Event, HoldfastError, Images, Passes, Reps, Rng, registry
 from holdfast.parts.learners.shared.learner import LearnedPerturbation, Learner
+from holdfast.runtime.doors import open_tensors
 from holdfast.runtime.errors import first_line
 
 KEY, DELTA = "ball", "delta"
@@ -105,12 +106,12 @@ def read(path: str | Path) -> tuple[Float[Tensor, "channel height width"], Ball 
     Raises:
         HoldfastError: no file, a file of another format, or one that holds something else.
     """
-    if not Path(path).is_file():
+    if not Path(path).exists():
         raise HoldfastError(
             f"perturbation file {str(path)!r} does not exist; give path=, a file below perturbations/ of a run folder"
         )
     try:
-        with safe_open(path, framework="pt") as file:
+        with open_tensors(path) as file:
             described = (file.metadata() or {}).get(KEY)
             delta = file.get_tensor(DELTA) if DELTA in file.keys() else None  # noqa: SIM118
     except (SafetensorError, OSError) as error:

@@ -39,8 +39,8 @@ class ProvedRadii(OfAnyRadius, OfFirst):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.tolerance > 0:
-            raise HoldfastError(f"proved_radii: expected a positive tolerance in pixels, got {self.tolerance}")
+        if not 0 < self.tolerance < 1:
+            raise HoldfastError(f"proved_radii: expected a tolerance between 0 and 1, in pixels, got {self.tolerance}")
 
     @property
     def title(self) -> str:

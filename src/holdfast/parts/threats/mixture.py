@@ -5,12 +5,13 @@ from functools import cached_property
 from pathlib import Path
 
 from jaxtyping import Float, Int
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
 from holdfast.core import Ball, Draws, HoldfastError, Images, Noise, Reps
 from holdfast.parts.threats.shared.learned import LearnedNoise, describe, restore
+from holdfast.runtime.doors import open_tensors
 from holdfast.runtime.errors import first_line
 
 KEY = "mixture"
@@ -39,10 +40,10 @@ class Mixture(Noise):
         Raises:
             HoldfastError: no file, a file of another format, or one that holds something else.
         """
-        if not Path(self.path).is_file():
+        if not Path(self.path).exists():
             raise HoldfastError(f"mixture file {self.path!r} does not exist; give path=, a file that a learner saved")
         try:
-            with safe_open(self.path, framework="pt") as file:
+            with open_tensors(self.path) as file:
                 described = (file.metadata() or {}).get(KEY, "")
                 state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError) as error:

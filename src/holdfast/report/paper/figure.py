@@ -17,7 +17,7 @@ from holdfast.report.panel import Panel
 from holdfast.report.paper.style import Style
 from holdfast.runtime.checked import checked
 from holdfast.runtime.errors import HoldfastError, missing, unknown
-from holdfast.storage.filesystem import write_file
+from holdfast.storage.outputs import write_file
 
 DPI = 300.0
 """Pixels to an inch of a PNG."""

@@ -8,7 +8,8 @@ from holdfast.report.paper.gather import Figures
 from holdfast.report.paper.style import Style
 from holdfast.report.table import latex_text
 from holdfast.runtime.errors import HoldfastError, unknown
-from holdfast.storage.filesystem import Folder, write_text
+from holdfast.storage.filesystem import Folder
+from holdfast.storage.outputs import make_folder, write_text
 
 CAPTIONS = ("captions.txt", "captions.tex")
 """What each figure shows: as text, and as LaTeX takes it."""
@@ -46,6 +47,7 @@ def write_figures(
         HoldfastError: no figures, an unknown name, or a folder that cannot be written.
     """
     place = Folder(folder)
+    make_folder(place)
     chosen = [figures.pick(name, style) for name in dict.fromkeys(only or figures.by_name or ("",))]
     written = []
     for figure in chosen:

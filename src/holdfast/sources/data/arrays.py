@@ -54,7 +54,7 @@ class Arrays(ImageSource):
         classes: np.ndarray | Sequence[str] = (),
     ):
         self.name, self.classes = name, tuple(map(str, np.atleast_1d(np.asarray(classes))))
-        self._images = images.detach().cpu().numpy() if isinstance(images, Tensor) else images
+        self._images = _array(images, name) if isinstance(images, Tensor) else images
         if self._images.dtype.name not in _SCALE:
             raise HoldfastError(
                 f"{name}: expected uint8, uint16 or floats in [0, 1], got {self._images.dtype}; "
@@ -149,6 +149,21 @@ class Arrays(ImageSource):
             advice = "; of one-hot rows take .argmax(1)" if column.ndim == 2 and name == "labels" else ""
             raise HoldfastError(f"{self.name}: expected {len(self)} {name}, one per image, got {got}{advice}")
         return column.reshape(-1)
+
+
+def _array(images: Tensor, name: str) -> np.ndarray:
+    """Return the values of a tensor.
+
+    Raises:
+        HoldfastError: one that NumPy has no words for: sparse, nested, quantised, without values, of another precision.
+    """
+    try:
+        return images.detach().cpu().numpy()
+    except (TypeError, RuntimeError, NotImplementedError) as error:
+        kind = "no values (meta)" if images.is_meta else f"{str(images.layout).removeprefix('torch.')} {images.dtype}"
+        raise HoldfastError(
+            f"{name}: expected a dense tensor of uint8 or floats in [0, 1], got {kind}; give images.to_dense().float()"
+        ) from error
 
 
 def _key(held: ArrayFile, key: str | None, name: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 import PIL.Image
 
 from holdfast.core import ImageSource
+from holdfast.runtime.doors import read_text
 from holdfast.runtime.errors import HoldfastError, os_reason
 from holdfast.sources.data.shared.labels import class_number
 from holdfast.sources.data.shared.pictures import decode, shape_in
@@ -29,7 +30,7 @@ class Listed(ImageSource):
     def __init__(self, path: str | Path, root: str | Path | None = None):
         self.path, self.root = Path(path), Path(path).parent if root is None else Path(root)
         try:
-            lines = self.path.read_text(encoding="utf-8").splitlines()
+            lines = read_text(self.path).splitlines()
         except (OSError, UnicodeDecodeError) as error:
             reason = os_reason(error) if isinstance(error, OSError) else "it is no text in UTF-8"
             raise HoldfastError(f"cannot read the list of images {str(path)!r}: {reason}") from error

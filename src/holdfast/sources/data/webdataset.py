@@ -13,6 +13,7 @@ from typing import NamedTuple
 import PIL.Image
 
 from holdfast.core import ImageSource
+from holdfast.runtime.doors import opened, regular
 from holdfast.runtime.errors import HoldfastError, os_reason
 from holdfast.sources.data.shared.in_words import counted, plural
 from holdfast.sources.data.shared.labels import class_number
@@ -91,7 +92,7 @@ class WebDataset(ImageSource):
         """Note where the pictures and classes of a shard are, and count what else is in it."""
         try:
             size = shard.stat().st_size
-            with tarfile.open(shard, "r:") as archive:
+            with tarfile.open(regular(shard), "r:") as archive:
                 for member in archive:
                     folder, _, file = member.name.removeprefix("./").rpartition("/")
                     stem, _, extension = file.partition(".")
@@ -118,7 +119,7 @@ class WebDataset(ImageSource):
     def _read(self, member: _Member) -> bytes:
         shard = self._shards[member.shard]
         try:
-            with open(shard, "rb") as file:  # one handle per read: threads do not share a position
+            with opened(shard) as file:  # one handle per read: threads do not share a position
                 file.seek(member.offset)
                 return file.read(member.size)
         except OSError as error:

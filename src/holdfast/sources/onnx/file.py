@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from holdfast.runtime.doors import regular
 from holdfast.runtime.errors import HoldfastError, first_line, unknown
 from holdfast.runtime.optional import optional
 from holdfast.sources.onnx.graph import Graph, Source
@@ -45,7 +46,7 @@ def load(name: str, onnx: Any) -> Any:
         HoldfastError: none, one that the package finds fault with, or weights that are NaN.
     """
     try:
-        proto = onnx.load(name)
+        proto = onnx.load(regular(name))
         if proto.ir_version < CONSTANTS:  # before it, weights had to be inputs, too; what they mean is the same
             proto.ir_version = CONSTANTS
         _check(proto, name, onnx)

@@ -1,6 +1,7 @@
 """Canaries: pairs of images that must match, or must not, whatever encoder is behind the index."""
 
 import csv
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.divergences import divergence
+from holdfast.runtime.doors import read_list
 from holdfast.runtime.errors import os_reason, unknown
 from holdfast.workflows.compare_index.thresholds import Thresholds
 
@@ -44,8 +46,8 @@ def read_canaries(path: Path, ids: Sequence[str], available: int) -> list[Canary
             with itself, or a pair that is there twice.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = [(number, [cell.strip() for cell in row]) for number, row in enumerate(csv.reader(file), 1) if row]
+        lines = csv.reader(io.StringIO(read_list(path, "utf-8-sig")))
+        rows = [(number, [cell.strip() for cell in row]) for number, row in enumerate(lines, 1) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise HoldfastError(f"canaries: cannot read {str(path)!r}: {os_reason(error)}; give a CSV file") from error
     places = {name: place for place, name in enumerate(ids)}

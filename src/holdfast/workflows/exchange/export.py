@@ -19,7 +19,8 @@ from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import public
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.encoders import open_encoder
-from holdfast.storage.filesystem import local_folder, write_file, write_text
+from holdfast.storage.filesystem import Folder, local_folder
+from holdfast.storage.outputs import make_folder, write_file, write_text
 from holdfast.storage.vnnlib import Query, write_vnnlib
 from holdfast.workflows.exchange.onnx_file import write_onnx
 from holdfast.workflows.exchange.questions import Question, about_classes, about_pairs
@@ -112,6 +113,8 @@ def export_vnnlib(
         questions = about_pairs(chosen, clean, opened.ids, seed, negatives, divergence)
     else:
         questions = about_classes(chosen, clean, head, opened.labels, label)
+    for part in ("onnx", "vnnlib"):
+        make_folder(Folder(folder), part)
     # a query for each image, and networks
     instances: list[Instance] = []
     for number, question in zip(chosen, questions, strict=True):

@@ -1,5 +1,7 @@
 """Search for an input of a box at which a network's output is unsafe."""
 
+import math
+import time
 from collections.abc import Iterator
 
 import torch
@@ -14,6 +16,10 @@ AT_ONCE = 64
 """Ways to be unsafe that are searched together."""
 
 
+class _OutOfTime(Exception):
+    """An attack has no time left."""
+
+
 def attack_on(encoder: Encoder, shape: tuple[int, int, int]) -> str:
     """Return by which attack unsafe inputs are searched: APGD, or Square where a network has no gradient."""
     with torch.enable_grad():
@@ -21,7 +27,7 @@ def attack_on(encoder: Encoder, shape: tuple[int, int, int]) -> str:
 
 
 def unsafe_inputs(
-    encoder: Encoder, query: Query, shape: tuple[int, int, int], by: str, steps: int, seed: int
+    encoder: Encoder, query: Query, shape: tuple[int, int, int], by: str, steps: int, seed: int, until: float = math.inf
 ) -> Iterator[Float[Tensor, "inputs"]]:
     """Yield inputs of the box, in float32, whose outputs the encoder finds unsafe: for each way what an attack ends at.
 
@@ -35,6 +41,7 @@ def unsafe_inputs(
         by: name of the attack, see `attack_on`.
         steps: of the attack, with two restarts.
         seed: where it begins.
+        until: when it ends at the latest, on the clock of `time.monotonic`; what it has not found by then is not there.
     """
     assert isinstance(encoder.module, OnCube)
     attack, ball = (
@@ -46,11 +53,16 @@ def unsafe_inputs(
         margin = _stacked(query.unsafe[first : first + AT_ONCE])
 
         def goal(images: Images, margin: Margin = margin) -> tuple[PerImage, Reps]:
+            if time.monotonic() > until:
+                raise _OutOfTime
             reps = encoder(images)
             return -margin(reps).amax(1), reps
 
         ids = tuple(f"way {first + i}" for i in range(len(margin.bias)))
-        search = attack(goal, torch.full((len(ids), *shape), 0.5), ball, Rng(seed, ids=ids))
+        try:
+            search = attack(goal, torch.full((len(ids), *shape), 0.5), ball, Rng(seed, ids=ids))
+        except _OutOfTime:
+            return
         values, images = search.values[-1], search.images[steps]
         for i in values.argsort(descending=True).tolist():
             if values[i] >= 0:

@@ -24,6 +24,9 @@ from holdfast.workflows.exchange.search import attack_on, unsafe_inputs
 CERTIFIERS = ("crown", "beta_crown")
 """By which proofs are tried, the cheapest first."""
 
+STEPS = 100_000
+"""Steps of the attack, at most: it holds a list of them."""
+
 SPLITS = 10**9
 """Splits of a certifier that the clock ends."""
 
@@ -81,7 +84,7 @@ def verify_vnnlib(
         onnx: a network with one input [batch, C, H, W].
         vnnlib: what is asked, see `read_vnnlib`.
         certifiers: by which proofs are tried, in this order.
-        seconds: after which no certifier begins, and one that knows about time ends.
+        seconds: after which the attack ends, no certifier begins, and one that knows about time ends.
         attack: steps of the attack, with two restarts; 0: none.
         seed: of the attack.
         listener: told about progress.
@@ -91,8 +94,10 @@ def verify_vnnlib(
     """
     began, listener = time.monotonic(), listener or Silent()
     stages: list[Certifier] = [registry.part("certifiers", name) for name in certifiers]
-    if not seconds > 0 or attack < 0:
-        raise HoldfastError(f"expected seconds above 0 and steps of the attack >= 0, got {seconds:g} and {attack}")
+    if not seconds > 0 or not 0 <= attack <= STEPS:
+        raise HoldfastError(
+            f"expected seconds above 0 and 0 to {STEPS:,} steps of the attack, got {seconds:g} and {attack}"
+        )
     query, name = read_vnnlib(vnnlib), os.fspath(onnx)
     encoder, shape = open_on_cube(name, query)
     x, ball = torch.full((1, *shape), 0.5), registry.part("threats", "linf", radius=0.5)
@@ -105,7 +110,7 @@ def verify_vnnlib(
     if attack:
         listener.stage("attacking")
         by = attack_on(encoder, shape)
-        for inputs in unsafe_inputs(encoder, query, shape, by, attack, seed):
+        for inputs in unsafe_inputs(encoder, query, shape, by, attack, seed, began + seconds):
             outputs = run_onnx(name, inputs.view(1, *shape))[0]
             if bool(query.worst(outputs[None]) <= 0):
                 return answer("sat", by, inputs=inputs, outputs=outputs)

@@ -10,6 +10,7 @@ from holdfast.config.grammar import part_table
 from holdfast.core import Ball, HoldfastError, Method, Objective, registry
 from holdfast.numerics.geometry.views import Views
 from holdfast.runtime.checked import Checked
+from holdfast.runtime.doors import read_bytes
 from holdfast.runtime.errors import first_line, unknown
 from holdfast.sources.data import ImageSet
 from holdfast.storage.documents import parse_json
@@ -213,7 +214,7 @@ def read_pace(path: Path) -> tuple[int, tuple[int, ...]]:
         HoldfastError: a file that is not the record of a hardening.
     """
     try:
-        record = parse_json(path.read_bytes())
+        record = parse_json(read_bytes(path))
         return int(record["steps"]), tuple(int(mark) for mark in record["pace"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise HoldfastError(

@@ -5,11 +5,11 @@ import math
 from typing import Any
 
 import torch
-from safetensors import safe_open
 
 from holdfast.auditing.series import fluctuation
 from holdfast.config.reader import arguments
 from holdfast.core import Encoder, HoldfastError, Measure, registry
+from holdfast.runtime.doors import open_tensors
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.storage.run_folder import Store
 from holdfast.training.recipe import Recipe
@@ -82,7 +82,7 @@ class AuditMonitor:
         """Return all looks so far as plain data; what is undefined is None."""
         looks, tables = [], {}
         for path in sorted((self._store.folder / self._name).glob("*.safetensors")):
-            with safe_open(path, "pt") as file:
+            with open_tensors(path) as file:
                 facts = file.metadata()
                 values = {k: v if math.isfinite(v) else None for k, v in json.loads(facts["values"]).items()}
                 looks.append({"step": int(path.stem), "values": values, "failures": json.loads(facts["failures"])})

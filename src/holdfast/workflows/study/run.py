@@ -1,6 +1,5 @@
 """Run a study: train every method on every version of the data, test all encoders, and say what is lost."""
 
-import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,9 +13,11 @@ from holdfast.auditing.record import slugs
 from holdfast.auditing.run import run_audit
 from holdfast.core import HoldfastError, Measure, registry
 from holdfast.core.naming import named
+from holdfast.runtime.doors import read_bytes, regular
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder
+from holdfast.storage.documents import parse_json
 from holdfast.storage.run_folder import Store, StoreError, digest
 from holdfast.training.loop import train
 from holdfast.training.recipe import Recipe, entry
@@ -81,7 +82,7 @@ def _checked(study: Study, before: Path) -> None:
     for data, images in ((first.data, first.images), (study.test, study.test_images)):
         if open_images(data, images=images, seed=study.test_seed, geometry=geometry).labels is None:
             raise HoldfastError(f"study: expected images with labels, for probes; got some or all without in {data}")
-    trained = json.loads(before.read_text(encoding="utf-8"))["study"]["methods"] if before.exists() else {}
+    trained = parse_json(read_bytes(before))["study"]["methods"] if before.exists() else {}
     for title, recipe in study.recipes.items():
         if title in trained and trained[title] != entry(recipe):
             raise HoldfastError(
@@ -140,7 +141,8 @@ def _cell(study: Study, recipe: Recipe | None, column: Column, folder: Path, lis
             row = audited["measures"].get(titles[measure], {})
             if problem := audited["error"] or row["error"]:
                 raise HoldfastError(problem)
-            answers[key] = torch.from_numpy(pq.read_table(place / row["table"])["right"].to_numpy().copy())[None]
+            right = pq.read_table(regular(place / row["table"]))["right"].to_numpy()
+            answers[key] = torch.from_numpy(right.copy())[None]
     return answers
 
 

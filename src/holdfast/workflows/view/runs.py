@@ -14,6 +14,7 @@ from holdfast.report.brief import best_first, first_keys, in_levels
 from holdfast.report.leader import told
 from holdfast.report.names import short_names, with_short_names
 from holdfast.report.verdict import titles
+from holdfast.runtime.doors import read_bytes, real
 from holdfast.runtime.errors import HoldfastError, UnreadableRecord, described, os_reason
 from holdfast.storage.conditions import conditions
 from holdfast.storage.documents import parse_json
@@ -23,7 +24,10 @@ from holdfast.storage.record_file import OWN, RECORD, holds_run, read_record, un
 
 PLAN = "plan.json"
 
-STATES = ("running", "done", "killed", "failed", "unreadable")
+STATES = ("running", "done", "killed", "failed", "unreadable", "unread")
+
+AHEAD = 0.1
+"""Seconds for which the viewer waits for the records before it begins; the first page lists others as unread."""
 
 SHOWN = 3
 """Encoders of a run whose first number stands in the index, the best ones."""
@@ -100,7 +104,7 @@ class Runs:
 
     def __init__(self, root: Path):
         try:
-            self.root = root.resolve(strict=True)
+            self.root = real(root)
             os.scandir(self.root).close()
         except OSError as error:
             raise UnreadableRecord(
@@ -109,10 +113,32 @@ class Runs:
         self._kept: dict[Path, tuple[tuple[int, int], Facts | str]] = {}
         self._looked: tuple[float, float, list[Run]] | None = None  # when, for how long, and what was there
         self._looking = threading.Lock()
+        self._ahead: threading.Thread | None = None
+
+    def read_ahead(self) -> None:
+        """Read all records apart, while pages show which runs there are."""
+        folders = list(self._folders())
+
+        def read() -> None:
+            for folder in folders:
+                self._record(folder)
+
+        self._ahead = threading.Thread(target=read, name="holdfast-records", daemon=True)
+        self._ahead.start()
+        self._ahead.join(AHEAD)
+
+    def wait(self) -> None:
+        """Wait until all records are read that `read_ahead` found."""
+        if (ahead := self._ahead) is not None:
+            ahead.join()
+            with self._looking:
+                self._ahead = self._looked = None
 
     def all(self, since: float = FRESH) -> list[Run]:
         """Return all runs by their places, as they stood a short while ago: `since` seconds, or see `SHARE`."""
         with self._looking:
+            if self._ahead is not None and not self._ahead.is_alive():
+                self._ahead = self._looked = None
             began = time.monotonic()
             if self._looked is None or began - self._looked[0] > max(since, SHARE * self._looked[1]):
                 runs = sorted(map(self._run, self._folders()), key=lambda run: run.place)
@@ -135,6 +161,8 @@ class Runs:
         progress = read_progress(folder) if not (folder / PROGRESS).is_symlink() else None
         now = time.time()
         stamp, facts, reason = None, None, ""
+        if folder not in self._kept and self._ahead is not None:
+            return Run(_id(place), place, folder, "unread", "its record is being read", _planned(folder), None, None)
         if os.path.lexists(folder / RECORD):
             stamp, read = self._record(folder)
             facts, reason = (None, read) if isinstance(read, str) else (read, "")
@@ -148,6 +176,8 @@ class Runs:
             facts = facts or _planned(folder)
             if facts is None:
                 state, reason = "failed", f"nothing could be audited, or its {PLAN} is damaged; run the audit again"
+        if progress is None and os.path.lexists(folder / PROGRESS):
+            reason = "; ".join(filter(None, [reason, f"its {PROGRESS} is damaged, or no file, and is not read"]))
         return Run(_id(place), place, folder, state, reason, facts, None if state == "done" else progress, stamp)
 
     def _record(self, folder: Path) -> tuple[tuple[int, int] | None, Facts | str]:
@@ -192,7 +222,7 @@ def _over(facts: Facts | None, progress: Mapping[str, Any] | None, now: float) -
 def _planned(folder: Path) -> Facts | None:
     """Return what the plan of an audit without a record says; None where it has none."""
     try:
-        plan = parse_json((folder / PLAN).read_bytes())
+        plan = parse_json(read_bytes(folder / PLAN))
     except (OSError, ValueError):
         return None
     if not unbroken(plan) or not isinstance(plan.get("plan"), dict):

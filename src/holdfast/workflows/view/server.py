@@ -180,11 +180,11 @@ class Server:
         uvicorn = _package("uvicorn", "uvicorn")
         site = Site(root, live=True)
         app = application(site, names_of(host))
-        site.runs.all()  # reads all records, so that the first page comes at once
         self._socket = bound(host, 8000 if port is None else port, fixed=port is not None)
         shown = f"[{host}]" if ":" in host else host
         self.address = f"http://{shown}:{self._socket.getsockname()[1]}/"
         options = {"access_log": False, "lifespan": "off", "server_header": False, "timeout_graceful_shutdown": 1}
+        site.runs.read_ahead()
         self._server = uvicorn.Server(uvicorn.Config(app, log_level="critical", **options))
 
     def run(self) -> None:

@@ -5,6 +5,7 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Any
 from urllib.parse import unquote
 
 from holdfast.report.page import script_digest
+from holdfast.runtime.doors import read_text
 from holdfast.runtime.errors import HoldfastError
 from holdfast.storage.filesystem import Folder
-from holdfast.storage.record_file import RECORD, RunFiles, files_of, read_record, run_files
+from holdfast.storage.record_file import RunFiles, files_of, is_report_of, read_record, run_files
 from holdfast.workflows.view import pages
 from holdfast.workflows.view.images import PICTURE, SideBySide, side_by_side
 from holdfast.workflows.view.runs import FRESH, Run, Runs
@@ -70,11 +72,14 @@ class Site:
         Raises:
             HoldfastError: a page that cannot be made: its record can no longer be read.
         """
-        runs = self.runs.all(self._since)
         if address in ("", INDEX):
-            return _viewer(pages.index(runs, self.runs.root.name, self._live), pages.INDEX_SCRIPTS)
+            return _viewer(
+                pages.index(self.runs.all(self._since), self.runs.root.name, self._live), pages.INDEX_SCRIPTS
+            )
         if address == "index.json":
-            return _json(pages.index_rows(runs))
+            return _json(pages.index_rows(self.runs.all(self._since)))
+        self.runs.wait()
+        runs = self.runs.all(self._since)
         if address == LEADERBOARD:
             readable = [run for run in runs if run.stamp]
             return self._keep(("leaderboard", *_stamps(runs)), partial(_leaderboard, runs)) if readable else None
@@ -189,18 +194,14 @@ def _leaderboard(runs: Sequence[Run]) -> Page:
 
 
 def _report(run: Run) -> Page:
-    """Return the report that stands in a run folder, or one made now where it is absent, older, or another's."""
+    """Return the report that stands in a run folder, or one made now where it is absent, changed, or another's."""
     from holdfast.report import html  # brings matplotlib, which the index does not need
 
-    path = run.folder / html.REPORT
-    try:
-        if not path.is_symlink() and path.stat().st_mtime_ns >= (run.folder / RECORD).stat().st_mtime_ns:
-            text = path.read_text(encoding="utf-8")
-            if script_digest(html.SCRIPTS) in text:
-                return _alone(text, html.SCRIPTS)
-    except (OSError, ValueError):
-        pass  # it is made now
-    folder = Folder(run.folder)
+    folder, path = Folder(run.folder), run.folder / html.REPORT
     record = read_record(folder)
+    with suppress(OSError, ValueError):  # else it is made now
+        text = "" if path.is_symlink() else read_text(path)
+        if is_report_of(text, record) and script_digest(html.SCRIPTS) in text:
+            return _alone(text, html.SCRIPTS)
     with DRAWING:
         return _alone(html.render(record, run_files(folder, record)), html.SCRIPTS)

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from holdfast.runtime.errors import HoldfastError, os_reason
+from holdfast.runtime.doors import real
+from holdfast.runtime.errors import HoldfastError
 from holdfast.storage.filesystem import Folder
+from holdfast.storage.outputs import write_inside
 from holdfast.workflows.view.site import INDEX, Site
 
 
@@ -23,7 +25,7 @@ def write_site(root: Path, out: Path, say: Callable[[str], object]) -> tuple[int
         HoldfastError: a folder that cannot be read or written, or one inside of the other's runs.
     """
     site, folder = Site(root, live=False), Folder(out)
-    if out.resolve().is_relative_to(site.runs.root):
+    if real(out).is_relative_to(site.runs.root):
         raise HoldfastError(
             f"--out: expected a folder outside of the viewed one, which is only read, got {str(out)!r} in {str(root)!r}"
         )
@@ -39,10 +41,7 @@ def write_site(root: Path, out: Path, say: Callable[[str], object]) -> tuple[int
         if page is None:
             lost.append(f"{address} is left out: its run changed while the pages were written")
             continue
-        try:
-            folder.write(address, lambda path, page=page: path.write_bytes(page.content))
-        except OSError as error:
-            raise HoldfastError(f"cannot write {folder.named(address)!r}: {os_reason(error)}") from error
+        write_inside(folder, address, page.content)
         written += 1
     return written, lost
 

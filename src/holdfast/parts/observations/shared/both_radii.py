@@ -41,9 +41,9 @@ class BothRadii(OfAnyRadius, OfFirst):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.steps < 1 or not self.tolerance > 0:
+        if self.steps < 1 or not 0 < self.tolerance < 1:
             raise HoldfastError(
-                f"{type(self).__name__}: expected steps >= 1 and a positive tolerance, got {self.steps} and "
+                f"{type(self).__name__}: expected steps >= 1 and a tolerance between 0 and 1, got {self.steps} and "
                 f"{self.tolerance:g}"
             )
 

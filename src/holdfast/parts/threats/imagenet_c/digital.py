@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from holdfast.core import HoldfastError, Images, Rng
 from holdfast.parts.threats.imagenet_c.batches import in_parts, too_small
 from holdfast.parts.threats.imagenet_c.rows import combine
+from holdfast.runtime.doors import open_picture
 
 
 def brightness(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
@@ -100,7 +101,7 @@ def jpeg_compression(x: Images, rng: Rng, constants: tuple[float, ...]) -> Image
 def _through_jpeg(levels: np.ndarray, quality: int) -> np.ndarray:
     file = BytesIO()
     PIL.Image.fromarray(levels.squeeze(-1) if levels.shape[-1] == 1 else levels).save(file, "JPEG", quality=quality)
-    return np.array(PIL.Image.open(file)).reshape(levels.shape)
+    return np.array(open_picture(file, ("Jpeg",))).reshape(levels.shape)
 
 
 @in_parts(2**18)

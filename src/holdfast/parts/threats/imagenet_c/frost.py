@@ -5,7 +5,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import PIL.Image
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -13,6 +12,7 @@ from torch.nn import functional as F
 
 from holdfast.core import HoldfastError, Images, Rng
 from holdfast.parts.threats.imagenet_c.batches import too_small
+from holdfast.runtime.doors import open_picture
 
 SHEETS = (
     (0.30, 0.58, 0.65, 0.061),
@@ -91,7 +91,7 @@ def crops(x: Images, rng: Rng, folder: str, scale: float) -> Images:
 @lru_cache(16)
 def _photograph(path: Path, scale: float, height: int, width: int) -> Float[Tensor, "3 rows columns"]:
     """Return a photograph at a scale, or as much larger as it takes to be no smaller than so many rows and columns."""
-    levels = torch.from_numpy(np.array(PIL.Image.open(path).convert("RGB"))).permute(2, 0, 1)
+    levels = torch.from_numpy(np.array(open_picture(path).convert("RGB"))).permute(2, 0, 1)
     rows, columns = levels.shape[1:]
     scale = max(scale, height / rows, width / columns)
     sides = [max(round(rows * scale), height), max(round(columns * scale), width)]

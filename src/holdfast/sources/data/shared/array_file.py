@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
+from holdfast.runtime.doors import opened, regular
 from holdfast.runtime.errors import HoldfastError, first_line, os_reason, unknown
 from holdfast.runtime.guess import path_meant
 
@@ -36,9 +37,7 @@ class ArrayFile:
     def __init__(self, path: Path):
         self._path = path
         with _reading(path):
-            if path.exists() and not path.is_file():
-                raise ValueError("it is no file")
-            self._zip = zipfile.ZipFile(path)
+            self._zip = zipfile.ZipFile(regular(path))
         self._members = {item.filename.removesuffix(".npy"): item for item in self._zip.infolist()}
 
     def __enter__(self) -> "ArrayFile":
@@ -91,11 +90,9 @@ def map_array(path: Path) -> np.ndarray:
         HoldfastError: a file that is not there, cannot be read, or is no .npy.
     """
     with _reading(path):
-        if path.exists() and not path.is_file():
-            raise ValueError("it is no file")
-        with path.open("rb") as file:
+        with opened(path) as file:
             _header(file)  # np.load would take a pickle, or a zip, for what its name says it is not
-        return npy.open_memmap(path, mode="r", max_header_size=_HEADER)
+        return npy.open_memmap(regular(path), mode="r", max_header_size=_HEADER)
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], np.dtype]:

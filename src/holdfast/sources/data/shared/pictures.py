@@ -1,7 +1,5 @@
 """Decoding picture files, with one error for everything that can be wrong with them."""
 
-import os
-import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +10,7 @@ import PIL.Image
 import PIL.ImageFile
 
 from holdfast.core.image_source import shape_of_picture
+from holdfast.runtime.doors import open_picture
 from holdfast.runtime.errors import HoldfastError, first_line
 from holdfast.runtime.foreign import TURN
 from holdfast.sources.data.shared.peculiar import note_peculiarities
@@ -24,9 +23,6 @@ EXTENSIONS = (
 
 LARGE = 2**24
 """Pixels above which one picture at a time is in memory, however many threads read: 64 MiB as Pillow holds them."""
-
-PROGRAMS = ("EPS", "WMF")
-"""Formats of which Pillow would let another program draw the picture: what they hold is run, and may not end."""
 
 _turn = threading.Lock()
 _thread = threading.local()
@@ -50,7 +46,7 @@ def shape_in(file: Path | BytesIO) -> tuple[int, int, int]:
     Raises:
         OSError: a file that Pillow cannot open; or what else its plug-ins raise.
     """
-    with _opened(file) as picture:
+    with open_picture(file) as picture:
         return shape_of_picture(picture)
 
 
@@ -62,7 +58,7 @@ def decode(file: Path | BytesIO, name: str) -> PIL.Image.Image:
             of more pixels than Pillow unpacks (`PIL.Image.MAX_IMAGE_PIXELS`, twice).
     """
     try:
-        with _opened(file) as picture:
+        with open_picture(file) as picture:
             if picture.width * picture.height > LARGE and getattr(_thread, "inside", False) and not _thread.holds:
                 _thread.holds = _turn.acquire()
             note_peculiarities(picture)
@@ -80,17 +76,6 @@ def decode(file: Path | BytesIO, name: str) -> PIL.Image.Image:
         ) from error
     except Exception as error:  # Pillow's plug-ins raise OSError, SyntaxError, ValueError, struct.error, ...
         raise HoldfastError(f"cannot read image {name!r} ({first_line(error)}); repair or remove it") from error
-
-
-@contextmanager
-def _opened(file: Path | BytesIO) -> Iterator[PIL.Image.Image]:
-    """Open a picture, of which nothing but the header is read."""
-    if isinstance(file, Path) and not stat.S_ISREG(os.stat(file).st_mode):
-        raise OSError("it is a pipe or a device, no file")
-    with PIL.Image.open(file) as picture:
-        if picture.format in PROGRAMS:
-            raise OSError(f"it is {picture.format}, which a program would have to draw, no picture")
-        yield picture
 
 
 @contextmanager

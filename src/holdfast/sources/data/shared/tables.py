@@ -12,12 +12,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from holdfast.runtime.doors import read_text, regular
 from holdfast.runtime.errors import HoldfastError, first_line
 
 SUFFIXES = (".parquet", ".arrow", ".jsonl", ".tsv")
 
 HELD = 256 * 2**20
 """Bytes of a column that are held in memory, for pictures are read in any order and Parquet only by row groups."""
+
+RATIO = 100
+"""How many times smaller in the file a column of more than `HELD` bytes may be."""
 
 Read = tuple[list[str], list[dict[str, Any]]]
 """The columns of a text file, and its rows."""
@@ -131,14 +135,28 @@ class Columns(Table):
 
     def _grouped(self, file: Path) -> Sequence[str]:
         try:
-            metadata = pq.read_metadata(file)
+            metadata = pq.read_metadata(regular(file))
             names = metadata.schema.to_arrow_schema().names
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(file, error) from error
 
+        for group in range(metadata.num_row_groups):
+            for place in range(metadata.num_columns):
+                part = metadata.row_group(group).column(place)
+                if part.total_uncompressed_size > max(HELD, RATIO * part.total_compressed_size):
+                    raise _unreadable(
+                        file,
+                        ValueError(
+                            f"{part.total_compressed_size:,} bytes of column {part.path_in_schema!r} "
+                            f"would unpack to {part.total_uncompressed_size:,}"
+                        ),
+                    )
+
         def load(group: int, name: str) -> pa.ChunkedArray:
             try:
-                return pq.ParquetFile(file, metadata=metadata).read_row_group(group, columns=[name]).column(name)
+                return (
+                    pq.ParquetFile(regular(file), metadata=metadata).read_row_group(group, columns=[name]).column(name)
+                )
             except (pa.ArrowException, OSError) as error:
                 raise _unreadable(file, error) from error
 
@@ -148,7 +166,7 @@ class Columns(Table):
 
     def _mapped(self, file: Path) -> Sequence[str]:
         try:
-            table = pa.ipc.open_stream(pa.memory_map(str(file))).read_all()
+            table = pa.ipc.open_stream(pa.memory_map(str(regular(file)))).read_all()
             table.validate(full=True)  # else Arrow follows offsets out of the file, and the process ends
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(file, error) from error
@@ -197,7 +215,7 @@ def _tabbed(file: Path) -> Read:
 def _lines(file: Path) -> list[tuple[int, str]]:
     """Return the lines of a text that are not empty, and their numbers."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_text(file)
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(file, error) from error
     return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]

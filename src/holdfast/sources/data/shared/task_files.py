@@ -1,15 +1,16 @@
 """Where a retrieval task keeps its three tables: corpus, queries and judgments (qrels)."""
 
-import json
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from holdfast.runtime.doors import read_bytes
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.guess import path_meant
 from holdfast.sources.data.shared.tables import SUFFIXES, Table, open_table
+from holdfast.storage.documents import parse_json
 
 KINDS = {"corpus": ("corpus",), "queries": ("queries", "query"), "qrels": ("qrels", "default", "data")}
 """Each table and what its folder or file may be called; the first one that is there is read."""
@@ -101,7 +102,7 @@ def _saved(root: Path) -> Iterator[tuple[str, list[Path]]]:
 def _arrow(folder: Path) -> list[Path]:
     """Return the Arrow files of a data set that `save_to_disk` wrote, in their order."""
     try:
-        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        state = parse_json(read_bytes(folder / "state.json"))
         files = [folder / entry["filename"] for entry in state["_data_files"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise HoldfastError(f"cannot read {str(folder / 'state.json')!r}, of save_to_disk; save it again") from error

@@ -1,7 +1,6 @@
 """What a weights file holds: tensors by name, and what it says of itself; read as data, whoever wrote it."""
 
 import argparse
-import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +8,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from holdfast.runtime.doors import opened, read_bytes, regular
 from holdfast.runtime.errors import HoldfastError, first_line
 from holdfast.sources.encoders.shared.weights import check_file, check_names, read_safetensors
+from holdfast.storage.documents import parse_json
 
 INDEX = ".index.json"
 """How the name of a file ends that says which of several files holds which tensor."""
@@ -40,7 +41,7 @@ def read_stored(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
         if absent := [name for name in _index(path) if name not in joined]:
             raise HoldfastError(f"{path!r}: its files lack {absent[0]!r}, which it lists; fetch them again")
         return joined, {}
-    with open(path, "rb") as file:
+    with opened(path) as file:
         start = file.read(10)
     if start[8:10] == b'{"' or not start.startswith((b"PK", b"\x80")):  # torch.save writes zip archives or pickles
         return read_safetensors(path)
@@ -65,7 +66,7 @@ def _index(path: str) -> dict[str, str]:
     """Return name of a tensor -> name of the file that holds it."""
     check_file(path)
     try:
-        table = json.loads(Path(path).read_text(encoding="utf-8"))["weight_map"]
+        table = parse_json(read_bytes(path))["weight_map"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise HoldfastError(
             f"{path!r}: expected an index with a table 'weight_map', got {first_line(error)}"
@@ -88,7 +89,7 @@ def _shards(path: str) -> dict[str, Path]:
 def _unpickled(path: str) -> object:
     try:
         with torch.serialization.safe_globals([argparse.Namespace]):  # the settings that training scripts keep
-            return torch.load(path, map_location="cpu", weights_only=True)
+            return torch.load(regular(path), map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises whatever a damaged file leads to
         reason = first_line(error)
         if "TorchScript" in str(error):

@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import stat
 import warnings
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -12,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import Tensor, nn
 
+from holdfast.runtime.doors import open_tensors, opened
 from holdfast.runtime.errors import HoldfastError, first_line, os_reason
 from holdfast.runtime.guess import path_meant
 
@@ -50,10 +49,7 @@ def check_file(path: str | Path) -> None:
         HoldfastError: no file, or none that may be read.
     """
     try:
-        plain = stat.S_ISREG(os.stat(path).st_mode)
-        if plain:
-            with open(path, "rb"):
-                return
+        opened(path).close()
     except FileNotFoundError as error:
         meant = path_meant(path, "give the path of a .safetensors file")
         raise HoldfastError(f"weights file {str(path)!r} does not exist; {meant}") from error
@@ -61,10 +57,6 @@ def check_file(path: str | Path) -> None:
         raise HoldfastError(
             f"cannot read the weights {str(path)!r}: {os_reason(error)}; give the path of a .safetensors file"
         ) from error
-    raise HoldfastError(
-        f"cannot read the weights {str(path)!r}: it is no file, but a folder, a pipe or a device; give the path of a "
-        ".safetensors file"
-    )
 
 
 def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -75,7 +67,7 @@ def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str
     """
     check_file(path)
     try:
-        with safe_open(path, "pt") as file:
+        with open_tensors(path) as file:
             read = {key: file.get_tensor(key) for key in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
     except Exception as error:  # beside its own kind, whatever torch raises of strange shapes and types
         raise HoldfastError(
@@ -112,7 +104,7 @@ def _said_twice(path: str | Path) -> list[str]:
         twice.extend(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
         return dict(pairs)
 
-    with open(path, "rb") as file:
+    with opened(path) as file:
         size = int.from_bytes(file.read(8), "little")
         json.loads(file.read(size), object_pairs_hook=once)
     return twice
