@@ -149,7 +149,7 @@ def test_programs_and_pipes_are_no_pictures(tmp_path: Path) -> None:
     images = ImageSet(Folder(tmp_path), skip_corrupt=True)
     assert images.common_geometry is None
     reasons = dict(images.skipped)
-    assert "EPS, which a program would have to draw" in reasons["a.png"]
+    assert "its content is not a picture" in reasons["a.png"]
     assert "a pipe or a device" in reasons["b.png"]
     assert set(images.ids) == {"c.png", "d.png"}
 
