@@ -26,7 +26,11 @@ def said(folder: Path) -> dict:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name not in OWN and path.suffix != MARK]
+    files = [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in OWN and path.suffix not in (MARK, ".lock")
+    ]
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 

@@ -11,7 +11,8 @@ from rich.console import Console
 from holdfast.comparison.exports import long_table, pairs_table
 from holdfast.runtime.console import Screen
 from holdfast.runtime.errors import missing
-from holdfast.storage.outputs import write_text
+from holdfast.storage.filesystem import Folder
+from holdfast.storage.outputs import make_folder, write_text
 
 
 def text_of(show: Callable[[Console], object]) -> str:
@@ -24,8 +25,10 @@ def text_of(show: Callable[[Console], object]) -> str:
 
 
 def written(path: str | os.PathLike[str], text: str) -> str:
-    """Write a text, and return where it is."""
+    """Write a text, into a folder that is made where it is missing, and return where it is."""
     place = os.fspath(path)
+    if "://" not in place:
+        make_folder(Folder(os.path.dirname(place) or "."))
     write_text(place, text)
     return place
 
