@@ -129,8 +129,7 @@ class Failure(metaclass=Checked):
         needs_labels: whether it reads labels.
         at_others: whether every image fails once it has become another one of the population, whatever the encoder.
         against_all: whether each image is compared with the whole population, whenever it is judged.
-        invariant: which changes of the representation change none of its numbers, see `numerics.geometry.invariance`;
-            None: what it compares by says so.
+        invariant: which changes of the representation change no failure; None: its divergence says it.
     """
 
     needs_labels: bool = False
