@@ -19,7 +19,7 @@ from holdfast.parts.objectives.loss import Loss
 from holdfast.parts.objectives.shared.tokens import OfTokens
 
 SIZES = (1e-6, 1e-3, 1.0, 1e3, 1e5, 1e7)
-DTYPES = (torch.float16, torch.float32, torch.float64)
+DTYPES = (torch.float16, torch.float32, pytest.param(torch.float64, marks=pytest.mark.slow))
 KINDS = ("measures", "failures", "objectives", "checks", "probes")
 CHANGED = [
     (change, size)
@@ -215,7 +215,8 @@ def same(name: str, there: dict[str, Any], here: dict[str, Any], subtests: pytes
     """Every score that is not void is the one of the other encoder: within 5 %, or what one image makes of a share."""
     for title, score in here["scores"].items():
         other = there["scores"].get(title, {}).get("value")
-        if score["standing"] == "void" or title == "best ε":
+        # which pair of edits is the worst is a choice, where a tie falls otherwise by rounding
+        if score["standing"] == "void" or title == "best ε" or title.startswith("worst pair"):
             continue
         with subtests.test(f"{name}, {title}"):
             if score["value"] is None or other is None:  # what is missing says why: casts are not certified

@@ -54,7 +54,7 @@ class Collapse(Check):
                 "Either all images are the same or the encoder is constant, to the precision of its numbers: all that "
                 "is computed from them is meaningless."
             )
-            to = f", to the precision of {number_format(reps)}" if around > 0 else ""
+            to = f", to the precision of {number_format(reps)}" if bool((reps != reps[0]).any()) else ""
             finding = f"all images have the same representation{to}"
             return Verdict("fail", finding, meaning, details, called="Collapsed")
         details |= {"nearest": float(nearest.median())}
