@@ -496,7 +496,7 @@ def test_a_certifier_that_promises_too_much_is_caught(pictures, tmp_path, monkey
     [
         (lambda: CertifiedRadius(divergence="l1"), "divergence"),
         (lambda: CertifiedRadius(negatives=0), "at least 1"),
-        (lambda: CertifiedRadius(tolerance=0), "positive tolerance"),
+        (lambda: CertifiedRadius(tolerance=0), "a tolerance between 0 and 1, in pixels"),
         (lambda: CertifiedRadius(steps=0), "steps >= 1"),
         (lambda: CertifiedRadius(first=0), "whole number above 0"),
         (lambda: CertifiedOverlapRisk(first=5), "even number"),

@@ -21,6 +21,7 @@ from holdfast.parts.threats.linf import Linf
 from holdfast.sources.data.arrays import Arrays
 
 SEEN: list[Any] = []
+SCRATCH = torch.zeros(3)
 BESIDE = ModuleType("beside")
 BESIDE.__file__ = "/beside.py"
 BESIDE.seen = []  # type: ignore[attr-defined]
@@ -169,12 +170,16 @@ def test_what_cannot_be_copied_is_said(tmp_path: Path) -> None:
 def test_what_is_used_for_it_is_put_back() -> None:
     encoder = Encoder(Net(lambda net, x, reps: by(SEEN, x, reps)), mean=0, std=1)
     SEEN.clear()
+    SCRATCH.zero_()
     encoder.keep_unused()
     x = torch.rand(3, 1, 4, 4)
     encoder(x)
+    SCRATCH.add_(5)
     with encoder.unused():
         assert SEEN == []
+        assert float(SCRATCH.sum()) == 0
         encoder(1 - x)
     assert len(SEEN) == 3
+    assert SCRATCH.tolist() == [5, 5, 5]
     assert torch.equal(SEEN[0][0], x[0])
     assert sys.modules[__name__].SEEN is SEEN  # type: ignore[attr-defined]

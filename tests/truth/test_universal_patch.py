@@ -87,7 +87,7 @@ def trapped(targets: int) -> Tensor:
     """Images of some kinds that differ a little; one of each kind has a white corner: its kind with one is like it."""
     generator = torch.Generator().manual_seed(0)
     kinds = 0.5 + 0.1 * torch.rand(targets, 1, 5, 5, generator=generator)
-    x = kinds[torch.arange(60) % targets] + 0.02 * torch.rand(60, 1, 5, 5, generator=generator)
+    x = kinds[torch.arange(60) % targets] + 0.05 * torch.rand(60, 1, 5, 5, generator=generator)
     x[..., 0, 0] = 0.5
     x[-targets:, :, 0, 0] = 1
     return x

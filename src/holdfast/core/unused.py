@@ -58,7 +58,7 @@ class Unused:
     @contextmanager
     def running(self) -> Iterator[nn.Module]:
         """Yield the network as it was, for one use; what it leaves around itself is taken away again."""
-        before = [copy.copy(container) for container, _ in self._around]
+        before = [_kept(container) for container, _ in self._around]
         for container, unused in self._around:
             _put(copy.deepcopy(unused), container)
         try:
@@ -110,6 +110,11 @@ def _is_the_users(value: Any) -> bool:
     """Return whether something is a module that no package brought."""
     file = getattr(value, "__file__", None) if isinstance(value, ModuleType) else None
     return file is not None and not file.startswith(INSTALLED) and value.__name__.partition(".")[0] not in LIBRARIES
+
+
+def _kept(container: Container) -> Container:
+    """Return the content of a container; what it holds is not copied."""
+    return container.clone() if isinstance(container, Tensor) else copy.copy(container)
 
 
 def _put(content: Any, container: Any) -> None:

@@ -143,7 +143,7 @@ def unzipped(data: bytes, most: int) -> bytes:
         raise Refused(f"its compressed content is damaged ({error})") from error
 
 
-def open_picture(file: Path | BinaryIO, formats: Sequence[str] = FORMATS) -> "PIL.Image.Image":
+def open_picture(file: Path | io.BytesIO | BinaryIO, formats: Sequence[str] = FORMATS) -> "PIL.Image.Image":
     """Open a picture, of which nothing but the header is read.
 
     Args:

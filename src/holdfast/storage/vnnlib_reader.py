@@ -46,6 +46,7 @@ def read_vnnlib(path: str | os.PathLike[str]) -> Query:
 
     Example:
         >>> import tempfile
+        >>> from pathlib import Path
         >>> text = "(declare-const X_0 Real)(declare-const Y_0 Real)(assert (>= X_0 -0.5))(assert (<= X_0 1))"
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = Path(folder, "a.vnnlib").write_text(text + "(assert (<= Y_0 0.25))")

@@ -20,7 +20,7 @@ APART = 0.4
 """As far as a likely copy is from its picture, compared with the nearest image that is none: at most."""
 
 SMALLEST = 6
-"""Pixels of a side from which on a picture is cropped and shifted."""
+"""Pixels of a side from which on pictures are compared."""
 
 POOL = 8
 """Height and width at which pairs are looked for: means differ no more than what they are means of."""
@@ -57,7 +57,8 @@ def copies(images: Grey, steps: tuple[float, ...] = (1.0,)) -> Int[Tensor, "imag
     deviations of x_i and x_j. Versions: the image itself; moved by s pixels up, down, left, right, both; s pixels of
     any of its sides cropped, and the rest resized. ρ is free of scale: nothing changes where all images get brighter,
     paler or larger. x_i and x_j are copies where ρ <= 0.1; or where ρ <= 0.25 and the next image that is none is 2.5
-    times as far from both. Copies of copies are copies.
+    times as far from both. Copies of copies are copies. Images of less than 6 pixels a side have none: of so few
+    numbers other pictures may have nearly the same.
 
     Args:
         images: in grey, see `reduced`.
@@ -69,11 +70,12 @@ def copies(images: Grey, steps: tuple[float, ...] = (1.0,)) -> Int[Tensor, "imag
         [0, 1, 2, 0, 1, 2, 0]
     """
     n, height, width = images.shape
-    inside = 1 if min(height, width) >= SMALLEST else 0
+    if min(height, width) < SMALLEST:
+        return torch.arange(n)
 
     def rows(images: Grey) -> tuple[Tensor, Tensor]:
         """What is compared of images, and means of it."""
-        inner = images[:, inside : height - inside, inside : width - inside]
+        inner = images[:, 1:-1, 1:-1]
         small = adaptive_avg_pool2d(inner[:, None], (min(POOL, inner.shape[1]), min(POOL, inner.shape[2])))
         return inner.flatten(1), small.flatten(1)
 
@@ -82,7 +84,7 @@ def copies(images: Grey, steps: tuple[float, ...] = (1.0,)) -> Int[Tensor, "imag
     scale = torch.minimum(contrast[:, None], contrast)
     # where means are far apart, so are images: what is not compared in full is at least as far
     apart = torch.full((n, n), torch.inf)
-    for version in _versions(images, steps if inside else ()):
+    for version in _versions(images, steps):
         moved, moved_small = rows(version)
         bound = pairwise(moved_small, small, "l2").float() / moved_small.shape[1] ** 0.5 / scale
         first, second = (bound <= LIKELY).nonzero(as_tuple=True)

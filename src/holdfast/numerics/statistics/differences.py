@@ -63,12 +63,24 @@ def correlation(a: Float[Tensor, "units"], b: Float[Tensor, "units"]) -> float:
 
 
 def centred(a: Float[Tensor, "units"]) -> tuple[Tensor, Tensor]:
-    """Return influences less their mean, and the norm of that: what many correlations are made of."""
+    """Return influences less their mean, and the norm of that: what many correlations are made of.
+
+    Example:
+        >>> apart, norm = centred(torch.tensor([1.0, 3.0]))
+        >>> apart.tolist(), round(float(norm), 4)
+        ([-1.0, 1.0], 1.4142)
+    """
     apart = a.double() - a.double().mean()
     return apart, apart.norm()
 
 
 def correlation_of(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> float:
-    """Correlation of what `centred` has returned."""
+    """Correlation of what `centred` has returned.
+
+    Example:
+        >>> a, b = centred(torch.tensor([1.0, 3.0])), centred(torch.tensor([5.0, 4.0]))
+        >>> round(correlation_of(a, b), 6)
+        -1.0
+    """
     scale = float(a[1] * b[1])
     return max(-1.0, min(1.0, float(a[0] @ b[0]) / scale)) if scale > 0 else 0.0

@@ -61,7 +61,7 @@ class Remembers(Check):
                 return Verdict("skip", str(error), meaning)
         apart = max(_apart(used, unused), _apart(before, after)) / unit
         details = {"difference": apart}
-        finding = f"a network that has seen no image differs by {apart:.1e} of the spread"
+        finding = f"a network that has seen no image is {apart:.1e} of the spread away"
         if not apart <= self.fail and not self._is_random(subject, points, used):  # NaN too
             meaning = (
                 "It answers for an image by what it has seen before, so that attacks and distances measure its memory; "

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -106,7 +107,7 @@ def read(path: str | Path) -> tuple[Float[Tensor, "channel height width"], Ball 
     Raises:
         HoldfastError: no file, a file of another format, or one that holds something else.
     """
-    if not Path(path).exists():
+    if not os.path.exists(path):  # also of no name
         raise HoldfastError(
             f"perturbation file {str(path)!r} does not exist; give path=, a file below perturbations/ of a run folder"
         )

@@ -1,5 +1,6 @@
 """A learned noise from a file: a Gaussian mixture that makes an encoder fail as often as noise in a ball can."""
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -40,7 +41,7 @@ class Mixture(Noise):
         Raises:
             HoldfastError: no file, a file of another format, or one that holds something else.
         """
-        if not Path(self.path).exists():
+        if not os.path.exists(self.path):  # also of no name
             raise HoldfastError(f"mixture file {self.path!r} does not exist; give path=, a file that a learner saved")
         try:
             with open_tensors(self.path) as file:
