@@ -40,9 +40,9 @@ def _in_files() -> Iterator[tuple[str, Data]]:
 
     for file in sorted((Path(onnx.__file__).parent / "backend/test/data").glob("*/*/model.onnx")):
         for folder in sorted(file.parent.glob("test_data_set_*")):
-            given = [_read(folder, kind) for kind in ("input", "output")]
-            if given[1]:
-                yield file.parent.name.removeprefix("test_"), (onnx.load(file), *given)
+            inputs, outputs = (_read(folder, kind) for kind in ("input", "output"))
+            if outputs:
+                yield file.parent.name.removeprefix("test_"), (onnx.load(file), inputs, outputs)
 
 
 def _of(model: Any) -> str:
@@ -101,7 +101,7 @@ def _computed(model: Any, inputs: Sequence[Any]) -> list[Any]:
     return [values[output] for output in graph.outputs]
 
 
-def _by_runtime(model: Any, inputs: Sequence[Any]) -> list[Any] | None:
+def _by_runtime(model: Any, inputs: Sequence[Any]) -> Sequence[Any] | None:
     """Return what ONNX Runtime gives, with which some data of the package disagree; None where it cannot."""
     import onnxruntime
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.runtime.checked import called, shown
-from holdfast.runtime.doors import digest_file, real
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.doors import digest_file, real, regular
+from holdfast.runtime.errors import HoldfastError, os_reason, unknown
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.names import file, listed_in
 from holdfast.runtime.outline import outline
@@ -34,6 +34,9 @@ KINDS = (
 
 HOMES = {"encoders": "holdfast.sources.encoders"}
 """Folders of kinds that are no folders of `holdfast.parts`."""
+
+LARGEST = 2**24
+"""Bytes of a Python file of parts, at most."""
 
 OWN = "HOLDFAST_PARTS"
 """Environment variable that names Python files which register parts of a user's own; worker processes inherit it."""
@@ -90,6 +93,10 @@ def load(path: str | Path) -> None:
         return
     if file.suffix != ".py" or not file.is_file():
         raise HoldfastError(f"parts: expected a Python file, got {str(path)!r}; a package's parts are its entry points")
+    try:
+        regular(file, LARGEST)
+    except OSError as error:
+        raise HoldfastError(f"parts: cannot read {str(path)!r} ({os_reason(error)}); give a Python file") from error
     if file.name in files():
         raise HoldfastError(f"parts: expected files of different names, got two called {file.name!r}; rename one")
     _files[file] = digest_file(file)  # first, for what it registers looks here again
