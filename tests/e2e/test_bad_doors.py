@@ -139,7 +139,12 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(kind, marks=[pytest.mark.slow] * (kind not in ("pipe", "circle", "sparse"))) for kind in KINDS
+    ],
+)
 def places(
     request: pytest.FixtureRequest, good: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:

@@ -94,6 +94,9 @@ REMEMBER: dict[str, Callable[[], Callable[[Net, Tensor, Tensor], Tensor]]] = {
 }
 
 
+USUAL = ("in an attribute", "the first ones, in its module", "in a closure", "exact pictures")
+
+
 @lru_cache
 def table(size: int) -> Tensor:
     return torch.ones(size)
@@ -129,7 +132,9 @@ def found(folder: Path, kind: Callable[[Net, Tensor, Tensor], Tensor]) -> dict[s
     return entry
 
 
-@pytest.mark.parametrize("kind", REMEMBER)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind not in USUAL)) for kind in REMEMBER]
+)
 def test_what_remembers_is_void(kind: str, tmp_path: Path) -> None:
     entry = found(tmp_path, REMEMBER[kind]())
     check = entry["checks"]["remembers"]
