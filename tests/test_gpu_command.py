@@ -83,6 +83,7 @@ def test_whatever_a_row_does_the_next_one_is_made(tmp_path: Path) -> None:
     assert REHEARSAL in text
 
 
+@pytest.mark.slow
 def test_what_the_time_does_not_reach_says_so(tmp_path: Path) -> None:
     for works in ((good,), (sleepy, good)):
         made = rows(tmp_path, *works, seconds=1 if works == (good,) else 15)

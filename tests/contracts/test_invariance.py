@@ -19,7 +19,7 @@ from holdfast.parts.objectives.loss import Loss
 from holdfast.parts.objectives.shared.tokens import OfTokens
 
 SIZES = (1e-6, 1e-3, 1.0, 1e3, 1e5, 1e7)
-DTYPES = (torch.float16, torch.float32, pytest.param(torch.float64, marks=pytest.mark.slow))
+DTYPES = (torch.float32, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (torch.float16, torch.float64)))
 KINDS = ("measures", "failures", "objectives", "checks", "probes")
 CHANGED = [
     (change, size)
