@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder
+from holdfast.core.unused import Unused
 from holdfast.parts.checks.frozen import Frozen
 from holdfast.parts.checks.remembers import Remembers
 from holdfast.parts.measures.neighbours.breaking_radius import BreakingRadius
@@ -22,6 +23,9 @@ from holdfast.sources.data.arrays import Arrays
 
 SEEN: list[Any] = []
 SCRATCH = torch.zeros(3)
+CIRCLE: list[Any] = []
+CIRCLE.append(CIRCLE)
+MANY = [object() for _ in range(5000)]
 BESIDE = ModuleType("beside")
 BESIDE.__file__ = "/beside.py"
 BESIDE.seen = []  # type: ignore[attr-defined]
@@ -170,6 +174,24 @@ def test_what_cannot_be_copied_is_said(tmp_path: Path) -> None:
     check = record["encoders"][0]["checks"]["remembers"]
     assert check["status"] == "skip"
     assert "cannot be copied: its attribute stream" in check["finding"]
+
+
+def test_what_is_large_or_leads_to_itself_is_neither_copied_nor_walked_for_ever() -> None:
+    net = Net(lambda net, x, reps: reps)
+    net.bank, net.few = torch.zeros(2**22 + 1), torch.zeros(4)  # no buffers
+    first = MANY[0]
+    with Unused(net).running() as twin:
+        assert twin.bank is net.bank  # type: ignore[attr-defined]
+        assert twin.few is not net.few  # type: ignore[attr-defined]
+        assert twin.linear.weight is net.linear.weight  # type: ignore[attr-defined]
+        assert twin.linear._parameters is not net.linear._parameters  # type: ignore[attr-defined]
+        assert MANY[0] is first
+    assert CIRCLE[0] is CIRCLE
+
+
+def test_each_round_asks_again() -> None:
+    """What begins to answer otherwise late was honest in the first one."""
+    assert not Remembers.lasts
 
 
 def test_what_is_used_for_it_is_put_back() -> None:

@@ -97,7 +97,6 @@ class Session:
         self._cuts = tuple(cuts)
         layout = memory_format(encoder)
         self.encoder.to(memory_format=layout)  # pyright: ignore[reportCallIssue] torch has no stub for it
-        self.encoder.keep_unused()
         self._all = ImageRange(images, range(len(images)), device, layout)
         self._training = (
             ImageRange(images, range(self.split.reserved, len(images)), device, layout)

@@ -84,6 +84,7 @@ def session_of(
         attacked: how many images are attacked; None: as the plan says.
         opened: encoders that are open already, by the plan's name for them.
     """
+    encoder.keep_unused()
     batch_size = plan.batch_size_of(images.tested.shape)
     split = plan.split(len(images.tested))
     return Session(

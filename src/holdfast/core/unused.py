@@ -9,10 +9,12 @@ from itertools import chain
 from types import FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from holdfast.core.network import copied_with
+from holdfast.runtime.foreign import TURN
 
 LIBRARIES = ("torch", "torchvision", "timm", "transformers", "open_clip", "holdfast", "builtins")
 """Packages that keep no images beside a network."""
@@ -20,8 +22,12 @@ LIBRARIES = ("torch", "torchvision", "timm", "transformers", "open_clip", "holdf
 INSTALLED = tuple(sysconfig.get_paths()[kind] for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
 """Where modules are that are no user's."""
 
-ENTRIES = 10_000
-"""Most entries of a container that is kept; what will remember images is empty before the first one."""
+ENTRIES, LARGE = 1_000, 2**22
+"""Most entries of a container that is kept, with those of containers in it, and of a tensor or an array: what will
+remember images is empty, or has room for some, before the first one."""
+
+DEPTH = 5
+"""Containers in containers that are looked into: they may lead back to themselves."""
 
 Container = list[Any] | dict[Any, Any] | set[Any] | bytearray | Tensor
 
@@ -50,27 +56,30 @@ class Unused:
 
     def __init__(self, network: nn.Module):
         self._network = _twin(network)
-        self._around: list[tuple[Container, Container]] = []
-        for container in _around(network):
-            with suppress(Exception):  # what cannot be copied, such as an open file, stays
-                self._around.append((container, copy.deepcopy(container)))
+        self._around = [(container, _copied(container)) for container in _around(network)]
 
     @contextmanager
     def running(self) -> Iterator[nn.Module]:
-        """Yield the network as it was, for one use; what it leaves around itself is taken away again."""
-        before = [_kept(container) for container, _ in self._around]
-        for container, unused in self._around:
-            _put(copy.deepcopy(unused), container)
-        try:
-            yield _twin(self._network)
-        finally:
-            for (container, _), content in zip(self._around, before, strict=True):
-                _put(content, container)
+        """Yield the network as it was, for one use; what it leaves around itself is taken away again.
+
+        No other thread calls code of the user's meanwhile, which may read what is lent.
+        """
+        with TURN:
+            before = [_kept(container) for container, _ in self._around]
+            try:
+                for container, unused in self._around:
+                    _put(_copied(unused), container)
+                yield _twin(self._network)
+            finally:
+                for (container, _), content in zip(self._around, before, strict=True):
+                    _put(content, container)
 
 
 def _twin(network: nn.Module) -> nn.Module:
-    """Return a copy of a network that shares weights and buffers with it."""
-    shared = {id(value): value for value in chain(network.parameters(), network.buffers())}
+    """Return a copy of a network that shares weights, buffers and other large tensors with it."""
+    inside = (value for part in network.modules() for value in vars(part).values())
+    held = (value for value in inside if isinstance(value, (Tensor, np.ndarray)) and _entries(value) > LARGE)
+    shared = {id(value): value for value in chain(network.parameters(), network.buffers(), held)}
     return copied_with(network, shared)
 
 
@@ -102,8 +111,40 @@ def _of_function(function: FunctionType) -> Iterator[Any]:
 
 def _is_of(network: nn.Module, value: Container) -> bool:
     """Return whether a container is copied with the network, or too large to begin to remember."""
-    own = any(value is held for part in network.modules() for held in vars(part).values())
-    return own or (value.numel() if isinstance(value, Tensor) else len(value)) > ENTRIES
+    if any(value is held for part in network.modules() for held in vars(part).values()):
+        return True
+    return _entries(value) > (LARGE if isinstance(value, Tensor) else ENTRIES)
+
+
+def _entries(value: Any, depth: int = DEPTH) -> int:
+    """Return how many numbers a tensor or an array has; of other containers, how many entries, with those in them."""
+    if isinstance(value, (Tensor, np.ndarray)):
+        return int(np.prod(value.shape))
+    if isinstance(value, (str, bytes)) or not isinstance(value, (list, tuple, dict, set, bytearray)):
+        return 0
+    if len(value) > ENTRIES or isinstance(value, bytearray) or not depth:
+        return len(value)
+    return len(value) + sum(
+        _entries(each, depth - 1) for each in (value.values() if isinstance(value, dict) else value)
+    )
+
+
+def _copied(value: Any, depth: int = DEPTH) -> Any:
+    """Return a copy of a container, of those in it, and of tensors and arrays; all else is shared."""
+    if not depth:
+        return value
+    match value:
+        case Tensor():
+            return value.detach().clone()
+        case np.ndarray() | bytearray():
+            return value.copy()
+        case dict():
+            return {key: _copied(each, depth - 1) for key, each in value.items()}
+        case list():
+            return [_copied(each, depth - 1) for each in value]
+        case set():
+            return set(value)
+    return value
 
 
 def _is_the_users(value: Any) -> bool:
@@ -114,7 +155,7 @@ def _is_the_users(value: Any) -> bool:
 
 def _kept(container: Container) -> Container:
     """Return the content of a container; what it holds is not copied."""
-    return container.clone() if isinstance(container, Tensor) else copy.copy(container)
+    return container.detach().clone() if isinstance(container, Tensor) else copy.copy(container)
 
 
 def _put(content: Any, container: Any) -> None:

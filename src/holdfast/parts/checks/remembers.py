@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Check, HoldfastError, Images, Observation, Reps, Rng, Subject, Verdict
+from holdfast.core import Check, Encoder, HoldfastError, Images, Observation, Reps, Rng, Subject, Verdict
 from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.numerics.geometry.spread import rounding, spread
 from holdfast.parts.observations.clean import Clean
@@ -32,7 +32,6 @@ class Remembers(Check):
     fail: float = 1e-2
 
     consequence = "void"
-    lasts = True
     place = 14
 
     def observations(self) -> tuple[Observation, ...]:
@@ -48,21 +47,20 @@ class Remembers(Check):
         points, mixed = self._around(x, subject.seed), (x + x.roll(1, 0)) / 2
         near_mixed = self._around(mixed, subject.seed)
         with torch.no_grad():
-            before = encoder(near_mixed)
+            before = _represented(encoder, near_mixed, len(x))
             encoder(mixed)
-            after = encoder(near_mixed)
+            after = _represented(encoder, near_mixed, len(x))
             encoder(x)
-            used = encoder(points)
+            used = _represented(encoder, points, len(x))
             try:
-                with encoder.unused():
-                    unused = encoder(points.flip(0)).flip(0)
+                unused = self._afresh(encoder, points.flip(0), len(x)).flip(0)
             except HoldfastError as error:
                 meaning = "Whether it answers by what it has seen before was not found out."
                 return Verdict("skip", str(error), meaning)
         apart = max(_apart(used, unused), _apart(before, after)) / unit
         details = {"difference": apart}
         finding = f"a network that has seen no image is {apart:.1e} of the spread away"
-        if not apart <= self.fail and not self._is_random(subject, points, used):  # NaN too
+        if not apart <= self.fail and not self._noise(encoder, points, len(x)) > self.fail * unit:  # NaN too
             meaning = (
                 "It answers for an image by what it has seen before, so that attacks and distances measure its memory; "
                 "audit the network without what it keeps between passes."
@@ -70,18 +68,26 @@ class Remembers(Check):
             return Verdict("fail", finding, meaning, details, called="Remembers")
         return Verdict("pass", finding, "What it has seen before does not change its answers.", details)
 
-    def _is_random(self, subject: Subject, points: Images, reps: Reps) -> bool:
-        """Return whether the same points are represented as differently at once, which the check *frozen* tells."""
-        with torch.no_grad(), subject.encoder.unused():
-            first = subject.encoder(points)
-        with torch.no_grad(), subject.encoder.unused():
-            return not bool(torch.equal(first, subject.encoder(points)))
+    def _noise(self, encoder: Encoder, points: Images, size: int) -> float:
+        """Return how far apart two networks are that have seen nothing: random ones, which the check *frozen* tells."""
+        first, second = (self._afresh(encoder, points, size) for _ in range(2))
+        return _apart(first, second)
+
+    @torch.no_grad()
+    def _afresh(self, encoder: Encoder, points: Images, size: int) -> Reps:
+        with encoder.unused():
+            return _represented(encoder, points, size)
 
     def _around(self, x: Images, seed: int) -> Float[Tensor, "points channel height width"]:
         """Return points around each image, those of all distances in a row."""
         rng = Rng(seed, ("remembers",), tuple(str(image) for image in range(len(x))))
         signs = torch.where(rng.uniform(*x.shape[1:]).to(x) < 0.5, -1.0, 1.0)
         return torch.cat([(x + radius * signs).clamp(0, 1) for radius in self.radii])
+
+
+def _represented(encoder: Encoder, x: Images, size: int) -> Float[Tensor, "batch dim"]:
+    """Return the representations of images, so many at a time."""
+    return torch.cat([encoder(part) for part in x.split(size)])
 
 
 def _apart(first: Reps, second: Reps) -> float:
