@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import laws
+from benchmarks.tables import replace_table
 from holdfast.core import Score
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.copies import rows_of_pictures, score_pictures
@@ -30,7 +31,6 @@ NOISE = 0.05
 """By how much copies differ, where images differ by 1."""
 
 PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
-BEGIN, END = "<!-- coverage with copies: begin -->", "<!-- coverage with copies: end -->"
 
 
 class Copied(laws.World):
@@ -125,8 +125,7 @@ def main() -> None:
     lines = table(options.runs)
     print(lines)
     if options.write:
-        before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n\n{lines}\n\n{END}{rest.split(END)[1]}", encoding="utf-8")
+        replace_table(PAGE, "coverage with copies", lines)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 
 from benchmarks import laws
+from benchmarks.tables import read_table, replace_table
 from holdfast.core import Score, registry
 from holdfast.numerics import statistics
 
@@ -36,7 +37,6 @@ LARGE, TIMES = 1000, 20
 """The truth of the others is the mean of so many populations of so many images."""
 
 PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
-BEGIN, END = "<!-- coverage: begin -->", "<!-- coverage: end -->"
 
 
 @dataclass(frozen=True)
@@ -141,11 +141,10 @@ def main() -> None:
     )
     print(table(lines))
     if options.write:
-        before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-        old, after = rest.split(END)
+        old = read_table(PAGE, "coverage")
         kept = [line for line in old.splitlines() if line.startswith("| ")][1:]  # without the heads
         known = {line.split(" | ")[0].removeprefix("| "): line for line in kept}
-        PAGE.write_text(f"{before}{BEGIN}\n\n{table(known | lines)}\n\n{END}{after}", encoding="utf-8")
+        replace_table(PAGE, "coverage", table(known | lines))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from benchmarks.tables import replace_table
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.survival import survival
 from holdfast.numerics.statistics.survival_differences import survival_difference
@@ -38,7 +39,6 @@ RARE = 0.03
 """Share of images in which twins differ."""
 
 PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
-BEGIN, END = "<!-- curve coverage: begin -->", "<!-- curve coverage: end -->"
 
 Curve = Callable[[Float[Tensor, "places"]], Float[Tensor, "places"]]
 """Size of a change -> the true share of images that hold."""
@@ -163,9 +163,7 @@ def main() -> None:
     rows = table([int(n) for n in options.sizes.split(",")], options.runs)
     print(rows)
     if options.write:
-        before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-        _, after = rest.split(END)
-        PAGE.write_text(f"{before}{BEGIN}\n\n{rows}\n\n{END}{after}", encoding="utf-8")
+        replace_table(PAGE, "curve coverage", rows)
 
 
 if __name__ == "__main__":

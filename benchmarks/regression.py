@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 import holdfast
+from benchmarks.tables import replace_table
 from holdfast.comparison.records import Run
 from holdfast.comparison.regression import LEVEL, regressions
 from holdfast.core import Encoder, Measure, Rng, Table, registry
@@ -50,7 +51,6 @@ PER_IMAGE = ("breaking_radius", "cosine_to_self", "nearest_neighbour_accuracy")
 OF_POPULATIONS = ("universal_quantile", "breakaway_risk", "cosine_to_self", "nearest_neighbour_accuracy")
 
 PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
-BEGIN, END = "<!-- regression: begin -->", "<!-- regression: end -->"
 
 
 @dataclass(frozen=True)
@@ -344,9 +344,7 @@ def main() -> None:
     print(tables)
     print(f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
     if options.write:
-        start, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-        _, end = rest.split(END)
-        PAGE.write_text(f"{start}{BEGIN}\n\n{tables}\n\n{END}{end}", encoding="utf-8")
+        replace_table(PAGE, "regression", tables)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import date
+from pathlib import Path
 
 from benchmarks.result import Result
 from benchmarks.store import Run, Runs
@@ -15,6 +16,24 @@ def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def line(cells: Iterable[str]) -> str:
     """Return a row of a table."""
     return f"| {' | '.join(cells)} |"
+
+
+def read_table(page: Path, name: str) -> str:
+    """Return what stands in a page between `<!-- NAME: begin -->` and `<!-- NAME: end -->`."""
+    return _parts(page, name)[1].strip()
+
+
+def replace_table(page: Path, name: str, table: str) -> None:
+    """Put a table in the place of the one that stands in a page, see `read_table`."""
+    before, _, after = _parts(page, name)
+    page.write_text(f"{before}\n\n{table}\n\n{after}", encoding="utf-8")
+
+
+def _parts(page: Path, name: str) -> tuple[str, str, str]:
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, rest = page.read_text(encoding="utf-8").split(begin)
+    inside, after = rest.split(end)
+    return before + begin, inside, end + after
 
 
 def figures(value: float, digits: int = 3) -> str:

@@ -53,11 +53,8 @@ def steps_for(shape: tuple[int, int, int]) -> tuple[float, ...]:
 def copies(images: Grey, steps: tuple[float, ...] = (1.0,)) -> Int[Tensor, "images"]:
     """Return the number of the first image that shows the same picture as each does, itself where there is none.
 
-    ρ_ij = min over versions v of the RMS of v(x_i) - x_j inside a border of a pixel, over the smaller of the standard
-    deviations of x_i and x_j. Versions: the image itself; moved by s pixels up, down, left, right, both; s pixels of
-    any of its sides cropped, and the rest resized. ρ is free of scale: nothing changes where all images get brighter,
-    paler or larger. x_i and x_j are copies where ρ <= 0.1; or where ρ <= 0.25 and the next image that is none is 2.5
-    times as far from both. Copies of copies are copies. Images of less than 6 pixels a side have none: of so few
+    x_i and x_j are copies where ρ_ij <= 0.1 (see `differences`); or where ρ <= 0.25 and the next image that is none is
+    2.5 times as far from both. Copies of copies are copies. Images of less than 6 pixels a side have none: of so few
     numbers other pictures may have nearly the same.
 
     Args:
@@ -69,31 +66,50 @@ def copies(images: Grey, steps: tuple[float, ...] = (1.0,)) -> Int[Tensor, "imag
         >>> copies(torch.cat([images, images.roll(1, 2), images[:1] + 0.02])).tolist()
         [0, 1, 2, 0, 1, 2, 0]
     """
-    n, height, width = images.shape
-    if min(height, width) < SMALLEST:
-        return torch.arange(n)
+    if min(images.shape[1:]) < SMALLEST:
+        return torch.arange(len(images))
+    return _first_of_each(_joined(differences(images, steps)))
 
-    def rows(images: Grey) -> tuple[Tensor, Tensor]:
-        """What is compared of images, and means of it."""
-        inner = images[:, 1:-1, 1:-1]
-        small = adaptive_avg_pool2d(inner[:, None], (min(POOL, inner.shape[1]), min(POOL, inner.shape[2])))
-        return inner.flatten(1), small.flatten(1)
 
-    whole, small = rows(images)
+def differences(images: Grey, steps: tuple[float, ...] = (1.0,)) -> Float[Tensor, "images images"]:
+    """Return by which part of its contrast each image differs from each: ρ, or of those above 0.25 a lower bound.
+
+    ρ_ij = min over versions v of the RMS of v(x_i) - x_j inside a border of a pixel, over the smaller of the standard
+    deviations of x_i and x_j; of both orders the smaller. Versions: the image itself; moved by s pixels up, down, left,
+    right, both; s pixels of any of its sides cropped, and the rest resized. ρ is free of scale: nothing changes where
+    all images get brighter, paler or larger.
+
+    Args:
+        images: in grey, of 6 pixels a side at least.
+        steps: s, in pixels of what is given.
+
+    Example:
+        >>> images = torch.rand(1, 16, 16, generator=torch.Generator().manual_seed(0))
+        >>> differences(torch.cat([images, images.roll(1, 2)]))[0, 1].item()
+        0.0
+    """
+    n = len(images)
+    whole, small = _rows(images)
     contrast = whole.std(1, correction=0).clamp_min(1e-6)
     scale = torch.minimum(contrast[:, None], contrast)
     # where means are far apart, so are images: what is not compared in full is at least as far
     apart = torch.full((n, n), torch.inf)
     for version in _versions(images, steps):
-        moved, moved_small = rows(version)
+        moved, moved_small = _rows(version)
         bound = pairwise(moved_small, small, "l2").float() / moved_small.shape[1] ** 0.5 / scale
         first, second = (bound <= LIKELY).nonzero(as_tuple=True)
         for places in torch.arange(len(first)).split(2**18):
             i, j = first[places], second[places]
             bound[i, j] = (moved[i] - whole[j]).square().mean(1).sqrt() / scale[i, j]
         apart = torch.minimum(apart, bound)
-    apart = torch.minimum(apart, apart.T).fill_diagonal_(0)
-    return _first_of_each(_joined(apart))
+    return torch.minimum(apart, apart.T).fill_diagonal_(0)
+
+
+def _rows(images: Grey) -> tuple[Tensor, Tensor]:
+    """Return what is compared of images, without a border of a pixel, and means of it."""
+    inner = images[:, 1:-1, 1:-1]
+    small = adaptive_avg_pool2d(inner[:, None], (min(POOL, inner.shape[1]), min(POOL, inner.shape[2])))
+    return inner.flatten(1), small.flatten(1)
 
 
 def _joined(apart: Float[Tensor, "images images"]) -> Bool[Tensor, "images images"]:
