@@ -30,7 +30,6 @@ class AuditImages:
     @property
     def selections(self) -> tuple[Selection, Selection | None]:
         """What reading all of them has found; for `open_selected` in other processes."""
-        _ = self.tested.duplicates  # looked for once, and here
         return self.tested.selection, None if self.train is None else self.train.selection
 
     def rendered(self, geometry: Geometry | None) -> "AuditImages":

@@ -185,6 +185,8 @@ def prepare(
     except BaseException:
         held.close()
         raise
+    listener.stage("looking for copies among the images")
+    _ = images.tested.duplicates  # here, for all processes
     rows = [] if overwrite or record is None else record["encoders"]
     return PreparedAudit(
         plan,

@@ -35,6 +35,12 @@ def windows(
     return ends, beyond
 
 
+def _even(ends: Sequence[tuple[int, int]], beyond: Sequence[int], kernel: Sequence[int]) -> list[int] | None:
+    """Return pads as torch's own pools take them, alike at both ends and half a window at most; None for others."""
+    alike = all(before == after and 0 <= 2 * before <= side for (before, after), side in zip(ends, kernel, strict=True))
+    return [before for before, _ in ends] if alike and not any(beyond) else None
+
+
 @operator("MaxPool")
 def largest(
     x: Tensor, *, outputs: int, kernel_shape: Any, strides: Any = None, dilations: Any = None, pads: Any = None,
@@ -48,11 +54,8 @@ def largest(
     ends, beyond = windows(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     if outputs > 1:
         return _with_places(x, kernel_shape, strides, dilations, ends, beyond, storage_order)
-    even = not any(beyond) and all(
-        before == after and 0 <= 2 * before <= side for (before, after), side in zip(ends, kernel_shape, strict=True)
-    )
-    if even:
-        return MAXIMUM[rank](x, kernel_shape, strides, [before for before, _ in ends], dilations)
+    if (even := _even(ends, beyond, kernel_shape)) is not None:
+        return MAXIMUM[rank](x, kernel_shape, strides, even, dilations)
     least = -math.inf if is_real(x) else torch.iinfo(x.dtype).min
     ends = [(before, after + more) for (before, after), more in zip(ends, beyond, strict=True)]
     return MAXIMUM[rank](padded(x, ends, least), kernel_shape, strides, 0, dilations)
@@ -84,11 +87,9 @@ def mean(
         raise NotRead(f"a pool of {list(x.shape)}")
     strides, dilations = strides or [1] * rank, dilations or [1] * rank
     ends, beyond = windows(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
-    even = not any(beyond) and all(d == 1 for d in dilations) and all(
-        before == after and 0 <= 2 * before <= side for (before, after), side in zip(ends, kernel_shape, strict=True)
-    )  # fmt: skip
-    if even:
-        return MEAN[rank](x, kernel_shape, strides, [before for before, _ in ends], False, bool(count_include_pad))
+    even = _even(ends, beyond, kernel_shape)
+    if even is not None and all(dilation == 1 for dilation in dilations):
+        return MEAN[rank](x, kernel_shape, strides, even, False, bool(count_include_pad))
     outer = [(0, more) for more in beyond]
     ones = x.new_ones(1, 1, *x.shape[2:])
     counted = padded(padded(ones, ends, float(count_include_pad)), outer)
