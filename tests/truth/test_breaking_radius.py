@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from holdfast.core import Ball, Encoder, Failure, HoldfastError, Rng, Shard
 from holdfast.numerics.statistics.survival import survival
+from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.shared.smallest import Smallest
 from holdfast.parts.attacks.shared.tournament import Sought, rounds, tournament
 from holdfast.parts.certifiers.crown import Crown
@@ -23,6 +24,7 @@ from holdfast.parts.measures.neighbours.breaking_radius import BreakingRadius
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.observations.nearest_image import NearestImage
 from holdfast.parts.observations.proved_radii import ProvedRadii
+from holdfast.parts.observations.smaller_changes import SmallerChanges
 from holdfast.parts.observations.thumbnails import Thumbnails
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
@@ -263,13 +265,18 @@ def test_nothing_nearer_was_met_than_is_returned() -> None:
 
 
 def subject(seen: Shard, radius: Tensor) -> Any:
-    """Return what a check reads of some shard."""
-    results = {"radius": radius, "halfway": radius * 1.2}
+    """Return what a check reads of the first images of some shard."""
+    radii, count = {"radius": radius, "halfway": radius * 1.2}, len(radius)
+    first = replace(
+        seen,
+        x=seen.x[:count],
+        positions=torch.arange(count),
+        rng=seen.rng.at(seen.rng.ids[:count]),
+        read=lambda _: radii,
+    )
     return SimpleNamespace(
-        encoder=seen.encoder, seed=0, ids=list(seen.rng.ids), read=lambda _: results,
-        shard=lambda count: replace(seen, x=seen.x[:1].expand(count, -1, -1, -1), positions=torch.arange(count)),
-        batch=lambda start, stop: seen.x[start:stop],
-    )  # fmt: skip
+        read=lambda observation: radii if isinstance(observation, BreakingRadii) else observation.run(first)
+    )
 
 
 @pytest.mark.parametrize("ball", [Linf(), L2()])
@@ -281,6 +288,32 @@ def test_the_check_notices_changes_that_are_too_large(ball: Ball) -> None:
     weak = check.judge(subject(seen, 1.5 * radius))
     assert weak.status == "fail"
     assert weak.details["gain"] == pytest.approx(1 / 6)
+
+
+@pytest.mark.parametrize("ball", [Linf(), L2()])
+def test_smaller_changes_are_smaller_whoever_is_attacked_beside(ball: Ball) -> None:
+    seen = shard(Encoder(network(), mean=0, std=1), population(0, 1))
+    radius = 1.3 * BreakingRadii(ball, steps=100).run(seen)["radius"]
+    radius[2], radius[4] = 0.0, torch.inf  # fails as it is; no change is known
+    read = {"radius": radius}
+    looks: list[Tensor] = []
+
+    def run(rows: list[int]) -> list[float]:
+        at = torch.tensor(rows)
+        some = replace(
+            seen, x=seen.x[at], positions=at, rng=seen.rng.at([seen.rng.ids[row] for row in rows]), read=lambda _: read
+        )
+        with seen.encoder.module[0].register_forward_pre_hook(lambda _, arguments: looks.append(arguments[0])):
+            return SmallerChanges(BreakingRadii(ball), Apgd(10)).run(some)["broken"].tolist()
+
+    whole = run([0, 1, 2, 3, 4, 5])
+    examined, reached = [0, 1, 3, 5], torch.stack([images for images in looks if len(images) == 4])
+    sizes = torch.stack([ball.size(images - seen.x[examined]) for images in reached])
+    assert bool((sizes <= 0.9 * radius[examined] + 1e-6).all())
+    assert 0 < sum(whole) < 6
+    assert whole[2] == whole[4] == 0
+    assert [run([row])[0] for row in range(6)] == whole
+    assert run([5, 1, 3]) == [whole[5], whole[1], whole[3]]
 
 
 def test_the_band_holds_the_whole_curve_as_often_as_it_says() -> None:

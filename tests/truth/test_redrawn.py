@@ -220,7 +220,7 @@ def test_a_purifier_hides_its_gradient_until_it_is_named(tmp_path: Path) -> None
     assert "?straight_through=MODULE" in plain["checks"]["gradient_health"]["meaning"]
     named = Encoder(purifying(), mean=0, std=1, straight_through=["purify"])
     through = audit(tmp_path / "through", named)["encoders"][0]
-    assert through["checks"]["gradient_health"]["status"] == "pass"
+    assert through["checks"]["gradient_health"]["status"] == "warn"  # eighths are coarse beside the ball
     (hidden, shown) = (entry["measures"]["naive_overstatement"]["scores"] for entry in (plain, through))
     assert hidden["5 steps"]["value"] == 0
     assert hidden["adaptive attack"]["value"] == pytest.approx(shown["naive attack"]["value"], rel=1e-6)

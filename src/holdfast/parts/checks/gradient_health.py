@@ -1,30 +1,48 @@
-"""Do gradients reach the pixels?"""
+"""Do gradients say what the encoder does to the pixels?"""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from holdfast.core import Check, Examination, Observation, Rng, Search, Subject, Verdict
+from holdfast.core import Ball, Check, Examination, Failure, Observation, Rng, Search, Subject, Verdict
 from holdfast.numerics.geometry.invariance import EVERY
+from holdfast.parts.checks.shared.gradients import broken_promise, gradient_at, left_out
+from holdfast.parts.observations.breaking_radii import BreakingRadii
+from holdfast.parts.threats.linf import Linf
+
+TOGETHER = 8
+"""Images that are examined at a time, until what they say is beyond doubt."""
 
 
 @dataclass(frozen=True)
 class GradientHealth(Check):
-    """Probes the gradient of random projections of f at random points near the images.
+    """Holds gradients against the encoder itself, at random points of the balls that are searched along them.
 
-    A projection is used because sums of normalised outputs have no gradient, and random points because the drift
-    itself has none at the image.
+    They must be finite and reach the pixels; a step along them must change the representation by what they promise,
+    see `broken_promise`; and pixels that they leave out must not change it, see `left_out`. This takes a few passes an
+    image however many pixels it has, and no attack that happens to be stronger: it tells false gradients (a backward
+    pass of its own, rounding, a forward pass that differs where gradients are taken) and true ones that see next to
+    nothing (saturation, steps, detached parts).
 
     Attributes:
-        examined: images that are probed.
-        radius: half the side of the cube around an image from which the points are drawn, in pixels.
+        balls: what is searched along gradients.
+        radii: smallest changes that are sought, whose median size the ball of the same norm has, too.
+        examined: images, the first ones, eight at a time until the verdict is clear.
+        off: median share by which a step may miss what was promised; half of it warns.
+        unseen: mean share of what changes that pixels which the gradient leaves out may make; half of it warns.
     """
 
     invariant = EVERY
 
-    examined: int = 8
-    radius: float = 0.03
+    balls: tuple[Ball, ...] = (Linf(),)
+    radii: tuple[BreakingRadii, ...] = ()
+    examined: int = 32
+    off: float = 0.3
+    unseen: float = 0.07
 
     consequence = "one side"
     lasts = True
@@ -37,49 +55,120 @@ class GradientHealth(Check):
     @classmethod
     def checks_for(cls, audit: Examination) -> tuple[Check, ...]:
         """Audits that search."""
-        return (cls(),) if audit.searches else ()
+        searches = [search for search in audit.searches if search.attack.passes.backward] or list(audit.searches)
+        balls = dict.fromkeys(search.ball for search in searches if not search.smallest)
+        radii = dict.fromkeys(
+            BreakingRadii(search.ball, search.objective, search.attack.steps, first=min(TOGETHER, audit.images))
+            for search in searches
+            if search.smallest and isinstance(search.objective, Failure)
+        )
+        return (cls(tuple(balls), tuple(radii)),) if balls or radii else ()
 
     def observations(self) -> tuple[Observation, ...]:
-        """None: it makes a pass of its own."""
-        return ()
+        """The sizes of smallest changes; it makes passes of its own."""
+        return self.radii
 
     def judge(self, subject: Subject) -> Verdict:
-        """Take the gradient of a random projection."""
-        # ∇_x ⟨v, f(x)⟩ for a random direction v, at random points near the images
-        count = min(self.examined, subject.population)
-        x = subject.batch(0, count)
-        rng = Rng(subject.seed, ("gradient health",), tuple(str(i) for i in range(count)))
-        points = (x + (2 * rng.uniform(*x.shape[1:]).to(x) - 1) * self.radius).clamp(0, 1).requires_grad_()
-        reps = subject.encoder(points)
-        if not reps.requires_grad:
-            meaning = (
-                "The encoder is not differentiable; only gradient-free attacks (square) are meaningful, unless the "
-                "step that is to blame is named: ?straight_through=MODULE."
-            )
-            return Verdict("fail", "the representation has no gradient with respect to the pixels", meaning)
-        direction = rng.child("direction").normal(reps.shape[1]).to(reps)
-        (gradient,) = torch.autograd.grad((reps * direction).sum(), points)
-        # is it finite, does it vanish on whole images, how many pixels does it reach?
-        finite = float(torch.isfinite(gradient).float().mean())
-        reached = float((gradient != 0).float().mean())
-        details = {"finite": finite, "nonzero": reached}
-        if finite < 1:
-            meaning = "Gradient attacks fail here, so robustness is overestimated."
-            return Verdict("fail", f"{100 * (1 - finite):.1f} % of the gradient is NaN or infinite", meaning, details)
-        dead = int((gradient.flatten(1).abs().amax(1) == 0).sum())
-        if dead:
-            meaning = (
-                "Gradient attacks do nothing where the gradient vanishes, so robustness is overestimated; if a step "
-                "such as rounding or JPEG is the cause, name it: ?straight_through=MODULE."
-            )
-            finding = f"no gradient at all for {dead} of {count} images"
-            return Verdict("fail", finding, meaning, details, called="Hides its gradient")
+        """Examine the balls of each norm, and report the norm whose gradients say least."""
+        verdicts = [self._judge(subject, smallest, largest) for smallest, largest in self._balls(subject)]
+        return max(verdicts, key=lambda verdict: ("pass", "warn", "fail").index(verdict.status))
+
+    def _balls(self, subject: Subject) -> Iterator[tuple[Ball, Ball]]:
+        """Yield the smallest and the largest ball of every norm."""
+        sizes: dict[Ball, list[float]] = {}
+        for ball in self.balls:
+            sizes.setdefault(ball.of_usual_radius, []).append(ball.radius)
+        for radii in self.radii:
+            found = subject.read(radii)["radius"]
+            found = found[found.isfinite() & (found > 0)]
+            usual = radii.ball.of_usual_radius
+            sizes.setdefault(usual, []).append(float(found.median()) if len(found) else usual.radius)
+        for usual, of_norm in sizes.items():
+            ball: Any = usual
+            yield replace(ball, radius=min(of_norm)), replace(ball, radius=max(of_norm))
+
+    def _judge(self, subject: Subject, smallest: Ball, largest: Ball) -> Verdict:
+        encoder, count = subject.encoder, min(self.examined, subject.population)
+        missed, unseen = torch.empty(0, dtype=torch.float64), torch.empty(0, dtype=torch.float64)
+        reached, seen = 0.0, 0
+        # some images at a time, until both shares are clearly small or clearly not
+        for start in range(0, count, TOGETHER):
+            x = subject.batch(start, min(start + TOGETHER, count))
+            rng = Rng(subject.seed, ("gradient health",), tuple(subject.ids[start : start + len(x)]))
+            with encoder.exactly():
+                gradient = gradient_at(encoder, smallest.sample(x, rng), rng.child("direction"))
+                if gradient is None:
+                    return NONE
+                if (refused := _refused(gradient.values)) is not None:
+                    return refused
+                missed = torch.cat([missed, broken_promise(encoder, x, smallest, gradient).cpu()])
+                unseen = torch.cat([unseen, left_out(encoder, x, largest, rng.child("left out")).cpu()])
+            reached, seen = reached + float((gradient.values != 0).double().mean()) * len(x), seen + len(x)
+            if _clear(_known(missed), self.off) and _clear(_known(unseen), self.unseen):
+                break
+        return self._verdict(_known(missed), _known(unseen), reached / seen, seen, bool(encoder.straight_through))
+
+    def _verdict(
+        self, missed: Float[Tensor, "some"], unseen: Float[Tensor, "others"], reached: float, seen: int, named: bool
+    ) -> Verdict:
+        off = float(missed.median()) if len(missed) else 0.0
+        share = max(0.0, float(unseen.mean())) if len(unseen) else 0.0
+        details = {"reached": reached, "off": off, "unseen": share, "images": float(seen)}
+        finding = (
+            f"steps along the gradient miss what it promises by {_percent(off)} (median of {seen} images); pixels that "
+            f"it leaves out make {_percent(share)} of what changes"
+        )
+        if off > self.off and not named:  # a step that is named has no gradient of its own to hold it against
+            return Verdict("fail", finding, f"The gradient is not the encoder's own: {MISLED}", details, HIDES)
+        if share > self.unseen:
+            meaning = f"Pixels change the representation where the gradient sees nothing of it: {MISLED}"
+            return Verdict("fail", finding, meaning, details, HIDES)
+        if off > self.off / 2 or share > self.unseen / 2:
+            meaning = "The encoder is so rough that its gradient says little about it; searches may miss some changes."
+            return Verdict("warn", finding, meaning, details)
         if reached < 0.5:
             meaning = "Most pixels do not influence the representation; make sure that this is intended."
             return Verdict("warn", f"only {100 * reached:.0f} % of the pixels have a gradient", meaning, details)
-        return Verdict(
-            "pass",
-            f"finite everywhere, nonzero at {100 * reached:.0f} % of the pixels",
-            "The gradient reaches the pixels.",
-            details,
-        )
+        return Verdict("pass", finding, "The gradient says what the encoder does.", details)
+
+
+HIDES = "Hides its gradient"
+MISLED = (
+    "searches that follow it find too little, so robustness is overestimated; if a step such as rounding or JPEG is to "
+    "blame, name it: ?straight_through=MODULE."
+)
+NONE = Verdict(
+    "fail",
+    "the representation has no gradient with respect to the pixels",
+    "The encoder is not differentiable; only gradient-free attacks (square) are meaningful, unless the step that is to "
+    "blame is named: ?straight_through=MODULE.",
+)
+
+
+def _refused(gradient: Float[Tensor, "batch channel height width"]) -> Verdict | None:
+    finite = float(torch.isfinite(gradient).double().mean())
+    if finite < 1:
+        meaning = "Gradient attacks fail here, so robustness is overestimated."
+        return Verdict("fail", f"{100 * (1 - finite):.1f} % of the gradient is NaN or infinite", meaning)
+    dead = int((gradient.flatten(1).abs().amax(1) == 0).sum())
+    if dead:
+        meaning = f"Gradient attacks do nothing where the gradient vanishes: {MISLED}"
+        return Verdict("fail", f"no gradient at all for {dead} of {len(gradient)} images", meaning, {}, HIDES)
+    return None
+
+
+def _known(values: Float[Tensor, "images"]) -> Float[Tensor, "known"]:
+    """Return the values of the images that anything was seen of."""
+    return values[~values.isnan()]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"
+
+
+def _clear(values: Float[Tensor, "images"], limit: float) -> bool:
+    """Return whether the mean is clearly below half of a limit, or clearly above it, by two standard errors."""
+    if len(values) < 2:
+        return False
+    mean, error = float(values.mean()), 2 * float(values.std()) / len(values) ** 0.5
+    return mean + error < limit / 2 or mean - error > limit

@@ -1,0 +1,125 @@
+"""Whether gradients say what an encoder does inside a ball: what a step along them changes, and what they leave out."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Ball, Encoder, Images, PerImage, Reps, Rng
+
+POINTS = 3
+"""Points of a path at which its gradient is taken."""
+
+DIRECTIONS = 3
+"""Random projections of the representation, whose gradients say together which pixels count."""
+
+IGNORED = 0.002
+"""Share of what gradients foretell, in squares, that the pixels which they leave out make up together at most."""
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """∇⟨v, f⟩ at some images for one random v each.
+
+    Attributes:
+        at: the images, [B, C, H, W].
+        direction: v, [B, D].
+        values: the gradient, [B, C, H, W].
+    """
+
+    at: Images
+    direction: Reps
+    values: Images
+
+
+def gradient_at(encoder: Encoder, at: Images, rng: Rng) -> Gradient | None:
+    """Return the gradient of a random projection of f; None where nothing depends on the pixels.
+
+    A projection is used because sums of normalised outputs have no gradient.
+    """
+    points = at.detach().requires_grad_()
+    reps = encoder(points)
+    if not reps.requires_grad:
+        return None
+    direction = rng.normal(reps.shape[1]).to(reps)
+    return Gradient(at, direction, _gradient(reps, direction, points))
+
+
+def broken_promise(encoder: Encoder, x: Images, ball: Ball, gradient: Gradient) -> PerImage:
+    """Return by how much a step along the gradient misses the change that gradients on its way promise.
+
+    |A - P| / max(|A|, |P|), where A = ⟨v, f(y') - f(y)⟩ is what a step from y to y', half a radius along the gradient,
+    changes, and P = ∫ ∇⟨v, f⟩ · dx, by Gauss and Legendre, is what it must change if the gradient is that of f, however
+    curved f is. 0: the promise is kept; 1: nothing happens, or something unforeseen; 2: the opposite. NaN where neither
+    moves. Unlike a random step, one along the gradient changes far more than what rounding inside the encoder does.
+
+    Args:
+        encoder: f.
+        x: clean images, [B, C, H, W].
+        ball: around x, where gradient.at is y.
+        gradient: at y.
+
+    Source: the fundamental theorem of calculus along a path; "Obfuscated gradients give a false sense of security"
+        (Athalye et al. 2018) has the ways in which defences break the promise.
+    """
+    start, direction = gradient.at, gradient.direction.double()
+    end = ball.step(x, start, gradient.values, ball.radius / 2)
+    with torch.no_grad():
+        actual = ((encoder(end).double() - encoder(start).double()) * direction).sum(1)
+    promised = torch.zeros_like(actual)
+    places, weights = np.polynomial.legendre.leggauss(POINTS)
+    for place, weight in zip((1 + places) / 2, weights / 2, strict=True):
+        point = (start + float(place) * (end - start)).detach().requires_grad_()
+        slope = _gradient(encoder(point), gradient.direction, point)
+        promised += float(weight) * (slope.double() * (end - start)).flatten(1).sum(1)
+    return (actual - promised).abs() / torch.maximum(actual.abs(), promised.abs())
+
+
+def left_out(encoder: Encoder, x: Images, ball: Ball, rng: Rng) -> PerImage:
+    """Return which share of what a random move in the ball changes is made by pixels that the gradient leaves out.
+
+    From y to y', both random points of the ball, gradients at y foretell the share g_i² (y'_i - y_i)² of each pixel,
+    with the mean g² of several random projections of f. S are the pixels with the smallest shares, which make up 0.2 %
+    together. What S changes, Δ = f(y with S moved) - f(y), and Δ' likewise from another point outside S, give
+    ⟨Δ, Δ'⟩ / ‖f(y') - f(y)‖²: what rounding inside the encoder adds differs in both and cancels. A share of percents
+    instead says that f saturates, rounds, or keeps the gradient of some pixels back: searches do not move these.
+
+    Args:
+        encoder: f.
+        x: clean images, [B, C, H, W].
+        ball: around x.
+        rng: of each image's points.
+
+    Returns:
+        The share, in [-1, 1], [B]; NaN where nothing changes at all.
+    """
+    start, end, other = (ball.sample(x, rng.child(name)) for name in ("start", "end", "other"))
+    points = start.detach().requires_grad_()
+    reps = encoder(points)
+    foretold = torch.zeros_like(x, dtype=torch.float64)
+    for number in range(DIRECTIONS):
+        direction = rng.child("direction", number).normal(reps.shape[1]).to(reps)
+        slope = _gradient(reps, direction, points).double().square()
+        foretold += slope / slope.flatten(1).sum(1).clamp_min(torch.finfo(slope.dtype).tiny).view(-1, 1, 1, 1)
+    shares = (foretold * (end - start).double().square()).flatten(1)
+    shares /= shares.sum(1, keepdim=True).clamp_min(torch.finfo(shares.dtype).tiny)
+    smallest, order = shares.sort(dim=1)
+    outside = torch.zeros_like(shares, dtype=torch.bool).scatter_(1, order, smallest.cumsum(1) <= IGNORED).view_as(x)
+    with torch.no_grad():
+        first, changed, *again = (
+            encoder(image).double()
+            for image in (
+                start, end, torch.where(outside, end, start),
+                torch.where(outside, start, other), torch.where(outside, end, other),
+            )
+        )  # fmt: skip
+    moved, before, after = again
+    shared: Float[Tensor, "batch"] = ((moved - first) * (after - before)).sum(1)
+    return (shared / (changed - first).square().sum(1)).clamp(-1, 1)
+
+
+def _gradient(reps: Reps, direction: Reps, points: Images) -> Images:
+    (gradient,) = torch.autograd.grad((reps * direction).sum(), points, retain_graph=True)
+    return gradient
