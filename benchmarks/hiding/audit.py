@@ -69,7 +69,9 @@ class Audit:
     @classmethod
     def read(cls, data: dict[str, Any]) -> "Audit":
         """Return what `as_json` gave."""
-        numbers = {name: Number(**{**entry, "because": tuple(entry["because"])}) for name, entry in data["numbers"].items()}
+        numbers = {
+            name: Number(**{**entry, "because": tuple(entry["because"])}) for name, entry in data["numbers"].items()
+        }
         lists = {name: tuple(data[name]) for name in ("failed", "warned", "errors")}
         return cls(numbers, **lists, passes=data["passes"], seconds=data["seconds"])
 
@@ -99,7 +101,9 @@ def read(record: dict[str, Any]) -> Audit:
     """Return what a record says of its first encoder."""
     row = record["encoders"][0]
     numbers = {
-        f"{name}: {key}": Number(*(score[part] for part in ("value", "low", "high", "standing")), tuple(score["because"]))
+        f"{name}: {key}": Number(
+            score["value"], score["low"], score["high"], score["standing"], tuple(score["because"])
+        )
         for name, measure in row["measures"].items()
         for key, score in measure.get("scores", {}).items()
     }
@@ -121,5 +125,3 @@ def _check_same_images(table: Path, family: Family) -> None:
     ids = [row["id"] for row in parquet.read_table(table).to_pylist()]
     if ids != list(family.chosen.ids):
         raise RuntimeError("expected an audit of the same images in the same order, got others")
-
-

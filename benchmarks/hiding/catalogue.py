@@ -34,7 +34,7 @@ from benchmarks.hiding.inputs import (
     thermometer,
     wrong,
 )
-from benchmarks.hiding.masks import Mask
+from benchmarks.hiding.masks import Mask, altered
 
 SATURATING, ROUNDED, FILTERED, CURVED = "saturating input", "rounded input", "filtered input", "curved input"
 RANDOM, LYING, WATCHING = "random", "lying gradient", "watches who asks"
@@ -63,7 +63,7 @@ INPUTS: dict[str, dict[str, Make]] = {
         "4 levels, faint gradient": lambda: quantised(4, faint()),
         "4 levels, wrong gradient": lambda: quantised(4, wrong),
         "8 levels, faint gradient": lambda: quantised(8, faint(1e-12)),
-        "16 levels, random gradient": lambda: quantised(16, torch.randn_like),
+        "16 levels, random gradient": lambda: quantised(16, altered(torch.randn_like)),
         "thermometer 8": lambda: thermometer(8, 200),
         "stairs 4": lambda: stairs(4, 8),
         "stairs 8": lambda: stairs(8, 4),
@@ -166,7 +166,7 @@ OUTPUTS: dict[str, Callable[[float], Mask]] = {
     "coarse, faint gradient": lambda unit: networks.rounded(unit, faint()),
     "coarse, negated gradient": lambda unit: networks.rounded(unit, lambda reps: -reps),
     "fine, faint gradient": lambda unit: networks.rounded(0.1 * unit, faint()),
-    "fine, random gradient": lambda unit: networks.rounded(0.1 * unit, torch.randn_like),
+    "fine, random gradient": lambda unit: networks.rounded(0.1 * unit, altered(torch.randn_like)),
     "tanh 1000": lambda unit: networks.flattened(1000 / unit),
     "tanh 10": lambda unit: networks.flattened(10 / unit),
     "softmax 10": lambda unit: networks.sharpened(10 / unit),
@@ -182,18 +182,17 @@ def _before(make: Make) -> Callable[[Family], nn.Module]:
 _FEW: dict[str, set[str]] = {
     "mnist": set(),
     "cifar": {
-        "sigmoid 20", "sigmoid 50", "sigmoid 200", "contrast 8", "threshold, faint gradient", "8 levels, faint gradient",
-        "stairs 8", "cosines, faint gradient", "median", "local contrast", "solarised 9 times", "shattered 1000",
-        "gradient negated", "gradient disturbed", "gradient sparse", "gradient of swapped channels",
-        "gradient scaled pixel by pixel", "gradient low-passed", "grad mode", "off the grid, faint gradient",
-        "rougher than images", "all within 3 ε", "winners 3 %", "stepped", "coarse, faint gradient", "tanh 1000",
-        "noise on the input",
+        "sigmoid 20", "sigmoid 50", "sigmoid 200", "contrast 8", "threshold, faint gradient",
+        "8 levels, faint gradient", "stairs 8", "cosines, faint gradient", "median", "local contrast",
+        "solarised 9 times", "shattered 1000", "gradient negated", "gradient disturbed", "gradient sparse",
+        "gradient of swapped channels", "gradient scaled pixel by pixel", "gradient low-passed", "grad mode",
+        "off the grid, faint gradient", "rougher than images", "all within 3 ε", "winners 3 %", "stepped",
+        "coarse, faint gradient", "tanh 1000", "noise on the input",
     },
     "photos": {
-        "sigmoid 20", "sigmoid 100", "contrast 8", "8 levels, faint gradient", "cosines, faint gradient", "shattered 1000",
-        "gradient disturbed", "gradient of swapped channels", "gradient scaled pixel by pixel", "fine, faint gradient",
-        "tanh 10",
+        "sigmoid 20", "sigmoid 100", "contrast 8", "8 levels, faint gradient", "cosines, faint gradient",
+        "shattered 1000", "gradient disturbed", "gradient of swapped channels", "gradient scaled pixel by pixel",
+        "fine, faint gradient", "tanh 10",
     },
 }  # fmt: skip
 """Of families on which passes take longer."""
-

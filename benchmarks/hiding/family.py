@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.hiding.networks import variation
-from holdfast.core import Encoder, ImageSource
+from holdfast.core import Encoder
 from holdfast.core.geometry import Geometry
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.encoders import open_encoder
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Family:
     """A network, its images, and how much is spent on them.
 
@@ -79,11 +79,6 @@ class Family:
         return open_encoder(self.located(self.encoder)).geometry
 
     @cached_property
-    def source(self) -> ImageSource:
-        """All images there are."""
-        return open_images(self.located(self.data)).source
-
-    @cached_property
     def chosen(self) -> ImageSet:
         """Those that an audit takes, in its order."""
         return open_images(
@@ -136,7 +131,8 @@ FAMILIES = {
             },
         ),
         Family(
-            "photos", "onnx:{}/real/imagenet_mobilenet_v1_025.onnx", "{}/photos", 1 / 255, 24, 8, rounds=6, steps=40, climbing=20, candidates=4,
+            "photos", "onnx:{}/real/imagenet_mobilenet_v1_025.onnx", "{}/photos", 1 / 255, 24, 8,
+            rounds=6, steps=40, climbing=20, candidates=4,
         ),
     )
 }  # fmt: skip

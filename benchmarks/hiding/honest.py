@@ -55,6 +55,7 @@ def quantised(network: nn.Module) -> nn.Module:
 
     Activations are rounded on a grid of steps that are fixed, so that images do not depend on their batch.
     """
+
     def step(x: Tensor) -> Tensor:
         return torch.round(x.relu() * 64) / 64
 
@@ -138,6 +139,7 @@ CHANGED: dict[str, Callable[[nn.Module], nn.Module]] = {
     "GELU in the place of ReLU": lambda network: with_activations(network, nn.GELU),
     "softplus in the place of ReLU": lambda network: with_activations(network, lambda: nn.Softplus(10)),
 }
+
 
 def honest(family: Family) -> Iterator[Entry]:
     """Yield the honest encoders of a family."""

@@ -1,4 +1,4 @@
-"""What may be done inside a network and behind it, so that a search gets nowhere; and networks that watch and remember."""
+"""What may be done inside a network and behind it so that a search gets nowhere; networks that watch and remember."""
 
 import copy
 from collections.abc import Callable

@@ -114,7 +114,14 @@ def summary(rows: list[Row]) -> str:
     lines.append(("**all that hide**", *(f"**{number}**" for number in total), ""))
     flatter, alarms = said.count(verdicts.FLATTERS), said.count(verdicts.ALARM)
     lines.append(
-        (f"**{HONEST}**", f"**{len(said)}**", f"**{flatter}**", "", f"**{said.count(verdicts.PLAIN)}**", f"**{alarms}**")
+        (
+            f"**{HONEST}**",
+            f"**{len(said)}**",
+            f"**{flatter}**",
+            "",
+            f"**{said.count(verdicts.PLAIN)}**",
+            f"**{alarms}**",
+        )
     )
     heads = ("what hides", "encoders", "flatter without a mark", "marked", "plain, and true", "false alarms")
     return markdown(heads, lines)
@@ -125,7 +132,15 @@ def exceptions(rows: list[Row]) -> str:
     found = [row for row in rows if row.verdict in (verdicts.FLATTERS, verdicts.ALARM)]
     if not found:
         return "There are none."
-    heads = ("encoder", "breaking radius /255", "truth at most", "accuracy %", "truth at most", "checks that failed", "verdict")
+    heads = (
+        "encoder",
+        "breaking radius /255",
+        "truth at most",
+        "accuracy %",
+        "truth at most",
+        "checks that failed",
+        "verdict",
+    )
     return markdown(heads, [cells(row) for row in sorted(found, key=lambda row: (row.verdict, row.kind))])
 
 
@@ -150,5 +165,3 @@ def _number(number: Number | None, unit: float) -> str:
     low, high = ("∞" if end is None else f"{unit * end:.3g}" for end in (number.low, number.high))
     mark = "" if number.plain else f"{number.standing} "
     return f"{mark}{unit * number.value:.3g} [{low}, {high}]"
-
-

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from benchmarks.hiding.family import Family
 from benchmarks.hiding.masks import surrogates
-from holdfast.core import Rng, Shard
+from holdfast.core import Attack, Rng, Shard
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.square import Square
 from holdfast.parts.failures.nearest import Nearest
@@ -45,9 +45,7 @@ class Problem:
         with torch.no_grad():
             clean = network(family.population).float()
         ids = tuple(map(str, range(len(self.x))))
-        shard = Shard(
-            family.encoder_of(nn.Identity()), self.x, torch.arange(len(self.x)), Rng(0, ids=ids), clean
-        )
+        shard = Shard(family.encoder_of(nn.Identity()), self.x, torch.arange(len(self.x)), Rng(0, ids=ids), clean)
         self.failure = Nearest()
         self.event, self.rows = self.failure.bind(shard), torch.arange(len(self.x))
         self.rng = shard.rng
@@ -118,10 +116,10 @@ def smallest_changes(network: nn.Module, family: Family, transferred: Sequence[T
         _descend(problem, surrogate, None if turn % 2 == 0 else (turn // 2) % RIVALS, family.steps, random)
         problem.retreat()
     for surrogate in honest:
-        _in_balls(problem, surrogate, Apgd(family.steps))
+        attack_in_balls(problem, surrogate, Apgd(family.steps))
         problem.retreat()
     # without gradients
-    _in_balls(problem, network, Square(4 * family.steps))
+    attack_in_balls(problem, network, Square(4 * family.steps))
     problem.retreat()
     for _ in range(family.climbs):
         _climb(problem, family.climbing, family.candidates, random)
@@ -148,7 +146,9 @@ def _descend(problem: Problem, surrogate: nn.Module, rival: int | None, steps: i
         radius = torch.where(problem.radius > problem.family.eps, problem.family.eps, radius)
     known = problem.radius.isfinite()[:, None, None, None]
     start = x + radius.to(x)[:, None, None, None] * (2 * torch.rand(x.shape, generator=random) - 1)
-    at = _around(x, torch.where(known & (torch.rand(len(x), 1, 1, 1, generator=random) < 0.5), problem.best, start), radius)
+    at = _around(
+        x, torch.where(known & (torch.rand(len(x), 1, 1, 1, generator=random) < 0.5), problem.best, start), radius
+    )
     momentum = torch.zeros_like(x)
     for step in range(steps):
         at = at.detach().requires_grad_()
@@ -216,7 +216,7 @@ def _aims(problem: Problem) -> Tensor:
     return radius.nan_to_num(0.0).clamp_min(1e-9)
 
 
-def _in_balls(problem: Problem, surrogate: nn.Module, attack: Apgd | Square) -> None:
+def attack_in_balls(problem: Problem, surrogate: nn.Module, attack: Attack) -> None:
     """Attack each image in the ball of its own radius: all at once in the largest, the way from x made shorter."""
     x = problem.x
     radius = _aims(problem)
