@@ -60,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(entry: Entry, family: Family, measured: Measured, again: bool = False, further: bool = False) -> Row:
     """Return an encoder's truth and audit, of which what is lacking is measured and kept."""
     truth, said = measured.truth(family.name, entry.name), measured.audit(family.name, entry.name)
-    if not entry.random and (truth is None or further):
+    wanted = not entry.random and (entry.hides or family.honest_too)
+    if wanted and (truth is None or further):
         measured.keep_truth(family.name, entry.name, find_truth(entry, family))
         truth = measured.truth(family.name, entry.name)
     fresh = said is None or again

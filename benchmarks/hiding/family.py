@@ -28,11 +28,13 @@ class Family:
         images: how many there are.
         attacked: how many of them are attacked.
         levels: between black and white, of the images as they are.
+        pursuit: passes for each image of the audit's own search, along better gradients.
         rounds: of the attack that knows how an encoder hides, see `truth`.
         steps: of each round.
         climbs: how often pixels are tried without gradients.
         climbing: how many steps that takes.
         candidates: tried for each image in each of them.
+        honest_too: whether truths of honest encoders are searched.
         others: further networks, by the names of honest encoders.
     """
 
@@ -43,11 +45,13 @@ class Family:
     images: int
     attacked: int
     levels: int = 255
-    rounds: int = 12
+    pursuit: int = 300
+    rounds: int = 8
     steps: int = 50
     climbs: int = 2
     climbing: int = 100
     candidates: int = 16
+    honest_too: bool = False
     others: Mapping[str, str] = field(default_factory=dict)
 
     seed = 0
@@ -110,11 +114,12 @@ FAMILIES = {
     family.name: family
     for family in (
         Family(
-            "digits", "zoo:digits-simclr", "digits", 0.1, 100, 40, levels=16, rounds=16, steps=60,
+            "digits", "zoo:digits-simclr", "digits", 0.1, 100, 40, levels=16, rounds=16, steps=60, honest_too=True,
             others={"trained with labels": "zoo:digits-supervised", "hardened": "zoo:digits-simclr-adv"},
         ),
         Family(
-            "cifar", CIFAR.format("cnn_b_eps0", BY_CONTRAST), "{}/cifar10_lossless300.npz", 2 / 255, 100, 24,
+            "cifar", CIFAR.format("cnn_b_eps0", BY_CONTRAST), "{}/cifar10_lossless300.npz", 4 / 255, 100, 24,
+            pursuit=200, rounds=6, climbing=50,
             others={
                 "trained against attacks": CIFAR.format("cnn_b_eps4.4", BY_CONTRAST),
                 "deep, trained against attacks": CIFAR.format("deep_eps4.4", BY_CONTRAST),
@@ -131,8 +136,8 @@ FAMILIES = {
             },
         ),
         Family(
-            "photos", "onnx:{}/real/imagenet_mobilenet_v1_025.onnx", "{}/photos", 1 / 255, 24, 8,
-            rounds=6, steps=40, climbing=20, candidates=4,
+            "photos", "onnx:{}/real/imagenet_mobilenet_v1_025.onnx", "{}/photos", 1 / 255, 24, 6,
+            pursuit=80, rounds=3, steps=40, climbing=20, candidates=4,
         ),
     )
 }  # fmt: skip

@@ -52,9 +52,7 @@ class Measured:
 
     def __init__(self, file: Path = FILE):
         self.file = file
-        self._kept: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-        self._kept.setdefault("truths", {})
-        self._kept.setdefault("audits", {})
+        self._kept = self._read()
 
     def truth(self, family: str, name: str) -> Truth | None:
         """Return what is kept of an encoder's truth."""
@@ -70,13 +68,11 @@ class Measured:
         """Keep the smallest changes that are known by now."""
         truth = truth.improved(self.truth(family, name))
         radii = [float(f"{radius:.6g}") for radius in truth.radii]
-        self._kept["truths"][f"{family}: {name}"] = {"radii": radii, "seconds": round(truth.seconds, 1)}
-        self._write()
+        self._put("truths", f"{family}: {name}", {"radii": radii, "seconds": round(truth.seconds, 1)})
 
     def keep_audit(self, family: str, kind: str, name: str, audit: Audit) -> None:
         """Keep an audit in the place of the one before."""
-        self._kept["audits"][f"{family}: {name}"] = _short({"kind": kind, **audit.as_json()})
-        self._write()
+        self._put("audits", f"{family}: {name}", _short({"kind": kind, **audit.as_json()}))
 
     def rows(self) -> Iterator[Row]:
         """Yield all encoders that were audited."""
@@ -84,7 +80,14 @@ class Measured:
             family, _, name = key.partition(": ")
             yield Row(family, kept["kind"], name, self.truth(family, name), Audit.read(kept))
 
-    def _write(self) -> None:
+    def _read(self) -> dict[str, Any]:
+        kept = json.loads(self.file.read_text(encoding="utf-8")) if self.file.exists() else {}
+        return {"truths": {}, "audits": {}, **kept}
+
+    def _put(self, part: str, key: str, value: dict[str, Any]) -> None:
+        """Keep something beside what is kept by now, by other processes too."""
+        self._kept = self._read()
+        self._kept[part][key] = value
         text = json.dumps({part: dict(sorted(kept.items())) for part, kept in self._kept.items()}, ensure_ascii=False)
         text = text.replace('}, "', '},\n"').replace('{"truths"', '{\n"truths"') + "\n"
         unfinished = self.file.with_suffix(".part")

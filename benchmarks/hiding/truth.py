@@ -8,14 +8,16 @@ most what it finds.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from benchmarks.hiding.family import Family
 from benchmarks.hiding.masks import surrogates
-from holdfast.core import Attack, Rng, Shard
+from holdfast.core import Attack, HoldfastError, Rng, Shard
 from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.shared.tournament import Sought, tournament
 from holdfast.parts.attacks.square import Square
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.threats.linf import Linf
@@ -23,8 +25,11 @@ from holdfast.parts.threats.linf import Linf
 CLEARLY = 1e-4
 """Value of the failure above which an image counts as broken; -1 is that of a clean one."""
 
-RIVALS = 6
+RIVALS, PURSUED = 40, 6
+"""Nearest other images: those that are kept, and those that rounds go toward one by one."""
+
 HALVINGS = 12
+LEAST = 40
 AWAY = (1.0, 1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 3.0, 5.0)
 """How much farther images are taken that break the plain network."""
 
@@ -105,15 +110,18 @@ def smallest_changes(network: nn.Module, family: Family, transferred: Sequence[T
         for times in AWAY:
             problem.see((x + times * (image - x)).clamp(0, 1))
     if problem.rivals is not None:
-        for rival in range(problem.rivals.shape[1]):
+        for rival in range(min(PURSUED, problem.rivals.shape[1])):
             _keeping_best(problem, family.population[problem.rivals[:, rival]])
     problem.retreat()
-    # along gradients
+    # along gradients: the audit's own search, which is told better ones, and rounds
+    for surrogate in honest:
+        _pursue(problem, surrogate.eval(), family.pursuit // len(honest))
+        problem.retreat()
     random = torch.Generator().manual_seed(0)
     for number in range(family.rounds):
         surrogate = honest[number % len(honest)].eval()
         turn = number // len(honest)
-        _descend(problem, surrogate, None if turn % 2 == 0 else (turn // 2) % RIVALS, family.steps, random)
+        _descend(problem, surrogate, None if turn % 2 == 0 else (turn // 2) % PURSUED, family.steps, random)
         problem.retreat()
     for surrogate in honest:
         attack_in_balls(problem, surrogate, Apgd(family.steps))
@@ -135,14 +143,37 @@ def _keeping_best(problem: Problem, images: Tensor) -> None:
     problem.best[worse], problem.radius[worse] = best[worse], radius[worse]
 
 
+def _pursue(problem: Problem, surrogate: nn.Module, steps: int) -> None:
+    def goal(x: Tensor, rival: int | None = None) -> tuple[Tensor, Tensor]:
+        reps = surrogate(x)
+        value = problem.value(reps) if rival is None else problem.toward(reps, rival)
+        return value.to(x), reps
+
+    positions = problem.rivals
+    assert positions is not None  # of the failure `nearest` they are images
+    count = positions.shape[1]
+    sought = Sought(
+        goal,
+        lambda reps: problem.value(reps) > CLEARLY,
+        [partial(goal, rival=rival) for rival in range(count)],
+        lambda rival: problem.family.population[positions[:, rival]],
+        count,
+    )
+    try:
+        found, _ = tournament(sought, problem.x, Linf(), max(LEAST, steps), problem.rng)
+    except HoldfastError:  # a gradient that is not finite
+        return
+    problem.see(found.image)
+
+
 def _descend(problem: Problem, surrogate: nn.Module, rival: int | None, steps: int, random: torch.Generator) -> None:
     """Go up with momentum in balls that shrink as soon as something in them breaks.
 
-    Balls are a little smaller than what is known, in every other round ε where that is not enough.
+    Balls are a little smaller than what is known, in some rounds ε where that is not enough.
     """
     x = problem.x
     radius = torch.where(problem.radius.isfinite(), 0.95 * problem.radius, 0.5)
-    if rival is not None:
+    if rival is not None and rival % 2:
         radius = torch.where(problem.radius > problem.family.eps, problem.family.eps, radius)
     known = problem.radius.isfinite()[:, None, None, None]
     start = x + radius.to(x)[:, None, None, None] * (2 * torch.rand(x.shape, generator=random) - 1)
