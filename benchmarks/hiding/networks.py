@@ -47,7 +47,7 @@ def stepped(step: float, shown: Function | None = None) -> Mask:
 
 def gained(gain: float) -> Mask:
     """Return sigmoids with a large gain."""
-    return Mask(lambda x: torch.sigmoid(gain * x), honest=(torch.sigmoid, lambda x: torch.sigmoid(3 * x)))
+    return Mask(lambda x: torch.sigmoid(gain * x), honest=(None, torch.sigmoid, lambda x: torch.sigmoid(3 * x)))
 
 
 def dropped(share: float) -> Mask:
