@@ -9,8 +9,8 @@ import torch
 from benchmarks.hiding import __main__ as command
 from benchmarks.hiding import inputs, store, verdict
 from benchmarks.hiding.audit import ACCURACY, RADIUS, Audit, Number
-from benchmarks.hiding.catalogue import LYING, RANDOM, entries
-from benchmarks.hiding.entry import Entry
+from benchmarks.hiding.catalogue import entries
+from benchmarks.hiding.entry import LYING, RANDOM, Entry
 from benchmarks.hiding.family import FAMILIES
 from benchmarks.hiding.masks import Mask, surrogates
 from benchmarks.hiding.truth import Problem, attack_in_balls, smallest_changes

@@ -6,7 +6,19 @@ import torch
 from torch import nn
 
 from benchmarks.hiding import networks
-from benchmarks.hiding.entry import Entry
+from benchmarks.hiding.entry import (
+    CURVED,
+    FILTERED,
+    INSIDE,
+    LYING,
+    OUTPUT,
+    RANDOM,
+    REMEMBERING,
+    ROUNDED,
+    SATURATING,
+    WATCHING,
+    Entry,
+)
 from benchmarks.hiding.family import Family
 from benchmarks.hiding.honest import honest
 from benchmarks.hiding.inputs import (
@@ -35,10 +47,6 @@ from benchmarks.hiding.inputs import (
     wrong,
 )
 from benchmarks.hiding.masks import Mask, altered
-
-SATURATING, ROUNDED, FILTERED, CURVED = "saturating input", "rounded input", "filtered input", "curved input"
-RANDOM, LYING, WATCHING = "random", "lying gradient", "watches who asks"
-INSIDE, OUTPUT, REMEMBERING = "masked inside", "masked output", "remembers"
 
 Make = Callable[[], Mask]
 

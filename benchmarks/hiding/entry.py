@@ -7,6 +7,15 @@ from torch import nn
 
 from benchmarks.hiding.family import Family
 
+HONEST = "honest"
+KINDS = (
+    "saturating input", "rounded input", "filtered input", "curved input", "lying gradient", "watches who asks",
+    "remembers", "masked inside", "masked output", "random",
+)  # fmt: skip
+"""Ways to hide."""
+
+SATURATING, ROUNDED, FILTERED, CURVED, LYING, WATCHING, REMEMBERING, INSIDE, OUTPUT, RANDOM = KINDS
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -30,6 +39,3 @@ class Entry:
     def hides(self) -> bool:
         """Whether it tries to."""
         return self.kind != HONEST
-
-
-HONEST = "honest"

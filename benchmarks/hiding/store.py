@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.hiding import verdict as verdicts
 from benchmarks.hiding.audit import ACCURACY, RADIUS, Audit, Number
-from benchmarks.hiding.entry import HONEST
+from benchmarks.hiding.entry import HONEST, KINDS
 from benchmarks.hiding.family import FAMILIES
 from benchmarks.hiding.verdict import Truth
 from benchmarks.tables import markdown
@@ -107,7 +107,7 @@ def _short(value: Any) -> Any:
 def summary(rows: list[Row]) -> str:
     """Return a table by kinds."""
     lines: list[tuple[str, ...]] = []
-    for kind in dict.fromkeys(row.kind for row in rows if row.kind != HONEST):
+    for kind in (kind for kind in KINDS if any(row.kind == kind for row in rows)):
         said = [row.verdict for row in rows if row.kind == kind]
         marked = sum(one in (verdicts.BOUND, verdicts.VOID, verdicts.NONE) for one in said)
         plain = sum(one in (verdicts.TRUE, verdicts.UNKNOWN) for one in said)
