@@ -101,7 +101,7 @@ def test_a_plain_number_without_a_truth_is_not_called_true() -> None:
 
 
 def test_the_attack_that_knows_beats_plain_pgd() -> None:
-    family = replace(DIGITS, rounds=4, climbs=0, steps=30)
+    family = replace(DIGITS, pursuit=40, rounds=4, climbs=0, steps=30)
     network = nn.Sequential(inputs.saturated(200), family.network()).eval()
     plain = Problem(network, family)
     plain.radius.fill_(torch.inf)
@@ -114,7 +114,7 @@ def test_the_attack_that_knows_beats_plain_pgd() -> None:
 
 
 def test_what_the_attack_says_is_so() -> None:
-    family = replace(DIGITS, rounds=2, climbs=1, climbing=10, steps=10)
+    family = replace(DIGITS, pursuit=40, rounds=2, climbs=1, climbing=10, steps=10)
     found = smallest_changes(nn.Sequential(inputs.quantised(4), family.network()).eval(), family)
     x, network = family.population, nn.Sequential(inputs.quantised(4), family.network())
     with torch.no_grad():

@@ -121,7 +121,8 @@ def smallest_changes(network: nn.Module, family: Family, transferred: Sequence[T
     for number in range(family.rounds):
         surrogate = honest[number % len(honest)].eval()
         turn = number // len(honest)
-        _descend(problem, surrogate, None if turn % 2 == 0 else (turn // 2) % PURSUED, family.steps, random)
+        rival = None if turn % 2 == 0 else (turn // 2) % PURSUED
+        _descend(problem, surrogate, rival, family.steps, random, some=number % 3 == 2)
         problem.retreat()
     for surrogate in honest:
         attack_in_balls(problem, surrogate, Apgd(family.steps))
@@ -166,10 +167,20 @@ def _pursue(problem: Problem, surrogate: nn.Module, steps: int) -> None:
     problem.see(found.image)
 
 
-def _descend(problem: Problem, surrogate: nn.Module, rival: int | None, steps: int, random: torch.Generator) -> None:
+def _descend(
+    problem: Problem, surrogate: nn.Module, rival: int | None, steps: int, random: torch.Generator, some: bool = False
+) -> None:
     """Go up with momentum in balls that shrink as soon as something in them breaks.
 
     Balls are a little smaller than what is known, in some rounds ε where that is not enough.
+
+    Args:
+        problem: what to break.
+        surrogate: gives the gradient.
+        rival: toward which image; None: whichever is nearest.
+        steps: how many.
+        random: draws the starts.
+        some: whether a step moves half of the pixels alone: of saturated ones, all would move at once.
     """
     x = problem.x
     radius = torch.where(problem.radius.isfinite(), 0.95 * problem.radius, 0.5)
@@ -195,6 +206,8 @@ def _descend(problem: Problem, surrogate: nn.Module, rival: int | None, steps: i
         gradient = gradient / gradient.abs().flatten(1).mean(1)[:, None, None, None].clamp_min(1e-12)
         momentum = 0.75 * momentum + gradient
         length = radius.to(x)[:, None, None, None] * (0.02 + 0.48 * (1 + math.cos(math.pi * step / steps)) / 2)
+        if some:
+            length = length * (torch.rand(x.shape, generator=random) < 0.5)
         at = _around(x, at.detach() + length * momentum.sign(), radius)
     with torch.no_grad():
         problem.note(at, problem.value(surrogate(at)))
