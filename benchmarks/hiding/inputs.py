@@ -143,7 +143,7 @@ def folded(times: int) -> Mask:
 
 def shattered(size: float, frequency: float) -> Mask:
     """Return x + a sin(kx), whose gradient points anywhere."""
-    return Mask(lambda x: x + size * torch.sin(frequency * x))
+    return Mask(lambda x: x + size * torch.sin(frequency * x), honest=(identity, None))
 
 
 def noisy(size: float) -> Mask:
