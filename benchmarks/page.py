@@ -29,10 +29,14 @@ from benchmarks import (
 )
 from benchmarks.equal import store as equal
 from benchmarks.gpu import docs as gpu
+from benchmarks.hiding import store as hiding
 from benchmarks.store import Run, Runs
 from benchmarks.tables import day, measured, newest
 
-PAGES = tuple(store.ROOT / page for page in ("docs/benchmarks.md", "docs/scale.md", "docs/equal.md", "README.md"))
+PAGES = tuple(
+    store.ROOT / page
+    for page in ("docs/benchmarks.md", "docs/scale.md", "docs/equal.md", "docs/hiding.md", "README.md")
+)
 MARKED = re.compile(r"<!-- (?P<name>[\w ]+): begin -->(?P<inside>.*?)<!-- (?P=name): end -->", re.DOTALL)
 
 
@@ -91,6 +95,8 @@ TABLES: dict[str, Callable[[Runs], str]] = {
     "hours": needs(paper.hours, "paper", "constants"),
     "equal": lambda runs: equal.table(),
     "refused": lambda runs: equal.refusals(),
+    "hiding": lambda runs: hiding.summary(list(hiding.Measured().rows())),
+    "hiding exceptions": lambda runs: hiding.exceptions(list(hiding.Measured().rows())),
     "gpu": lambda runs: gpu.tables(gpu.load()),
     "gpu summary": lambda runs: gpu.summary(gpu.load()),
     "gpu answer": lambda runs: gpu.answer(gpu.load()),
