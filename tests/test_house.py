@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import holdfast
+from counters import RISING, counts, limits, worse
 from holdfast.core.registry import HOMES, KINDS
 
 ROOT = Path(holdfast.__file__).parent
@@ -23,6 +24,16 @@ def modules(path: Path) -> set[str]:
 def test_files_stay_small() -> None:
     lengths = {str(path.relative_to(ROOT)): path.read_bytes().count(b"\n") for path in FILES}
     assert not {path: lines for path, lines in lengths.items() if lines > 400}, "split by idea"
+
+
+def test_the_house_gets_no_worse() -> None:
+    assert not worse(counts(), limits()), "better is kept by: python tests/counters.py"
+
+
+def test_a_count_that_rises_is_noticed() -> None:
+    before = {"public names": 3, RISING[0]: 7}
+    assert worse({"public names": 4, RISING[0]: 6}, before) == ["public names: 4, limit 3", f"{RISING[0]}: 6, limit 7"]
+    assert not worse({"public names": 2, RISING[0]: 8}, before)
 
 
 def test_the_root_shows_the_floors() -> None:

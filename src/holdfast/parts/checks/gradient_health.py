@@ -8,25 +8,41 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Ball, Check, Examination, Failure, Observation, Rng, Search, Subject, Verdict
+from holdfast.core import (
+    Ball,
+    Check,
+    Encoder,
+    Examination,
+    Failure,
+    Images,
+    Observation,
+    PerImage,
+    Rng,
+    Search,
+    Subject,
+    Verdict,
+)
 from holdfast.numerics.geometry.invariance import EVERY
-from holdfast.parts.checks.shared.gradients import broken_promise, gradient_at, left_out
+from holdfast.parts.checks.shared.gradients import Gradient, broken_promise, gradient_at, left_out
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.threats.linf import Linf
 
 TOGETHER = 8
 """Images that are examined at a time, until what they say is beyond doubt."""
 
+AROUND = Linf(16 / 255)
+"""Where the ways that the gradient has not chosen lie: so far that 8 bits inside an encoder are no large part of it."""
+
 
 @dataclass(frozen=True)
 class GradientHealth(Check):
     """Holds gradients against the encoder itself, at random points of the balls that are searched along them.
 
-    They must be finite and reach the pixels; a step along them must change the representation by what they promise,
-    see `broken_promise`; and pixels that they leave out must not change it, see `left_out`. This takes a few passes an
-    image however many pixels it has, and no attack that happens to be stronger: it tells false gradients (a backward
-    pass of its own, rounding, a forward pass that differs where gradients are taken) and true ones that see next to
-    nothing (saturation, steps, detached parts).
+    They must be finite and reach the pixels; a step along them, and a move at random, must change the representation by
+    what they promise, see `broken_promise`; and pixels that they leave out must not change it, see `left_out`. This
+    takes a few passes an image however many pixels it has, and no attack that happens to be stronger: it tells false
+    gradients (a backward pass of its own, rounding, a forward pass that differs where gradients are taken) and true
+    ones that see next to nothing (saturation, steps, detached parts).
 
     Attributes:
         balls: what is searched along gradients.
@@ -101,12 +117,20 @@ class GradientHealth(Check):
                     return NONE
                 if (refused := _refused(gradient.values)) is not None:
                     return refused
-                missed = torch.cat([missed, broken_promise(encoder, x, smallest, gradient).cpu()])
+                missed = torch.cat([missed, self._missed(encoder, x, smallest, gradient, rng).cpu()])
                 unseen = torch.cat([unseen, left_out(encoder, x, largest, rng.child("left out")).cpu()])
             reached, seen = reached + float((gradient.values != 0).double().mean()) * len(x), seen + len(x)
             if _clear(_known(missed), self.off) and _clear(_known(unseen), self.unseen):
                 break
         return self._verdict(_known(missed), _known(unseen), reached / seen, seen, bool(encoder.straight_through))
+
+    def _missed(self, encoder: Encoder, x: Images, ball: Ball, gradient: Gradient, rng: Rng) -> PerImage:
+        """Return by how much promises are missed along the gradient, or on a way that it has not chosen."""
+        step = ball.step(x, gradient.at, gradient.values, ball.radius / 2)
+        along = broken_promise(encoder, gradient.at, step, gradient.direction)
+        near, other = (AROUND.sample(x, rng.child(name)) for name in ("near", "other"))
+        across = broken_promise(encoder, near, other)
+        return torch.fmax(along, across)
 
     def _verdict(
         self, missed: Float[Tensor, "some"], unseen: Float[Tensor, "others"], reached: float, seen: int, named: bool
@@ -115,8 +139,8 @@ class GradientHealth(Check):
         share = max(0.0, float(unseen.mean())) if len(unseen) else 0.0
         details = {"reached": reached, "off": off, "unseen": share, "images": float(seen)}
         finding = (
-            f"steps along the gradient miss what it promises by {_percent(off)} (median of {seen} images); pixels that "
-            f"it leaves out make {_percent(share)} of what changes"
+            f"what changes misses what the gradient promises by {_percent(off)} (median of {seen} images); pixels that "
+            f"it leaves out make {_percent(share)} of it"
         )
         if off > self.off and not named:  # a step that is named has no gradient of its own to hold it against
             return Verdict("fail", finding, f"The gradient is not the encoder's own: {MISLED}", details, HIDES)

@@ -47,32 +47,38 @@ def gradient_at(encoder: Encoder, at: Images, rng: Rng) -> Gradient | None:
     return Gradient(at, direction, _gradient(reps, direction, points))
 
 
-def broken_promise(encoder: Encoder, x: Images, ball: Ball, gradient: Gradient) -> PerImage:
-    """Return by how much a step along the gradient misses the change that gradients on its way promise.
+def broken_promise(encoder: Encoder, start: Images, end: Images, direction: Reps | None = None) -> PerImage:
+    """Return by how much the way between two images misses the change that gradients on it promise.
 
-    |A - P| / max(|A|, |P|), where A = ⟨v, f(y') - f(y)⟩ is what a step from y to y', half a radius along the gradient,
-    changes, and P = ∫ ∇⟨v, f⟩ · dx, by Gauss and Legendre, is what it must change if the gradient is that of f, however
-    curved f is. 0: the promise is kept; 1: nothing happens, or something unforeseen; 2: the opposite. NaN where neither
-    moves. Unlike a random step, one along the gradient changes far more than what rounding inside the encoder does.
+    |A - P| / max(|A|, |P|), where A = ⟨v, f(y') - f(y)⟩ is what changes from y to y', and P = ∫ ∇⟨v, f⟩ · dx, by Gauss
+    and Legendre, is what it must change if the gradient is that of f, however curved f is. 0: the promise is kept; 1:
+    nothing happens, or something unforeseen; 2: the opposite. NaN where neither moves.
+
+    A way along the gradient changes far more than what rounding inside the encoder does, however short it is; only a
+    way that the gradient has not chosen tells that it is blurred, or that of other pixels.
 
     Args:
         encoder: f.
-        x: clean images, [B, C, H, W].
-        ball: around x, where gradient.at is y.
-        gradient: at y.
+        start: y, [B, C, H, W].
+        end: y', [B, C, H, W].
+        direction: v, [B, D]; None: that of the change itself.
 
     Source: the fundamental theorem of calculus along a path; "Obfuscated gradients give a false sense of security"
         (Athalye et al. 2018) has the ways in which defences break the promise.
+
+    Example:
+        >>> honest = Encoder(torch.nn.Flatten(), mean=0, std=1)
+        >>> broken_promise(honest, torch.zeros(1, 1, 2, 2), torch.full((1, 1, 2, 2), 0.1)).round(decimals=3).tolist()
+        [0.0]
     """
-    start, direction = gradient.at, gradient.direction.double()
-    end = ball.step(x, start, gradient.values, ball.radius / 2)
     with torch.no_grad():
-        actual = ((encoder(end).double() - encoder(start).double()) * direction).sum(1)
-    promised = torch.zeros_like(actual)
+        change = encoder(end).double() - encoder(start).double()
+    v = change if direction is None else direction.double()
+    actual, promised = (change * v).sum(1), torch.zeros_like(change[:, 0])
     places, weights = np.polynomial.legendre.leggauss(POINTS)
     for place, weight in zip((1 + places) / 2, weights / 2, strict=True):
         point = (start + float(place) * (end - start)).detach().requires_grad_()
-        slope = _gradient(encoder(point), gradient.direction, point)
+        slope = _gradient(encoder(point).double(), v, point)
         promised += float(weight) * (slope.double() * (end - start)).flatten(1).sum(1)
     return (actual - promised).abs() / torch.maximum(actual.abs(), promised.abs())
 
