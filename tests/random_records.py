@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from holdfast.storage import record_shape as shapes
-from holdfast.storage.migrations import SCHEMA
+from holdfast.storage.record_shape import SCHEMA
 from holdfast.storage.shape import ANY, COUNT, FLAG, NUMBER, TEXT, Items, Maybe, Named, Object, Plain, Shape
 
 NUMBERS = (

@@ -22,8 +22,8 @@ from sklearn.datasets import load_digits
 
 from holdfast.report.charts.dots import Dots
 from holdfast.report.charts.figure import Drawing
-from holdfast.storage.migrations import SCHEMA
 from holdfast.storage.record_file import SEAL, sealed
+from holdfast.storage.record_shape import SCHEMA
 
 SOUND = {"checks": [], "because": [], "standing": "sound", "if_weak": "at most"}
 """What a score says of its checks where none failed."""

@@ -18,10 +18,9 @@ import typer
 from holdfast.auditing import plan_file, profile
 from holdfast.cli import app
 from holdfast.core import registry
-from holdfast.runtime.deprecation import DEPRECATED
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.storage import record_shape as shapes
-from holdfast.storage.migrations import SCHEMA
+from holdfast.storage.record_shape import SCHEMA
 from holdfast.storage.shape import Items, Maybe, Named, Object, Plain, Shape
 from holdfast.training.recipe import Recipe
 from holdfast.workflows.monitor import training_monitor
@@ -60,7 +59,6 @@ def surface() -> str:
         "Python": python(), "Commands": commands(app_command(), "holdfast"), "Keys of TOML files": keys(),
         "Parts": parts(), f"record.json, schema {SCHEMA}": entries(shapes.RECORD_SHAPE, ""),
         "Charts of a record": charts(), "Exit statuses": (f"{status.value} {status.name}" for status in ExitStatus),
-        "Deprecated": (f"{name} until {old.removed_in}: {old.instead}" for name, old in sorted(DEPRECATED.items())),
     }  # fmt: skip
     return "\n".join(f"# {title}\n\n" + "".join(f"{line}\n" for line in lines) for title, lines in groups.items())
 

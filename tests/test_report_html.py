@@ -351,8 +351,10 @@ def test_encoders_look_different():
     [
         (None, "expected a run folder"),
         ("{", "expected JSON"),
-        ('{"schema": 1}', "not of its schema 1"),
-        ("[]", "expected a record of schema 1 to 2"),
+        ('{"schema": 1}', "expected a record of schema 2 in .*, got schema 1; audit again"),
+        ('{"schema": true}', "expected a record of schema 2 in .*, got schema True; audit again"),
+        ('{"schema": 3}', "got schema 3; upgrade Holdfast"),
+        ("[]", "expected a record of schema 2 in .*, got schema 'something else'; audit again"),
     ],
 )
 def test_folders_without_a_record_that_can_be_read(tmp_path, content, message):

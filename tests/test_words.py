@@ -2,19 +2,16 @@
 
 import inspect
 import re
-import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import typer
 from rich.text import Text
 
 import holdfast
 from holdfast.auditing.plan_file import KEYS, make_plan
 from holdfast.cli import app
-from holdfast.runtime.deprecation import HoldfastDeprecationWarning
 from holdfast.workflows.monitor import monitor
 
 OWN_WORD = {"model": "encoders", "settings": "set"}
@@ -89,25 +86,7 @@ def test_what_an_audit_takes_is_described() -> None:
         assert not missing, function
 
 
-def test_earlier_words_mean_what_they_did_and_say_what_to_write() -> None:
-    how: dict[str, Any] = {"profile": "quick", "measures": "uniformity", "quiet": True}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        now = holdfast.audit("zoo:digits-simclr", data="digits", images=12, **how)
-    with pytest.warns(HoldfastDeprecationWarning) as said:
-        before = holdfast.audit("zoo:digits-simclr", images="digits", size=12, **how)  # pyright: ignore
-    assert before["uniformity"] == now["uniformity"]
-    assert [str(warning.message).rpartition("; ")[2] for warning in said] == ["write data=", "write images="]
-
-
-def test_images_as_an_array_are_still_data() -> None:
-    net, x = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 4)), torch.rand(6, 1, 8, 8)
-    with pytest.warns(HoldfastDeprecationWarning, match="monitor.images=DATA. is deprecated .* write data="):
-        values = monitor(net, images=x, measures=["uniformity"], mean=0, std=1)  # pyright: ignore
-    assert values == monitor(net, x, ["uniformity"], mean=0, std=1)
-
-
-def test_a_number_of_images_that_is_none_is_an_error_and_no_earlier_word() -> None:
+def test_a_number_of_images_that_is_none_is_an_error() -> None:
     with pytest.raises(holdfast.HoldfastError, match=r"audit.images: expected a whole number or None, got 'many'"):
         holdfast.audit("zoo:digits-simclr", "digits", images="many")  # pyright: ignore
 

@@ -26,7 +26,6 @@ from holdfast.extend import measure as own_measure
 from holdfast.results import Comparison, Record, compared
 from holdfast.runtime.checked import checked, plain, shown
 from holdfast.runtime.console import Screen
-from holdfast.runtime.deprecation import renamed
 from holdfast.runtime.errors import NothingAudited
 from holdfast.runtime.listener import Listener
 from holdfast.runtime.progress import LIFE, Bars
@@ -48,7 +47,6 @@ Data = Any
 """Images: a tensor [N, C, H, W], an array [N, H, W, C], a folder, a data spec, a torch Dataset, or an `ImageSource`."""
 
 
-@renamed(images="data", size="images")
 @checked
 def audit(
     model: Model | Sequence[Model] | Mapping[str, Model],

@@ -20,7 +20,6 @@ from holdfast.report.notebook import hardening_html
 from holdfast.report.paper.figure import Figure
 from holdfast.results import Record
 from holdfast.runtime.checked import checked
-from holdfast.runtime.deprecation import renamed
 from holdfast.runtime.durations import seconds
 from holdfast.storage.filesystem import local_folder
 from holdfast.workflows.harden.audits import Opened
@@ -70,7 +69,6 @@ class HardenedModel:
         return self.audit.figure(name, **style)
 
 
-@renamed(images="data")
 @checked
 def harden(
     model: Model,

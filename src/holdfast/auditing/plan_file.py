@@ -16,7 +16,6 @@ from holdfast.config.overrides import Change, changed, set_parameters
 from holdfast.config.reader import arguments, located
 from holdfast.core import Ball, HoldfastError, ImageSource, Measure, registry
 from holdfast.core.threat import Shape
-from holdfast.runtime.deprecation import renamed
 from holdfast.runtime.durations import seconds
 from holdfast.sources.data import open_images
 from holdfast.storage.documents import read_toml
@@ -43,7 +42,6 @@ NO_DATA = "gaussian"
 """Images of an audit that asks nothing about images: noise of the encoder's own size."""
 
 
-@renamed(profile_name="profile")
 def make_plan(
     encoders: Iterable[str],
     data: str | None,

@@ -20,8 +20,8 @@ from holdfast.numerics.statistics.copies import rows_of_pictures
 from holdfast.runtime.errors import NothingAudited, first_line
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.privacy import public
-from holdfast.storage.migrations import SCHEMA
 from holdfast.storage.record_file import LOG, RECORD, digest_of, files_of, sealed
+from holdfast.storage.record_shape import SCHEMA
 from holdfast.storage.run_folder import Store
 from holdfast.storage.standing import void_checks
 

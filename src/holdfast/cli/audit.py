@@ -25,7 +25,6 @@ from holdfast.cli.common import (
     standing_answer,
 )
 from holdfast.cli.workers import begin_workers, engine_of, make_shard
-from holdfast.runtime.deprecation import warn_deprecated
 from holdfast.runtime.errors import HoldfastError
 
 
@@ -108,7 +107,6 @@ def audit(
         ),
     ] = None,
     compiled: Annotated[bool | None, typer.Option("--compiled", help="Run the encoder through torch.compile.")] = None,
-    compiled_before: Annotated[bool | None, typer.Option("--compile", hidden=True)] = None,
     workers: Annotated[int | None, typer.Option(help="Worker processes that share the audit. (default: none)")] = None,
     engine: Annotated[
         str | None, typer.Option(help="Engine for workers: processes or ray. (default: processes)")
@@ -137,9 +135,6 @@ def audit(
     request = {key: value for key, value in locals().items() if key not in ("json_output", "quiet", "strict")}
     if calibrate <= 0:
         raise HoldfastError(f"--calibrate: expected seconds above 0, got {calibrate:g}")
-    if compiled_before:
-        warn_deprecated("--compile")
-        compiled = True
     # The answer of the same request, where it stands: neither torch nor any part is imported for it
     files = any(name.endswith(".toml") for name in (*encoders, profile or ""))
     known = None if files or dry_run or shard is not None else request

@@ -20,7 +20,6 @@ from holdfast.cli import completion
 from holdfast.runtime.checked import LARGEST
 from holdfast.runtime.checked import number as read_number
 from holdfast.runtime.console import Screen
-from holdfast.runtime.deprecation import deprecations_to
 from holdfast.runtime.doors import real
 from holdfast.runtime.errors import Unwritable, described
 from holdfast.runtime.exit_status import ExitStatus
@@ -134,8 +133,7 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        said = deprecations_to(lambda line: warned("deprecated:", line))
-        with answering(out.point), said, foreign("code that this command called", "run"):
+        with answering(out.point), foreign("code that this command called", "run"):
             return super().invoke(ctx)
 
 

@@ -1,7 +1,7 @@
 """Reading `record.json`: the one way in which a record is opened, so that all code behind it can rely on its shape.
 
 A record carries a seal, the digest of everything in it, and the digests of its tables and pictures: what has changed
-since the audit wrote it is refused, never believed. One of an older version is read as today's (`migrations`).
+since the audit wrote it is refused, never believed; so is one of another schema.
 """
 
 import contextlib
@@ -15,8 +15,7 @@ from typing import Any
 from holdfast.runtime.doors import read_bytes, real
 from holdfast.runtime.errors import UnreadableRecord, os_reason
 from holdfast.storage.filesystem import Folder
-from holdfast.storage.migrations import SCHEMA, migrated
-from holdfast.storage.record_shape import RECORD_SHAPE
+from holdfast.storage.record_shape import RECORD_SHAPE, SCHEMA
 
 RECORD = "record.json"
 
@@ -94,27 +93,15 @@ def parse_record(data: bytes, place: str) -> dict[str, Any]:
             f"expected JSON in {RECORD} of {place!r}, got something else; run the audit again"
         ) from error
     schema = record.get("schema") if isinstance(record, dict) else None
-    if type(schema) is not int or schema < 1:
+    if type(schema) is not int or schema != SCHEMA:
         version = schema if isinstance(schema, (int, str)) and len(str(schema)) < 20 else "something else"
-        raise UnreadableRecord(
-            f"expected a record of schema 1 to {SCHEMA} in {place!r}, got schema {version!r}; audit again"
-        )
-    if schema > SCHEMA:
-        raise UnreadableRecord(
-            f"expected a record of schema {SCHEMA} or older in {place!r}, got one of a newer Holdfast (schema "
-            f"{schema}); upgrade Holdfast: pip install --upgrade holdfast"
-        )
+        newer = type(schema) is int and schema > SCHEMA
+        do = "upgrade Holdfast: pip install --upgrade holdfast" if newer else "audit again"
+        raise UnreadableRecord(f"expected a record of schema {SCHEMA} in {place!r}, got schema {version!r}; {do}")
     if SEAL in record and not unbroken(record):
         raise UnreadableRecord(
             f"the {RECORD} of {place!r} has been damaged or changed since the audit wrote it; run the audit again"
         )
-    if schema < SCHEMA:
-        try:
-            record = migrated({key: value for key, value in record.items() if key != SEAL})
-        except (KeyError, TypeError, AttributeError) as error:
-            raise UnreadableRecord(
-                f"expected the record of an audit in {place!r}, got one that is not of its schema {schema}; audit again"
-            ) from error
     if wrong := next(RECORD_SHAPE.wrong(record), None):
         raise UnreadableRecord(f"expected the record of an audit in {place!r}, got one where {wrong}; audit again")
     return record

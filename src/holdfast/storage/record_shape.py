@@ -20,6 +20,9 @@ from holdfast.storage.shape import (
     tame,
 )
 
+SCHEMA = 2
+"""Version of the record's layout; records of another one are refused."""
+
 PASSES = Object({"forward": COUNT, "backward": COUNT}, {"bounds": COUNT})
 SPENT = Object(
     {"forward": COUNT, "backward": COUNT, "alone": PASSES, "shared_fraction": NUMBER},
@@ -306,4 +309,4 @@ RECORD_SHAPE = Object(
     },
     also=_whole,
 )  # fmt: skip
-"""A record of today's schema, see `migrations`."""
+"""A record of schema `SCHEMA`."""

@@ -10,7 +10,6 @@ from torch import nn
 
 from holdfast.config.overrides import Change
 from holdfast.core import HoldfastError
-from holdfast.runtime.deprecation import renamed
 from holdfast.runtime.optional import optional
 from holdfast.workflows.monitor.snapshot import Pictures, look, measures_of, opened
 
@@ -48,7 +47,6 @@ class HoldfastCallback:
         """Make an object that is a callback of the Lightning packages in use as well."""
         return object.__new__(type(cls.__name__, (cls, *_callbacks()), {"__module__": cls.__module__}))
 
-    @renamed(images="data", size="images")
     def __init__(
         self,
         encoder: str | Callable[[Any], nn.Module],

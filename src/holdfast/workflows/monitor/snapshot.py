@@ -23,7 +23,6 @@ from holdfast.config.overrides import Change, changed
 from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, Table
 from holdfast.core.network import copy_of, unwrapped
 from holdfast.core.precision import tf32
-from holdfast.runtime.deprecation import renamed
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.encoders.shared.copies import copied
 from holdfast.storage.run_folder import Store
@@ -48,7 +47,6 @@ class Look:
     tables: dict[str, Table]
 
 
-@renamed(images="data", size="images")
 def monitor(
     encoder: nn.Module,
     data: Pictures,
@@ -86,7 +84,6 @@ def monitor(
     return snapshot.values
 
 
-@renamed(images="data", size="images")
 def look(
     encoder: nn.Module,
     data: Pictures,

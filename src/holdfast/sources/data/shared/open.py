@@ -11,7 +11,6 @@ from torch import Tensor
 from holdfast.core import Geometry, ImageSource
 from holdfast.core.spec_string import Options, boolean, finish, one_of, parse, sides, take
 from holdfast.runtime.checked import checked, integer, number
-from holdfast.runtime.deprecation import renamed
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.guess import likeness, nearest, offered, path_meant
 from holdfast.runtime.names import listed_in
@@ -43,7 +42,6 @@ SOURCES: dict[str, tuple[str, str | None]] = {
 """Prefix of a data spec -> (what it reads and its options, extra to install)."""
 
 
-@renamed(size="images")
 @checked
 def open_images(
     spec: str | os.PathLike[str] | ImageSource | np.ndarray | Tensor,
