@@ -122,12 +122,14 @@ class Folder:
         path.parent.mkdir(parents=True, exist_ok=True)
         # no process number: containers that share a folder may have the same one
         part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
-        # a file of our own: neither one that somebody has put there before, nor what their link leads to
-        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o666))
         try:
+            # create exclusively: never follow a planted file or link
+            os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o666))
             put(part)
             os.replace(part, path)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, FileExistsError):  # somebody else's
+                raise
             with contextlib.suppress(OSError):
                 part.unlink(missing_ok=True)
             raise
