@@ -247,7 +247,7 @@ def test_rows_go_into_the_docs_and_newer_ones_take_the_place_of_older(tmp_path: 
     docs.publish(first)
     assert " | 0 of 1 | quick, digits |" in pages[1].read_text()
     docs.publish(second)
-    benchmarks, scale, _, readme = (file.read_text() for file in pages)
+    benchmarks, scale, *_, readme = (file.read_text() for file in pages)
     assert "| ResNet-50, bf16 | 3,188 | 128 | 91% | 1.02 x | 1.01 x | 6.1 |" in benchmarks
     assert "| quick, ResNet-50, float32 | 64, 32 | 8,000 | 12.3 s | 1.4 x |  |" in benchmarks
     assert "| correctness | quick, digits | scores apart 0 | ≤ 0.05 | met |" in benchmarks
