@@ -5,8 +5,9 @@
 The commands of golden.toml, and those of frozen.toml, which show what these left, are run twice: by the code of COMMIT,
 in a worktree of its own, and by the code of this checkout. What they print, their exit status and every file that they
 leave must be equal: records and plans as JSON, tables by a digest of every column's bits, reports as the text that
-people read. Times, versions, digests of code and paths are left out. Then this checkout continues the audits that the
-other code left, of which it must make no shard again. Prints what differs; status 1 where anything does.
+people read, pictures by their bytes. Times, versions, digests of code and paths are left out. Then this checkout
+continues the audits that the other code left, of which it must make no shard again. Prints what differs; status 1 where
+anything does.
 """
 
 import argparse
@@ -65,16 +66,21 @@ def run(words: Sequence[str], tree: Path, folder: Path) -> Seen:
         [sys.executable, "-m", "holdfast", *words],
         cwd=folder, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    places = {str(folder): "WORK", str(tree): "TREE", str(SHARED): "SHARED", str(ROOT): "TREE"}
-    said = as_json(process.stdout) if process.stdout.startswith(("{", "[")) else process.stdout
+    places = name_places(tree, folder)
+    said = format_json(process.stdout) if process.stdout.startswith(("{", "[")) else process.stdout
     return {
         "status": str(process.returncode),
-        "stdout": settled(said, places),
-        "stderr": settled(process.stderr, places),
+        "stdout": settle(said, places),
+        "stderr": settle(process.stderr, places),
     }
 
 
-def settled(text: str, places: dict[str, str]) -> str:
+def name_places(tree: Path, folder: Path) -> dict[str, str]:
+    """Return words for the places that differ between two runs."""
+    return {str(folder): "WORK", str(tree): "TREE", str(SHARED): "SHARED", str(ROOT): "TREE"}
+
+
+def settle(text: str, places: dict[str, str]) -> str:
     """Return a text without what is different each time."""
     for place, name in places.items():
         text = text.replace(place, name)
@@ -83,7 +89,7 @@ def settled(text: str, places: dict[str, str]) -> str:
     return text
 
 
-def files_of(folder: Path, places: dict[str, str]) -> Seen:
+def read_files(folder: Path, places: dict[str, str]) -> Seen:
     """Return the files of a folder, but for shards, as texts."""
     texts: Seen = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -92,31 +98,31 @@ def files_of(folder: Path, places: dict[str, str]) -> Seen:
             continue
         match path.suffix:
             case ".json":
-                text = as_json(path.read_text(encoding="utf-8"))
+                text = format_json(path.read_text(encoding="utf-8"))
             case ".parquet":
-                text = table(path)
+                text = describe_table(path)
             case ".html":
-                text = visible(path.read_text(encoding="utf-8"))
+                text = read_visible(path.read_text(encoding="utf-8"))
             case ".md" | ".csv" | ".tex" | ".txt" | ".toml" | ".svg" | ".xml":
                 text = path.read_text(encoding="utf-8")
             case _:
-                text = f"{path.stat().st_size} bytes"
-        texts[str(name)] = settled(text, places)
+                text = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        texts[str(name)] = settle(text, places)
     return texts
 
 
-def as_json(text: str) -> str:
+def format_json(text: str) -> str:
     """Return JSON with a line for each of its leaves, without times."""
-    return json.dumps(_kept(json.loads(text)), indent=1, sort_keys=True)
+    return json.dumps(_drop_volatile(json.loads(text)), indent=1, sort_keys=True)
 
 
-def _kept(node: Any) -> Any:
+def _drop_volatile(node: Any) -> Any:
     if isinstance(node, dict):
-        return {key: _kept(value) for key, value in node.items() if key not in LEFT_OUT}
-    return [_kept(item) for item in node] if isinstance(node, list) else node
+        return {key: _drop_volatile(value) for key, value in node.items() if key not in LEFT_OUT}
+    return [_drop_volatile(item) for item in node] if isinstance(node, list) else node
 
 
-def table(path: Path) -> str:
+def describe_table(path: Path) -> str:
     """Return the columns of a Parquet file, each with a digest of its values' bits."""
     content = pq.read_table(path)
     lines = [f"{content.num_rows} rows"]
@@ -127,7 +133,7 @@ def table(path: Path) -> str:
     return "\n".join(lines)
 
 
-def visible(page: str) -> str:
+def read_visible(page: str) -> str:
     """Return the text of a page, an element a line; of pictures and scripts nothing but that they are there."""
     page = re.sub(r"<(script|style)\b.*?</\1>", r"\n[\1]\n", page, flags=re.DOTALL)
     page = re.sub(r'"data:[^"]*"', '"data:"', page)
@@ -137,28 +143,28 @@ def visible(page: str) -> str:
 
 def look(names: Sequence[str], tree: Path, folder: Path) -> Iterator[tuple[str, Seen]]:
     """Run commands of golden.toml, each after those of which it reads the folders, then those of frozen.toml."""
-    places = {str(folder): "WORK", str(tree): "TREE", str(SHARED): "SHARED", str(ROOT): "TREE"}
+    places = name_places(tree, folder)
     for name in dict.fromkeys(needed for asked in names for needed in (*folders_read(asked), asked)):
         words = [word.format(shared=SHARED) for word in COMMANDS[name].split()]
         options = [] if folders_read(name) else ["--quiet", "--out", name]
         seen = run([*words, *options], tree, folder)
-        yield name, {**seen, **{f"file {file}": text for file, text in files_of(folder / name, places).items()}}
+        yield name, {**seen, **{f"file {file}": text for file, text in read_files(folder / name, places).items()}}
     for name, command in SHOWN.items():
         yield name, run(command.split(), tree, folder)
 
 
-def remade(names: Sequence[str], tree: Path, folder: Path) -> Iterator[str]:
+def find_remade(names: Sequence[str], tree: Path, folder: Path) -> Iterator[str]:
     """Continue audits that another version left, and yield those of which a shard is made again."""
     for name in names:
         if COMMANDS[name].startswith("audit"):
-            before = shards(folder / name)
+            before = list_shards(folder / name)
             words = [word.format(shared=SHARED) for word in COMMANDS[name].split()]
             run([*words, "--quiet", "--out", name], tree, folder)
-            if again := [path for path, written in shards(folder / name).items() if before.get(path) != written]:
+            if again := [path for path, written in list_shards(folder / name).items() if before.get(path) != written]:
                 yield f"{name}: {len(again)} shards are made again, such as {again[0].name}"
 
 
-def shards(folder: Path) -> dict[Path, int]:
+def list_shards(folder: Path) -> dict[Path, int]:
     """Return the shards of a run folder, and when each was written."""
     return {path: path.stat().st_mtime_ns for path in (folder / "cache").rglob("*.safetensors")}
 
@@ -196,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 lines = [*differences(name, before, now)]
                 print(f"{name}: {'equal' if not lines else f'{len(lines)} texts differ'}", file=sys.stderr, flush=True)
                 found += lines
-            found += remade(names, ROOT, folders[0])
+            found += find_remade(names, ROOT, folders[0])
         finally:
             shutil.rmtree(tree, ignore_errors=True)
             subprocess.run([*git, "prune"], check=True)

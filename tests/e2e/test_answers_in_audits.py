@@ -53,7 +53,7 @@ def test_each_is_called_what_it_is(record: dict[str, Any]) -> None:
     assert untrained.startswith(f"Looks untrained: h{start}")
     assert collapsed.startswith("Collapsed: breaking radius means nothing here: the check collapse failed.")
     assert rounded.startswith(f"Hides its gradient: h{start}")
-    assert "This is only a limit, because the checks gradient health" in rounded
+    assert "This is only a limit, because the checks gradient health, large radius and smaller change failed" in rounded
     for text in (untrained, collapsed, rounded):
         assert not any(word in text for word in ("strong", "moderate", "weak", "like "))
 

@@ -11,7 +11,7 @@ from torch.nn.functional import avg_pool2d, pad, unfold
 
 from holdfast.core import Encoder, Images, Rng, Verdict
 from holdfast.parts.checks.gradient_health import GradientHealth
-from holdfast.parts.checks.shared.gradients import broken_promise, gradient_at, left_out
+from holdfast.parts.checks.shared.gradients import compare_with_gradient, measure_unseen, take_gradient
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
@@ -153,10 +153,12 @@ def test_the_numbers_are_those_of_the_formulas() -> None:
 
     def of(change: Change) -> tuple[Tensor, Tensor]:
         encoder = Encoder(Module(lambda x: linear(change(x))), mean=0, std=1)
-        gradient = gradient_at(encoder, ball.sample(x, rng), rng)
+        gradient = take_gradient(encoder, ball.sample(x, rng), rng)
         assert gradient is not None
         step = ball.step(x, gradient.at, gradient.values, 0.05)
-        return broken_promise(encoder, gradient.at, step, gradient.direction), left_out(encoder, x, ball, rng)
+        return compare_with_gradient(encoder, gradient.at, step, gradient.direction), measure_unseen(
+            encoder, x, ball, rng
+        )
 
     promise, outside = of(lambda x: x)
     assert float(promise.max()) < 1e-4
@@ -210,6 +212,6 @@ def test_a_step_that_is_named_is_no_lie() -> None:
 
 def test_batches_and_company_change_nothing() -> None:
     encoder, ball, rng = HONEST["trained"], Linf(0.1), Rng(0, ids=tuple(map(str, range(COUNT))))
-    together = left_out(encoder, DIGITS, ball, rng)
-    alone = left_out(encoder, DIGITS[5:6], ball, rng.at(("5",)))
+    together = measure_unseen(encoder, DIGITS, ball, rng)
+    alone = measure_unseen(encoder, DIGITS[5:6], ball, rng.at(("5",)))
     assert float((together[5] - alone[0]).abs()) < 1e-4

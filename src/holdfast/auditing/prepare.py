@@ -182,11 +182,11 @@ def prepare(
         _claim(store, new, places(entry), record, overwrite)
         held.settle()
         damaged = store.forget_damaged(CACHE) if verify else 0
+        listener.stage("looking for copies among the images")
+        _ = images.tested.duplicates  # here, for all processes
     except BaseException:
         held.close()
         raise
-    listener.stage("looking for copies among the images")
-    _ = images.tested.duplicates  # here, for all processes
     rows = [] if overwrite or record is None else record["encoders"]
     return PreparedAudit(
         plan,

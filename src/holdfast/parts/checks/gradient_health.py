@@ -23,7 +23,7 @@ from holdfast.core import (
     Verdict,
 )
 from holdfast.numerics.geometry.invariance import EVERY
-from holdfast.parts.checks.shared.gradients import Gradient, broken_promise, gradient_at, left_out
+from holdfast.parts.checks.shared.gradients import Gradient, compare_with_gradient, measure_unseen, take_gradient
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.threats.linf import Linf
 
@@ -39,10 +39,10 @@ class GradientHealth(Check):
     """Holds gradients against the encoder itself, at random points of the balls that are searched along them.
 
     They must be finite and reach the pixels; a step along them, and a move at random, must change the representation by
-    what they promise, see `broken_promise`; and pixels that they leave out must not change it, see `left_out`. This
-    takes a few passes an image however many pixels it has, and no attack that happens to be stronger: it tells false
-    gradients (a backward pass of its own, rounding, a forward pass that differs where gradients are taken) and true
-    ones that see next to nothing (saturation, steps, detached parts).
+    what they promise, see `compare_with_gradient`; and pixels that they leave out must not change it, see
+    `measure_unseen`. This takes a few passes an image however many pixels it has, and no attack that happens to be
+    stronger: it tells false gradients (a backward pass of its own, rounding, a forward pass that differs where gradients
+    are taken) and true ones that see next to nothing (saturation, steps, detached parts).
 
     Attributes:
         balls: what is searched along gradients.
@@ -112,13 +112,13 @@ class GradientHealth(Check):
             x = subject.batch(start, min(start + TOGETHER, count))
             rng = Rng(subject.seed, ("gradient health",), tuple(subject.ids[start : start + len(x)]))
             with encoder.exactly():
-                gradient = gradient_at(encoder, smallest.sample(x, rng), rng.child("direction"))
+                gradient = take_gradient(encoder, smallest.sample(x, rng), rng.child("direction"))
                 if gradient is None:
-                    return NONE
+                    return NO_GRADIENT
                 if (refused := _refused(gradient.values)) is not None:
                     return refused
                 missed = torch.cat([missed, self._missed(encoder, x, smallest, gradient, rng).cpu()])
-                unseen = torch.cat([unseen, left_out(encoder, x, largest, rng.child("left out")).cpu()])
+                unseen = torch.cat([unseen, measure_unseen(encoder, x, largest, rng.child("left out")).cpu()])
             reached, seen = reached + float((gradient.values != 0).double().mean()) * len(x), seen + len(x)
             if _clear(_known(missed), self.off) and _clear(_known(unseen), self.unseen):
                 break
@@ -127,9 +127,9 @@ class GradientHealth(Check):
     def _missed(self, encoder: Encoder, x: Images, ball: Ball, gradient: Gradient, rng: Rng) -> PerImage:
         """Return by how much promises are missed along the gradient, or on a way that it has not chosen."""
         step = ball.step(x, gradient.at, gradient.values, ball.radius / 2)
-        along = broken_promise(encoder, gradient.at, step, gradient.direction)
+        along = compare_with_gradient(encoder, gradient.at, step, gradient.direction)
         near, other = (AROUND.sample(x, rng.child(name)) for name in ("near", "other"))
-        across = broken_promise(encoder, near, other)
+        across = compare_with_gradient(encoder, near, other)
         return torch.fmax(along, across)
 
     def _verdict(
@@ -161,7 +161,7 @@ MISLED = (
     "searches that follow it find too little, so robustness is overestimated; if a step such as rounding or JPEG is to "
     "blame, name it: ?straight_through=MODULE."
 )
-NONE = Verdict(
+NO_GRADIENT = Verdict(
     "fail",
     "the representation has no gradient with respect to the pixels",
     "The encoder is not differentiable; only gradient-free attacks (square) are meaningful, unless the step that is to "

@@ -34,7 +34,7 @@ class Gradient:
     values: Images
 
 
-def gradient_at(encoder: Encoder, at: Images, rng: Rng) -> Gradient | None:
+def take_gradient(encoder: Encoder, at: Images, rng: Rng) -> Gradient | None:
     """Return the gradient of a random projection of f; None where nothing depends on the pixels.
 
     A projection is used because sums of normalised outputs have no gradient.
@@ -47,7 +47,7 @@ def gradient_at(encoder: Encoder, at: Images, rng: Rng) -> Gradient | None:
     return Gradient(at, direction, _gradient(reps, direction, points))
 
 
-def broken_promise(encoder: Encoder, start: Images, end: Images, direction: Reps | None = None) -> PerImage:
+def compare_with_gradient(encoder: Encoder, start: Images, end: Images, direction: Reps | None = None) -> PerImage:
     """Return by how much the way between two images misses the change that gradients on it promise.
 
     |A - P| / max(|A|, |P|), where A = ⟨v, f(y') - f(y)⟩ is what changes from y to y', and P = ∫ ∇⟨v, f⟩ · dx, by Gauss
@@ -67,10 +67,11 @@ def broken_promise(encoder: Encoder, start: Images, end: Images, direction: Reps
         (Athalye et al. 2018) has the ways in which defences break the promise.
 
     Example:
-        >>> honest = Encoder(torch.nn.Flatten(), mean=0, std=1)
-        >>> broken_promise(honest, torch.zeros(1, 1, 2, 2), torch.full((1, 1, 2, 2), 0.1)).round(decimals=3).tolist()
+        >>> honest, black = Encoder(torch.nn.Flatten(), mean=0, std=1), torch.zeros(1, 1, 2, 2)
+        >>> compare_with_gradient(honest, black, black + 0.1).round(decimals=3).tolist()
         [0.0]
     """
+    # passes without gradients, as numbers are made of them: one with gradients may compute something else
     with torch.no_grad():
         change = encoder(end).double() - encoder(start).double()
     v = change if direction is None else direction.double()
@@ -83,7 +84,7 @@ def broken_promise(encoder: Encoder, start: Images, end: Images, direction: Reps
     return (actual - promised).abs() / torch.maximum(actual.abs(), promised.abs())
 
 
-def left_out(encoder: Encoder, x: Images, ball: Ball, rng: Rng) -> PerImage:
+def measure_unseen(encoder: Encoder, x: Images, ball: Ball, rng: Rng) -> PerImage:
     """Return which share of what a random move in the ball changes is made by pixels that the gradient leaves out.
 
     From y to y', both random points of the ball, gradients at y foretell the share g_i² (y'_i - y_i)² of each pixel,
