@@ -22,6 +22,7 @@ from holdfast.core import (
     Subject,
     Verdict,
 )
+from holdfast.core.threat import image_shape
 from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.parts.checks.shared.gradients import Gradient, compare_with_gradient, measure_unseen, take_gradient
 from holdfast.parts.observations.breaking_radii import BreakingRadii
@@ -33,6 +34,9 @@ TOGETHER = 8
 AROUND = Linf(16 / 255)
 """Where the ways that the gradient has not chosen lie: so far that 8 bits inside an encoder are no large part of it."""
 
+LEAST = 4 / 255
+"""Change of each pixel below which a step along the gradient says more about 8-bit rounding than about gradients."""
+
 
 @dataclass(frozen=True)
 class GradientHealth(Check):
@@ -41,8 +45,8 @@ class GradientHealth(Check):
     They must be finite and reach the pixels; a step along them, and a move at random, must change the representation by
     what they promise, see `compare_with_gradient`; and pixels that they leave out must not change it, see
     `measure_unseen`. This takes a few passes an image however many pixels it has, and no attack that happens to be
-    stronger: it tells false gradients (a backward pass of its own, rounding, a forward pass that differs where gradients
-    are taken) and true ones that see next to nothing (saturation, steps, detached parts).
+    stronger: it tells false gradients (a backward pass of its own, rounding, a forward pass that differs where
+    gradients are taken) and true ones that see next to nothing (saturation, steps, detached parts).
 
     Attributes:
         balls: what is searched along gradients.
@@ -90,7 +94,8 @@ class GradientHealth(Check):
         return max(verdicts, key=lambda verdict: ("pass", "warn", "fail").index(verdict.status))
 
     def _balls(self, subject: Subject) -> Iterator[tuple[Ball, Ball]]:
-        """Yield the smallest and the largest ball of every norm."""
+        """Yield the smallest ball of every norm, but none too small for networks of 8 bits, and the largest."""
+        shape = image_shape(subject.batch(0, 1))
         sizes: dict[Ball, list[float]] = {}
         for ball in self.balls:
             sizes.setdefault(ball.of_usual_radius, []).append(ball.radius)
@@ -101,7 +106,8 @@ class GradientHealth(Check):
             sizes.setdefault(usual, []).append(float(found.median()) if len(found) else usual.radius)
         for usual, of_norm in sizes.items():
             ball: Any = usual
-            yield replace(ball, radius=min(of_norm)), replace(ball, radius=max(of_norm))
+            least = LEAST * usual.even(shape)
+            yield replace(ball, radius=max(least, min(of_norm))), replace(ball, radius=max(of_norm))
 
     def _judge(self, subject: Subject, smallest: Ball, largest: Ball) -> Verdict:
         encoder, count = subject.encoder, min(self.examined, subject.population)
