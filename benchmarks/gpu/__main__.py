@@ -1,6 +1,7 @@
 """One command for a GPU: is what Holdfast computes there right, how fast is it, and where does the host wait.
 
-    PYTHONPATH=src python3 -m benchmarks.gpu [--rehearse] [--only SECTION,SECTION] [--minutes 8] [--out DIR]
+    PYTHONPATH=src python3 -m benchmarks.gpu [--rehearse] [--only SECTION,SECTION] [--rows REGEX] [--minutes 8]
+        [--out DIR]
     PYTHONPATH=src python3 -m benchmarks.gpu --into-docs build/gpu/gpu.jsonl …
 
 The first needs a checkout and a Python with torch and the core dependencies, no network, and nothing installed; what an
@@ -32,6 +33,7 @@ def main() -> None:
     )
     parser.add_argument("--rehearse", action="store_true", help="on the CPU, in small, though there is a GPU")
     parser.add_argument("--only", metavar="SECTIONS", help="some sections, separated by commas")
+    parser.add_argument("--rows", metavar="REGEX", default="", help="those of which a part of the name matches")
     parser.add_argument("--minutes", type=float, default=8, help="for all (default: 8)")
     parser.add_argument("--out", type=Path, default=Path("build/gpu"), help="a folder (default: build/gpu)")
     parser.add_argument("--commit", default="", help="the state of the code, where it is no repository")
@@ -63,7 +65,9 @@ def _run(options: argparse.Namespace, began: float) -> bool:
     device = here(options.rehearse)
     report = Report(device.machine(options.commit), options.out)
     print(report.machine.title, flush=True)
-    conduct(partial(tasks, device, only), device, report, 60 * options.minutes - (time.monotonic() - began))
+    conduct(
+        partial(tasks, device, only, options.rows), device, report, 60 * options.minutes - (time.monotonic() - began)
+    )
     print(report.summary)
     print(f"written: {options.out}/gpu.jsonl and gpu.md; {time.monotonic() - began:.0f} s")
     return report.wrong

@@ -1,5 +1,6 @@
 """What is looked at, the most telling first: what is wrong before what is fast, what many use before what few do."""
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -53,6 +54,7 @@ SECTIONS = {
 """Name -> what it asks."""
 
 
-def tasks(device: Device, only: frozenset[str] = frozenset(SECTIONS)) -> list[Task]:
-    """Return the tasks of some sections, in order."""
-    return [task for make in ORDER for task in make(device) if task.section in only]
+def tasks(device: Device, only: frozenset[str] = frozenset(SECTIONS), names: str = "") -> list[Task]:
+    """Return the tasks of some sections whose names match an expression, in order."""
+    every = (task for make in ORDER for task in make(device))
+    return [task for task in every if task.section in only and re.search(names, task.name)]

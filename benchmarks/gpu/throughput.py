@@ -1,5 +1,6 @@
 """What each loop costs on the device, as a multiple of the bare network's passes there."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from statistics import median
@@ -46,6 +47,9 @@ def certifiers(device: Device) -> Iterator[Task]:
         yield _task(device, DIGITS, name, loop, _ascent)
 
 
+CENTRE_DRAWS = 1199
+"""Draws with which a smoothed centre can prove anything."""
+
 Measure = Callable[[Device, Network, str, Loop], Finding]
 
 
@@ -68,7 +72,8 @@ def _setting(device: Device, network: Network, most: int) -> Setting:
 
 
 def _step(device: Device, network: Network, name: str, loop: Loop) -> Finding:
-    at, steps = _setting(device, network, 512), (5 if network is RESNET50 else 20) if device.is_gpu else 3
+    at, long = _setting(device, network, 512), network is RESNET50 or name == "breaking_radius"
+    steps = (5 if long else 20) if device.is_gpu else 3
     passes = partial(_passes, at.encoder, at.x, backward=name != "square")
     return _timed(device, "step", loop(at), passes, steps, 4 if name == "breaking_radius" else 1)
 
@@ -82,7 +87,7 @@ def _epoch(device: Device, network: Network, name: str, loop: Loop) -> Finding:
 def _draws(device: Device, network: Network, name: str, loop: Loop) -> Finding:
     at, centre = _setting(device, network, 4), "centre" in name
     noisy = at.x[:1].repeat(UNIT if name == "failures counted" else block_size(at.x), 1, 1, 1)
-    blocks = 5 if centre else 2  # fewer draws could prove nothing
+    blocks = max(5, math.ceil(CENTRE_DRAWS / block_size(at.x))) if centre else 2
     passes = partial(_passes, at.encoder, noisy, backward=False)
     return _timed(device, "block", loop(at), passes, blocks, len(at.x) * (2 if centre else 1), whole=True)
 

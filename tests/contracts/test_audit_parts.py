@@ -206,6 +206,15 @@ def test_nothing_failed_and_passes_are_as_predicted(run) -> None:
     assert passes["alone"]["forward"] > passes["measures"]["forward"]
 
 
+def test_no_part_asks_a_pass_for_two_gradients(run, pictures, tmp_path, monkeypatch) -> None:
+    """Where a pass cannot be plain, as on a CUDA device, in reduced precision or compiled, it gives one."""
+    monkeypatch.setattr("holdfast.core.encoder.needs_care", lambda device: True)
+    record = audit(tmp_path, network(), pictures)
+    assert record["failures"] == []
+    for name, entry in record["encoders"][0]["measures"].items():
+        assert entry["scores"] == run[1]["encoders"][0]["measures"][name]["scores"], name
+
+
 def test_measures_give_scores_with_intervals_and_a_table(run, subtests: pytest.Subtests) -> None:
     folder, record = run
     for name, entry in record["encoders"][0]["measures"].items():

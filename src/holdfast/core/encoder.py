@@ -16,7 +16,7 @@ from holdfast.core.geometry import Geometry
 from holdfast.core.grid import Grid
 from holdfast.core.network import add_tensors, frozen, tensors_of, unwrapped
 from holdfast.core.normalisation import Normalisation
-from holdfast.core.precision import check_precision, rounded, searched
+from holdfast.core.precision import check_precision, needs_care, rounded, searched
 from holdfast.core.randomness import MeanOfDraws, draw_seeds
 from holdfast.core.representation import as_its_weights, representations
 from holdfast.core.straight_through import straight_through as pass_straight_through
@@ -276,7 +276,7 @@ class Encoder(nn.Module):
             x.register_hook(partial(self._came_back, Passes(backward=each.backward * len(x))))
         # float32 on a CPU needs no care; searches may run in less precision
         with foreign(f"encoder {self.name!r}", "run"):
-            plain = self._plain or (self.precision == "float32" and not self.compiled and x.device.type != "cuda")
+            plain = self._plain or (self.precision == "float32" and not self.compiled and not needs_care(x.device))
             call = self._compiled if self.compiled and not plain else self._mapped
             if seeds is not None:
                 call = lambda x: representations(self.mean_of_draws(x, seeds), x, self.name)  # noqa: E731

@@ -38,6 +38,11 @@ def check_precision(name: str, device: str) -> None:
         )
 
 
+def needs_care(device: torch.device) -> bool:
+    """Whether torch computes in float32 on a device with fewer digits than that, unless it is told not to."""
+    return device.type == "cuda"
+
+
 @contextmanager
 def tf32(allowed: bool) -> Iterator[None]:
     """Allow or forbid products of float32 with 10 bits of mantissa on CUDA; torch allows them in convolutions.
@@ -74,7 +79,7 @@ def _allows(place: Any) -> bool | None:
 def rounded(precision: str, device: torch.device) -> Iterator[None]:
     """Compute in a precision; in float32 as IEEE has it, whatever the process allows elsewhere."""
     with ExitStack() as stack:
-        if device.type == "cuda":
+        if needs_care(device):
             stack.enter_context(tf32(precision == "tf32"))
         if precision in DTYPES:
             stack.enter_context(torch.autocast(device.type, DTYPES[precision]))

@@ -103,12 +103,10 @@ def measure_unseen(encoder: Encoder, x: Images, ball: Ball, rng: Rng) -> PerImag
         The share, in [-1, 1], [B]; NaN where nothing changes at all.
     """
     start, end, other = (ball.sample(x, rng.child(name)) for name in ("start", "end", "other"))
-    points = start.detach().requires_grad_()
-    reps = encoder(points)
     foretold = torch.zeros_like(x, dtype=torch.float64)
     for number in range(DIRECTIONS):
-        direction = rng.child("direction", number).normal(reps.shape[1]).to(reps)
-        slope = _gradient(reps, direction, points).double().square()
+        gradient = take_gradient(encoder, start, rng.child("direction", number))
+        slope = torch.zeros_like(foretold) if gradient is None else gradient.values.double().square()
         foretold += slope / slope.flatten(1).sum(1).clamp_min(torch.finfo(slope.dtype).tiny).view(-1, 1, 1, 1)
     shares = (foretold * (end - start).double().square()).flatten(1)
     shares /= shares.sum(1, keepdim=True).clamp_min(torch.finfo(shares.dtype).tiny)
@@ -128,5 +126,5 @@ def measure_unseen(encoder: Encoder, x: Images, ball: Ball, rng: Rng) -> PerImag
 
 
 def _gradient(reps: Reps, direction: Reps, points: Images) -> Images:
-    (gradient,) = torch.autograd.grad((reps * direction).sum(), points, retain_graph=True)
+    (gradient,) = torch.autograd.grad((reps * direction).sum(), points)
     return gradient
