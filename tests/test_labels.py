@@ -29,7 +29,7 @@ LABELS = [0, 1, 2, 0, 1, 2, 2, 2, 1, 1, 0, 0]
 class Classes(CosineToSelf):
     """A measure that reads labels: the share of class 0."""
 
-    needs_labels = True
+    reads_labels = True
 
     def observations(self) -> tuple[Clean, ...]:
         return (Clean(),)

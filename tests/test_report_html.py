@@ -159,7 +159,7 @@ def test_no_line_ends_within_an_option(folder, record):
 def test_the_verdict_says_what_the_record_says(whole):
     text = whole.page.text
     assert "3 encoders on 600 images of digits, 200 attacked" in text
-    assert "Attacked within linf 0.1." in text
+    assert "Attacked within ε 0.1 in ℓ∞: every pixel may move by 25.5 of 255 grey levels." in text
     assert f"{SHORT[2]} is best on all 7 measures" in text
     assert "On relative quantile and adversarial margin, best means best among the encoders that have a number." in text
     assert f"The check “masking” failed for {SHORT[0]}" in text

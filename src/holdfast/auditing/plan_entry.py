@@ -36,5 +36,5 @@ def plan_of(entry: Mapping[str, Any]) -> Plan:
         checks=registry.build(entry["checks"]),
         series=tuple(Series(series["name"], tuple(series["encoders"])) for series in entry["series"]),
         allow=tuple(entry["allow"]),
-        **{name: entry[name] for name in SIMPLE if name in entry},  # an older one has fewer
+        **{name: entry[name] for name in SIMPLE},
     )

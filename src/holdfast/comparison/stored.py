@@ -27,7 +27,7 @@ def observed(encoder: Audited, observation: Observation) -> dict[str, Tensor] | 
         observation: one that has a row for each image of the population, such as the clean representations.
 
     Raises:
-        UnreadableRecord: shards that are no longer there, damaged, or of an older version of Holdfast.
+        UnreadableRecord: shards that are no longer there, or damaged.
     """
     spec = registry.spec(observation)
     entry = next((entry for entry in encoder.entry["observations"] if entry["part"] == spec), None)

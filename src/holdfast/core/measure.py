@@ -96,7 +96,7 @@ class Measure(Reader):
         question: what it asks, in one sentence.
         how_to_read: what its values mean, for somebody who meets it first.
         reference: where it is defined.
-        needs_labels: whether it reads labels; an audit of images without labels then refuses to start.
+        reads_labels: whether it reads labels, whatever its fields are.
         needs_relevance: whether it reads which images are relevant to which; an audit of images that are no retrieval
             task then refuses to start.
         answers: whether it answers in a sentence that begins a report, see `in_words`; the first round of an audit in
@@ -114,13 +114,18 @@ class Measure(Reader):
     question: str
     how_to_read: str
     reference: str
-    needs_labels: bool = False
+    reads_labels: ClassVar[bool] = False
     needs_relevance: ClassVar[bool] = False
     answers: ClassVar[bool] = False
     shown_by: ClassVar[tuple[str, ...]] = ()
     of_any_radius: ClassVar[bool] = False
     in_brief: ClassVar[bool] = False
     invariant: ClassVar[frozenset[str] | None] = None
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether it reads labels; an audit of images without labels then refuses to start."""
+        return self.reads_labels
 
     @property
     def optional(self) -> tuple[Observation, ...]:

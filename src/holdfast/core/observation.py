@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -126,16 +126,21 @@ class Failure(metaclass=Checked):
     """What counts as a failure of a disturbed image, seen in its representation; a frozen dataclass.
 
     Attributes:
-        needs_labels: whether it reads labels.
+        reads_labels: whether it reads labels, whatever its fields are.
         at_others: whether every image fails once it has become another one of the population, whatever the encoder.
         against_all: whether each image is compared with the whole population, whenever it is judged.
         invariant: which changes of the representation change none of its numbers, see `Measure.invariant`.
     """
 
-    needs_labels: bool = False
+    reads_labels: ClassVar[bool] = False
     at_others: bool = False
     against_all: ClassVar[bool] = False
     invariant: ClassVar[frozenset[str] | None] = None
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether it reads labels."""
+        return self.reads_labels
 
     @property
     @abstractmethod
@@ -207,15 +212,20 @@ class Observation(metaclass=Checked):
 
     Attributes:
         title: what it observes, in a few words.
-        needs_labels: whether it reads labels.
+        reads_labels: whether it reads labels itself, whatever its fields are.
         scope: which images it sees.
         surrogate: the spec of another encoder, which it observes instead of the one under audit; "" for most. Encoders
             with the same input share what is seen of it.
     """
 
-    needs_labels: bool = False
+    reads_labels: ClassVar[bool] = False
     scope: ClassVar[Scope] = Scope.FIRST
     surrogate: str = ""
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether it, or a part among its fields, reads labels."""
+        return self.reads_labels or any(getattr(part, "needs_labels", False) for part in self._parts)
 
     @property
     def in_files(self) -> bool:
@@ -302,8 +312,13 @@ class Observation(metaclass=Checked):
 
     def prerequisites(self) -> "tuple[Observation, ...]":
         """Return all observations that must be made before: those that it `reads`, and those among its fields."""
-        among = (getattr(self, field.name) for field in fields(self))  # pyright: ignore[reportArgumentType]
-        return (*self.reads, *(part for part in among if isinstance(part, Observation)))
+        return (*self.reads, *(part for part in self._parts if isinstance(part, Observation)))
+
+    @property
+    def _parts(self) -> tuple[object, ...]:
+        """What its fields are, and each of several."""
+        values = [getattr(self, field.name) for field in fields(cast(Any, self))]
+        return tuple(part for value in values for part in (value if isinstance(value, tuple) else (value,)))
 
     @property
     def searches(self) -> tuple[Search, ...]:

@@ -39,16 +39,21 @@ class Threat(metaclass=Checked):
 
     Attributes:
         moves_pixels: whether it only moves pixels, the same ways in every image, so that maps can be moved alike.
-        needs_labels: whether what befalls an image depends on its class.
+        reads_labels: whether what befalls an image depends on its class, whatever its fields are.
     """
 
     moves_pixels: ClassVar[bool] = False
-    needs_labels: bool = False
+    reads_labels: ClassVar[bool] = False
 
     @property
     def title(self) -> str:
         """What it is, in a few words."""
         return part_name(self)
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether what befalls an image depends on its class."""
+        return self.reads_labels
 
     @abstractmethod
     def sample(self, x: Images, rng: Rng) -> Images:

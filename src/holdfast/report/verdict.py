@@ -46,11 +46,8 @@ def titles(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def threats(record: Mapping[str, Any]) -> list[str]:
-    """Return the balls that the measures' adversaries search: in words, or as older records have them, "linf 0.05"."""
-    if "balls" in record["data"]:
-        return list(record["data"]["balls"])
-    balls = [m["ball"] for m in record["plan"]["measures"] if "ball" in m]
-    return list(dict.fromkeys(f"{ball['name']} {ball['radius']:g}" for ball in balls))
+    """Return the balls that the measures' adversaries search, in words."""
+    return list(record["data"]["balls"])
 
 
 def rendering(record: Mapping[str, Any]) -> list[str]:

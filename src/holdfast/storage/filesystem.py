@@ -191,26 +191,6 @@ class Folder:
                 self._system.get_file(self._at(name), str(path))
             yield path
 
-    @contextmanager
-    def mirrored(self, *names: str) -> Iterator[Path]:
-        """Give a local folder with these files and all below these subfolders: itself, or a copy for the context.
-
-        What does not exist is left out.
-
-        Raises:
-            OSError: files that cannot be read.
-        """
-        if self.local is not None:
-            yield self.local
-            return
-        with tempfile.TemporaryDirectory(prefix="holdfast-") as beside:
-            files = [file for name in names for file in ([name] if self.exists(name) else self.files(name))]
-            for file in files:
-                path = Path(beside) / file
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(self.read(file))
-            yield Path(beside)
-
     def check_places(self, names: Iterable[str]) -> None:
         """Look where files will be written, before it takes time to make what is in them.
 

@@ -63,7 +63,8 @@ LINE = Object(
 CHARTS: dict[str, dict[str, Shape]] = {
     "readouts": {"scores": Items(TEXT), "at": Items(NUMBER), "across": TEXT, "choice": TEXT},
     "curves": {"lines": Items(LINE), "across": TEXT, "label": TEXT, "unit": TEXT, "most": Maybe(NUMBER),
-               "dotted": Maybe(NUMBER), "summary": TEXT},
+               "dotted": Maybe(NUMBER), "summary": TEXT, "scale": one_of("linear", "log"), "marks": Items(NUMBER),
+               "named": Items(TEXT)},
     "distribution": {"column": TEXT},
     "scatter": {"x": TEXT, "y": TEXT, "across": TEXT, "label": TEXT},
     "row": {"name": TEXT, "place": Items(NUMBER), "across": TEXT, "setting": Items(Items(TEXT, 2))},
@@ -71,10 +72,6 @@ CHARTS: dict[str, dict[str, Shape]] = {
     "shades": {"columns": Items(TEXT), "scores": Items(TEXT), "across": TEXT, "label": TEXT},
 }  # fmt: skip
 """What each kind of chart holds, beside what all of them do; see `holdfast.core.chart`."""
-LATER: dict[str, dict[str, Shape]] = {
-    "curves": {"scale": one_of("linear", "log"), "marks": Items(NUMBER), "named": Items(TEXT)},
-}
-"""What older records do not hold of a kind of chart."""
 EVERY_CHART = dict.fromkeys(("heading", "how_to_read", "title", "score", "note"), TEXT)
 
 
@@ -88,9 +85,7 @@ class AnyChart(Shape):
         if not isinstance(kind, str) or kind not in CHARTS:
             yield f"{where} is no chart: none of {', '.join(CHARTS)}"
         else:
-            yield from Object({**EVERY_CHART, **CHARTS[kind]}, {"short": TEXT, **LATER.get(kind, {})}).wrong(
-                value, where
-            )
+            yield from Object({**EVERY_CHART, **CHARTS[kind]}, {"short": TEXT}).wrong(value, where)
 
 
 def _headline(measure: Mapping[str, Any]) -> Iterator[str]:
@@ -284,10 +279,10 @@ RECORD_SHAPE = Object(
         ),
         "data": Object(
             {"fingerprint": TEXT, "images": COUNT, "attacked": COUNT, "spec": TEXT, "description": TEXT,
-             "available": COUNT, "skipped": Items(Items(TEXT, 2))},
-            {"synthetic": FLAG, "labels": Maybe(TEXT), "runs_left_out": COUNT, "balls": Items(TEXT),
+             "available": COUNT, "skipped": Items(Items(TEXT, 2)), "balls": Items(TEXT), "table": TEXT},
+            {"synthetic": FLAG, "labels": Maybe(TEXT), "runs_left_out": COUNT,
              "duplicates": Items(Object({"image": TEXT, "like": TEXT, "levels": COUNT})), "duplicates_left_out": FLAG,
-             "table": TEXT, "notes": Items(TEXT),
+             "notes": Items(TEXT),
              "train": Maybe(Object({}, {"images": COUNT, "left_out": COUNT, "fingerprint": TEXT, "labels": TEXT,
                                         "notes": Items(TEXT)}))},
         ),

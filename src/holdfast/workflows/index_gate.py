@@ -129,17 +129,8 @@ def _represented(encoder: Audited) -> Represented:
 
 
 def _ids(run: Run) -> list[str]:
-    """Return the id of every image.
-
-    Raises:
-        HoldfastError: a run of an older version, which does not say.
-    """
-    table = run.record["data"].get("table")
-    if table is None:
-        raise HoldfastError(
-            f"expected the ids of all images in {run.place!r}, it was made by an older Holdfast; run the audit again"
-        )
-    return run.table(table)[0]
+    """Return the id of every image."""
+    return run.table(run.record["data"]["table"])[0]
 
 
 def _look_alikes(run: Run) -> Int[Tensor, "pairs 2"]:

@@ -100,37 +100,14 @@ def alignment(first: Reps, second: Reps, alpha: float = 2.0) -> Contributions:
     return (2 * cosine(_finite(first), _finite(second))).pow(alpha / 2)
 
 
-def class_distances(reps: Reps, labels: Labels) -> Float[Tensor, "classes classes"]:
-    """Return d(c, c') = E ||a - b||² over images a of class c and b of class c', classes in increasing order.
+def within(reps: Reps, labels: Labels) -> Contributions:
+    """Contribution of each image to the mean squared distance within its class, E ||a - b||² over its pairs a ≠ b.
 
-    E||a||² + E||b||² - 2 m_c · m_c', and within a class 2n/(n-1) (E||a||² - ||m_c||²), which leaves out the pairs of an
-    image with itself and so does not depend on the class's size; NaN for a class of one image. In squared units of the
-    representation: give unit vectors to compare encoders.
-
-    Args:
-        reps: representations, [N, D].
-        labels: the class of each, [N].
-
-    Raises:
-        HoldfastError: representations that are not finite.
+    2n/(n-1) (E||a||² - ||m||²) leaves out the pairs of an image with itself, and so does not depend on the class's
+    size. NaN for images of a class with fewer than 3 images. `contributions.over_classes` averages the classes. In
+    squared units of the representation: give unit vectors to compare encoders.
 
     Source: Zhong et al. (2022), "feature distance".
-
-    Example:
-        >>> reps = torch.tensor([[0.0], [2.0], [10.0], [12.0]])
-        >>> class_distances(reps, torch.tensor([0, 0, 1, 1])).tolist()
-        [[4.0, 102.0], [102.0, 4.0]]
-    """
-    reps, number, sizes, means, squares = _moments(reps, labels)
-    between = squares[:, None] + squares - 2 * means @ means.T
-    spread = torch.zeros(len(sizes), dtype=torch.float64).index_add_(0, number, (reps - means[number]).square().sum(1))
-    return between.diagonal_scatter(2 * spread / (sizes - 1))  # 0 / 0 for a class of one image
-
-
-def within(reps: Reps, labels: Labels) -> Contributions:
-    """Contribution of each image to the mean squared distance within its class; see `class_distances`.
-
-    NaN for images of a class with fewer than 3 images. `contributions.over_classes` averages the classes.
 
     Example:
         >>> within(torch.tensor([[0.0], [1.0], [2.0]]), torch.zeros(3, dtype=torch.long)).mean().item()
@@ -149,7 +126,7 @@ def between(reps: Reps, labels: Labels) -> Contributions:
 
     G_c + 2 (g_i - G_c), g_i the mean over other classes of the mean squared distance to their images, G_c its class's
     mean: twice, because an image is near other classes' images and they near it. `contributions.over_classes` averages
-    the classes, and so gives the mean of `class_distances` off the diagonal.
+    the classes, and so gives the mean of E ||a - b||² over all ordered pairs of classes.
 
     Args:
         reps: representations, [N, D].

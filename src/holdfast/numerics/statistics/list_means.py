@@ -51,13 +51,3 @@ def list_mean(
     low, high = min(low, (1 - unmet) * value), max(high, value + unmet * (1 - value))
     kind = "binomial with effective size from the jackknife over images, each in both of its roles"
     return Score(value, low, high, n, kind, confidence)
-
-
-def influence_of_list_mean(without: Float[Tensor, "images"]) -> Float[Tensor, "images"]:
-    """Influence of each image on the mean, up to a factor, by the jackknife.
-
-    Example:
-        >>> [round(value, 2) for value in influence_of_list_mean(torch.tensor([0.5, 0.7])).tolist()]
-        [0.1, -0.1]
-    """
-    return without.mean() - without

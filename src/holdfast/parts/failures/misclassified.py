@@ -31,7 +31,7 @@ class Misclassified(Failure):
 
     probe: LinearProbe = Linear()
 
-    needs_labels = True
+    reads_labels = True
 
     @property
     def title(self) -> str:

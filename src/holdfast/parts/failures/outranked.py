@@ -56,7 +56,7 @@ class Outranked(Failure):
             raise unknown("relevant of the failure outranked", self.relevant, RELEVANT)
 
     @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def needs_labels(self) -> bool:
         """Whether classes say what is relevant."""
         return self.relevant == "class"
 

@@ -70,11 +70,6 @@ class BreakingRadii(OfAnyRadius, OfFirst):
         return f"smallest changes, {self.failure.title}: {self.steps} passes, {self.ball.norm}"
 
     @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether the failure reads labels."""
-        return self.failure.needs_labels
-
-    @property
     def searches(self) -> tuple[Search, ...]:
         """The one that it makes."""
         return (Search(MinimumNorm(self.steps), self.ball.of_usual_radius, self.failure, smallest=True),)

@@ -51,11 +51,6 @@ class Broken(OfFirst):
         return results["reps"][:, None] if ball.contains(self.ball) else None
 
     @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether the failure reads labels."""
-        return self.failure.needs_labels
-
-    @property
     def passes(self) -> Passes:
         """Those of the attack."""
         return self.attack.passes_in(self.ball)

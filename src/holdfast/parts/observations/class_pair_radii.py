@@ -36,7 +36,7 @@ class ClassPairRadii(BothRadii):
     negatives: int = 5
     probe: LinearProbe = Linear()
 
-    needs_labels = True
+    reads_labels = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

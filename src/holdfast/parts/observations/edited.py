@@ -70,11 +70,6 @@ class Edited(OfFirst):
         return f"edited: {self.edit.title}, {self.strengths} strengths: {self.failure.title}"
 
     @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether the failure reads labels."""
-        return self.failure.needs_labels
-
-    @property
     def passes(self) -> Passes:
         """The grid, a peak, and the halvings."""
         return Passes(forward=self.strengths + 1 + self.halvings)

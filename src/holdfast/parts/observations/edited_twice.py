@@ -29,11 +29,6 @@ class EditedTwice(OfFirst):
         """What it observes, in a few words."""
         return f"images after the most harmful pair of {len(self.chosen.edits)} edits: {self.chosen.failure.title}"
 
-    @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether the failure reads labels."""
-        return self.chosen.needs_labels
-
     def images(self, population: int, attacked: int) -> int:
         """The images that the audit attacks, or the first ones of them; none that had a part in the choice."""
         return super().images(population, self.chosen.judged(population, attacked))

@@ -58,7 +58,7 @@ class FineTuned(OfTraining):
     batch_size: int = 64
     weight_decay: float = 1e-4
 
-    needs_labels = True
+    reads_labels = True
     scope = Scope.ALL_TRAINING
 
     def __post_init__(self) -> None:

@@ -68,7 +68,7 @@ class Fooled(OfFirst):
     ball: Ball = Linf()
     probe: LinearProbe = Linear()
 
-    needs_labels = True
+    reads_labels = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -57,11 +57,6 @@ class HarmfulPair(Observation):
         """What it observes, in a few words."""
         return f"pairs of {len(self.edits)} edits, each harmless alone: {self.failure.title}"
 
-    @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether the failure reads labels."""
-        return self.failure.needs_labels
-
     def key(self) -> Observation:
         """Everything about it decides which pair is chosen."""
         return self

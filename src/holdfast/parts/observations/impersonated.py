@@ -70,7 +70,7 @@ class Impersonated(OfFirst):
     probe: LinearProbe = Linear()
     known_as: tuple[LabelSet, ...] = ()
 
-    needs_labels = True
+    reads_labels = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

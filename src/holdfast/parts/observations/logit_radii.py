@@ -35,7 +35,7 @@ class LogitRadii(OfAnyRadius, OfFirst):
     probe: LinearProbe = Linear()
     halvings: int = 20
 
-    needs_labels = True
+    reads_labels = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

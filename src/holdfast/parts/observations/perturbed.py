@@ -35,11 +35,6 @@ class Perturbed(OfFirst):
         """What it observes, in a few words."""
         return f"images under one perturbation, {self.perturbation.ball.title}: {self.perturbation.failure.title}"
 
-    @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether the failure reads labels."""
-        return self.perturbation.needs_labels
-
     def images(self, population: int, attacked: int) -> int:
         """The images that the audit attacks, or the first ones of them; none from which δ was learned."""
         return super().images(population, self.perturbation.judged(population, attacked))

@@ -48,11 +48,6 @@ class ProvedRadii(OfAnyRadius, OfFirst):
         return f"proved radii, {self.failure.title}: {part_name(self.certifier)}, {self.ball.norm}"
 
     @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether the failure reads labels."""
-        return self.failure.needs_labels
-
-    @property
     def adaptive(self) -> bool:
         """The search decides how many radii it probes."""
         return True

@@ -26,11 +26,6 @@ class Represented(OfFirst):
         return f"disturbed: {self.threat.title}"
 
     @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether the threat reads labels."""
-        return self.threat.needs_labels
-
-    @property
     def disturbed_by(self) -> Threat | None:
         """What befalls the images."""
         return self.threat

@@ -40,7 +40,7 @@ class RobustHead(OfTraining):
     probe: RobustLinear = RobustLinear()
     threat: Threat | None = None
 
-    needs_labels = True
+    reads_labels = True
     scope = Scope.ALL_TRAINING
 
     def __post_init__(self) -> None:

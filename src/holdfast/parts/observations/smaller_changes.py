@@ -40,11 +40,6 @@ class SmallerChanges(OfFirst):
         return f"smaller changes than found: {part_name(self.attack)}, {self.radii.ball.norm}"
 
     @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether the failure reads labels."""
-        return self.radii.needs_labels
-
-    @property
     def passes(self) -> Passes:
         """Those of the attack, of images that have a radius."""
         return self.attack.passes_in(self._ball)

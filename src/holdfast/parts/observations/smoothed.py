@@ -61,7 +61,7 @@ class Smoothed(Observation):
             certificate.check(self.sigma)
 
     @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def needs_labels(self) -> bool:
         """Whether a certificate reads a head that is learned from labels."""
         return any(certificate.probe is not None for certificate in self.certificates)
 

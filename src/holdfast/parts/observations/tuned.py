@@ -22,7 +22,7 @@ class Tuned(OfFirst):
     fine_tuned: FineTuned = FineTuned()
     threat: Threat | None = None
 
-    needs_labels = True
+    reads_labels = True
 
     @property
     def title(self) -> str:

@@ -64,7 +64,7 @@ class Mixture(Noise):
         return self.noise.ball if self.path else None
 
     @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def needs_labels(self) -> bool:
         """Whether its weights depend on classes."""
         return bool(self.path) and self.noise.needs_labels
 

@@ -74,7 +74,7 @@ class Typographic(Corruption):
             _check_letters(word)
 
     @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def needs_labels(self) -> bool:
         """Whether an image gets the name of another class."""
         return bool(self.path)
 

@@ -143,7 +143,7 @@ def drawn_together(key: str, title: str, parts: Sequence[Contribution], series: 
     most = max((p.chart["most"] for p in parts if p.chart["most"] is not None), default=None)
     whole = all(float(x).is_integer() for c in drawn for x in c.x)
     marks = _marks([p.chart for p in parts])
-    log = chart.get("scale") == "log"
+    log = chart["scale"] == "log"
     across = Horizontal(chart["across"], whole=whole, most=most, log=log, marks=marks)
     picture = Lines(key, drawn, across, label=chart["label"], unit=chart["unit"], dotted=chart["dotted"])
     summaries = {p.chart["summary"]: p.name for p in parts}
@@ -158,7 +158,7 @@ def _marks(charts: Sequence[Mapping[str, Any]]) -> tuple[tuple[float, str], ...]
     """Return the marks of all charts; one that several have, at about the same place, once."""
     marks: list[tuple[float, str]] = []
     for chart in charts:
-        for place, name in zip(chart.get("marks", ()), chart.get("named", ()), strict=True):
+        for place, name in zip(chart["marks"], chart["named"], strict=True):
             if not any(name == other and abs(place - at) <= ALIKE * abs(at) for at, other in marks):
                 marks.append((place, name))
     return tuple(marks)

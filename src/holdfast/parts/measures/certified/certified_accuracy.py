@@ -36,7 +36,7 @@ class CertifiedAccuracy(Bracket):
 
     statistic = "share"
     condition = "given the head"
-    needs_labels = True
+    reads_labels = True
     better = "higher"
     unit = "share"
     question = "How accurate is a linear classifier on the representation, whatever happens within the ball?"

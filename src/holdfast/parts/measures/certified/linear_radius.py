@@ -48,7 +48,7 @@ class LinearRadius(Bracket):
 
     condition = "given the head"
     most = None
-    needs_labels = True
+    reads_labels = True
     better = "higher"
     unit = "pixels"
     question = "How far can an image move before a linear classifier on its representation changes its prediction?"

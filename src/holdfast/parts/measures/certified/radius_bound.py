@@ -64,7 +64,7 @@ class RadiusBound(Measure):
     first: Count | None = None
 
     of_any_radius = True
-    needs_labels = True
+    reads_labels = True
     better: Literal["lower", "higher"] = "lower"
     unit: Literal["share", "ratio", "similarity", "pixels"] = "share"
     question = "How often does an image keep its class beyond the radius within which it keeps its identity?"

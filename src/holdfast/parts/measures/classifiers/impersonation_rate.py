@@ -66,7 +66,7 @@ class ImpersonationRate(Measure):
     first: Count | None = None
     known_as: tuple[LabelSet, ...] = ()
 
-    needs_labels = True
+    reads_labels = True
     better = "lower"
     in_brief = True
     unit = "share"

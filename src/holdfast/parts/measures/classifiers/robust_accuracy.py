@@ -48,7 +48,7 @@ class RobustAccuracy(Measure):
     objectives: tuple[Objective, ...] = (CrossEntropy(), Dlr(), ClassMargin(), ClassMargin())
     first: Count | None = None
 
-    needs_labels = True
+    reads_labels = True
     better = "higher"
     in_brief = True
     unit = "share"

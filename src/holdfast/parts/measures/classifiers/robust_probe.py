@@ -71,7 +71,7 @@ class RobustProbe(Measure):
     objectives: tuple[Objective, ...] = (CrossEntropy(),)
     first: Count | None = None
 
-    needs_labels = True
+    reads_labels = True
     better = "higher"
     unit = "share"
     question = (

@@ -26,7 +26,7 @@ class ClassUniformity(OfAllPairs, ShapeMeasure):
 
     invariant = DIRECTIONS
 
-    needs_labels = True
+    reads_labels = True
     better = "higher"
     unit = "ratio"
     question = "How much of the variety within a class does the representation keep?"

@@ -36,7 +36,7 @@ class FeatureDistance(ShapeMeasure):
 
     normalised: bool = True
 
-    needs_labels = True
+    reads_labels = True
     better = "higher"
     unit = "ratio"
     question = "How much farther apart are images of different classes than images of the same class?"

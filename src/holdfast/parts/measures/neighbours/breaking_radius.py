@@ -92,7 +92,7 @@ class BreakingRadius(Measure):
             needed.key()  # builds them, which refuses what they cannot do
 
     @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def needs_labels(self) -> bool:
         """Whether the failure reads labels."""
         return self.failure.needs_labels
 

@@ -46,7 +46,7 @@ class ChanceMeasure(Measure):
             raise HoldfastError(f"{part_name(self)}: expected among = right or all, got {self.among!r}")
 
     @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def needs_labels(self) -> bool:
         """Whether what it observes reads labels."""
         return any(observation.needs_labels for observation in self.observations())
 

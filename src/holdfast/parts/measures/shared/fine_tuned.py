@@ -36,7 +36,7 @@ class FineTunedMeasure(Measure):
     consistent: bool = False
     first: Count | None = None
 
-    needs_labels = True
+    reads_labels = True
 
     def __post_init__(self) -> None:
         if self.threats:

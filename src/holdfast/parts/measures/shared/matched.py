@@ -53,7 +53,7 @@ class Matched(OfAllPairs):
     misses: float | None = field(default=None, kw_only=True)
 
     @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def needs_labels(self) -> bool:
         """Whether classes say which pairs are different."""
         return self.negatives == "classes"
 

@@ -118,7 +118,7 @@ class Searching(Recalling):
         super().__post_init__()
 
     @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def needs_labels(self) -> bool:
         """Whether classes say what is relevant."""
         return self.relevant == "class"
 

@@ -30,7 +30,7 @@ class TestedMeasure(Measure):
     first: Count | None = None
 
     __test__ = False  # for pytest, which takes it for a test by its name
-    needs_labels = True
+    reads_labels = True
 
     @property
     def shown_probe(self) -> LinearProbe | None:

@@ -30,7 +30,7 @@ class SmoothedProbeAccuracy(SmoothedShare):
     certificate: Certificate = Classifier(probe=Linear())
 
     condition = "given what the probe learned"
-    needs_labels = True
+    reads_labels = True
     question = "What share of images does a smoothed linear classifier provably classify correctly?"
     how_to_read = (
         "For this share of images the probe under Gaussian noise provably predicts the correct class more often than "

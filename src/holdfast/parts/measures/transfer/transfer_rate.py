@@ -42,7 +42,7 @@ class TransferRate(TransferMeasure):
     )
 
     @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def needs_labels(self) -> bool:
         """Whether the failure reads labels."""
         return self.failure.needs_labels
 

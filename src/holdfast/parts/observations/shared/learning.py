@@ -24,11 +24,6 @@ class Learning(Observation):
 
     scope = Scope.LAST
 
-    @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether the failure or the groups of images are those of labels."""
-        return self.failure.needs_labels or self.learner.needs_labels
-
     def key(self) -> Observation:
         """Everything about it decides what is learned."""
         return self

@@ -82,7 +82,7 @@ class OfMargins(OfFirst):
             raise HoldfastError(f"{type(self).__name__}: negatives: expected at least 1, got {self.negatives}")
 
     @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def needs_labels(self) -> bool:
         """Whether classes are compared."""
         return self.probe is not None
 

@@ -38,7 +38,7 @@ class OfNoise(OfFirst):
         """What is looked for, each failure once."""
 
     @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def needs_labels(self) -> bool:
         """Whether a failure, or the noise, reads labels."""
         noise = isinstance(self.noise, (Noise, WorstNoise)) and self.noise.needs_labels
         return noise or any(failure.needs_labels for failure in self.failures)

@@ -105,10 +105,6 @@ class Shuffle(Corruption):
         """
         return self._shuffled(x, self.order(*x.shape[2:]))
 
-    def undo(self, x: Images) -> Images:
-        """Return the images that `sample` gives these for."""
-        return self._shuffled(x, self.order(*x.shape[2:]).argsort())
-
     def _shuffled(self, x: Images, order: Int[Tensor, "things"]) -> Images:
         grid = layout(x, self.grid, self.cell)
         return from_cells(self.moved(cells(x, grid), order), grid, x.shape[3])

@@ -30,7 +30,7 @@ class LearnedNoise(Noise):
     gaussians: Gaussians | None = None
 
     @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def needs_labels(self) -> bool:
         """Whether its weights depend on classes."""
         return "groups" in self.generator.asks and self.generator.design.grouping == "labels"
 
