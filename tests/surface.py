@@ -6,7 +6,7 @@
 
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from enum import Enum
 from importlib import import_module
@@ -29,14 +29,11 @@ from holdfast.workflows.study.plan import Study
 
 WRITTEN = Path(__file__).with_suffix(".txt")
 
-MODULES = ("holdfast", "holdfast.core", "holdfast.extend", "holdfast.workflows.monitor")
+MODULES = ("holdfast", "holdfast.extend", "holdfast.workflows.monitor")
 """All that their `__all__` names is public."""
 
-FUNCTIONS = (
-    "holdfast.sources.encoders.open_encoder", "holdfast.sources.data.open_images",
-    "holdfast.auditing.plan_file.make_plan", "holdfast.auditing.run.run_audit",
-)  # fmt: skip
-"""Public functions of modules whose other names are not."""
+NOUNS = "holdfast.core"
+"""Of what its `__all__` names, that is public which a part of one's own must define."""
 
 FILES: dict[str, Mapping[str, Any]] = {
     "plan": plan_file.KEYS, "profile": profile.KEYS, "[monitor]": training_monitor.KEYS,
@@ -64,17 +61,29 @@ def surface() -> str:
 
 
 def python() -> Iterator[str]:
-    """Yield names with their signatures: of classes that of their instances' making, and what is public in them."""
-    names = [f"{module}.{name}" for module in MODULES for name in sorted(import_module(module).__all__)]
-    for place in [*names, *FUNCTIONS]:
-        module, _, name = place.rpartition(".")
-        thing = getattr(import_module(module), name)
-        yield f"{place}{signature(thing)}"
-        if inspect.isclass(thing) and not issubclass(thing, Exception):
-            for member in sorted(dir(thing)):
-                home = next(cls for cls in (*thing.__mro__, object) if member in vars(cls) or cls is object)
-                if not member.startswith("_") and home.__module__.startswith("holdfast."):
-                    yield f"{place}.{member}{signature(getattr(thing, member))}"
+    """Yield names with their signatures: of classes their making, and what is public in them itself."""
+    for module in MODULES:
+        for name in sorted(import_module(module).__all__):
+            thing = getattr(import_module(module), name)
+            yield f"{module}.{name}{signature(thing)}"
+            if inspect.isclass(thing) and not issubclass(thing, Exception):
+                yield from members(thing, f"{module}.{name}", sorted({*vars(thing), *abstract(thing)}))
+    for name in sorted(import_module(NOUNS).__all__):
+        thing = getattr(import_module(NOUNS), name)
+        yield from members(thing, f"{NOUNS}.{name}", sorted(abstract(thing)))
+
+
+def abstract(thing: Any) -> Iterable[str]:
+    """Return the names of what subclasses must define."""
+    return getattr(thing, "__abstractmethods__", ())
+
+
+def members(cls: type, place: str, names: Iterable[str]) -> Iterator[str]:
+    """Yield the public ones among the members of a class that Holdfast defines, with their signatures."""
+    for name in names:
+        home = next(base for base in (*cls.__mro__, object) if name in vars(base) or base is object)
+        if home.__module__.startswith("holdfast.") and (name == "__call__" or not name.startswith("_")):
+            yield f"{place}.{name}{signature(getattr(cls, name))}"
 
 
 def signature(thing: Any) -> str:
@@ -164,7 +173,7 @@ def entries(shape: Shape, where: str) -> Iterator[str]:
 def charts() -> Iterator[str]:
     """Yield the entries of each kind of chart."""
     for kind, named in shapes.CHARTS.items():
-        yield from entries(Object({**shapes.EVERY_CHART, **named}, shapes.LATER.get(kind, {})), kind)
+        yield from entries(Object({**shapes.EVERY_CHART, **named}), kind)
 
 
 if __name__ == "__main__":
