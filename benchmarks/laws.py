@@ -32,7 +32,7 @@ from holdfast.core import (
     Threat,
     registry,
 )
-from holdfast.numerics.statistics import drawn_pairs
+from holdfast.numerics.geometry.negatives import negatives_of
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.measures.shared import population as _population
@@ -144,7 +144,7 @@ class World:
     @cached_property
     def negatives(self) -> Tensor:
         """Other images that each one is compared with, the same for both encoders, [N, K]."""
-        return drawn_pairs.negatives_of(Seen(self, 0), self.images, NEGATIVES)
+        return negatives_of(self.seed, tuple(Seen(self, 0).ids), self.images, NEGATIVES)
 
     @cached_property
     def radii(self) -> Tensor:

@@ -23,7 +23,7 @@ def modules(path: Path) -> set[str]:
 
 def test_files_stay_small() -> None:
     lengths = {str(path.relative_to(ROOT)): path.read_bytes().count(b"\n") for path in FILES}
-    assert not {path: lines for path, lines in lengths.items() if lines > 400}, "split by idea"
+    assert not {path: lines for path, lines in lengths.items() if lines > 800}, "split by idea"
 
 
 def test_the_house_gets_no_worse() -> None:

@@ -13,7 +13,7 @@ from torch import nn
 import holdfast
 from holdfast.auditing.misfits import fitted
 from holdfast.core import Attack, Corruption, Encoder, Event, Failure, Geometry, Measure, Shard, registry
-from holdfast.core.rng import Rng
+from holdfast.numerics.rng import Rng
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.ensemble import Ensemble
 from holdfast.parts.attacks.pgd import Pgd

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 import holdfast
 from holdfast.core import Bound, Corruption, Failure, Grid, Head, Noise, Objective, Rng, Shard, registry
-from holdfast.core.waiting import expect, judged_at_the_end, sent
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.square import Square
 from holdfast.parts.certifiers.alpha_crown import AlphaCrown
@@ -30,6 +29,7 @@ from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.patch import Patch
 from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.waiting import expect, judged_at_the_end, sent
 from holdfast.training.loop import train
 from holdfast.training.recipe_file import make_recipe
 

@@ -11,7 +11,7 @@ from torch import nn
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, Measure
-from holdfast.core.rng import Rng
+from holdfast.numerics.rng import Rng
 from holdfast.parts.measures.classifiers.few_shot_accuracy import FewShotAccuracy
 from holdfast.parts.probes.knn import Knn
 from holdfast.parts.probes.linear import Linear

@@ -17,8 +17,8 @@ from torch.nn.utils import parametrizations, parametrize
 
 import holdfast
 from holdfast.core import Encoder, HoldfastError
-from holdfast.core.network import copy_of
 from holdfast.runtime.errors import NotCertified
+from holdfast.runtime.network import copy_of
 from holdfast.workflows.monitor.snapshot import frozen_copy
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's own, about what is old or new

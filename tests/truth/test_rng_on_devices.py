@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from holdfast.core import Rng
-from holdfast.core.philox import normal, philox
+from holdfast.numerics.philox import normal, philox
 
 KNOWN = [  # counter, key, result: Random123's kat_vectors for philox4x32 with 10 rounds
     ("00000000 00000000 00000000 00000000", "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from holdfast.core import Encoder, Images, Positions, Rng, Threat
 from holdfast.core.ids import Ids
-from holdfast.core.waiting import sent
+from holdfast.runtime.waiting import sent
 from holdfast.sources.data import ImageSet
 
 

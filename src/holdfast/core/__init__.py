@@ -13,24 +13,27 @@ from holdfast.runtime.lazy import lazy
 if TYPE_CHECKING:
     from holdfast.core.album import Album
     from holdfast.core.attack import Attack, Trajectory
-    from holdfast.core.certificate import Bound, Certifier, Margin, Rows
+    from holdfast.core.certificate import Bound, Certifier
     from holdfast.core.chart import Chart
     from holdfast.core.check import Check, Examination, Verdict
     from holdfast.core.classifier import Bank, Classifier, Head, LinearProbe, Probe
-    from holdfast.core.encoder import Encoder, Images, Passes, Reps
+    from holdfast.core.encoder import Encoder, Passes
     from holdfast.core.geometry import Geometry
     from holdfast.core.grade import Grade
     from holdfast.core.grid import Grid
     from holdfast.core.image_source import ImageSource
-    from holdfast.core.measure import InWords, Measure, Score, Table
+    from holdfast.core.measure import InWords, Measure, Table
     from holdfast.core.method import Facts, Method
     from holdfast.core.objective import Goal, Objective
-    from holdfast.core.observation import Event, Failure, Observation, Positions, Reader, Rivals, Scope, Search, Shard
-    from holdfast.core.relevance import Relevance
-    from holdfast.core.rng import Rng
+    from holdfast.core.observation import Event, Failure, Observation, Reader, Rivals, Scope, Search, Shard
     from holdfast.core.student import Batch, EncodedView, Look, StepResult, Student, View
     from holdfast.core.subject import Subject
-    from holdfast.core.threat import Ball, Corruption, Draws, Noise, PerImage, Threat
+    from holdfast.core.threat import Ball, Corruption, Draws, Noise, Threat
+    from holdfast.numerics.bounds.margin import Margin, Rows
+    from holdfast.numerics.geometry.relevance import Relevance
+    from holdfast.numerics.rng import Rng
+    from holdfast.numerics.shapes import Images, PerImage, Positions, Reps
+    from holdfast.numerics.statistics.score import Score
 
 __all__ = [
     "Album", "Attack", "Ball", "Bank", "Batch", "Bound", "Certifier", "Chart", "Check", "Classifier", "Corruption",
@@ -42,19 +45,26 @@ __all__ = [
 ]  # fmt: skip
 
 _HOMES = {
-    "album": "Album", "attack": "Attack Trajectory", "certificate": "Bound Certifier Margin Rows", "chart": "Chart",
+    "album": "Album", "attack": "Attack Trajectory", "certificate": "Bound Certifier", "chart": "Chart",
     "check": "Check Examination Verdict", "classifier": "Bank Classifier Head LinearProbe Probe",
-    "encoder": "Encoder Images Passes Reps", "geometry": "Geometry", "grade": "Grade", "grid": "Grid",
-    "image_source": "ImageSource", "measure": "InWords Measure Score Table", "method": "Facts Method",
-    "objective": "Goal Objective",
-    "observation": "Event Failure Observation Positions Reader Rivals Scope Search Shard", "relevance": "Relevance",
-    "rng": "Rng",
+    "encoder": "Encoder Passes", "geometry": "Geometry", "grade": "Grade", "grid": "Grid",
+    "image_source": "ImageSource", "measure": "InWords Measure Table", "method": "Facts Method",
+    "objective": "Goal Objective", "observation": "Event Failure Observation Reader Rivals Scope Search Shard",
     "student": "Batch EncodedView Look StepResult Student View", "subject": "Subject",
-    "threat": "Ball Corruption Draws Noise PerImage Threat",
+    "threat": "Ball Corruption Draws Noise Threat",
 }  # fmt: skip
-"""File -> its names, imported when they are first used: the registry is looked into without torch."""
+"""File of this folder -> its names, imported when they are first used: the registry is looked into without torch."""
+
+_BELOW = {
+    "bounds.margin": "Margin Rows",
+    "geometry.relevance": "Relevance",
+    "rng": "Rng",
+    "shapes": "Images PerImage Positions Reps",
+    "statistics.score": "Score",
+}
+"""File of `numerics`, which knows none of the nouns, -> those of its names that they are made of."""
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy(
-        __name__, {name: f"{__name__}.{file}" for file, names in _HOMES.items() for name in names.split()}
-    )
+    _FILES = {f"{__name__}.{file}": names for file, names in _HOMES.items()}
+    _FILES |= {f"holdfast.numerics.{file}": names for file, names in _BELOW.items()}
+    __getattr__, __dir__ = lazy(__name__, {name: file for file, names in _FILES.items() for name in names.split()})

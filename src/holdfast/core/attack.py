@@ -14,12 +14,12 @@ from torch import Tensor
 from holdfast.core.encoder import Encoder, Images, Passes
 from holdfast.core.objective import Goal
 from holdfast.core.randomness import searching
-from holdfast.core.rng import Rng
 from holdfast.core.threat import Ball
-from holdfast.core.waiting import judged_at_the_end
+from holdfast.numerics.rng import Rng
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.rounding import PIXELS
+from holdfast.runtime.waiting import judged_at_the_end
 
 TRIAL, BEST = 2, 3
 """Steps of the trial at each place of a ball, and at how many of the best places of each image the attack is made."""

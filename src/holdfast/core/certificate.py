@@ -4,40 +4,13 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
-from holdfast.core.encoder import Encoder, Images, Reps
+from holdfast.core.encoder import Encoder, Images
 from holdfast.core.threat import Ball, PerImage
+from holdfast.numerics.bounds.margin import Margin, Rows
 from holdfast.runtime.checked import Checked
-
-Rows = Float[Tensor, "batch rows"]
-
-
-@dataclass(frozen=True)
-class Margin:
-    """Linear functions of the representation, several rows for every image: m(x') = weights · f(x') + bias.
-
-    Attributes:
-        weights: [B, R, D].
-        bias: [B, R].
-    """
-
-    weights: Float[Tensor, "batch rows dim"]
-    bias: Rows
-
-    def __call__(self, reps: Reps) -> Rows:
-        """Return the margins of some representations."""
-        return (self.weights @ reps[..., None]).squeeze(-1) + self.bias
-
-    def to(self, kind: torch.dtype | torch.device | Tensor) -> "Margin":
-        """Return the margin in another precision, on another device, or in those of a tensor."""
-        return Margin(self.weights.to(kind), self.bias.to(kind))
-
-    def part(self, images: slice) -> "Margin":
-        """Return the margins of some images."""
-        return Margin(self.weights[images], self.bias[images])
 
 
 @dataclass(frozen=True)

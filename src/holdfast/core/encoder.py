@@ -14,20 +14,17 @@ from torch import Tensor, nn
 from holdfast.core.compiled import compiled
 from holdfast.core.geometry import Geometry
 from holdfast.core.grid import Grid
-from holdfast.core.network import add_tensors, frozen, tensors_of, unwrapped
 from holdfast.core.normalisation import Normalisation
 from holdfast.core.precision import check_precision, needs_care, rounded, searched
 from holdfast.core.randomness import MeanOfDraws, draw_seeds
 from holdfast.core.representation import as_its_weights, representations
 from holdfast.core.straight_through import straight_through as pass_straight_through
 from holdfast.core.unused import Unused
+from holdfast.numerics.shapes import Images, Reps
 from holdfast.runtime.checked import Count, fitting
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.foreign import bits, foreign
-
-Images = Float[Tensor, "batch channel height width"]
-Reps = Float[Tensor, "batch dim"]
-
+from holdfast.runtime.network import add_tensors, frozen, tensors_of, unwrapped
 
 BOUND = 200
 """Passes that take about as long as one bound propagation does (small convolutional networks, one core)."""

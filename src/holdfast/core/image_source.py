@@ -9,7 +9,7 @@ import PIL.Image
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core.relevance import Relevance
+from holdfast.numerics.geometry.relevance import Relevance
 
 GREY = ("1", "L", "LA", "La", "F")
 """Modes of pictures without colours, beside those of integers."""

@@ -19,12 +19,11 @@ from holdfast.core.classifier import Head, Probe
 from holdfast.core.encoder import Encoder, Images, Passes
 from holdfast.core.objective import Objective
 from holdfast.core.randomness import GROUPS
-from holdfast.core.relevance import Relevance
-from holdfast.core.rng import Rng
 from holdfast.core.threat import Ball, Corruption, Threat
+from holdfast.numerics.geometry.relevance import Relevance
+from holdfast.numerics.rng import Rng
+from holdfast.numerics.shapes import Positions
 from holdfast.runtime.checked import Checked
-
-Positions = Int[Tensor, "batch"]
 
 
 class Scope(Enum):

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.core.rng import Rng
+from holdfast.numerics.rng import Rng
 from holdfast.runtime.errors import HoldfastError, first_line
 
 GROUPS = 4

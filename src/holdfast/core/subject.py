@@ -9,8 +9,8 @@ from torch import Tensor
 from holdfast.core.classifier import Bank, Classifier, Probe
 from holdfast.core.encoder import Encoder, Images
 from holdfast.core.observation import Failure, Observation, Shard
-from holdfast.core.relevance import Relevance
 from holdfast.core.threat import Ball, Threat
+from holdfast.numerics.geometry.relevance import Relevance
 
 
 @runtime_checkable

@@ -14,11 +14,11 @@ from torch.nn.functional import hardshrink
 from holdfast.core.encoder import Images, Reps
 from holdfast.core.grade import Grade
 from holdfast.core.registry import part_name
-from holdfast.core.rng import Rng
+from holdfast.numerics.rng import Rng
+from holdfast.numerics.shapes import PerImage
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.sizes import written
 
-PerImage = Float[Tensor, "batch"]
 Draws = Float[Tensor, "batch draws channel height width"]
 
 Shape = tuple[int, int, int]
@@ -324,16 +324,6 @@ def towards(x: Images, delta: Images) -> Images:
     # ±2 where the exact sum lies on the side of x, towards which one float is 0.55 to 1.1 units; else 0
     back = hardshrink(error.sign_().sub_(torch.sign(delta, out=larger)), 1.0)
     return at.addcmul_(at, back, value=0.55 * torch.finfo(at.dtype).eps / 2).clamp_(0, 1)
-
-
-def least_in_box(
-    slopes: Float[Tensor, "*#batch rows pixels"],
-    low: Float[Tensor, "*batch pixels"],
-    high: Float[Tensor, "*batch pixels"],
-) -> Float[Tensor, "*batch rows"]:
-    """Return min slopes · x' over a box: slopes · centre - |slopes| · half-width, exact up to rounding."""
-    centre, half = (low + high) / 2, (high - low) / 2
-    return (slopes @ centre[..., None] - slopes.abs() @ half[..., None]).squeeze(-1)
 
 
 @cache

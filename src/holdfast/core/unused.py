@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holdfast.core.network import copied_with
 from holdfast.runtime.foreign import TURN
+from holdfast.runtime.network import copied_with
 
 LIBRARIES = ("torch", "torchvision", "timm", "transformers", "open_clip", "holdfast", "builtins")
 """Packages that keep no images beside a network."""

@@ -11,9 +11,9 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from holdfast.core import Encoder, HoldfastError
-from holdfast.core.network import copy_of
 from holdfast.core.student import ATTACKED
 from holdfast.runtime.distributed import processes
+from holdfast.runtime.network import copy_of
 from holdfast.sources.encoders.shared.copies import copied
 
 

@@ -5,9 +5,9 @@ import os
 import torch
 
 from holdfast.core import Encoder, HoldfastError, Images, Reps, registry
-from holdfast.core.network import copy_of
 from holdfast.runtime.distributed import processes, rank
 from holdfast.runtime.errors import first_line
+from holdfast.runtime.network import copy_of
 from holdfast.sources.encoders import open_encoder, write, written_as
 from holdfast.sources.encoders.shared.copies import copied, save, with_weights
 from holdfast.sources.encoders.shared.weights import read_safetensors, seeded

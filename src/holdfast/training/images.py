@@ -8,7 +8,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from holdfast.core import Geometry, HoldfastError, Images, ImageSource, Rng, Threat
-from holdfast.core.waiting import sent
+from holdfast.runtime.waiting import sent
 from holdfast.sources.data import ImageSet, open_images
 
 IN_MEMORY = 2**31

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.core import Batch, Encoder, Facts, HoldfastError, Images, Rng, StepResult, Student, View
-from holdfast.core.waiting import sent
 from holdfast.runtime.distributed import processes, rank
 from holdfast.runtime.listener import Listener, Silent
+from holdfast.runtime.waiting import sent
 from holdfast.sources.encoders import open_encoder, write, written_as
 from holdfast.sources.encoders.shared.copies import save, trainable, with_weights
 from holdfast.sources.encoders.shared.weights import seeded
@@ -148,7 +148,7 @@ class _Training:
         with seeded(_number(recipe.seed, "heads")):
             student = recipe.method.student(prepared(encoder, recipe.batchnorm), facts)
         few = self.images.batch(torch.arange(2)).cpu()
-        recipe.views.check(start, few, many=student.many)
+        recipe.views.check(start, start.name, few, many=student.many)
         check_reopens(start, released(student.encoder), opens, few, store)
         if processes() > 1:
             self._leave_out(student)

@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from holdfast.numerics.bounds.box import Box
 from holdfast.numerics.bounds.max_pool import MaxPool
-from holdfast.numerics.bounds.relaxation import Box, Choice, Curved, LinearRelaxation
+from holdfast.numerics.bounds.relaxation import Choice, Curved, LinearRelaxation
 from holdfast.numerics.bounds.relu import Relu
 from holdfast.numerics.bounds.smooth import Smooth
 

@@ -7,15 +7,16 @@ from math import inf
 import torch
 from torch import Tensor
 
-from holdfast.core import Ball, HoldfastError
-from holdfast.core.threat import image_shape, least_in_box
 from holdfast.numerics.bounds.affine import Affine, Scale
 from holdfast.numerics.bounds.axes import Total
+from holdfast.numerics.bounds.ball import Ball
+from holdfast.numerics.bounds.box import Box, least_in_box
 from holdfast.numerics.bounds.forms import Dense, Form, Patches
 from holdfast.numerics.bounds.max_pool import MaxPool
 from holdfast.numerics.bounds.network import ANY, Network, Node
 from holdfast.numerics.bounds.products import Bilinear
-from holdfast.numerics.bounds.relaxation import Box, Curved, LinearRelaxation
+from holdfast.numerics.bounds.relaxation import Curved, LinearRelaxation
+from holdfast.runtime.errors import HoldfastError
 
 Alphas = MutableMapping[tuple[int, str], Tensor]
 """α for each row, [B, R, *shape], of the lines "below" or "above" each node, or of a product's "plane"."""
@@ -68,7 +69,10 @@ class Region:
         radii = self.radii.view(-1, *[1] * (low.ndim - 2)).expand(low.shape[:-1])
         # what is no picture, such as a row of numbers, counts as one pixel high
         picture = self.x.ndim == 4
-        window, shape = (form.coefs.shape[-3:], image_shape(self.x)) if picture else 2 * ((1, 1, low.shape[-1]),)
+        window = shape = (1, 1, low.shape[-1])
+        if picture:
+            window, (_, *size) = form.coefs.shape[-3:], self.x.shape
+            shape = (size[0], size[1], size[2])
         coefs, x, low, high = (values.unflatten(-1, window) for values in (coefs, x, low, high))
         return form.rows(self.ball.least_on(coefs, x, (low, high), radii, shape))
 

@@ -8,14 +8,15 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from holdfast.core import Margin
 from holdfast.numerics.bounds.backward import Region, in_precision, standard_relaxations
+from holdfast.numerics.bounds.box import Box
 from holdfast.numerics.bounds.choice import costs, cut
 from holdfast.numerics.bounds.forms import Dense
 from holdfast.numerics.bounds.linear_program import multipliers
+from holdfast.numerics.bounds.margin import Margin
 from holdfast.numerics.bounds.network import Network
 from holdfast.numerics.bounds.optimise import AlphaBeta, Ascent, Problem, optimise
-from holdfast.numerics.bounds.relaxation import Box, Curved, LinearRelaxation
+from holdfast.numerics.bounds.relaxation import Curved, LinearRelaxation
 
 Key = TypeVar("Key")
 

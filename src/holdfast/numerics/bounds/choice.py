@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from holdfast.numerics.bounds.activations import Relu, Smooth
+from holdfast.numerics.bounds.box import Box
 from holdfast.numerics.bounds.network import Network
 from holdfast.numerics.bounds.products import Bilinear
-from holdfast.numerics.bounds.relaxation import Box, Curved, LinearRelaxation
+from holdfast.numerics.bounds.relaxation import Curved, LinearRelaxation
 
 SHARE = 0.2
 """Of a range, that a cut where an activation bends leaves on either side."""

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from holdfast.numerics.bounds.backward import Region, backward, box_of, meet
+from holdfast.numerics.bounds.box import Box
 from holdfast.numerics.bounds.network import Network
-from holdfast.numerics.bounds.relaxation import Box, Curved, LinearRelaxation
+from holdfast.numerics.bounds.relaxation import Curved, LinearRelaxation
 from holdfast.numerics.bounds.units import units
 
 SAMPLE = 6

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holdfast.numerics.bounds.relaxation import Box
+from holdfast.numerics.bounds.box import Box
 
 
 @dataclass(frozen=True)

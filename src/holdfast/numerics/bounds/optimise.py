@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from holdfast.numerics.bounds.backward import Region, backward, in_precision
+from holdfast.numerics.bounds.box import Box
 from holdfast.numerics.bounds.forms import Form
 from holdfast.numerics.bounds.network import Network
-from holdfast.numerics.bounds.relaxation import Box, LinearRelaxation
+from holdfast.numerics.bounds.relaxation import LinearRelaxation
 
 
 @dataclass(frozen=True)

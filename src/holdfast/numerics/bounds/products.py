@@ -7,7 +7,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from holdfast.numerics.bounds.relaxation import Box
+from holdfast.numerics.bounds.box import Box
 
 IMAGES, ROWS = "N", "R"
 """The letters of images, with which every value begins, and of rows of linear forms, which no equation may use."""

@@ -7,13 +7,14 @@ import torch
 from torch import Tensor
 
 from holdfast.numerics.bounds.backward import Region, box_of, boxes, meet
+from holdfast.numerics.bounds.box import Box
 from holdfast.numerics.bounds.effort import USUAL, Effort, Limit
 from holdfast.numerics.bounds.footprint import footprint
 from holdfast.numerics.bounds.forecast import forecast
 from holdfast.numerics.bounds.forms import Dense
 from holdfast.numerics.bounds.network import Network
 from holdfast.numerics.bounds.optimise import AlphaBeta, Ascent, Problem, optimise
-from holdfast.numerics.bounds.relaxation import Box, Curved, LinearRelaxation
+from holdfast.numerics.bounds.relaxation import Curved, LinearRelaxation
 from holdfast.numerics.bounds.slopes import Slopes
 from holdfast.numerics.bounds.units import units
 

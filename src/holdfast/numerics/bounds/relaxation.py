@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Box = tuple[Tensor, Tensor]
-"""Lowest and highest values, [B, *shape] each."""
+from holdfast.numerics.bounds.box import Box
 
 Line = tuple[Tensor, Tensor | None]
 """slope · z + offset, [B, *shape] or [B, R, *shape] each; the offset None where it is zero."""

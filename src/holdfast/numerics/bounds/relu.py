@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.numerics.bounds.relaxation import Box, Choice, Curved, Line, LinearRelaxation
+from holdfast.numerics.bounds.box import Box
+from holdfast.numerics.bounds.relaxation import Choice, Curved, Line, LinearRelaxation
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from math import inf
 import torch
 from torch import Tensor
 
-from holdfast.numerics.bounds.relaxation import Box, Choice, Curved, Line, LinearRelaxation
+from holdfast.numerics.bounds.box import Box
+from holdfast.numerics.bounds.relaxation import Choice, Curved, Line, LinearRelaxation
 
 HALVINGS = {torch.float64: 32, torch.float32: 20}
 """Of the interval in which a point of tangency is looked for; coarser ones give looser lines, never wrong ones."""

@@ -11,12 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from holdfast.core import Encoder
-from holdfast.core.network import copy_of
+from holdfast.numerics.bounds.encoder import Encoder
 from holdfast.numerics.bounds.network import Network
 from holdfast.numerics.bounds.operations import Operations
 from holdfast.numerics.bounds.reader import REMEDY, place
 from holdfast.runtime.errors import HoldfastError, NotCertified, first_line
+from holdfast.runtime.network import copy_of
 
 _traced: WeakKeyDictionary[Encoder, dict[tuple[int, ...], tuple[dict[str, Tensor], str, Network]]] = WeakKeyDictionary()
 
@@ -32,6 +32,7 @@ def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
             (the error names it and where it stands), or weights that are not finite.
 
     Example:
+        >>> from holdfast.core import Encoder
         >>> network = trace(Encoder(nn.Sequential(nn.Flatten(), nn.Linear(4, 2), nn.ReLU()), mean=0, std=1), (1, 2, 2))
         >>> [type(node.operation).__name__ for node in network.nodes[1:]]
         ['Reshape', 'Matrix', 'Relu']

@@ -9,8 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Score
 from holdfast.numerics import statistics
+from holdfast.numerics.statistics.score import Score
+from holdfast.runtime.errors import HoldfastError
 
 OVER = ("samples and s", "samples")
 """What could have been drawn otherwise: images and separations, or images alone."""

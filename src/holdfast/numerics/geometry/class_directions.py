@@ -3,8 +3,8 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.divergences import unit
+from holdfast.runtime.errors import HoldfastError
 
 CANCEL = 1e-3
 """Prompts whose unit embeddings have a shorter mean cancel."""

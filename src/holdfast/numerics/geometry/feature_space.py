@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.circle import SIDE, Circle
 from holdfast.numerics.geometry.divergences import cosine, unit
 from holdfast.numerics.statistics.jackknife import Contributions, of_function, of_pairs
+from holdfast.runtime.errors import HoldfastError
 
 Reps = Float[Tensor, "images dim"]
 Labels = Int[Tensor, "images"]

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import HoldfastError
 from holdfast.numerics.statistics.jackknife import Contributions
+from holdfast.runtime.errors import HoldfastError
 
 Correct = Float[Tensor, "checkpoints images"]
 Labels = Int[Tensor, "images"]

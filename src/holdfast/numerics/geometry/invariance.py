@@ -7,7 +7,7 @@ says so itself (`invariant`), or what it compares by does: its divergence, failu
 from dataclasses import fields
 from typing import Any
 
-from holdfast.core import HoldfastError
+from holdfast.runtime.errors import HoldfastError
 
 CHANGES = ("translation", "rotation", "scaling", "permutation", "constants")
 """f + c, Q f, s f, coordinates in another order, further coordinates that are the same for all images."""

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core.relevance import Relevance
 from holdfast.numerics.geometry.pairwise import pairwise
+from holdfast.numerics.geometry.relevance import Relevance
 
 TIE, FLOOR = 1e-9, 1e-12
 """Share of a distance, and distance, by which two must differ to be told apart."""

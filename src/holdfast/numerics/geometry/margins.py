@@ -4,9 +4,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Margin, Reps
+from holdfast.numerics.bounds.margin import Margin
 from holdfast.numerics.geometry.divergences import unit
-from holdfast.runtime.errors import unknown
+from holdfast.numerics.shapes import Reps
+from holdfast.runtime.errors import HoldfastError, unknown
 
 DIVERGENCES = ("cosine", "l2")
 """Divergences for which the comparison of two distances is linear in f(x')."""

@@ -1,10 +1,14 @@
 """Negatives: the other images that an image must not be confused with."""
 
+from functools import lru_cache
+
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Positions, Rng
+from holdfast.numerics.rng import Rng
+from holdfast.numerics.shapes import Positions
+from holdfast.runtime.errors import HoldfastError
 
 SPARSE = 128
 """So many times as large is a permutation of which some places are faster than all."""
@@ -70,3 +74,20 @@ def first_of_permutation(size: int, count: int, generator: torch.Generator) -> I
         numbers.append(exchanged.get(other, other))
         exchanged[other] = exchanged.get(place, place)
     return torch.tensor(numbers)
+
+
+@lru_cache(maxsize=8)  # several measures and encoders ask for the same
+def negatives_of(seed: int, ids: tuple[str, ...], population: int, count: int) -> Int[Tensor, "images count"]:
+    """Return the negatives that observations draw for the first images of a population, see `draw_negatives`.
+
+    Args:
+        seed: of the run.
+        ids: of these images.
+        population: how many images there are.
+        count: negatives of each.
+
+    Example:
+        >>> negatives_of(0, ("a", "b", "c"), population=3, count=1).shape
+        torch.Size([3, 1])
+    """
+    return draw_negatives(Rng(seed, ids=ids), torch.arange(len(ids)), population, count)

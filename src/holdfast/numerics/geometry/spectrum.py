@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError
 from holdfast.numerics.statistics.jackknife import Contributions
+from holdfast.runtime.errors import HoldfastError
 
 Reps = Float[Tensor, "images dim"]
 

@@ -1,6 +1,7 @@
 """Augmented views of images, drawn for a whole batch at once and for each image by its id."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 import torch
@@ -8,11 +9,12 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from holdfast.core import Encoder, HoldfastError, Images, Rng
-from holdfast.core.waiting import sent
 from holdfast.numerics.geometry.colour import YIQ, chroma_maps
+from holdfast.numerics.rng import Rng
+from holdfast.numerics.shapes import Images
 from holdfast.runtime.checked import Checked, Count
-from holdfast.runtime.errors import first_line
+from holdfast.runtime.errors import HoldfastError, first_line
+from holdfast.runtime.waiting import sent
 
 LUMA = YIQ[0]
 NUMBERS = 21
@@ -95,11 +97,12 @@ class Views(metaclass=Checked):
             if value >= 1:
                 raise HoldfastError(f"views: expected {name} in [0, 1), got {value:g}")
 
-    def check(self, encoder: Encoder, x: Images, *, many: bool) -> None:
+    def check(self, encode: Callable[[Images], object], name: str, x: Images, *, many: bool) -> None:
         """Refuse small views that nobody takes.
 
         Args:
-            encoder: the encoder to be trained.
+            encode: the encoder to be trained.
+            name: what it is called in errors.
             x: two images, [2, C, H, W].
             many: whether the method takes more than whole views.
 
@@ -115,10 +118,10 @@ class Views(metaclass=Checked):
             return
         try:
             with torch.no_grad():
-                encoder(self(x, Rng(0, ids=("first", "second")), local=True))
+                encode(self(x, Rng(0, ids=("first", "second")), local=True))
         except (RuntimeError, AssertionError) as error:
             raise HoldfastError(
-                f"views: local_size={self.local_size}: {encoder.name!r} does not take images of that size "
+                f"views: local_size={self.local_size}: {name!r} does not take images of that size "
                 f"({first_line(error)}); leave it out, and small views are as large as the images"
             ) from error
 

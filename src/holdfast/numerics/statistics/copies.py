@@ -7,15 +7,31 @@ on each other as much as any can, and no interval of independent images holds wi
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Measure, Score, Table
+from holdfast.numerics.statistics.score import Score
+
+Table = dict[str, Tensor]
 
 ONCE, UNKNOWN = "each of {} pictures once", "copies of images counted like others"
 """What is said of an interval where images have copies: how many pictures count, or that rows are no images."""
+
+
+@runtime_checkable
+class Measure(Protocol):
+    """What makes scores of a table."""
+
+    def rows(self, table: Table) -> list[str] | None:
+        """Return what its rows are; None where they are images."""
+        ...
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return named scores."""
+        ...
 
 
 def firsts(ids: Sequence[str], alike: Iterable[tuple[str, str]]) -> Int[Tensor, "images"] | None:

@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Score
 from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.means import degrees_of_freedom
+from holdfast.numerics.statistics.score import Score
 
 Values = Float[Tensor, "encoders"]
 

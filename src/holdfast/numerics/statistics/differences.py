@@ -5,7 +5,7 @@ import math
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Score
+from holdfast.numerics.statistics.score import Score
 
 
 def difference(first: Score, second: Score, correlation: float) -> Score:

@@ -5,32 +5,14 @@ population as the source of negatives, and for no other.
 """
 
 from dataclasses import replace
-from functools import lru_cache
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Rng, Score, Subject
 from holdfast.numerics import statistics
-from holdfast.numerics.geometry.negatives import draw_negatives
 from holdfast.numerics.statistics.rows import constant
-
-
-def negatives_of(subject: Subject, images: int, count: int) -> Int[Tensor, "images count"]:
-    """Positions of the negatives that observations draw for the first images of the population.
-
-    Example:
-        >>> from types import SimpleNamespace
-        >>> negatives_of(SimpleNamespace(seed=0, ids=("a", "b", "c"), population=3), images=3, count=1).shape
-        torch.Size([3, 1])
-    """
-    return _drawn(subject.seed, tuple(subject.ids[:images]), subject.population, count)
-
-
-@lru_cache(maxsize=8)  # several measures and encoders ask for the same
-def _drawn(seed: int, ids: tuple[str, ...], population: int, count: int) -> Int[Tensor, "images count"]:
-    return draw_negatives(Rng(seed, ids=ids), torch.arange(len(ids)), population, count)
+from holdfast.numerics.statistics.score import Score
 
 
 def contributions(

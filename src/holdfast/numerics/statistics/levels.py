@@ -15,7 +15,7 @@ import numpy as np
 import scipy
 from jaxtyping import Float
 
-from holdfast.core import Score
+from holdfast.numerics.statistics.score import Score
 
 Levels = Float[np.ndarray, "levels"]
 

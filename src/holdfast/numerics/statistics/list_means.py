@@ -3,11 +3,11 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Score
 from holdfast.numerics.statistics import jackknife
 from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.means import degrees_of_freedom
 from holdfast.numerics.statistics.proportions import clopper_pearson, effective_trials
+from holdfast.numerics.statistics.score import Score
 
 
 def list_mean(

@@ -6,9 +6,9 @@ import scipy
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Score
 from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.rows import by_unit, constant, defined
+from holdfast.numerics.statistics.score import Score
 
 FEWEST = 8
 """Values from which on a mean has an interval: of fewer, nothing tells how skewed they are."""

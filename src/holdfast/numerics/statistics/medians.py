@@ -6,10 +6,10 @@ import scipy
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Score
 from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.proportions import clopper_pearson, effective_size
 from holdfast.numerics.statistics.rows import defined, distinct
+from holdfast.numerics.statistics.score import Score
 
 
 def median(

@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Score
 from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.means import degrees_of_freedom
+from holdfast.numerics.statistics.score import Score
 
 PERFECT = 1e-6
 """What is no further from ±1 is so by rounding: representations are float32."""

@@ -4,9 +4,9 @@ import math
 
 import scipy
 
-from holdfast.core import Score
 from holdfast.numerics.statistics.differences import combined
 from holdfast.numerics.statistics.levels import reach
+from holdfast.numerics.statistics.score import Score
 
 MOST = 1e6
 """Times as many units; beyond, no number is given."""

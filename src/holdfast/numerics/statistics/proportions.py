@@ -4,9 +4,9 @@ import scipy
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Score
 from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.rows import by_unit, defined, distinct
+from holdfast.numerics.statistics.score import Score
 
 
 def clopper_pearson(successes: float, trials: float, confidence: float = 0.95) -> tuple[float, float]:

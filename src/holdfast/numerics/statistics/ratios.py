@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Score
+from holdfast.numerics.statistics.score import Score
+from holdfast.runtime.errors import HoldfastError
 
 
 def ratio(first: Score, second: Score, correlation: float) -> Score:

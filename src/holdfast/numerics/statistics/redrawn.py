@@ -7,8 +7,8 @@ from dataclasses import replace
 import scipy
 import torch
 
-from holdfast.core import Score
 from holdfast.numerics.statistics.looks import level
+from holdfast.numerics.statistics.score import Score
 
 
 def widened(score: Score, others: Sequence[float], least: float = -math.inf, most: float = math.inf) -> Score:

@@ -16,8 +16,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Rng
 from holdfast.numerics.geometry.circle import SIDE, Circle
+from holdfast.numerics.rng import Rng
+from holdfast.runtime.errors import HoldfastError
 
 EXACT, SAMPLED = 100_000, 50_000
 """Images of which all pairs are compared; and as many pairs as which have are compared of more, 1.25 billion."""

@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Score
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics import sampled_pairs
 from holdfast.numerics.statistics.proportions import effective_trials
+from holdfast.numerics.statistics.score import Score
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ import scipy
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Score
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.rows import constant
+from holdfast.numerics.statistics.score import Score
 
 
 def crossed_mean(

@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Score
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.circle import Circle
@@ -21,6 +20,7 @@ from holdfast.numerics.statistics import sampled_pairs
 from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.medians import middle
 from holdfast.numerics.statistics.proportions import effective_trials
+from holdfast.numerics.statistics.score import Score
 
 KIND = "order statistics of the drift and binomial with effective size of the pairs (U-statistic), combined (MOVER)"
 

@@ -9,10 +9,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import Ball, Encoder, Event, HoldfastError, Images, Passes, Reps, Rng
-from holdfast.core.waiting import expect, judged_at_the_end, sent
 from holdfast.parts.learners.shared.learner import LearnedPerturbation, Learner, unharmed
 from holdfast.parts.learners.shared.step import not_finite
 from holdfast.runtime.errors import unknown
+from holdfast.runtime.waiting import expect, judged_at_the_end, sent
 
 ALGORITHMS = ("ascent", "aggregation")
 """How δ is found."""

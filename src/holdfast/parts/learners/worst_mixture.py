@@ -9,7 +9,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import Ball, Encoder, Event, HoldfastError, Images, Passes, Reps, Rng
-from holdfast.core.waiting import judged_at_the_end, sent
 from holdfast.numerics.statistics.entropy import entropy_ratio
 from holdfast.parts.learners.shared.groups import centres, classes
 from holdfast.parts.learners.shared.learner import LearnedMixture, Learner, unharmed
@@ -25,6 +24,7 @@ from holdfast.parts.threats.shared.generator import CONVENTIONS, SOURCES, Design
 from holdfast.parts.threats.shared.learned import LearnedNoise
 from holdfast.parts.threats.shared.upsampler import KINDS, latent_of
 from holdfast.runtime.errors import unknown
+from holdfast.runtime.waiting import judged_at_the_end, sent
 from holdfast.sources.encoders.shared.weights import seeded
 
 CHOICES = {

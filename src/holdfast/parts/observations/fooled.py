@@ -23,7 +23,6 @@ from holdfast.core import (
     Shard,
 )
 from holdfast.core.registry import part_name
-from holdfast.core.waiting import at_hand, sent
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.minimum_norm import MinimumNorm, within
 from holdfast.parts.attacks.square import Square
@@ -36,6 +35,7 @@ from holdfast.parts.observations.shared.margins import clean_of
 from holdfast.parts.observations.shared.noisy import wrong
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.waiting import at_hand, sent
 
 EVERY = 8
 """Passes on a device after which the host looks, and so waits, which images are left; the others pass until then."""

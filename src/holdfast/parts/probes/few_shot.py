@@ -7,7 +7,7 @@ from torch import Tensor
 
 from holdfast.core import Bank, Classifier, HoldfastError, Probe, Reps
 from holdfast.core.registry import part_name
-from holdfast.core.rng import Rng
+from holdfast.numerics.rng import Rng
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.probes.shared.shots import drawn
 from holdfast.parts.probes.shared.stream import select

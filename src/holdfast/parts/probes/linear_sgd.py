@@ -11,8 +11,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from holdfast.core import Bank, Head, HoldfastError, LinearProbe, Reps
-from holdfast.core.rng import Rng
 from holdfast.numerics.geometry.invariance import AXES
+from holdfast.numerics.rng import Rng
 from holdfast.parts.probes.shared.stream import Labelled, blocks, moments, select, shuffled
 from holdfast.parts.probes.shared.training import classes_of
 from holdfast.runtime.checked import Count, Positive

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from holdfast.core import Ball, Grade, HoldfastError, Images, PerImage, Rng
 from holdfast.core.threat import rounded_down, towards
-from holdfast.core.waiting import sent
 from holdfast.runtime.rounding import PIXELS
+from holdfast.runtime.waiting import sent
 
 PRICES = 50
 """Values of λ that `L2.least` tries at most; it ends at the best one, mostly after two to five."""

@@ -8,8 +8,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Ball, Grade, HoldfastError, Images, PerImage, Rng
-from holdfast.core.threat import least_in_box, rounded_down, towards
-from holdfast.core.waiting import sent
+from holdfast.core.threat import rounded_down, towards
+from holdfast.numerics.bounds.box import least_in_box
+from holdfast.runtime.waiting import sent
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from holdfast.core import Ball, HoldfastError, Images, PerImage, Rng
-from holdfast.core.threat import Frame, Shape, least_in_box, towards
-from holdfast.core.waiting import sent
+from holdfast.core.threat import Frame, Shape, towards
+from holdfast.numerics.bounds.box import least_in_box
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.shared.window import Size, best, rectangle, spread, sums
 from holdfast.runtime.checked import Positive
 from holdfast.runtime.errors import unknown
+from holdfast.runtime.waiting import sent
 
 CORNERS = MappingProxyType(
     {

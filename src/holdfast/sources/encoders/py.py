@@ -12,10 +12,10 @@ from torch import nn
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.geometry import BY_CALLER
-from holdfast.core.network import check_network, unwrapped
 from holdfast.core.spec_string import Options, sides, take
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.foreign import foreign
+from holdfast.runtime.network import check_network, unwrapped
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.equip import load
 from holdfast.sources.encoders.shared.layer import Reshaped, Tap

@@ -16,8 +16,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from holdfast.core import Encoder, HoldfastError, Images
-from holdfast.core.network import copy_of, frozen
 from holdfast.runtime.errors import first_line
+from holdfast.runtime.network import copy_of, frozen
 from holdfast.runtime.optional import optional
 from holdfast.sources.onnx.file import package
 from holdfast.sources.onnx.graph import read_graph

@@ -21,8 +21,8 @@ from holdfast.auditing.plan import Plan
 from holdfast.auditing.prepare import PreparedAudit
 from holdfast.config.overrides import Change, changed
 from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, Table
-from holdfast.core.network import copy_of, unwrapped
 from holdfast.core.precision import tf32
+from holdfast.runtime.network import copy_of, unwrapped
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.encoders.shared.copies import copied
 from holdfast.storage.run_folder import Store

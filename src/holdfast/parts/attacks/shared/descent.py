@@ -9,9 +9,9 @@ from torch import Tensor
 
 from holdfast.core import Ball, Goal, Images, PerImage
 from holdfast.core.threat import image_shape
-from holdfast.core.waiting import at_hand
 from holdfast.parts.attacks.shared.gradient import pick, value_and_grad
 from holdfast.parts.attacks.shared.smallest import Smallest
+from holdfast.runtime.waiting import at_hand
 
 GROWTH = 1.3
 """Factor by which the ball grows at least while nothing in it breaks."""

@@ -3,7 +3,7 @@
 import torch
 
 from holdfast.core import Goal, HoldfastError, Images, PerImage, Reps
-from holdfast.core.waiting import at_hand, expect
+from holdfast.runtime.waiting import at_hand, expect
 
 
 def value_and_grad(goal: Goal, x: Images) -> tuple[PerImage, Reps, Images]:

@@ -1,10 +1,10 @@
 """The smallest change that breaks something, by one search: the attack's side of a radius."""
 
 from holdfast.core import Ball, Goal, Images, Passes, PerImage, Reps
-from holdfast.core.waiting import judged_at_the_end
 from holdfast.parts.attacks.shared.descent import Descent
 from holdfast.parts.attacks.shared.gradient import evaluate
 from holdfast.parts.attacks.shared.smallest import Breaks, Smallest
+from holdfast.runtime.waiting import judged_at_the_end
 
 HALVINGS = 10
 """Halvings of the way from the image to the smallest broken one at the end."""

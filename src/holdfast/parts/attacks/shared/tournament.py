@@ -10,10 +10,10 @@ from torch import Tensor
 
 from holdfast.core import Ball, Goal, Images, Passes, Rng
 from holdfast.core.threat import image_shape
-from holdfast.core.waiting import judged_at_the_end
 from holdfast.parts.attacks.shared.descent import Descent
 from holdfast.parts.attacks.shared.gradient import evaluate, pick
 from holdfast.parts.attacks.shared.smallest import Breaks, Smallest
+from holdfast.runtime.waiting import judged_at_the_end
 
 OPENING = 4
 """Steps of every search in the first round."""

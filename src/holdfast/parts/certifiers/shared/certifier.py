@@ -10,10 +10,11 @@ from holdfast.core import Ball, Bound, Certifier, Encoder, HoldfastError, Images
 from holdfast.core.precision import rounded
 from holdfast.numerics.bounds.affine import Affine
 from holdfast.numerics.bounds.backward import Region, backward, box_of, boxes
+from holdfast.numerics.bounds.box import Box
 from holdfast.numerics.bounds.footprint import ROWS, footprint
 from holdfast.numerics.bounds.forms import Dense
 from holdfast.numerics.bounds.network import SMALLEST_NORM, Network
-from holdfast.numerics.bounds.relaxation import Box, LinearRelaxation
+from holdfast.numerics.bounds.relaxation import LinearRelaxation
 from holdfast.numerics.bounds.trace import trace
 from holdfast.runtime.errors import NotCertified
 

@@ -9,9 +9,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import Encoder, Event, HoldfastError, Images
-from holdfast.core.waiting import expect, sent
 from holdfast.parts.threats.shared.generator import Gaussians, Outputs
 from holdfast.parts.threats.shared.learned import LearnedNoise
+from holdfast.runtime.waiting import expect, sent
 
 PIXELS = 2**19
 """Most pixel values of disturbed images at a time; more are taken in parts, whose gradients are summed."""

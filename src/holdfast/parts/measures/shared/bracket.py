@@ -11,6 +11,7 @@ from torch import Tensor
 from holdfast.core import Ball, HoldfastError, Measure, Score, Search, Subject, Table
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.margins import DIVERGENCES
+from holdfast.numerics.geometry.negatives import negatives_of
 from holdfast.numerics.statistics import drawn_pairs, universal
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
@@ -134,7 +135,8 @@ def in_both_roles(subject: Subject, table: Table, pairs: Mapping[str, Float[Tens
     population = subject.population
     parts: Table = {}
     for name, values in pairs.items():
-        negatives = drawn_pairs.negatives_of(subject, *values.shape)
+        images, count = values.shape
+        negatives = negatives_of(subject.seed, tuple(subject.ids[:images]), population, count)
         parts[f"{name} contributes"] = drawn_pairs.contributions(values, negatives, population)
     return {name: universal.padded(values, population) for name, values in table.items()} | parts
 

@@ -21,6 +21,11 @@ def philox(counter: Words, key: tuple[Int[Tensor, "..."], Int[Tensor, "..."]]) -
     Integer products wrap modulo 2^64, of which both halves are read, so signs do not matter.
 
     Source: Salmon et al. (2011), "Parallel random numbers: as easy as 1, 2, 3".
+
+    Example:
+        >>> zero = torch.zeros((), dtype=torch.int64)
+        >>> [f"{int(word):08x}" for word in philox((zero, zero, zero, zero), (zero, zero))]
+        ['6627e8d5', 'e169c58d', 'bc57ac4c', '9b00dbd8']
     """
     a, b, c, d = counter
     k0, k1 = key
@@ -40,6 +45,10 @@ def normal(keys: Int[Tensor, "streams"], count: int) -> Float[Tensor, "streams c
     Args:
         keys: one for each stream, on the device where the numbers are needed.
         count: numbers of each.
+
+    Example:
+        >>> normal(torch.tensor([7, 8]), 3).shape
+        torch.Size([2, 3])
     """
     blocks = torch.arange(-(-count // 4), device=keys.device)
     zero = torch.zeros_like(blocks)

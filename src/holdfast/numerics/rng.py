@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import philox
+from holdfast.numerics import philox
 
 
 @dataclass(frozen=True)
