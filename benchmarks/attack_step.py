@@ -209,7 +209,7 @@ def _attacked(encoder: Encoder, x: Tensor, clean: Tensor, steps: int) -> float:
     """Return how far PGD moves representations on average, judged in float32."""
     goal = Untargeted().pursue(encoder, clean)
     trajectory = Pgd(steps)(goal, x, Linf(RADIUS), _rng(x))
-    return float(trajectory.reevaluated(goal, encoder).values[-1].mean())
+    return float(trajectory.reevaluate(goal, encoder).values[-1].mean())
 
 
 def _peers(network: nn.Module, x: Tensor, steps: int) -> list[Result]:

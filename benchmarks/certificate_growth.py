@@ -23,7 +23,7 @@ from benchmarks.tables import figures, markdown
 from holdfast.core import Encoder, Margin
 from holdfast.numerics.geometry.margins import between
 from holdfast.parts.certifiers.crown import Crown
-from holdfast.parts.certifiers.shared.radius import certified_radii
+from holdfast.parts.certifiers.shared.radius import certify_radii
 from holdfast.parts.threats.linf import Linf
 
 ROUNDS, TOLERANCE = 3, 1e-4
@@ -67,7 +67,7 @@ class Problem:
 def seconds(encoder: Encoder, x: Tensor, margin: Margin, tolerance: float) -> float:
     """Return the processor time of CROWN's radii of some images."""
     began = process_time()
-    radii = certified_radii(Crown(), encoder, margin, x, Linf(), tolerance)
+    radii = certify_radii(Crown(), encoder, margin, x, Linf(), tolerance)
     spent = process_time() - began
     if radii.shape != margin.bias.shape:
         raise RuntimeError(f"expected radii {list(margin.bias.shape)}, got {list(radii.shape)}")

@@ -30,7 +30,7 @@ from holdfast.core import Encoder, Margin
 from holdfast.numerics.geometry.margins import between
 from holdfast.parts.certifiers.alpha_crown import AlphaCrown
 from holdfast.parts.certifiers.crown import Crown
-from holdfast.parts.certifiers.shared.radius import certified_radii
+from holdfast.parts.certifiers.shared.radius import certify_radii
 from holdfast.parts.threats.linf import Linf
 from holdfast.sources.encoders import open_encoder
 
@@ -149,7 +149,7 @@ def beside_passes(name: str = "mnist_base", passes: int = 50, rounds: int = 5) -
     own, rows, many = x[:1], margin.part(slice(0, 1)), x[:1].repeat(64, 1, 1, 1)
 
     def radii() -> None:
-        certified_radii(Crown(), encoder, rows, own, Linf(), TOLERANCE)
+        certify_radii(Crown(), encoder, rows, own, Linf(), TOLERANCE)
 
     def bare() -> None:
         for _ in range(passes):
@@ -167,7 +167,7 @@ def _ratio(library: Any, name: str) -> Result:
     for image in range(IMAGES + 1):  # the first one warms up
         own, rows = x[image : image + 1], margin.part(slice(image, image + 1))
         began = process_time()
-        together = certified_radii(Crown(), encoder, rows, own, Linf(), TOLERANCE)[0]
+        together = certify_radii(Crown(), encoder, rows, own, Linf(), TOLERANCE)[0]
         seconds.append(process_time() - began)
         if library is None or not image:
             continue
@@ -186,7 +186,7 @@ def _alpha(library: Any, name: str) -> Result:
     encoder, x, margin = problem(name)
     own, rows = x[:1], margin.part(slice(0, 1))
     began = process_time()
-    radius = certified_radii(AlphaCrown(), encoder, rows, own, Linf(), ALPHA_TOLERANCE)[0]
+    radius = certify_radii(AlphaCrown(), encoder, rows, own, Linf(), ALPHA_TOLERANCE)[0]
     seconds = process_time() - began
     if library is None:
         return Result(f"α-CROWN radii alone, {name}", seconds, None, "s", None, "auto_LiRPA is not installed")

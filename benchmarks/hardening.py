@@ -27,7 +27,7 @@ from holdfast.core import Encoder, Measure, Rng, registry
 from holdfast.runtime.torchvision_guard import guard_torchvision
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder
-from holdfast.sources.encoders.shared.copies import copied, save, trainable
+from holdfast.sources.encoders.shared.copies import copy_encoder, save, trainable
 from holdfast.sources.encoders.shared.equip import load
 from holdfast.storage.record_file import SEAL
 from holdfast.training.images import TrainingImages
@@ -186,14 +186,14 @@ def fare(way: Way, network: Network, start: Encoder, images: TrainingImages, ste
         for group in optimiser.param_groups:
             group["lr"] = schedule.rate_at(step / steps)
         optimiser.step()
-    return copied(start, student.module.requires_grad_(False))
+    return copy_encoder(start, student.module.requires_grad_(False))
 
 
 def passes_of_a_step(way: Way, network: Network, start: Encoder, images: TrainingImages) -> float:
     """Return how many times an image of a batch passes through the network in a step, forward or backward."""
     counts = []
     for steps in (1, 2):
-        counting = copied(start, Counting(copy.deepcopy(start.module)))
+        counting = copy_encoder(start, Counting(copy.deepcopy(start.module)))
         with TemporaryDirectory() as folder:
             if way.fare is None:
                 train(_recipe(way, network, steps), Path(folder), encoder=counting, images=images)
@@ -217,7 +217,7 @@ def hardened(way: Way, network: Network, start: Encoder, images: TrainingImages,
         save(encoder, weights, {})
         took = {"steps": steps, "passes": each, "seconds": round(time.process_time() - began, 1)}
         facts.write_text(json.dumps(took), encoding="utf-8")
-    opened = copied(start)
+    opened = copy_encoder(start)
     load(opened.module.get_submodule(opened.root), str(weights))
     return opened, json.loads(facts.read_text(encoding="utf-8"))
 

@@ -162,7 +162,7 @@ class Seen:
     """One of a world's encoders, as far as measures read it from representations."""
 
     relevance: Relevance | None = None
-    trained_apart, encoder = False, Encoder(nn.Flatten(), mean=0, std=1, grid=Grid(1, 3, DIM // 3))
+    has_training_set, encoder = False, Encoder(nn.Flatten(), mean=0, std=1, grid=Grid(1, 3, DIM // 3))
 
     def __init__(self, world: World, number: int):
         self.world, self.number, self.labels = world, number, world.labels
@@ -234,7 +234,7 @@ class Seen:
         """Refuse: what heads learned has laws of its own."""
         raise AssertionError("no law of training images")
 
-    def learned(self, probe: Probe, threat: Threat | None = None) -> Classifier:
+    def fit_probe(self, probe: Probe, threat: Threat | None = None) -> Classifier:
         """Refuse: what heads learned has laws of its own."""
         raise AssertionError("no law of probes")
 
@@ -242,7 +242,7 @@ class Seen:
         """Return why nothing could be proved: nothing is proved here."""
         return ""
 
-    def reached(self, ball: Ball) -> list[Tensor]:
+    def collect_points(self, ball: Ball) -> list[Tensor]:
         """Return what the attack met, [N, 1, D]."""
         return [self.world.found[self.number][:, None]]
 
@@ -415,7 +415,7 @@ def heads(measure: Any, world: World) -> list[Table]:
     """Whether a usual and a robust head are right."""
     columns: dict[str, Tensor] = {}
     for name in ("standard", "robust"):
-        under = {f"{t}@{name}": world.hits(0.4, 0.9, latent=world.hardness) for t in measure.represented}
+        under = {f"{t}@{name}": world.hits(0.4, 0.9, latent=world.hardness) for t in measure.representations}
         right, average = world.hits(0.6, 0.95, latent=world.hardness), torch.stack(list(under.values())).mean(0)
         kept = world.hits(0.3, 0.8)
         columns |= under | {f"right@{name}": right, f"corrupted@{name}": average, f"attacked@{name}": kept}

@@ -124,7 +124,7 @@ def radii() -> str:
 
     lines = ["| images | radii for | ℓ∞ | ℓ2 | who uses them |", "|---|---|---|---|---|"]
     for kind in USUAL:
-        written = [kind.ball(norm, None).written for norm in ("linf", "l2")]
+        written = [kind.ball(norm, None).radius_text for norm in ("linf", "l2")]
         shape = " × ".join(map(str, kind.shape))
         lines.append(f"| {kind.images} | {shape} | {written[0]} | {written[1]} | {_plain(kind.why)} |")
     return "\n".join(lines)

@@ -22,7 +22,7 @@ from sklearn.datasets import load_digits
 
 from holdfast.report.charts.dots import Dots
 from holdfast.report.charts.figure import Drawing
-from holdfast.storage.record_file import SEAL, sealed
+from holdfast.storage.record_file import SEAL, add_seal
 from holdfast.storage.record_shape import SCHEMA
 
 SOUND = {"checks": [], "because": [], "standing": "sound", "if_weak": "at most"}
@@ -147,7 +147,7 @@ def in_brief(record: dict[str, Any], *keys: str) -> None:
 
 def write_record(folder: Path, record: dict[str, Any]) -> None:
     """Write a (changed) record, sealed anew where it was."""
-    record = sealed(record) if SEAL in record else record
+    record = add_seal(record) if SEAL in record else record
     (folder / "record.json").write_text(json.dumps(record, allow_nan=False), encoding="utf-8")
 
 

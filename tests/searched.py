@@ -11,7 +11,7 @@ class Unsearched:
 
     attacked: int
 
-    def reached(self, ball: Ball) -> list[Tensor]:
+    def collect_points(self, ball: Ball) -> list[Tensor]:
         return []
 
     def broke(self, failure: Failure, ball: Ball) -> Tensor:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import holdfast
-from holdfast.auditing.balls import DIGITS, PHOTOS, SMALL, in_words, kind_of, told, usual_ball
+from holdfast.auditing.balls import DIGITS, PHOTOS, SMALL, describe_balls, in_words, kind_of, usual_ball
 from holdfast.auditing.plan_file import make_plan, plan_from
 from holdfast.core import HoldfastError, registry
 from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
@@ -127,12 +127,12 @@ def test_a_radius_is_said_in_grey_levels() -> None:
     [(1 / 255, "1/255"), (0.0157, "4/255"), (0.2, "0.2"), (0.05, "0.05"), (3.0, "3"), (1e-9, "1e-09")],
 )
 def test_radii_are_written_as_people_do(radius: float, written: str) -> None:
-    assert L2(radius).written == written
+    assert L2(radius).radius_text == written
 
 
 def test_a_radius_that_nothing_reads_is_not_told() -> None:
-    assert told([BreakingRadius()], (1, 8, 8)) == []
-    assert len(told([BreakingRadius(), BreakawayRisk(), BreakawayRisk(ball=Linf(0.1))], (1, 8, 8))) == 2
+    assert describe_balls([BreakingRadius()], (1, 8, 8)) == []
+    assert len(describe_balls([BreakingRadius(), BreakawayRisk(), BreakawayRisk(ball=Linf(0.1))], (1, 8, 8))) == 2
 
 
 def test_the_record_says_what_its_ball_is() -> None:

@@ -16,7 +16,7 @@ from holdfast.core import Chart, HoldfastError, Score, Table, registry
 from holdfast.core.chart import Cells, Curves, Distribution, Line, Readouts, Row, Scatter, chart_data, numbers
 from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
 from holdfast.report.apart import Apart
-from holdfast.report.charts.kinds import Contribution, drawn_together
+from holdfast.report.charts.kinds import Contribution, draw_together
 from holdfast.report.charts.sections import chart_sections
 from holdfast.report.panel import Panel
 from holdfast.storage.filesystem import Folder
@@ -158,7 +158,7 @@ def curve(name: str, *marks: tuple[float, str]) -> Contribution:
 
 
 def test_names_of_marks_do_not_touch() -> None:
-    panel = drawn_together("k", "Curve", [curve("a", *MARKS, (0.037, "JPEG 90"))])
+    panel = draw_together("k", "Curve", [curve("a", *MARKS, (0.037, "JPEG 90"))])
     boxes = []
     for _, name in (*MARKS, (0.037, "JPEG 90")):
         (place,) = re.findall(rf'<text[^>]* x="([\d.]+)" y="([\d.]+)"[^>]*>{name}</text>', panel.svg)
@@ -170,7 +170,7 @@ def test_names_of_marks_do_not_touch() -> None:
 
 def test_marks_of_several_encoders_are_drawn_once_where_they_agree() -> None:
     first, second = curve("a", (0.004, "1/255"), (0.03, "JPEG 90")), curve("b", (0.004, "1/255"), (0.06, "JPEG 90"))
-    panel = drawn_together("k", "Curve", [first, second])
+    panel = draw_together("k", "Curve", [first, second])
     assert panel.svg.count(">1/255</text>") == 1
     assert panel.svg.count(">JPEG 90</text>") == 2
     assert panel.notes == ["A note."]
@@ -180,5 +180,5 @@ def test_a_band_that_crosses_zero_is_drawn_whole() -> None:
     part = curve("a", (0.004, "1/255"))
     line = part.chart["lines"][0]
     line |= {"y": (0.0, 0.5, 0.0), "low": (-0.2, 0.3, -0.2), "high": (0.2, 0.7, 0.2)}
-    panel = drawn_together("k", "Curve", [part])
+    panel = draw_together("k", "Curve", [part])
     assert ">-20 %</text>" in panel.svg.replace("−", "-")

@@ -9,7 +9,7 @@ import pytest
 from holdfast.cli import completion
 from holdfast.core import Ball, registry
 from holdfast.numerics.statistics.multiple_testing import CORRECTIONS
-from holdfast.runtime.names import configured_models, listed_in, registered_models
+from holdfast.runtime.names import list_configured_models, list_registered_models, parse_names
 from holdfast.runtime.optional import optional
 from holdfast.sources.data import SOURCES
 from holdfast.sources.encoders.shared.networks import NETWORKS
@@ -32,15 +32,15 @@ def test_models_of_packages_are_those_that_they_list() -> None:
         for module in ("timm", "open_clip", "torchvision.datasets", "torchvision.models")
     )
 
-    assert set(registered_models("timm")) == set(timm.list_models())
-    assert set(registered_models("torchvision")) == set(models.list_models(module=models))
-    assert set(configured_models("open_clip")) == set(open_clip.list_models())
-    assert set(listed_in("torchvision.datasets", "__all__")) == set(datasets.__all__)
+    assert set(list_registered_models("timm")) == set(timm.list_models())
+    assert set(list_registered_models("torchvision")) == set(models.list_models(module=models))
+    assert set(list_configured_models("open_clip")) == set(open_clip.list_models())
+    assert set(parse_names("torchvision.datasets", "__all__")) == set(datasets.__all__)
 
 
 def test_a_package_that_is_not_there_has_no_names() -> None:
-    assert registered_models("no_such_package") == configured_models("no_such_package") == ()
-    assert listed_in("no_such_package.inner", "NAMES") == listed_in("holdfast.runtime.names", "NAMES") == ()
+    assert list_registered_models("no_such_package") == list_configured_models("no_such_package") == ()
+    assert parse_names("no_such_package.inner", "NAMES") == parse_names("holdfast.runtime.names", "NAMES") == ()
 
 
 def tab(line: str, cursor: int) -> list[str]:
@@ -69,4 +69,4 @@ def test_each_option_offers_its_own(tmp_path, monkeypatch: pytest.MonkeyPatch) -
     assert completion.data("nowhere/x") == []
     assert completion.profiles("qu") == ["quick"]
     assert "masking" in completion.of_kind("checks")("m")
-    assert {"masking", "matching"} <= set(completion.shown("ma"))
+    assert {"masking", "matching"} <= set(completion.offer_topics("ma"))

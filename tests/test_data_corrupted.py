@@ -17,7 +17,7 @@ from holdfast.parts.measures.corruptions.corrupted_accuracy import CorruptedAccu
 from holdfast.parts.measures.corruptions.corruption_drift import CorruptionDrift
 from holdfast.parts.probes.knn import Knn
 from holdfast.parts.threats.imagenet_c import CORRUPTIONS, ImagenetC
-from holdfast.parts.threats.imagenet_c.stored import stored
+from holdfast.parts.threats.imagenet_c.stored import load_stored
 from holdfast.sources.data import open_images
 from holdfast.storage.run_folder import files_read
 
@@ -83,7 +83,7 @@ def test_the_recipe_for_cifar10_c_asks_all_corruptions_and_severities(home: Path
     sizes = {"images": COUNT, "attacked": COUNT, "train_images": COUNT}
     own = {"encoders": ("pixels",), "data": "clean.npz", "train": "other.npz"}
     with pytest.raises(HoldfastError, match="the stored one has 3x8x8 pixels, the clean one 1x8x8"):
-        stored(torch.zeros(1, 1, 8, 8), Rng(0, ids=("0",)), "data/CIFAR-10-C", "fog", 1)
+        load_stored(torch.zeros(1, 1, 8, 8), Rng(0, ids=("0",)), "data/CIFAR-10-C", "fog", 1)
     plan = read_plan(RECIPE, **sizes, **own)
     assert {len(m.threats) for m in plan.measures if isinstance(m, CorruptedAccuracy | CorruptionDrift)} == {75}
     encoder = Encoder(nn.Sequential(nn.Flatten()), mean=0, std=1, name="pixels")
@@ -148,7 +148,7 @@ def test_imagenet_c_as_data_and_as_a_threat(tmp_path: Path) -> None:
     threat = ImagenetC("fog", 2, files=f"{tmp_path}/C", resolution="encoder")
     assert threat.title == "fog 2, published, resized first"
     rng = Rng(0, ids=tuple(clean.ids))
-    assert torch.equal(clean.disturbed(clean.batch(0, 10), range(10), threat, rng), images.batch(0, 10))
+    assert torch.equal(clean.disturb(clean.batch(0, 10), range(10), threat, rng), images.batch(0, 10))
     before = files_read({"files": f"{tmp_path}/C", "corruption": "fog", "severity": 2})
     (tmp_path / "C/weather/fog/2/n01/0.png").write_bytes(b"another")
     assert files_read({"files": f"{tmp_path}/C", "corruption": "fog", "severity": 2}) != before

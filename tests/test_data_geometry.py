@@ -91,9 +91,9 @@ def test_sizes_are_those_of_transformers(side, short, more):
     guard_torchvision()
     transforms = pytest.importorskip("transformers.image_transforms")
     plain = transforms.get_size_with_aspect_ratio(side, short, None)
-    assert Geometry((8, 8), resize=short).scaled(*side) == plain
+    assert Geometry((8, 8), resize=short).scale_size(*side) == plain
     limited = transforms.get_size_with_aspect_ratio(side, short, short + more)
-    assert Geometry((8, 8), resize=short, longest=short + more).scaled(*side) == tuple(max(1, n) for n in limited)
+    assert Geometry((8, 8), resize=short, longest=short + more).scale_size(*side) == tuple(max(1, n) for n in limited)
 
 
 def test_render_is_timms_evaluation_transform(tmp_path):

@@ -142,7 +142,7 @@ def test_one_set_serves_encoders_of_different_geometry():
     second = first.with_geometry(Geometry((5, 6), 1, None, "bicubic", "test"))
     assert second.ids == first.ids
     assert second.fingerprint == prints
-    assert second.skipped == first.skipped != []
+    assert second.unreadable == first.unreadable != []
     assert len(source.loads) == read, "nothing is read twice for a second encoder"
     assert second.shape == (1, 5, 6)
     assert first.batch(0, 8).shape == (8, 3, 8, 8)
@@ -163,10 +163,10 @@ def test_unreadable_images_fail_by_name_and_are_replaced_only_if_asked():
     clean = ImageSet(Named(names(20)), images=15)
     assert images.ids == clean.ids, "as if they were not there"
     assert images.fingerprint == clean.fingerprint
-    assert images.skipped
-    assert all(name.startswith("bad") and "broken" in reason for name, reason in images.skipped)
-    assert {name for name, _ in ImageSet(source, skip_corrupt=True).skipped} == {f"bad-{n}" for n in range(6)}
-    assert ImageSet(source, images=15).skipped == []
+    assert images.unreadable
+    assert all(name.startswith("bad") and "broken" in reason for name, reason in images.unreadable)
+    assert {name for name, _ in ImageSet(source, skip_corrupt=True).unreadable} == {f"bad-{n}" for n in range(6)}
+    assert ImageSet(source, images=15).unreadable == []
 
 
 def test_too_few_readable_images_are_an_error():
@@ -213,7 +213,7 @@ def test_wrong_ranges_are_never_skipped_but_nan_is_corrupt(skip):
         ImageSet(below, skip_corrupt=skip).batch(0, 4)
     broken = Named(names(4), make=lambda name: torch.full((3, 2, 2), float("nan" if name == "image-2" else 0)))
     if skip:
-        assert ImageSet(broken, skip_corrupt=True).skipped[0][0] == "image-2"
+        assert ImageSet(broken, skip_corrupt=True).unreadable[0][0] == "image-2"
     else:
         with pytest.raises(HoldfastError, match="'image-2' holds NaN"):
             ImageSet(broken).batch(0, 4)

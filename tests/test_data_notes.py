@@ -148,7 +148,7 @@ def test_programs_and_pipes_are_no_pictures(tmp_path: Path) -> None:
         picture().save(tmp_path / f"{name}.png")
     images = ImageSet(Folder(tmp_path), skip_corrupt=True)
     assert images.common_geometry is None
-    reasons = dict(images.skipped)
+    reasons = dict(images.unreadable)
     assert "its content is not a picture" in reasons["a.png"]
     assert "a pipe or a device" in reasons["b.png"]
     assert set(images.ids) == {"c.png", "d.png"}
@@ -182,7 +182,7 @@ def test_pictures_that_cannot_be_read_are_refused_by_name_or_left_out_where_aske
         (tmp_path / name).write_text("" if name == "empty.jpg" else "no picture")
     with pytest.raises(HoldfastError, match=f"cannot read image '{name}'"):
         _ = open_images(tmp_path).fingerprint
-    assert [skipped for skipped, _ in open_images(tmp_path, skip_corrupt=True).skipped] == [name]
+    assert [skipped for skipped, _ in open_images(tmp_path, skip_corrupt=True).unreadable] == [name]
 
 
 def test_members_of_archives_and_arrays_that_are_not_read(tmp_path: Path) -> None:

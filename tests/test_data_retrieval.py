@@ -147,7 +147,7 @@ def test_queries_that_are_in_the_corpus_are_known_by_their_content(tmp_path: Pat
     own = {(images.ids[query], images.ids[image]) for query, image in relevance.own.tolist()}
     assert own == {("queries/000", "corpus/000"), ("queries/001", "corpus/001")}
     for query, image in relevance.own.tolist():
-        assert relevance.graded(torch.tensor([query]))[0, image] == -1
+        assert relevance.grade_images(torch.tensor([query]))[0, image] == -1
     again.recall(images.selection)  # as other processes do, which do not read all images
     assert again.relevance is not None
     assert torch.equal(again.relevance.own, relevance.own)

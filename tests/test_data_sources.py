@@ -168,7 +168,7 @@ def test_broken_files_are_skipped_only_if_asked(tmp_path):
     with pytest.raises(HoldfastError, match="cannot read image"):
         _ = open_images(str(tmp_path), geometry=SMALL).fingerprint
     images = open_images(f"{tmp_path}?skip_corrupt=true", geometry=SMALL)
-    assert {name for name, _ in images.skipped} == broken
+    assert {name for name, _ in images.unreadable} == broken
     assert sorted(images.ids) == ["third.bmp", "whole.jpg", "whole.png"]
     assert images.batch(0, 3).shape == (3, 3, 8, 8)
 

@@ -332,7 +332,7 @@ def test_what_goes_wrong_in_processes_is_one_line(file: Path) -> None:
         HoldfastError, match=r"a OneHandle, item 20, while it was read: ValueError: no such item; --skip"
     ):
         _ = ImageSet(broken).fingerprint
-    assert [name for name, _ in ImageSet(broken, skip_corrupt=True).skipped] == ["000020"]
+    assert [name for name, _ in ImageSet(broken, skip_corrupt=True).unreadable] == ["000020"]
     with pytest.raises(HoldfastError, match="a process that reads the dataset ended"):
         _ = ImageSet(TorchDataset(OneHandle(file, deadly=20), processes=2)).fingerprint
     with pytest.raises(HoldfastError, match="expected 0 or more processes, got -1"):

@@ -19,7 +19,7 @@ import pytest
 
 from holdfast import HoldfastError
 from holdfast.runtime import doors
-from holdfast.runtime.doors import Refused, open_picture, read_list, read_text, unzipped
+from holdfast.runtime.doors import Refused, decompress, open_picture, read_list, read_text
 from holdfast.sources.data.folder import Folder as Pictures
 from holdfast.sources.data.shared.tables import open_table
 from holdfast.sources.data.webdataset import WebDataset
@@ -79,7 +79,9 @@ def test_usual_pictures_are_read_whatever_their_names(form: str, tmp_path: Path)
 # --- files ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("read", [doors.regular, doors.opened, doors.read_bytes, doors.digest_file, doors.read_list])
+@pytest.mark.parametrize(
+    "read", [doors.regular, doors.open_regular, doors.read_bytes, doors.digest_file, doors.read_list]
+)
 @pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
 def test_only_files_are_opened(tmp_path: Path, read: Callable[[Path], object], kind: str) -> None:
     place = tmp_path / "it"
@@ -93,11 +95,11 @@ def test_only_files_are_opened(tmp_path: Path, read: Callable[[Path], object], k
 
 def test_what_unpacks_to_more_than_was_expected_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed = gzip.compress(bytes(10_000))
-    assert len(unzipped(packed, 10_000)) == 10_000
+    assert len(decompress(packed, 10_000)) == 10_000
     with pytest.raises(Refused, match="more than 9,999 bytes"):
-        unzipped(packed, 9_999)
+        decompress(packed, 9_999)
     with pytest.raises(Refused, match="damaged"):
-        unzipped(packed[:-9], 10_000)
+        decompress(packed[:-9], 10_000)
     monkeypatch.setattr("holdfast.storage.vnnlib_reader.LARGEST", 1000)
     (tmp_path / "bomb.vnnlib.gz").write_bytes(gzip.compress(b";" * 10_000))
     with pytest.raises(HoldfastError, match="cannot be read: it holds more than 1,000 bytes"):

@@ -17,7 +17,7 @@ from holdfast.runtime.torchvision_guard import guard_torchvision
 from holdfast.sources.data.shared.geometry import render
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.channels import Reversed
-from holdfast.sources.encoders.shared.copies import copied, trainable
+from holdfast.sources.encoders.shared.copies import copy_encoder, trainable
 from holdfast.sources.encoders.shared.hf_processor import preprocessing
 
 pytestmark = pytest.mark.filterwarnings(  # raised while third-party packages are imported
@@ -277,7 +277,7 @@ def test_reversed_channels_belong_to_the_network():
     same = Encoder(Reversed(network, 3), mean=straight.mean, std=straight.std)
     assert same.fingerprint != straight.fingerprint
     assert len(list(trainable(same).parameters())) == len(list(network.parameters()))
-    assert torch.equal(copied(swapped)(x), swapped(x))
+    assert torch.equal(copy_encoder(swapped)(x), swapped(x))
 
 
 def test_every_source_compares(monkeypatch):

@@ -37,7 +37,7 @@ def test_what_is_written_is_read(folder: Folder) -> None:
     assert folder.files() == ["a/b/c.json", "z.txt"]
     assert folder.files("a") == ["a/b/c.json"]
     assert folder.files("nothing") == []
-    with folder.fetched("z.txt") as path:
+    with folder.fetch("z.txt") as path:
         assert path.read_text() == "three"
     folder.delete("z.txt")
     folder.delete("z.txt")

@@ -6,9 +6,9 @@ from holdfast.auditing.plan_file import make_plan, plan_from
 from holdfast.auditing.profile import profile
 from holdfast.auditing.profile_files import profile_names
 from holdfast.config.grammar import part_table, setting
-from holdfast.config.overrides import changed, holds
+from holdfast.config.overrides import apply_changes, holds
 from holdfast.core import HoldfastError, registry
-from holdfast.core.naming import named
+from holdfast.core.naming import name_parts
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
@@ -119,11 +119,11 @@ def test_what_a_record_calls_a_measure_asks_for_it() -> None:
     """All names of all profiles that have twins, and those of twins that a user writes."""
     for name in profile_names():
         usual = profile(name, Linf(0.1)).measures
-        for called, measure in named(usual).items():
+        for called, measure in name_parts(usual).items():
             if "[" in called:
-                assert changed(usual, [called], Linf(0.1)) == (measure,)
+                assert apply_changes(usual, [called], Linf(0.1)) == (measure,)
     twins = asked("universal_quantile[steps=3]", "universal_quantile[steps=5,divergence=cosine]")
-    assert tuple(asked(*named(twins))[number].attack.steps for number in range(2)) == (3, 5)
+    assert tuple(asked(*name_parts(twins))[number].attack.steps for number in range(2)) == (3, 5)
 
 
 def test_holds_tells_parts_apart() -> None:

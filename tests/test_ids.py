@@ -64,7 +64,7 @@ def test_what_utf8_cannot_write_is_refused() -> None:
 
 def test_a_million_take_little_more_than_their_letters() -> None:
     ids = Ids(f"{number:07d}" for number in range(1_000_000))
-    encoded, ends = ids.encoded()
+    encoded, ends = ids.encode()
     assert encoded.nbytes + ends.nbytes < 11.1e6
-    part, _ = ids[999_000:].encoded()
+    part, _ = ids[999_000:].encode()
     assert part.obj is encoded.obj, "a slice has no letters of its own"

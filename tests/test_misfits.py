@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import holdfast
-from holdfast.auditing.misfits import fitted
+from holdfast.auditing.misfits import drop_misfits
 from holdfast.core import Attack, Corruption, Encoder, Event, Failure, Geometry, Measure, Shard, registry
 from holdfast.numerics.rng import Rng
 from holdfast.parts.attacks.apgd import Apgd
@@ -27,7 +27,7 @@ from holdfast.parts.threats.global_shuffle import GlobalShuffle
 from holdfast.parts.threats.hue import Hue
 from holdfast.parts.threats.imagenet_c import ImagenetC
 from holdfast.parts.threats.jpeg import Jpeg
-from holdfast.report.verdict import left_out
+from holdfast.report.verdict import list_omissions
 
 N = 24
 
@@ -144,7 +144,7 @@ def check(whole: Measure, rest: Measure, options: dict[str, Any], names: set[str
     assert scores(record) == scores(plain)
     headline = entry["scores"][entry["headline"]]
     assert all(f"“{name}”" in headline["note"] for name in names)
-    assert len(left_out(record.data)) == len(names)
+    assert len(list_omissions(record.data)) == len(names)
     assert all(any(why in failure for failure in record.failures) for why in entry["left_out"].values())
     assert all(name in " ".join(str(record).split()) for name in names)
 
@@ -211,7 +211,7 @@ def test_means_over_other_lists_are_not_compared(tmp_path: Path) -> None:
     assert record.data["comparison"]["alignment"] == {"best": None, "pairs": []}
     assert any("comparison of alignment" in failure for failure in record.failures)
     assert record.data["comparison"]["uniformity"]["pairs"]
-    (line,) = left_out(record.data)
+    (line,) = list_omissions(record.data)
     assert line.startswith("Alignment for grey without “hue”: ")
 
 
@@ -221,17 +221,17 @@ def test_only_lists_are_shortened() -> None:
     def without_gradients(measure: Any) -> str:
         return "no gradient" if any(attack.passes.backward for attack in measure.attacks) else ""
 
-    found = fitted(part("robust_accuracy", **PAIRED), without_gradients)
+    found = drop_misfits(part("robust_accuracy", **PAIRED), without_gradients)
     assert found is not None
     assert (found.part.attacks, found.part.objectives) == ((Square(20),), (ClassMargin(),))
     assert (found.left_out, found.kept) == ({"pgd, cross_entropy": "no gradient"}, ("square, class_margin",))
-    assert fitted(part("robust_accuracy", **PAIRED), lambda measure: "never") is None
-    assert fitted(part("impersonation_rate"), lambda measure: "never") is None
+    assert drop_misfits(part("robust_accuracy", **PAIRED), lambda measure: "never") is None
+    assert drop_misfits(part("impersonation_rate"), lambda measure: "never") is None
 
     def other(attack: Attack) -> str:
         return "twin" if attack.members[0] == Apgd(3) else ""
 
     twins = part("breakaway_risk", attack=Ensemble((Apgd(3), Square(9), Square(9))))
-    found = fitted(twins, lambda measure: other(measure.attack))
+    found = drop_misfits(twins, lambda measure: other(measure.attack))
     assert found is not None
     assert found.kept == ("square", "square (2)")

@@ -83,7 +83,7 @@ def test_a_part_read_says_what_its_class_says(kind: str, subtests: pytest.Subtes
             module = registry.home(kind, name)
             assert module is not None
             part = registry.find(kind, name)
-            assert said(registry.outlined(kind, name)) == said(part)
+            assert said(registry.find_outline(kind, name)) == said(part)
             assert outline.headline(module) == (sys.modules[module].__doc__ or "").split("\n")[0]
 
 
@@ -92,7 +92,7 @@ def test_tables_read_are_those_that_are_imported() -> None:
     assert {name: network.about for name, network in networks.items()} == {n: a.about for n, a in NETWORKS.items()}
     assert outline.constant("holdfast.sources.encoders.zoo", "SHIPPED") == SHIPPED
     assert outline.constant("holdfast.sources.data", "SOURCES") == SOURCES
-    sources = {name: registry.outlined("encoders", name) for name in registry.names("encoders")}
+    sources = {name: registry.find_outline("encoders", name) for name in registry.names("encoders")}
     assert {part.suffix: name for name, part in sources.items() if part.suffix} == suffixes()  # type: ignore[attr-defined]
 
 
@@ -116,7 +116,7 @@ def test_a_property_hides_the_text_above(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.usefixtures("own_parts_forgotten")
 def test_a_part_of_ones_own_is_itself() -> None:
     registry.load(Path(__file__).with_name("own_parts.py"))
-    norm_loss = registry.outlined("measures", "norm_loss")
+    norm_loss = registry.find_outline("measures", "norm_loss")
     assert norm_loss is registry.find("measures", "norm_loss")
     assert registry.home("measures", "norm_loss") is None
 

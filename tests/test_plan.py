@@ -17,7 +17,7 @@ from holdfast.auditing.profile_files import profile_names
 from holdfast.auditing.record import slugs
 from holdfast.config.overrides import set_parameters
 from holdfast.core import Check, HoldfastError, Measure, Passes, Search, Verdict, registry
-from holdfast.core.naming import named, title
+from holdfast.core.naming import name_parts, title
 from holdfast.core.registry import register
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
@@ -55,11 +55,15 @@ from holdfast.parts.threats.patch import Patch
 
 def test_twins_are_named_by_what_differs() -> None:
     parts = (UniversalQuantile(), UniversalQuantile(ball=Linf(0.1)), OverlapRisk())
-    assert list(named(parts)) == ["universal_quantile[radius=0.05]", "universal_quantile[radius=0.1]", "overlap_risk"]
+    assert list(name_parts(parts)) == [
+        "universal_quantile[radius=0.05]",
+        "universal_quantile[radius=0.1]",
+        "overlap_risk",
+    ]
     levels = [BreakawayRisk(ball=Linf(grey / 255)) for grey in (1, 8)]
-    assert list(named(levels)) == ["breakaway_risk[radius=1/255]", "breakaway_risk[radius=8/255]"]
+    assert list(name_parts(levels)) == ["breakaway_risk[radius=1/255]", "breakaway_risk[radius=8/255]"]
     other = (BreakawayRisk(), BreakawayRisk(ball=L2(1.0), divergence="cosine"))
-    assert list(named(other))[1] == "breakaway_risk[ball=l2]"
+    assert list(name_parts(other))[1] == "breakaway_risk[ball=l2]"
 
 
 def test_titles_are_for_people() -> None:
@@ -78,7 +82,7 @@ def test_shapes_decide_the_batch_size() -> None:
 def test_one_setting_changes_one_parameter() -> None:
     before = profile("quick").measures
     after = set_parameters(before, ["breakaway_risk.attack.steps=7", "universal_quantile.divergence=cosine"], Linf())
-    changed = {named(before)[name] != part for name, part in named(after).items()}
+    changed = {name_parts(before)[name] != part for name, part in name_parts(after).items()}
     assert changed == {True, False}
     assert sum(a != b for a, b in zip(before, after, strict=True)) == 2
 
@@ -254,11 +258,11 @@ def test_probes_are_left_images_to_learn_from_unless_told_otherwise() -> None:
     def plan(**asked) -> Plan:
         return make_plan(["zoo:digits-simclr"], "digits", **{"profile": "contrastive", **asked})
 
-    assert plan().attacked_of(600) == 300
-    assert plan(train="digits?part=train").attacked_of(600) == 600
-    assert plan(attacked=600).attacked_of(600) == 600
-    assert plan(profile="corruptions").attacked_of(600) == 600  # reads no labels
-    assert plan(profile="rvcl").attacked_of(1000) == 100  # leaves enough as it is
+    assert plan().count_attacked(600) == 300
+    assert plan(train="digits?part=train").count_attacked(600) == 600
+    assert plan(attacked=600).count_attacked(600) == 600
+    assert plan(profile="corruptions").count_attacked(600) == 600  # reads no labels
+    assert plan(profile="rvcl").count_attacked(1000) == 100  # leaves enough as it is
 
 
 def test_what_is_true_or_not_is_said_in_words() -> None:
@@ -269,7 +273,7 @@ def test_what_is_true_or_not_is_said_in_words() -> None:
 def test_twins_that_differ_in_lists_are_called_by_their_first_members() -> None:
     long = tuple(ImagenetC(name, 3) for name in ("fog", "snow", "frost"))
     twins = (CorruptionDrift((Gamma(0.5),)), CorruptionDrift(long), CorruptionDrift((*long[:2], ImagenetC("frost", 4))))
-    assert list(named(twins)) == [
+    assert list(name_parts(twins)) == [
         "corruption_drift[threats=gamma]",
         "corruption_drift[threats=imagenet_c+imagenet_c+1 more]",
         "corruption_drift[threats=imagenet_c+imagenet_c+1 more no. 2]",

@@ -95,7 +95,7 @@ def test_what_is_read_out_is_float32_of_the_very_image(attack: Attack, precision
     readouts = (0, attack.steps)
     searched = attack(goal, x, Linf(0.1), Rng(0, ids=tuple("abcdefgh")), readouts)
     before = f.passes
-    found = searched.reevaluated(goal, f)
+    found = searched.reevaluate(goal, f)
     assert f.passes - before == Passes(forward=len(readouts) * len(x))
     exact = encoder()
     for step in readouts:
@@ -111,7 +111,7 @@ def test_float32_makes_nothing_again() -> None:
     goal = Untargeted().pursue(f, f(x).detach())
     found = Pgd(2)(goal, x, Linf(0.1), Rng(0, ids=tuple("abcdefgh")))
     before = f.passes
-    assert found.reevaluated(goal, f) is found
+    assert found.reevaluate(goal, f) is found
     assert f.passes == before
 
 
@@ -349,7 +349,7 @@ def test_a_search_that_rounding_spoils_fails_the_check(tmp_path: Path) -> None:
     for precision in ("float32", "bf16"):
         f = Encoder(net, mean=0, std=1).prepare(precision=precision)
         goal = Untargeted().pursue(f, f(x))
-        attacked = Pgd(10)(goal, x, Linf(0.1), Rng(0, ids=tuple(images.ids[:8]))).reevaluated(goal, f)
+        attacked = Pgd(10)(goal, x, Linf(0.1), Rng(0, ids=tuple(images.ids[:8]))).reevaluate(goal, f)
         found[precision] = attacked.values[-1]
     gain = float((found["float32"] / found["bf16"]).median()) - 1
     assert gain > 0.1
@@ -368,6 +368,6 @@ def test_predictions_say_what_reduced_precision_adds() -> None:
     measures = (UniversalQuantile(attack=Pgd(10), ball=Linf(0.1)),)
     plan = Plan(("it",), "digits", measures)
     more = replace(plan, precision="bf16").predict(100) - plan.predict(100)
-    readouts = sum(o.reevaluated for m in measures for o in m.observations())
+    readouts = sum(o.reevaluations for m in measures for o in m.observations())
     assert more == Passes(forward=100 * readouts)
     assert readouts > 0

@@ -29,7 +29,7 @@ from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.patch import Patch
 from holdfast.runtime.errors import HoldfastError
-from holdfast.runtime.waiting import expect, judged_at_the_end, sent
+from holdfast.runtime.waiting import defer_expectations, expect, move_to
 from holdfast.training.loop import train
 from holdfast.training.recipe_file import make_recipe
 
@@ -270,7 +270,7 @@ def test_learners(name: str) -> None:
 
 def test_the_random_numbers_of_images_are_those_of_the_cpu_but_for_noise_on_whole_images(gpu: Pretended) -> None:
     rng, cuda = Rng(0, ids=IDS), torch.device("cuda")
-    assert torch.equal(sent(rng.normal(3), cuda).cpu(), rng.normal(3))
+    assert torch.equal(move_to(rng.normal(3), cuda).cpu(), rng.normal(3))
     counted = rng.normal_on(cuda, 3)
     assert counted.device.type == "cuda"
     assert not torch.equal(counted.cpu(), rng.normal(3))
@@ -321,14 +321,14 @@ def test_what_is_not_finite_is_said_at_the_end_and_before_what_follows_from_it(g
 
     reached: list[str] = []
     with pytest.raises(HoldfastError, match="1 of 3"):
-        judged_at_the_end()(work)(good, bad, ~good)
+        defer_expectations()(work)(good, bad, ~good)
     assert reached == ["the end"]
     with pytest.raises(HoldfastError, match="1 of 3"):  # nothing is open
         work(bad)
     with pytest.raises(HoldfastError, match="1 of 3"):  # on a CPU nobody waits
-        judged_at_the_end()(work)(bad.cpu())
+        defer_expectations()(work)(bad.cpu())
     assert reached == ["the end"]
-    with judged_at_the_end():
+    with defer_expectations():
         expect(good, error)
 
 

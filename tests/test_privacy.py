@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from holdfast.runtime.privacy import KEEP, brief, concealed, distinct, placed, places, public
+from holdfast.runtime.privacy import KEEP, brief, distinct, places, public, redact_secrets, restore_paths
 
 
 @pytest.fixture(autouse=True)
@@ -96,9 +96,9 @@ def test_what_was_shortened_is_found_again(at_home: Path, monkeypatch: pytest.Mo
     data = {"encoders": ["file:/mnt/x/w.onnx", "zoo:a"], "data": str(at_home / "p"), "n": 3, "s": [{"t": "/a/b"}]}
     shown = public(data)
     assert "mnt" not in repr(shown)
-    assert placed(shown, places(data)) == data
+    assert restore_paths(shown, places(data)) == data
     assert places({"data": "s3://k:s@b/c"}) == {"s3://***@b/c": "s3://***@b/c"}
     monkeypatch.setenv(KEEP, "1")
     assert public(data) == data
-    assert public("s3://k:s@b/c") == concealed("s3://k:s@b/c") == "s3://***@b/c"
+    assert public("s3://k:s@b/c") == redact_secrets("s3://k:s@b/c") == "s3://***@b/c"
     assert os.environ[KEEP]

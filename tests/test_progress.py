@@ -85,12 +85,12 @@ def test_what_fails_is_said_at_once_and_once(terminal: bool) -> None:
     with Bars(Screen(file=shown, force_terminal=terminal, width=150)) as bars:
         for _ in range(2):  # rounds
             bars.begin("net", 10)
-            bars.failed("net[/red]: cannot be opened")
+            bars.report_failure("net[/red]: cannot be opened")
             assert shown.getvalue().count("net[/red]: cannot be opened") == 1
 
 
 def test_quiet_is_quiet_about_failures_too() -> None:
     shown = io.StringIO()
     with Bars(Screen(file=shown, force_terminal=True), quiet=True) as bars:
-        bars.failed("net: cannot be opened")
+        bars.report_failure("net: cannot be opened")
     assert shown.getvalue() == ""

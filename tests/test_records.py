@@ -20,7 +20,7 @@ from holdfast.report.html import render, write_report
 from holdfast.report.leaderboard import render as render_leaderboard
 from holdfast.runtime.errors import HoldfastError, UnreadableRecord
 from holdfast.storage.filesystem import Folder
-from holdfast.storage.record_file import parse_record, read_record, run_files, sealed
+from holdfast.storage.record_file import add_seal, parse_record, read_record, run_files
 from holdfast.storage.record_shape import RECORD_SHAPE
 from random_records import Draw, damaged
 
@@ -51,7 +51,7 @@ def show(folder: Path, seed: int) -> None:
     """Show a random record by every command, beside a sound one."""
     record = Draw(seed)(RECORD_SHAPE)
     assert list(RECORD_SHAPE.wrong(record)) == [], seed
-    run = write(folder / "odd", json.dumps(sealed(record)).encode())
+    run = write(folder / "odd", json.dumps(add_seal(record)).encode())
     sound = folder / "sound"
     for arguments in COMMANDS:
         assert command(arguments[0], str(run), *arguments[1:]) in (0, 1, 2, 3), (seed, arguments)
@@ -127,7 +127,7 @@ def test_damaged_records_are_one_clear_line(folder: Path) -> None:
 
 
 def test_whatever_changes_in_a_sealed_record_is_found_out(folder: Path) -> None:
-    record = sealed(json.loads((folder / "sound" / "record.json").read_text()))
+    record = add_seal(json.loads((folder / "sound" / "record.json").read_text()))
     assert parse_record(json.dumps(record, indent=3).encode(), "x") == record  # however it is laid out
     record["run"]["seconds"] += 1
     with pytest.raises(UnreadableRecord, match="damaged or changed"):
@@ -141,7 +141,7 @@ def test_values_that_no_axis_can_tell_apart_are_drawn(folder: Path, value: float
         for measure in encoder["measures"].values():
             for score in measure["scores"].values():
                 score |= {"value": value * (1 + number * 1e-13), "low": value, "high": value * (1 + 1e-12)}
-    (folder / "sound" / "record.json").write_text(json.dumps(sealed(record)))
+    (folder / "sound" / "record.json").write_text(json.dumps(add_seal(record)))
     html = write_report(folder / "sound").read_text(encoding="utf-8")
     assert 'class="undrawn"' not in html
 

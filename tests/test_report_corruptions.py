@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from holdfast.parts.measures.shared.reach import certified_within
+from holdfast.parts.measures.shared.reach import chart_certificates
 from holdfast.report.corruptions import corruption_grids, relation_charts, relation_rows
 from holdfast.report.html import write_report
 from holdfast.report.verdict import winners
@@ -90,7 +90,7 @@ def test_the_winner_of_two_measures_is_best_on_both() -> None:
 
 def test_the_curve_of_certified_radii_begins_at_the_share_of_right_answers_and_has_exact_intervals() -> None:
     right, radius = torch.tensor([1.0, 1.0, 1.0, 0.0]), torch.tensor([0.0, 0.2, 0.4, 0.7])
-    chart = certified_within(right, radius)
+    chart = chart_certificates(right, radius)
     (curve,) = chart.lines
     assert (curve.y[0], curve.y[-1]) == (0.75, 0.0)
     at = next(i for i, x in enumerate(curve.x) if x > 0.21)

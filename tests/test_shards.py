@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from holdfast.auditing.shards import Rows, ShardFile, joined
+from holdfast.auditing.shards import Rows, ShardFile, join_rows
 
 SPANS = ((0, 3), (3, 4), (4, 9))
 
@@ -18,7 +18,7 @@ def test_rows_are_in_the_place_of_their_images_whatever_the_order(order: tuple[i
     rows = Rows(9)
     for number in order:
         rows.put(ShardFile(*SPANS[number], "f"), parts[number])
-    whole, expected = rows.tensors(), joined(parts)
+    whole, expected = rows.tensors(), join_rows(parts)
     assert list(whole) == list(expected)
     assert all(torch.equal(whole[key], expected[key]) and whole[key].dtype == expected[key].dtype for key in whole)
 

@@ -17,7 +17,7 @@ from holdfast.auditing.run import run_audit
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.listener import Silent
 from holdfast.storage.progress_file import PROGRESS, SILENT, alive, read_progress
-from holdfast.workflows.view.images import _aligned, side_by_side
+from holdfast.workflows.view.images import _align_values, side_by_side
 from holdfast.workflows.view.runs import FRESH, Runs
 from holdfast.workflows.view.server import application
 from holdfast.workflows.view.site import Site
@@ -242,8 +242,8 @@ def test_only_runs_on_the_same_images_stand_together(root: Path) -> None:
 
 def test_images_behind_the_last_one_that_was_examined_take_no_room() -> None:
     values = np.array([np.inf, np.nan, 0.123456])
-    assert _aligned(["c", "b", "a", "d"], ["a", "b", "c"], values) == [0.1235, None, "∞"]
-    assert _aligned(["a", "b"], ["a", "b"], np.full(2, np.nan)) == []
+    assert _align_values(["c", "b", "a", "d"], ["a", "b", "c"], values) == [0.1235, None, "∞"]
+    assert _align_values(["a", "b"], ["a", "b"], np.full(2, np.nan)) == []
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.storage.progress_file import PROGRESS, this_machine
-from holdfast.storage.record_file import sealed
+from holdfast.storage.record_file import add_seal
 from report_fixture import make_run, write_record
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -29,7 +29,7 @@ def write_progress(folder: Path, **changes: Any) -> None:
     """Write progress, and the plan that stands beside it."""
     folder.mkdir(parents=True, exist_ok=True)
     plan = {"plan": {"encoders": ["zoo:a", "zoo:b"], "data": "digits", "profile": "quick"}, "data": "f"}
-    (folder / "plan.json").write_text(json.dumps(sealed(plan)), encoding="utf-8")
+    (folder / "plan.json").write_text(json.dumps(add_seal(plan)), encoding="utf-8")
     (folder / PROGRESS).write_text(json.dumps(progress(**changes)), encoding="utf-8")
 
 

@@ -10,7 +10,7 @@ import PIL.Image
 from benchmarks.equal.family import Case, Family
 from benchmarks.equal.preprocessings import LIMIT, UNIT, case
 from holdfast.runtime.torchvision_guard import guard_torchvision
-from holdfast.sources.encoders.shared.hf_processor import called, pixel_values, preprocessing
+from holdfast.sources.encoders.shared.hf_processor import describe_processor, pixel_values, preprocessing
 from holdfast.sources.encoders.shared.original import Original
 
 SQUARE = {"height": 64, "width": 64}
@@ -72,7 +72,7 @@ def of(name: str, kind: Any) -> Iterator[Case]:
         if (config := processor.to_dict()) in seen:
             continue
         seen.append(config)
-        original = Original(called(processor), partial(pixel_values, processor))
+        original = Original(describe_processor(processor), partial(pixel_values, processor))
         yield case(label, original, partial(preprocessing, processor, (3, 224, 224)))
 
 

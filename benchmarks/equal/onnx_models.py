@@ -10,9 +10,9 @@ import torch
 from benchmarks.equal.family import Case, Family
 from holdfast.sources.onnx.compare import distance
 from holdfast.sources.onnx.file import package
-from holdfast.sources.onnx.graph import as_tensor, read_graph, written_out
+from holdfast.sources.onnx.graph import as_tensor, inline_functions, read_graph
 from holdfast.sources.onnx.operator import OPERATORS, NotRead
-from holdfast.sources.onnx.specialise import known_values
+from holdfast.sources.onnx.specialise import evaluate_constants
 
 ROUNDING, ROUNDING_OF_BFLOAT16 = 1e-3, 2.0**-6
 """Difference, as a share of the largest number, that onnx's own tests allow; and two units of bfloat16."""
@@ -93,8 +93,8 @@ def _computed(model: Any, inputs: Sequence[Any]) -> list[Any]:
         if array is not None:
             known.graph.initializer.append(onnx.numpy_helper.from_array(array, value.name))
     known.graph.ClearField("input")
-    graph = read_graph(written_out(known, onnx), onnx)
-    values = known_values(graph)
+    graph = read_graph(inline_functions(known, onnx), onnx)
+    values = evaluate_constants(graph)
     if not values.keys() >= set(graph.outputs):
         lacking = any((node.domain, node.op) not in OPERATORS and node.op != "If" for node in graph.nodes)
         raise NotRead("an operator that is not read" if lacking else "a kind of an operator that is not read")

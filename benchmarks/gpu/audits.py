@@ -17,7 +17,7 @@ from benchmarks.gpu.task import Task
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.run import run_audit
 from holdfast.core import registry
-from holdfast.core.precision import rounded
+from holdfast.core.precision import use_precision
 
 SHORT = 0.6
 """Share of what an audit takes that is left to it where memory is short: half a batch has room."""
@@ -81,7 +81,7 @@ def _beside_passes(device: Device, network: Network, precision: str) -> Finding:
     x = network.pictures(encoder, network.own_batch if device.is_gpu else 4)
 
     def passes(count: int, searching: bool) -> None:
-        with rounded(precision if searching else "float32", x.device):
+        with use_precision(precision if searching else "float32", x.device):
             for _ in range(-(-count // len(x))):
                 pixels = x.detach().requires_grad_(searching)
                 with torch.set_grad_enabled(searching):

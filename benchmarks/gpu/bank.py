@@ -9,7 +9,7 @@ from torch import Tensor
 from benchmarks.gpu.device import Device
 from benchmarks.gpu.row import Finding
 from benchmarks.gpu.task import Task
-from holdfast.core.precision import rounded
+from holdfast.core.precision import use_precision
 from holdfast.numerics.geometry.top_k import top
 
 NEAREST = 20
@@ -48,7 +48,7 @@ def _measure(device: Device, members: int, dim: int, where: str) -> Finding:
     queries = bank[: min(QUERIES, members // 4)].clone()
     held = bank if where == "device" else bank.cpu()
     found: dict[str, Tensor] = {}
-    with rounded("float32", queries.device):
+    with use_precision("float32", queries.device):
         bare(queries, bank)  # warms up
         floor = device.seconds(lambda: found.update(bare=bare(queries, bank)))
         spent = device.seconds(lambda: found.update(ours=top(queries, held.split(CHUNK), NEAREST)[1]))

@@ -15,7 +15,7 @@ from benchmarks.gpu.row import Finding
 from benchmarks.gpu.task import Task
 from benchmarks.own_work import Free
 from holdfast.core import Encoder
-from holdfast.core.precision import rounded
+from holdfast.core.precision import use_precision
 
 SIZES = (64, 128, 256, 512, 1024)
 """Batch sizes that are tried, until a larger one is hardly faster."""
@@ -69,7 +69,7 @@ def bare(encoder: Encoder, way: Way) -> Callable[[Tensor, int], None]:
     call = torch.compile(forward) if way.compiled else forward
 
     def run(x: Tensor, count: int) -> None:
-        with rounded(way.precision, x.device):
+        with use_precision(way.precision, x.device):
             for _ in range(count):
                 pixels = x.detach().requires_grad_()
                 torch.autograd.grad(call(pixels).float().sum(), pixels)

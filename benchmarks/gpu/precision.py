@@ -49,5 +49,5 @@ def _drift(encoder: Encoder, x: torch.Tensor) -> torch.Tensor:
         clean = encoder(x)
     rng = Rng(0, ids=tuple(map(str, range(len(x)))))
     goal = Untargeted().pursue(encoder, clean)
-    trajectory = Pgd(10)(goal, x, Linf(4 / 255), rng).reevaluated(goal, encoder)
+    trajectory = Pgd(10)(goal, x, Linf(4 / 255), rng).reevaluate(goal, encoder)
     return trajectory.values[-1].double().cpu()

@@ -14,7 +14,7 @@ from benchmarks.gpu.networks import DIGITS, RESNET18, RESNET50, Network
 from benchmarks.gpu.row import Finding
 from benchmarks.gpu.task import Task
 from holdfast.core import Encoder
-from holdfast.core.precision import rounded
+from holdfast.core.precision import use_precision
 from holdfast.parts.observations.shared.noisy import UNIT
 from holdfast.parts.observations.smoothed import block_size
 
@@ -137,7 +137,7 @@ def _timed(
 
 def _passes(encoder: Encoder, x: Tensor, count: int, *, backward: bool) -> None:
     """Make bare passes of the network in float32: forward, and backward to the pixels."""
-    with rounded("float32", x.device):
+    with use_precision("float32", x.device):
         for _ in range(count):
             pixels = x.detach().requires_grad_(backward)
             with torch.set_grad_enabled(backward):

@@ -9,7 +9,7 @@ from holdfast.numerics.geometry.divergences import l2
 from holdfast.numerics.geometry.pictures import glowing
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.objectives.token_drift import TokenDrift
-from holdfast.parts.observations.covered import covered
+from holdfast.parts.observations.covered import cover_patch
 from holdfast.parts.threats.linf import Linf
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder
@@ -26,7 +26,7 @@ def draw() -> None:
         assert grid is not None
         with torch.no_grad():
             clean = encoder(x)
-        grey = covered(x, grid, torch.tensor([5, 6, 9, 10]))
+        grey = cover_patch(x, grid, torch.tensor([5, 6, 9, 10]))
         attacked = Apgd(50).worst(TokenDrift().pursue(encoder, clean), x, ball, rng)
         name = spec.removeprefix("zoo:").removeprefix("digits-")
         for what, moved in (("attacked", attacked), ("one patch grey", grey)):

@@ -23,8 +23,8 @@ from holdfast.config.overrides import Change
 from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, registry
 from holdfast.core.engine import Engine
 from holdfast.extend import measure as own_measure
-from holdfast.results import Comparison, Record, compared
-from holdfast.runtime.checked import checked, plain, shown
+from holdfast.results import Comparison, Record, build_comparison
+from holdfast.runtime.checked import check_arguments, describe_value, plain
 from holdfast.runtime.console import Screen
 from holdfast.runtime.errors import NothingAudited
 from holdfast.runtime.listener import Listener
@@ -32,7 +32,7 @@ from holdfast.runtime.progress import LIFE, Bars
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.torch_dataset import TorchDataset
 from holdfast.storage.standing import allowing, refuse_unknown
-from holdfast.workflows.monitor.snapshot import frozen_copy, undisturbed
+from holdfast.workflows.monitor.snapshot import freeze_copy, isolate_global_state
 
 Question = Change | Callable[..., Any]
 """A measure by its name, with the fields to change, as a text or a table; a measure; or a function, see `measure`."""
@@ -47,7 +47,7 @@ Data = Any
 """Images: a tensor [N, C, H, W], an array [N, H, W, C], a folder, a data spec, a torch Dataset, or an `ImageSource`."""
 
 
-@checked
+@check_arguments
 def audit(
     model: Model | Sequence[Model] | Mapping[str, Model],
     data: Data = None,
@@ -180,7 +180,7 @@ def audit(
         skip_duplicates=skip_duplicates,
     )
     engine = INLINE if workers in (None, 1) else _processes(workers, plan.device)
-    with _run_folder(out) as folder, undisturbed(), _listener(quiet) as bars:
+    with _run_folder(out) as folder, isolate_global_state(), _listener(quiet) as bars:
         run_audit(
             plan,
             folder,
@@ -198,7 +198,7 @@ def audit(
     return record
 
 
-@checked
+@check_arguments
 def compare(
     *records: Record | str | os.PathLike[str] | Mapping[str, Record | str | os.PathLike[str]],
     measures: Sequence[str] = (),
@@ -221,17 +221,17 @@ def compare(
         named = argument.items() if isinstance(argument, Mapping) else [(None, argument)]
         for name, record in named:
             if not isinstance(record, (Record, str, os.PathLike)):
-                raise HoldfastError(f"compare: expected records or their folders, got {shown(record)}")
+                raise HoldfastError(f"compare: expected records or their folders, got {describe_value(record)}")
             run = record.run if isinstance(record, Record) else open_run(os.fspath(record))
             place = run.place if name is None else str(name)
             if place in runs:
                 raise HoldfastError(f"expected different records, got {place!r} twice; give each once")
             runs[place] = replace(run, place=place, record=allowing(run.record, allow))
     refuse_unknown(allow, [run.record for run in runs.values()])
-    return compared(list(runs.values()), measures, correction)
+    return build_comparison(list(runs.values()), measures, correction)
 
 
-@checked
+@check_arguments
 def open(folder: str | os.PathLike[str]) -> Record:
     """Return the record in a run folder, or at its URL.
 
@@ -246,7 +246,7 @@ def _encoders(model: Any, mean: Any, std: Any) -> dict[str, Encoder | str]:
     # By the names of the caller, or by their own, numbered where several have one
     if isinstance(model, Mapping):
         encoders = {
-            str(name): _named(network, str(name)) if isinstance(network, str) else network
+            str(name): _add_label(network, str(name)) if isinstance(network, str) else network
             for name, network in model.items()
         }
     else:
@@ -266,7 +266,7 @@ def _encoders(model: Any, mean: Any, std: Any) -> dict[str, Encoder | str]:
             f"mean={mean}, std={std}; leave them out"
         )
     return {
-        name: network if isinstance(network, str) else _opened(network, name, mean, std)
+        name: network if isinstance(network, str) else _freeze_model(network, name, mean, std)
         for name, network in encoders.items()
     }
 
@@ -286,12 +286,12 @@ def _bare(model: Any) -> bool:
     return isinstance(model, nn.Module) and not isinstance(model, Encoder)
 
 
-def _named(spec: str, name: str) -> str:
+def _add_label(spec: str, name: str) -> str:
     """Return a spec with a label."""
     return f"{spec}{'&' if '?' in spec else '?'}label={quote(name, safe='')}"
 
 
-def _opened(model: Any, name: str, mean: Any, std: Any) -> Encoder:
+def _freeze_model(model: Any, name: str, mean: Any, std: Any) -> Encoder:
     if not isinstance(model, nn.Module):
         raise HoldfastError(
             f"model: expected a torch module, an Encoder, a spec such as timm:resnet50, or several of them, got "
@@ -303,7 +303,7 @@ def _opened(model: Any, name: str, mean: Any, std: Any) -> Encoder:
             f"and divides by; got mean={mean}, std={std}; say mean=0, std=1 where nothing is done, for most networks "
             "of ImageNet mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225]"
         )
-    copied = frozen_copy(model) if isinstance(model, Encoder) else frozen_copy(model, mean, std)
+    copied = freeze_copy(model) if isinstance(model, Encoder) else freeze_copy(model, mean, std)
     copied.name = name
     return copied
 
@@ -353,7 +353,7 @@ def _settings(settings: Mapping[str, Any] | Sequence[str]) -> list[str]:
 def _number(value: Any) -> Any:
     """Return a number of NumPy or torch as JSON has it."""
     if (number := plain(value)) is value:
-        raise HoldfastError(f"settings: expected numbers, text, lists and tables, got {shown(value)}")
+        raise HoldfastError(f"settings: expected numbers, text, lists and tables, got {describe_value(value)}")
     return number
 
 

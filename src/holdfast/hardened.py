@@ -19,13 +19,13 @@ from holdfast.report.hardening import print_hardening
 from holdfast.report.notebook import hardening_html
 from holdfast.report.paper.figure import Figure
 from holdfast.results import Record
-from holdfast.runtime.checked import checked
+from holdfast.runtime.checked import check_arguments
 from holdfast.runtime.durations import seconds
 from holdfast.storage.filesystem import local_folder
 from holdfast.workflows.harden.audits import Opened
 from holdfast.workflows.harden.plan import Hardening
 from holdfast.workflows.harden.run import harden as run
-from holdfast.workflows.monitor.snapshot import undisturbed
+from holdfast.workflows.monitor.snapshot import isolate_global_state
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -69,7 +69,7 @@ class HardenedModel:
         return self.audit.figure(name, **style)
 
 
-@checked
+@check_arguments
 def harden(
     model: Model,
     data: Data,
@@ -169,7 +169,7 @@ def harden(
     # train and audit; then the copy's weights may be trained where yours may
     with _run_folder(out) as place:
         folder = local_folder(place)
-        with undisturbed(), _listener(quiet) as bars:
+        with isolate_global_state(), _listener(quiet) as bars:
             hardened = run(plan, folder, opened=Opened(network, source, tested, learned), listener=bars)
         module = hardened.encoder.module.get_submodule(hardened.encoder.root)
         originals = _bare(model).parameters() if network else ()

@@ -145,8 +145,8 @@ def test_nan_is_an_error_not_a_number(name, edges) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_prefixes_of_a_trajectory_are_its_readouts(name, tiny, edges) -> None:
     attack = registry.find("attacks", name)(**({"steps": 8, "step_size": 0.01} if name in ("pgd", "bim") else {}))
-    part = attack.truncated_to(3)
-    assert attack.shared_prefix() == part.shared_prefix()
+    part = attack.truncate(3)
+    assert attack.canonicalise_prefix() == part.canonicalise_prefix()
     if part == attack:
         return
     whole, _ = run(attack, tiny, edges, BALLS[0], readouts=(3, 8))
@@ -211,7 +211,7 @@ def test_a_square_is_painted_as_its_signs_say(ball: Ball) -> None:
     by_signs, by_pixels = _Signs(x, ball, signs), _Pixels(x, ball, signs)
     colours = torch.tensor([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]]).repeat(4, 1)
     for side in (1, min(height, width)):
-        images = [canvas.proposed(top, left, side, colours) for canvas in (by_signs, by_pixels)]
+        images = [canvas.propose(top, left, side, colours) for canvas in (by_signs, by_pixels)]
         assert torch.equal(*images)
         assert not torch.equal(images[0], by_signs.image)
 

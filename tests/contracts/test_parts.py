@@ -134,7 +134,7 @@ def test_parts_join_through_entry_points(monkeypatch: pytest.MonkeyPatch) -> Non
         part = registry.build({"kind": "threats", "name": "foreign", "radius": 0.2})
         assert isinstance(part, Foreign)
         assert registry.spec(part) == {"kind": "threats", "name": "foreign", "radius": 0.2}
-        assert registry.outlined("threats", "l2") is Foreign  # which takes the place of ours
+        assert registry.find_outline("threats", "l2") is Foreign  # which takes the place of ours
     finally:
         registry.forget()
 

@@ -9,7 +9,7 @@ import pytest
 from holdfast.auditing.plan_file import plan_from
 from holdfast.auditing.profile import profile
 from holdfast.auditing.profile_files import profile_names
-from holdfast.config.overrides import changed
+from holdfast.config.overrides import apply_changes
 from holdfast.core import Attack, Ball, Measure, registry
 from holdfast.parts.attacks.ensemble import Ensemble
 from holdfast.parts.threats.l2 import L2
@@ -84,7 +84,7 @@ def test_an_adversary_of_a_training_crosses_its_ball() -> None:
 
 @pytest.mark.parametrize("ball", BALLS, ids=str)
 def test_a_measure_by_its_name_crosses_every_ball(ball: Ball) -> None:
-    for measure in changed((), registry.names("measures"), ball):
+    for measure in apply_changes((), registry.names("measures"), ball):
         assert short(measure) == [], measure
         assert {where for _, where in searches(measure)} <= {ball}, measure
 

@@ -22,7 +22,7 @@ from holdfast.sources.encoders.shared.networks import NETWORKS
 from holdfast.training import loop
 from holdfast.training.loop import train
 from holdfast.training.recipe import Recipe
-from holdfast.workflows.monitor.snapshot import frozen_copy
+from holdfast.workflows.monitor.snapshot import freeze_copy
 
 pytestmark = pytest.mark.filterwarnings(  # raised while third-party packages are imported
     "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::PendingDeprecationWarning"
@@ -171,7 +171,7 @@ def test_a_network_in_memory(tmp_path: Path) -> None:
 
     net = importlib.import_module("holdfast_test_mine").Net()
     before = {name: value.clone() for name, value in net.state_dict().items()}
-    trained = train(recipe(tmp_path, "mine"), tmp_path / "run", encoder=frozen_copy(net, 0.0, 1.0))
+    trained = train(recipe(tmp_path, "mine"), tmp_path / "run", encoder=freeze_copy(net, 0.0, 1.0))
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     net.load_state_dict(load_file(tmp_path / "run" / "encoder.safetensors"), strict=True)
     x = torch.rand(2, 3, 32, 32)

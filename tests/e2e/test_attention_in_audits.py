@@ -79,7 +79,7 @@ def expected(titles: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         reps = encoder(images.batch(0, 150))
     x = images.batch(0, 8)
     moved = x if not titles else THREATS[titles - 1].sample(x, Rng(5, ids=tuple(images.ids[:8])).child("represented"))
-    return x, moved, attention(encoder, moved, reps[:8] - reps.mean(0)).enlarged(8, 8)
+    return x, moved, attention(encoder, moved, reps[:8] - reps.mean(0)).upsample(8, 8)
 
 
 @pytest.mark.parametrize("number", range(len(TITLES)))
@@ -118,7 +118,7 @@ def test_the_last_row_is_about_the_class_of_each_image(tmp_path: Path) -> None:
     record = audit(tmp_path, CorruptedAccuracy(probe, threats=THREATS[:1]))
     assert images.labels is not None
     x, labels = images.batch(0, 8), torch.tensor(images.labels[:8])
-    maps = attention(encoder, x, (weights - weights.mean(0))[labels]).enlarged(8, 8)
+    maps = attention(encoder, x, (weights - weights.mean(0))[labels]).upsample(8, 8)
     picture = pixels(tmp_path, record["encoders"][0]["attention"]["strips"][0]["picture"])
     for i in range(8):
         share = 0.8 * maps[i] / maps[i].max().clamp_min(1e-9)  # nothing speaks for some of these classes

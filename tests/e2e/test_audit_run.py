@@ -29,7 +29,7 @@ from holdfast.auditing.profile import profile
 from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, Passes
 from holdfast.core.engine import Engine
-from holdfast.core.naming import named
+from holdfast.core.naming import name_parts
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.engines.processes import Processes
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
@@ -305,7 +305,7 @@ def test_numbers_depend_on_the_seed_alone(tmp_path: Path) -> None:
 
 def test_the_papers_table_shares_most_passes() -> None:
     measures = profile("paper").measures
-    union = merge((name, m.observations()) for name, m in named(measures).items())
+    union = merge((name, m.observations()) for name, m in name_parts(measures).items())
     together = sum((o.passes * o.images(10_000, 1000) for o in union), Passes())
     alone = Passes()
     for m in measures:
@@ -317,7 +317,7 @@ def test_the_papers_table_shares_most_passes() -> None:
 
 def test_pairs_are_even() -> None:
     def attacked(asked: int | None, population: int, **more) -> int:
-        return Plan(("it",), "digits", (BreakawayRisk(),), attacked=asked, **more).attacked_of(population)
+        return Plan(("it",), "digits", (BreakawayRisk(),), attacked=asked, **more).count_attacked(population)
 
     assert attacked(None, 7) == 6
     assert attacked(4, 100) == 4

@@ -29,7 +29,7 @@ from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.parts.measures.neighbours.breaking_radius import BreakingRadius
 from holdfast.parts.measures.neighbours.overlap_risk import OverlapRisk
 from holdfast.parts.probes.knn import Knn
-from holdfast.storage.record_file import sealed
+from holdfast.storage.record_file import add_seal
 from test_report_html import Page
 
 ATTACK = Pgd(3, 0.05)
@@ -72,7 +72,7 @@ def change(folder: str, edit: Callable[[dict[str, Any]], object]) -> None:
     path = Path(folder) / "record.json"
     record = json.loads(path.read_text())
     edit(record)
-    path.write_text(json.dumps(sealed(record)))
+    path.write_text(json.dumps(add_seal(record)))
 
 
 def compared(*folders: str, **options: Any) -> dict[str, Any]:

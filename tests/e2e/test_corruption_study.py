@@ -22,7 +22,7 @@ from holdfast.training.recipe_file import make_recipe
 from holdfast.workflows.study.file import read_study
 from holdfast.workflows.study.plan import ORIGINAL, TABLE_2, Column, Study
 from holdfast.workflows.study.run import run_study
-from holdfast.workflows.study.scores import over_trainings, scored
+from holdfast.workflows.study.scores import over_trainings, score_row
 
 DATA, TAIL = "digits?part=train", "digits?part=train&balance=long_tail&ratio=5"
 RECIPE = make_recipe(
@@ -103,8 +103,8 @@ def test_a_column_that_is_not_averaged_is_left_out_of_the_average() -> None:
     rights = {"Orig": [1, 1, 1, 1], "γ 5": [1, 1, 1, 0], "G4x4": [1, 1, 0, 0]}
     found = {title: {("knn", "same"): torch.tensor([right]).double()} for title, right in rights.items()}
     study = dataclasses.replace(STUDY, columns=(GAMMA, dataclasses.replace(SHUFFLE, averaged=False)))
-    assert scored(study, found, "knn", "same")["average"]["value"] == pytest.approx(1 / 4)
-    assert scored(study, found, "knn", "same")["drop"]["G4x4"]["value"] == pytest.approx(1 / 2)
+    assert score_row(study, found, "knn", "same")["average"]["value"] == pytest.approx(1 / 4)
+    assert score_row(study, found, "knn", "same")["drop"]["G4x4"]["value"] == pytest.approx(1 / 2)
     with pytest.raises(HoldfastError, match="at least one column whose"):
         dataclasses.replace(STUDY, columns=(dataclasses.replace(SHUFFLE, averaged=False),))
 

@@ -16,7 +16,7 @@ from holdfast.parts.measures.classifiers.few_shot_accuracy import FewShotAccurac
 from holdfast.parts.probes.knn import Knn
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.probes.logits import Logits
-from holdfast.parts.probes.shared.shots import drawn
+from holdfast.parts.probes.shared.shots import draw_shots
 from holdfast.parts.threats.global_shuffle import GlobalShuffle
 from holdfast.sources.data import open_images
 
@@ -57,7 +57,7 @@ def test_table_and_scores_are_those_of_the_probe_on_the_drawn_images(run) -> Non
     assert table["id"].to_pylist() == test.ids
     shares = torch.zeros(120, dtype=torch.float64)
     for draw in range(4):
-        places = drawn(labels, 3, Rng(5, ("few_shot_accuracy", str(draw))))
+        places = draw_shots(labels, 3, Rng(5, ("few_shot_accuracy", str(draw))))
         right = Knn(1).fit(bank[places], labels[places]).ranks(queries, truth) == 0
         assert table[f"draw {draw + 1}@3 shots"].to_pylist() == right.double().tolist()
         shares += right / 4

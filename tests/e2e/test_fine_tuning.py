@@ -26,7 +26,7 @@ from holdfast.parts.threats.gaussian import Gaussian
 from holdfast.parts.threats.global_shuffle import GlobalShuffle
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.data.arrays import Arrays
-from holdfast.sources.encoders.shared.copies import filled
+from holdfast.sources.encoders.shared.copies import copy_with_state
 from holdfast.storage.run_folder import Store
 
 TRAIN, TEST = 300, 100
@@ -127,7 +127,7 @@ def test_the_encoder_stays_as_it_is_and_the_copy_does_not(tmp_path: Path) -> Non
         assert torch.equal(value, before[key])
     for key in ("0.weight", "1.weight", "1.running_mean", "1.running_var", "1.num_batches_tracked"):
         assert not torch.equal(seen[f"network.{key}"], before[f"module.{key}"]), key
-    made = filled(encoder, seen)
+    made = copy_with_state(encoder, seen)
     assert not any(module.training for module in made.modules())
     assert not any(value.requires_grad for value in made.parameters())
 

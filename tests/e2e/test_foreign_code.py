@@ -16,7 +16,7 @@ from holdfast.core import Score, registry
 from holdfast.parts.attacks.fgsm import Fgsm
 from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
 from holdfast.runtime.errors import HoldfastError
-from holdfast.runtime.foreign import Ended, foreign, untouched
+from holdfast.runtime.foreign import Ended, forbid_mutation, foreign
 from holdfast.sources.encoders import open_encoder
 
 MODULE = """
@@ -159,12 +159,12 @@ class Smearing(Fgsm):
 
 def test_a_write_into_what_is_large_is_noticed_wherever_it_is() -> None:
     large = torch.zeros(100, 2)
-    with untouched("it", large[:3], large=large):
+    with forbid_mutation("it", large[:3], large=large):
         assert float((large + 1).sum()) == 200
     for place in (1, 70):
         with (
             pytest.raises(HoldfastError, match="changes its input in place"),
-            untouched("it", large[:3], large=large),
+            forbid_mutation("it", large[:3], large=large),
         ):
             large[place].add_(1)
 
@@ -235,7 +235,7 @@ def test_what_foreign_code_raises() -> None:
     with pytest.raises(HoldfastError, match="x, while it was run: KeyError: 'y'"), foreign("x", "run", wrap=True):
         raise KeyError("y")
     tensor = torch.zeros(3)
-    with pytest.raises(HoldfastError, match="in place"), untouched("x", tensor):
+    with pytest.raises(HoldfastError, match="in place"), forbid_mutation("x", tensor):
         tensor.numpy()[1] = 1
 
 

@@ -19,7 +19,7 @@ import holdfast
 from holdfast.core import Encoder, HoldfastError
 from holdfast.runtime.errors import NotCertified
 from holdfast.runtime.network import copy_of
-from holdfast.workflows.monitor.snapshot import frozen_copy
+from holdfast.workflows.monitor.snapshot import freeze_copy
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's own, about what is old or new
 
@@ -188,7 +188,7 @@ def test_a_network_gives_what_it_gives_in_float32(kind: str) -> None:
     torch.manual_seed(0)
     network = ALIKE[kind]()
     wanted = [value.requires_grad for value in network.parameters()]
-    encoder = frozen_copy(network, 0.0, 1.0)
+    encoder = freeze_copy(network, 0.0, 1.0)
     x = X.clone().requires_grad_()
     reps = encoder(x)
     assert reps.dtype == torch.float32
@@ -205,7 +205,7 @@ def test_a_network_gives_what_it_gives_in_float32(kind: str) -> None:
 @pytest.mark.parametrize("kind", PRECISE)
 def test_a_network_gets_pixels_as_precise_as_its_weights(kind: str) -> None:
     network = plain().to(PRECISE[kind])
-    encoder = frozen_copy(network, 0.25, 0.5)
+    encoder = freeze_copy(network, 0.25, 0.5)
     reps = encoder(X)
     assert reps.dtype == torch.float32
     assert torch.equal(reps, network(((X - 0.25) / 0.5).to(PRECISE[kind])).float())
@@ -307,7 +307,7 @@ def test_what_cannot_be_audited_is_one_line_with_the_way_out(kind: str) -> None:
     make, says = REFUSED[kind]
     network = make()
     with pytest.raises(HoldfastError, match=says) as caught:
-        frozen_copy(network, 0.0, 1.0)(X)
+        freeze_copy(network, 0.0, 1.0)(X)
     assert "\n" not in str(caught.value)
     with pytest.raises(HoldfastError, match=r"expected|cannot be copied"):
         holdfast.audit(network, X, mean=0, std=1, measures=["breakaway_risk"], images=6, attacked=2, quiet=True)
@@ -317,7 +317,7 @@ def test_what_a_step_without_a_derivative_gives_is_no_gradient() -> None:
     network = torch.ao.quantization.quantize_dynamic(plain(), {nn.Linear}, dtype=torch.qint8)
     x = X.clone().requires_grad_()
     with pytest.raises(HoldfastError, match=r"expected a gradient with respect to the pixels, got none.*attack=square"):
-        frozen_copy(network, 0.0, 1.0)(x).sum().backward()
+        freeze_copy(network, 0.0, 1.0)(x).sum().backward()
 
 
 @pytest.fixture
@@ -334,7 +334,7 @@ def test_a_network_that_several_processes_train() -> None:
     network = plain()
     wrapped = nn.parallel.DistributedDataParallel(network)
     for around in (wrapped, torch.compile(wrapped, backend="eager")):
-        encoder = frozen_copy(around, 0.0, 1.0)
+        encoder = freeze_copy(around, 0.0, 1.0)
         assert torch.equal(encoder(X), network(X).detach())
         assert type(encoder.module) is nn.Sequential
 

@@ -16,7 +16,7 @@ from holdfast.core import HoldfastError
 from holdfast.report.reproduction import markdown
 from holdfast.training.recipe_file import make_recipe
 from holdfast.workflows.reproduce import recipe
-from holdfast.workflows.reproduce.recipe import filled, names, over, read
+from holdfast.workflows.reproduce.recipe import fill_placeholders, names, over, read
 from holdfast.workflows.reproduce.rehearse import rehearse, stand_in
 from holdfast.workflows.reproduce.run import _audit, reproduce
 from holdfast.workflows.study.file import make_study
@@ -225,7 +225,7 @@ def test_an_unknown_profile_is_refused(made: tuple[Path, dict]) -> None:
 
 def test_tables_lie_over_each_other() -> None:
     assert over({"a": {"b": 1, "c": 2}, "d": [1]}, {"a": {"b": 3}, "d": [2]}) == {"a": {"b": 3, "c": 2}, "d": [2]}
-    assert filled({"a": ["{x}/y", 1]}, {"x": "z"}) == {"a": ["z/y", 1]}
+    assert fill_placeholders({"a": ["{x}/y", 1]}, {"x": "z"}) == {"a": ["z/y", 1]}
 
 
 PROFILES = [
@@ -248,14 +248,14 @@ def _asks_what_holdfast_knows(name: str, profile: str) -> None:
     specs = {key: one.spec or f"file:{key}.safetensors" for key, one in asked.inputs.items()}
     for key, one in asked.inputs.items():
         if one.train is not None:
-            make_recipe(filled(one.train, specs), where=f"{name}: {key}")
+            make_recipe(fill_placeholders(one.train, specs), where=f"{name}: {key}")
         assert profile != "small" or one.spec or one.train is not None, f"{name}: {key} has nothing in {profile}"
     measures = {}
     for key, table in asked.audits.items():
         plan = plan_from(_audit(table, specs, {}, "cpu", 0), f"{name}: {key}")
         measures[key] = recipe_measures(plan)
     for key, table in asked.studies.items():
-        make_study(filled(table, specs), f"{name}: {key}")
+        make_study(fill_placeholders(table, specs), f"{name}: {key}")
     for row in asked.rows:
         for column in asked.columns:
             at = {**column.at, **row.at, **row.cells.get(column.name, {})}
@@ -270,6 +270,6 @@ def _asks_what_holdfast_knows(name: str, profile: str) -> None:
 
 
 def recipe_measures(plan: recipe.Any) -> set[str]:
-    from holdfast.core.naming import named
+    from holdfast.core.naming import name_parts
 
-    return set(named(plan.measures))
+    return set(name_parts(plan.measures))

@@ -13,7 +13,7 @@ from holdfast.parts.measures.classifiers.impersonation_rate import Impersonation
 from holdfast.parts.measures.classifiers.robust_accuracy import RobustAccuracy
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.measures.smoothed.center_smoothing import CenterSmoothing
-from holdfast.workflows.reproduce.cells import _quantile, headed, ratio
+from holdfast.workflows.reproduce.cells import _quantile, ratio, select_headline
 from holdfast.workflows.reproduce.recipe import read
 from holdfast.workflows.reproduce.run import reproduce
 
@@ -119,21 +119,21 @@ def test_read_outs_of_an_attack_can_be_paired() -> None:
         return {"part": registry.spec(measure), "headline": headline, "scores": dict.fromkeys((headline, *others))}
 
     drift = entry(UniversalQuantile(), "50 steps", "5 steps", "10 steps")
-    columns = {name: headed(drift, name) for name in drift["scores"]}
+    columns = {name: select_headline(drift, name) for name in drift["scores"]}
     assert {name: one and one.column for name, one in columns.items()} == {
         "5 steps": "quantile@5", "10 steps": "quantile@10", "50 steps": "quantile@50"
     }  # fmt: skip
-    assert headed(drift, ["nothing", "5 steps"]) == columns["5 steps"]
-    assert headed(entry(ImpersonationRate(), "50 steps", "0 as 1, 3 steps", "3 steps"), "3 steps") == ImpersonationRate(
-        readouts=(3,)
-    )
-    assert headed(entry(ImpersonationRate(), "50 steps", "0 as 1, 3 steps"), "0 as 1, 3 steps") is None
+    assert select_headline(drift, ["nothing", "5 steps"]) == columns["5 steps"]
+    assert select_headline(
+        entry(ImpersonationRate(), "50 steps", "0 as 1, 3 steps", "3 steps"), "3 steps"
+    ) == ImpersonationRate(readouts=(3,))
+    assert select_headline(entry(ImpersonationRate(), "50 steps", "0 as 1, 3 steps"), "0 as 1, 3 steps") is None
     ensemble = entry(RobustAccuracy(), "after all", "no attack", "after apgd, cross_entropy")
-    assert headed(ensemble, "no attack") is None
-    first = headed(ensemble, "after apgd, cross_entropy")
+    assert select_headline(ensemble, "no attack") is None
+    first = select_headline(ensemble, "after apgd, cross_entropy")
     assert isinstance(first, RobustAccuracy)
     assert len(first.attacks) == 1
-    assert headed(entry(CenterSmoothing(), "median quantile", "abstained"), "abstained") is None
+    assert select_headline(entry(CenterSmoothing(), "median quantile", "abstained"), "abstained") is None
 
 
 def test_a_ratio_is_as_sure_as_its_numbers() -> None:

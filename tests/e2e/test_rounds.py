@@ -20,7 +20,7 @@ from holdfast.auditing.until import Until, until_of
 from holdfast.cli import common
 from holdfast.core import Encoder, HoldfastError
 from holdfast.report import html
-from holdfast.report.rounds import stopped
+from holdfast.report.rounds import explain_stop
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import read_record, unbroken
 
@@ -135,7 +135,7 @@ def test_a_spent_budget_leaves_the_first_answer_and_a_larger_one_goes_on(tmp_pat
     assert len(told) == 1
     assert record["run"]["rounds"]["ended"] == "budget"
     assert record["run"]["rounds"]["answers_only"]
-    assert "a larger --budget goes on from here" in stopped(record)
+    assert "a larger --budget goes on from here" in explain_stop(record)
     spent = record["run"]["seconds"]
 
     again, told = audit(replace(PLAN, budget=1e-6), tmp_path)  # the same again: nothing new
@@ -146,7 +146,7 @@ def test_a_spent_budget_leaves_the_first_answer_and_a_larger_one_goes_on(tmp_pat
     assert more["run"]["rounds"]["before"] >= spent
     assert more["run"]["rounds"]["number"] > 1
     assert more["run"]["rounds"]["ended"] == "complete"
-    assert stopped(more) == ""
+    assert explain_stop(more) == ""
     assert answers(more) == answers(audit(PLAN, tmp_path.with_name("fresh"))[0])
 
 
@@ -194,7 +194,7 @@ def test_an_interrupt_ends_with_what_is_there(tmp_path: Path) -> None:
     record = run_audit(PLAN, tmp_path, encoders={"it": encoder()}, told=told)
     assert record["run"]["rounds"]["ended"] == "interrupted"
     assert read_record(Folder(tmp_path)) == record
-    assert "the same command goes on from here" in stopped(record)
+    assert "the same command goes on from here" in explain_stop(record)
     more, _ = audit(PLAN, tmp_path)
     assert more["run"]["rounds"]["ended"] == "complete"
 
@@ -253,10 +253,10 @@ def test_a_void_number_keeps_no_audit_going() -> None:
         measures = [{"breaking_radius": {"headline": "median", "scores": {"median": score}}} for score in scores]
         return {"encoders": [{"error": None, "measures": entry} for entry in measures]}
 
-    assert until.met(record(sound))
-    assert not until.met(record(sound, wide))
-    assert until.met(record(sound, {**wide, "standing": "void"}))
-    assert not until.met(record({**sound, "standing": "void"}))
+    assert until.is_met(record(sound))
+    assert not until.is_met(record(sound, wide))
+    assert until.is_met(record(sound, {**wide, "standing": "void"}))
+    assert not until.is_met(record({**sound, "standing": "void"}))
 
 
 @pytest.mark.parametrize(

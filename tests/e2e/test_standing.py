@@ -19,7 +19,7 @@ from holdfast.report.comparison_table import latex, markdown
 from holdfast.report.html import publish
 from holdfast.report.leaderboard import render
 from holdfast.report.terminal import print_record
-from holdfast.storage.record_file import sealed
+from holdfast.storage.record_file import add_seal
 from holdfast.storage.standing import allowing, may_lose, may_meet, may_win, settle
 
 WEAK, STRONG = "zoo:digits-simclr", "zoo:digits-simclr-adv"
@@ -51,7 +51,7 @@ def record(run) -> dict:
 def changed(run: Path, record: dict, to: Path) -> str:
     """A copy of the run with another record."""
     shutil.copytree(run, to)
-    (to / "record.json").write_text(json.dumps(sealed(record)))
+    (to / "record.json").write_text(json.dumps(add_seal(record)))
     return str(to)
 
 

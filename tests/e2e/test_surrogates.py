@@ -44,8 +44,8 @@ def test_each_encoder_of_an_audit_is_a_surrogate_of_the_others(tmp_path: Path) -
 
 def test_a_surrogate_adds_its_measures_to_any_profile() -> None:
     plan = make_plan([HARDENED], "digits", measures=["universal_quantile"], surrogates=[LABELLED, "each"])
-    assert [*plan.named_measures] == ["universal_quantile", "transfer_rate", "transfer_quantile"]
-    asked = plan.named_measures["transfer_rate"]
+    assert [*plan.measures_by_name] == ["universal_quantile", "transfer_rate", "transfer_quantile"]
+    asked = plan.measures_by_name["transfer_rate"]
     assert isinstance(asked, TransferRate)
     assert asked.surrogates == (LABELLED, HARDENED)
     # a measure's own surrogates stay, unless others are given

@@ -14,7 +14,7 @@ from holdfast.runtime.errors import HoldfastError
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.copies import save
 from holdfast.sources.trust import executes
-from holdfast.storage.record_file import sealed
+from holdfast.storage.record_file import add_seal
 
 SMALL = ["--profile", "quick", "--images", "12", "--attacked", "4", "--set", "*.attack.steps=2"]
 
@@ -105,7 +105,7 @@ def planted(secret: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     plan = ["audit", "zoo:digits-simclr", "--data", "digits", *SMALL, "--out", str(folder), "--shard", "1/20"]
     assert status_of(*plan) == 0
     text = (folder / "plan.json").read_text(encoding="utf-8")
-    theirs = sealed(json.loads(text.replace("zoo:digits-simclr", "py:planted:build?mean=0&std=1")))
+    theirs = add_seal(json.loads(text.replace("zoo:digits-simclr", "py:planted:build?mean=0&std=1")))
     (folder / "plan.json").write_text(json.dumps(theirs))
     Path("planted.py").write_text("import pathlib\npathlib.Path('mark').touch()\n")
     monkeypatch.syspath_prepend(str(Path.cwd()))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from holdfast.auditing.work import WorkItem
 from holdfast.core.engine import Engine, Outcome, Pool, Work
-from holdfast.parts.engines.shared.server import packed, portable, unpacked
+from holdfast.parts.engines.shared.server import pack_work, portable, unpack_work
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,14 @@ class Turns(Engine):
 
     @contextmanager
     def open(self, make: Callable[[], Work]) -> Iterator[Pool]:
-        yield _Turns(self, packed(make))  # what could not be sent is refused here as well
+        yield _Turns(self, pack_work(make))  # what could not be sent is refused here as well
 
 
 class _Turns(Pool):
     def __init__(self, engine: Turns, make: bytes):
         self.size, self._engine = engine.workers, engine
         self._make, self._mortal = make, engine.mortal
-        self._works = [unpacked(make) for _ in range(self.size)]
+        self._works = [unpack_work(make) for _ in range(self.size)]
         self._given: deque[tuple[int, WorkItem]] = deque()
 
     def give(self, worker: int, task: WorkItem) -> None:
@@ -46,7 +46,7 @@ class _Turns(Pool):
     def wait(self) -> Outcome:
         worker, item = self._given.pop()
         if self._mortal:
-            self._mortal, self._works[worker] = False, unpacked(self._make)
+            self._mortal, self._works[worker] = False, unpack_work(self._make)
             return Outcome(worker, died="killed by a test")
         self._engine.doing.append(item)
         try:

@@ -26,7 +26,7 @@ from holdfast.parts.observations.adversarial_negatives import (
     AUTHORS_COLOUR,
     AUTHORS_GREY,
     AdversarialNegatives,
-    _shifted,
+    _shift_images,
 )
 from holdfast.parts.observations.attacked_pairs import AttackedPairs
 from holdfast.parts.observations.certified import Certified
@@ -79,7 +79,7 @@ def colours(channels: int) -> torch.Tensor:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_views_are_shifts_with_repeated_edges_and_mirrors_of_colour_images(channels: int) -> None:
     x, shift = colours(channels), 2
-    seen = _shifted(x, shift, Rng(0, ids=tuple(map(str, range(64)))))
+    seen = _shift_images(x, shift, Rng(0, ids=tuple(map(str, range(64)))))
     padded = nn.functional.pad(x[:1], (shift,) * 4, mode="replicate")
     possible = {}
     for down in range(2 * shift + 1):
@@ -96,14 +96,14 @@ def test_views_are_shifts_with_repeated_edges_and_mirrors_of_colour_images(chann
 
 def test_without_a_shift_a_grey_image_is_its_own_view() -> None:
     x = colours(1)
-    assert torch.equal(_shifted(x, 0, Rng(0, ids=tuple(map(str, range(64))))), x)
+    assert torch.equal(_shift_images(x, 0, Rng(0, ids=tuple(map(str, range(64))))), x)
 
 
 @pytest.mark.parametrize(("channels", "views", "least"), [(1, AUTHORS_GREY, 0.4), (3, AUTHORS_COLOUR, 0.08)])
 def test_the_authors_views_are_random_crops_in_another_light(channels: int, views: Views, least: float) -> None:
     x = 0.2 + 0.6 * colours(channels)
     rng = Rng(0, ids=tuple(map(str, range(64))))
-    drawn = AdversarialNegatives(view="authors").viewed(x, rng)
+    drawn = AdversarialNegatives(view="authors").make_view(x, rng)
     assert torch.equal(drawn, views(x, rng))
     assert views.crop == (least, 1.0)
     still = replace(views, flip=0.0, colour=0.0, light=0.0, grey=0.0)(x, rng)
@@ -141,7 +141,7 @@ def test_negatives_lie_in_the_ball_move_and_leave_the_view(ball, encoder, digits
 def test_the_objective_is_the_squared_distance_to_the_view(negatives, encoder, digits) -> None:
     where = shard(encoder, digits)
     rng = where.rng.child("adversarial negatives")
-    view = encoder(negatives.viewed(digits, rng.child("view")))
+    view = encoder(negatives.make_view(digits, rng.child("view")))
     found = negatives.search(where)
     value = Untargeted("squared_l2")(encoder(found.images[20]), view)
     torch.testing.assert_close(found.values[-1], value)

@@ -45,10 +45,10 @@ from holdfast.parts.threats.shared.generator import Design, Generator
 from holdfast.parts.threats.shared.learned import LearnedNoise
 from holdfast.parts.threats.uniform import Uniform
 from holdfast.sources.encoders.shared.copies import trainable
-from holdfast.sources.encoders.shared.weights import seeded
+from holdfast.sources.encoders.shared.weights import fix_seed
 from holdfast.training import loop
 from holdfast.training.adversary import Adversary
-from holdfast.training.batchnorm import prepared
+from holdfast.training.batchnorm import wrap_batchnorm
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_file import make_recipe
 
@@ -72,7 +72,9 @@ def encoder() -> Encoder:
 def student(method: Method | None = None, kind: str = "shared") -> Student:
     with torch.random.fork_rng():
         torch.manual_seed(3)  # heads are drawn: whatever ran before must not matter
-        made = (method or Simclr(hidden=32, dim=4)).student(prepared(trainable(encoder()), kind), Facts(DIM, IMAGES))
+        made = (method or Simclr(hidden=32, dim=4)).student(
+            wrap_batchnorm(trainable(encoder()), kind), Facts(DIM, IMAGES)
+        )
     return made.double().train()
 
 
@@ -592,7 +594,7 @@ def test_a_distilled_encoder_is_asked_once_in_a_step_what_it_was() -> None:
     assert len(passes) == 1
 
     def learned(views: list[Tensor]) -> StepResult:
-        with seeded(0):  # of its dropout
+        with fix_seed(0):  # of its dropout
             return made(views, attacked, BATCH)
 
     shared = learned(x)

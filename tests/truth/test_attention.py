@@ -114,7 +114,7 @@ def test_images_need_not_be_square() -> None:
     net, x = encoder(nn.Conv2d(1, 4, 3, 2), nn.Flatten(), nn.Linear(160, 3)), images(2, 1, 9, 21)
     found = attention(net, x, torch.ones(2, 3, dtype=torch.float64))
     assert found.maps.shape == (2, 4, 10)
-    assert found.enlarged(9, 21).shape == (2, 9, 21)
+    assert found.upsample(9, 21).shape == (2, 9, 21)
 
 
 class ChannelsLast(nn.Module):
@@ -140,7 +140,7 @@ def test_enlarged_maps_keep_constants_and_places() -> None:
     x[0] = 1
     x[1, :, :4, :4] = 1
     found = attention(net, x, torch.ones(2, 1, dtype=torch.float64), layer="0")
-    flat, corner = found.enlarged(8, 8)
+    flat, corner = found.upsample(8, 8)
     assert torch.allclose(flat, torch.full((8, 8), 0.25))
     assert corner[0, 0] == corner[1, 1] == 0.25  # half a cell from the edge its own value holds
     assert corner[7, 7] == 0

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from holdfast.core import Batch, Encoder, Facts, HoldfastError
-from holdfast.core.student import parted
+from holdfast.core.student import mark_attacked_views
 from holdfast.parts.methods.byol import Byol
 from holdfast.parts.methods.simclr import Simclr
 from holdfast.runtime.distributed import gather
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.copies import trainable
-from holdfast.training.batchnorm import prepared, released
+from holdfast.training.batchnorm import unwrap_batchnorm, wrap_batchnorm
 
 
 class Active(nn.BatchNorm2d):
@@ -53,14 +53,14 @@ def normal(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def test_attacked_and_clean_rows_have_layers_of_their_own() -> None:
-    encoder = prepared(network(nn.BatchNorm2d(2)), "split")
+    encoder = wrap_batchnorm(network(nn.BatchNorm2d(2)), "split")
     encoder.module.train()
     own, twin = encoder.module[0].layer, encoder.module[0].clean  # pyright: ignore
     with torch.no_grad():
         own.weight.copy_(torch.tensor([2.0, 3.0]))
         twin.bias.copy_(torch.tensor([-1.0, 4.0]))
     clean, attacked = torch.cat([images(0), images(1)]), images(2) * 0.3
-    with parted(1, 3):
+    with mark_attacked_views(1, 3):
         reps = encoder(torch.cat([clean, attacked]))
     middle = [
         normal(clean, torch.ones(2), torch.tensor([-1.0, 4.0])),
@@ -78,12 +78,12 @@ def test_attacked_and_clean_rows_have_layers_of_their_own() -> None:
 
 def test_eval_mode_and_what_comes_out_are_those_of_attacked_rows() -> None:
     start = network()
-    encoder = prepared(trainable(start), "split")
+    encoder = wrap_batchnorm(trainable(start), "split")
     encoder.module.train()
-    with parted(1, 2):
+    with mark_attacked_views(1, 2):
         encoder(torch.cat([images(0), images(1)]))
     encoder.module.eval()
-    out = released(encoder)
+    out = unwrap_batchnorm(encoder)
     x = images(5)
     mean, var = moments(images(1))
     by_hand = F.batch_norm(x, mean, var, eps=1e-5).flatten(1)
@@ -98,7 +98,7 @@ def test_eval_mode_and_what_comes_out_are_those_of_attacked_rows() -> None:
 @pytest.mark.parametrize("clean", [1.0, 0.0])
 @pytest.mark.parametrize("method", [Simclr(hidden=8, dim=4), Byol(hidden=8, dim=4)])
 def test_a_student_says_which_rows_are_attacked(method: Simclr | Byol, clean: float) -> None:
-    student = method.student(prepared(network(), "split"), Facts(6, 6))
+    student = method.student(wrap_batchnorm(network(), "split"), Facts(6, 6))
     student.train()
     views, attacked = [images(0), images(1)], images(2) * 0.3
     student(views, [attacked], Batch(torch.arange(6)), clean)
@@ -111,7 +111,7 @@ def test_a_student_says_which_rows_are_attacked(method: Simclr | Byol, clean: fl
 
 
 def test_frozen_statistics_stay_and_scale_learns() -> None:
-    student = Simclr(hidden=8, dim=4).student(prepared(network(), "frozen"), Facts(6, 6))
+    student = Simclr(hidden=8, dim=4).student(wrap_batchnorm(network(), "frozen"), Facts(6, 6))
     student.train()
     layer = student.encoder.module[0].layer  # pyright: ignore
     layer.running_mean.fill_(0.5)
@@ -132,27 +132,27 @@ def test_frozen_statistics_stay_and_scale_learns() -> None:
 def test_shared_statistics_of_one_process_are_the_plain_layers() -> None:
     encoder = network()
     module = encoder.module
-    assert prepared(encoder, "shared").module is module
+    assert wrap_batchnorm(encoder, "shared").module is module
     assert type(module[0]) is nn.BatchNorm2d  # pyright: ignore
 
 
 @pytest.mark.parametrize("kind", ["shared", "frozen", "split"])
 def test_a_whole_network_is_released_as_it_was_built(kind: str) -> None:
     start = open_encoder("zoo:resnet20_32")
-    encoder = prepared(trainable(start), kind)
+    encoder = wrap_batchnorm(trainable(start), kind)
     mean = AveragedModel(encoder.module, multi_avg_fn=get_ema_multi_avg_fn(0.5), use_buffers=True)
     kinds = [type(module) for module in start.module.modules()]
-    untouched = released(encoder)
+    untouched = unwrap_batchnorm(encoder)
     assert untouched.refresh_fingerprint() == start.fingerprint
     encoder.module.train()
     mean.update_parameters(encoder.module)
-    with parted(1, 2):
+    with mark_attacked_views(1, 2):
         encoder(torch.rand(4, 3, 32, 32)).sum().backward()
     with torch.no_grad():
         for value in encoder.module.parameters():
             value.add_(1.0)
     mean.update_parameters(encoder.module)
-    new, slow = released(encoder), released(encoder, mean.module)
+    new, slow = unwrap_batchnorm(encoder), unwrap_batchnorm(encoder, mean.module)
     for out in (new, slow):
         assert [type(module) for module in out.module.modules()] == kinds
     for name, first in start.module.named_parameters():
@@ -163,7 +163,7 @@ def test_a_whole_network_is_released_as_it_was_built(kind: str) -> None:
             middle = (first + new.module.get_buffer(name)) / 2
             torch.testing.assert_close(slow.module.get_buffer(name), middle)
             assert torch.equal(new.module.get_buffer(name), first) == (kind == "frozen")
-    untouched_again = released(encoder)
+    untouched_again = unwrap_batchnorm(encoder)
     with torch.no_grad():
         next(encoder.module.parameters()).zero_()
     assert untouched_again.take_fingerprint() == new.take_fingerprint()  # memory of its own
@@ -179,9 +179,9 @@ def test_a_layer_in_two_places_stays_one() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.b(self.a(x)).flatten(1)
 
-    encoder = prepared(trainable(Encoder(Twice(), mean=0.0, std=1.0)), "split")
+    encoder = wrap_batchnorm(trainable(Encoder(Twice(), mean=0.0, std=1.0)), "split")
     assert encoder.module.a is encoder.module.b
-    out = released(encoder).module
+    out = unwrap_batchnorm(encoder).module
     assert out.a is out.b
     assert type(out.a) is nn.BatchNorm2d
 
@@ -189,12 +189,12 @@ def test_a_layer_in_two_places_stays_one() -> None:
 @pytest.mark.parametrize("kind", ["frozen", "split"])
 def test_layers_without_running_statistics_are_refused(kind: str) -> None:
     with pytest.raises(HoldfastError, match="running statistics"):
-        prepared(network(nn.BatchNorm2d(2, track_running_stats=False)), kind)
+        wrap_batchnorm(network(nn.BatchNorm2d(2, track_running_stats=False)), kind)
 
 
 def test_layers_that_mix_images_cannot_be_split() -> None:
-    layer = prepared(network(), "split").module[0].train()  # pyright: ignore
-    with parted(1, 3), pytest.raises(HoldfastError, match="mixes"):
+    layer = wrap_batchnorm(network(), "split").module[0].train()  # pyright: ignore
+    with mark_attacked_views(1, 3), pytest.raises(HoldfastError, match="mixes"):
         layer(images(0, 4))
 
 
@@ -210,14 +210,14 @@ def trained(kind: str, rank: int, of: int) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(0)
     for value in layers.parameters():
         value.data = torch.randn(value.shape, generator=generator)
-    encoder = prepared(trainable(Encoder(layers.double(), mean=0.0, std=1.0)).double(), kind)
+    encoder = wrap_batchnorm(trainable(Encoder(layers.double(), mean=0.0, std=1.0)).double(), kind)
     encoder.module.train()
     whole = [torch.rand(6, 2, 4, 4, generator=generator).double() for _ in range(4)]
     found = {}
     for step in range(2):
         views = [view.chunk(of)[rank] for view in whole[2 * step : 2 * step + 2]]
         encoder.zero_grad()
-        with parted(1, 2):
+        with mark_attacked_views(1, 2):
             clean, attacked = encoder(torch.cat(views)).chunk(2)
         clean, attacked = gather(clean), gather(attacked)
         (clean.pow(3).sum() + (clean * attacked.roll(1, 0)).cos().sum()).backward()
@@ -225,7 +225,7 @@ def trained(kind: str, rank: int, of: int) -> dict[str, Tensor]:
     gradients = {f"gradient.{name}": value.grad for name, value in encoder.module.named_parameters()}
     named = {key: value for key, value in gradients.items() if value is not None} | dict(encoder.module.named_buffers())
     inside = {key.replace("layer.", ""): value for key, value in (found | named).items()}
-    return inside | {f"released.{name}": value for name, value in released(encoder).module.state_dict().items()}
+    return inside | {f"released.{name}": value for name, value in unwrap_batchnorm(encoder).module.state_dict().items()}
 
 
 def work(rank: int, folder: Path) -> None:

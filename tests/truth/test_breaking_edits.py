@@ -18,7 +18,7 @@ from holdfast.parts.measures.corruptions.breaking_edit import BreakingEdit
 from holdfast.parts.measures.shared.edits import EVERYDAY
 from holdfast.parts.observations.edited import Edited
 from holdfast.parts.observations.edited_twice import EditedTwice
-from holdfast.parts.observations.harmful_pair import HarmfulPair, broken
+from holdfast.parts.observations.harmful_pair import HarmfulPair, find_failures
 from holdfast.parts.threats.banner import Banner
 from holdfast.parts.threats.blur import Blur
 from holdfast.parts.threats.border import Border
@@ -289,8 +289,8 @@ def test_the_first_edit_of_a_pair_is_applied_first() -> None:
     """A crop takes a banner away that is there already; a banner over a crop darkens grey 0.9 to 0.72."""
     own = shard(Mean(), torch.tensor([0.9, 0.6]).double().view(-1, 1, 1, 1).expand(-1, 1, 16, 16))
     event, links = Nearest().bind(own), (Crop(0.5), Banner(0.25, opacity=0.8))
-    assert broken(own, event, links).tolist() == [1, 0]
-    assert broken(own, event, links[::-1]).tolist() == [0, 0]
+    assert find_failures(own, event, links).tolist() == [1, 0]
+    assert find_failures(own, event, links[::-1]).tolist() == [0, 0]
 
 
 def test_no_image_chooses_and_judges() -> None:

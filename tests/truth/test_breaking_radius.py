@@ -14,7 +14,7 @@ from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.shared.smallest import Smallest
 from holdfast.parts.attacks.shared.tournament import Sought, rounds, tournament
 from holdfast.parts.certifiers.crown import Crown
-from holdfast.parts.certifiers.shared.radius import certified_radii
+from holdfast.parts.certifiers.shared.radius import certify_radii
 from holdfast.parts.checks.smaller_change import SmallerChange
 from holdfast.parts.failures.confused import Confused
 from holdfast.parts.failures.drifted import Drifted
@@ -207,8 +207,8 @@ def test_rows_certified_together_hold_up_to_the_smallest_of_their_radii(ball: Ba
     seen = shard(encoder, population(0, 1))
     rivals = Nearest().rivals(seen, 5)
     assert rivals is not None
-    each = certified_radii(Crown(), encoder, rivals.margins, seen.x, ball, 1e-5)
-    together = certified_radii(Crown(), encoder, rivals.margins, seen.x, ball, 1e-5, together=True)
+    each = certify_radii(Crown(), encoder, rivals.margins, seen.x, ball, 1e-5)
+    together = certify_radii(Crown(), encoder, rivals.margins, seen.x, ball, 1e-5, together=True)
     assert together.shape == (N, 1)
     torch.testing.assert_close(together[:, 0], each.amin(1), rtol=0, atol=3e-5)
 

@@ -38,7 +38,7 @@ class Given(Unsearched):
     population: int = N
     ids: list[str] = field(default_factory=lambda: [f"image {i}" for i in range(N)])
 
-    def reached(self, ball: Ball) -> list[Tensor]:
+    def collect_points(self, ball: Ball) -> list[Tensor]:
         return self.points
 
     def read(self, observation: Observation) -> dict[str, Tensor]:
@@ -197,13 +197,13 @@ def test_an_attack_on_the_event_finds_what_drift_does_not(tmp_path: Path) -> Non
 def test_each_direction_and_number_of_results_is_pursued(known) -> None:
     _, path, *_ = known
     measure = CaptionRetrieval(path=path, k=(1, 3), attack=Pgd(4))
-    image, text = (measure.pursued[way, 3] for way in ("image to text", "text to image"))
+    image, text = (measure.rank_searches[way, 3] for way in ("image to text", "text to image"))
     assert image.failure == Miscaptioned(path, 3, "image")
     assert text.failure == Miscaptioned(path, 3, "text")
     assert measure.relies_on("image to text recall@3, worst found") == image.searches
     assert measure.relies_on("text to image recall@3, worst found") == text.searches
     assert measure.relies_on("text to image recall@3, clean") == ()
-    of_texts = (measure.pursued["text to image", 1], text)
+    of_texts = (measure.rank_searches["text to image", 1], text)
     assert measure.relies_on("text to image mean reciprocal rank, worst found") == tuple(
         search for observation in of_texts for search in observation.searches
     )

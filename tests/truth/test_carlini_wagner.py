@@ -81,9 +81,9 @@ def test_longer_searches_begin_like_shorter_ones(tiny: Encoder, edges: Tensor) -
     with torch.no_grad():
         goal = Untargeted().pursue(tiny, tiny(edges))
     attack = CarliniWagner(12)
-    assert attack.shared_prefix() == attack.truncated_to(5).shared_prefix()
+    assert attack.canonicalise_prefix() == attack.truncate(5).canonicalise_prefix()
     whole = attack(goal, edges, BALLS[0], Rng(0, ids=IDS), (5, 12))
-    short = attack.truncated_to(5)(goal, edges, BALLS[0], Rng(0, ids=IDS))
+    short = attack.truncate(5)(goal, edges, BALLS[0], Rng(0, ids=IDS))
     assert torch.equal(whole.images[5], short.images[5])
 
 

@@ -17,7 +17,7 @@ from holdfast.core import Ball, Encoder, HoldfastError, Margin, Rng, registry
 from holdfast.numerics.bounds.backward import Region
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.certifiers.crown import Crown
-from holdfast.parts.certifiers.shared.radius import certified_radii
+from holdfast.parts.certifiers.shared.radius import certify_radii
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 
@@ -73,7 +73,7 @@ def test_certified_radii_are_below_the_exact_ones() -> None:
     """m(x') = Σ x' - 0.88 with pixels at 1/4 is positive for all ε < 0.03, and not at 0.03."""
     margin = Margin(torch.ones(1, 1, 1, dtype=torch.float64), torch.tensor([[-0.88]], dtype=torch.float64))
     for ball, exact in ((Linf(), 0.03), (L2(), 0.06)):
-        found = certified_radii(Crown(), sum_of_pixels(1.0), margin, torch.full((1, 1, 2, 2), 0.25), ball)
+        found = certify_radii(Crown(), sum_of_pixels(1.0), margin, torch.full((1, 1, 2, 2), 0.25), ball)
         assert found.dtype == torch.float64
         assert exact - 2e-6 <= float(found) < exact
 

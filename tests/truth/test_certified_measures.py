@@ -524,6 +524,6 @@ def test_negatives_are_other_images(pictures) -> None:
 def test_an_attack_on_pairs_goes_for_the_margin_that_is_certified() -> None:
     for divergence in ("cosine", "l2"):
         measure = InstanceAccuracy(divergence=divergence)
-        assert measure.attacked.objective == PairMargin(divergence)
-        assert measure.attacked.divergence == measure.proved.divergence
+        assert measure.attack_side.objective == PairMargin(divergence)
+        assert measure.attack_side.divergence == measure.certificate_side.divergence
     assert AttackedPairs(objective=InstanceContrastive(), divergence="l2").objective == InstanceContrastive()

@@ -80,13 +80,13 @@ def lose_bias(operation: str, compared: bool = False) -> Plant:
 
 
 def swap_signs(patch: pytest.MonkeyPatch) -> None:
-    before = forms._weighed
+    before = forms._relax_coefs
 
     def swapped(coefs: Tensor, lines: LinearRelaxation) -> tuple[Tensor, Tensor, Tensor]:
         other = replace(lines, below_slope=lines.above_slope, above_slope=lines.below_slope)
         return before(coefs, other)
 
-    patch.setattr(forms, "_weighed", swapped)
+    patch.setattr(forms, "_relax_coefs", swapped)
 
 
 def shift_windows(patch: pytest.MonkeyPatch) -> None:

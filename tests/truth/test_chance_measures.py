@@ -164,7 +164,7 @@ def test_a_noise_that_depends_on_labels_asks_for_them(run, tmp_path) -> None:
     assert here["encoders"][0]["measures"]["probabilistic_robustness"]["scores"]["draws that hold"]["value"] == first
     label_free = replace(again, failure=Nearest())
     assert label_free.needs_labels
-    assert label_free.drawn.needs_labels
+    assert label_free.draws.needs_labels
     assert not ProbabilisticRobustness(noise=Uniform()).needs_labels
     with pytest.raises(HoldfastError, match="expected images with labels"):
         audit(tmp_path / "b", label_free, labelled=False)
@@ -281,7 +281,7 @@ def test_precise_draws_serve_the_same_measure(tmp_path) -> None:
 def test_stopping_does_not_bias_the_mean_over_images() -> None:
     rule = Precise(2000, precision=0.05)
     outcome = (torch.rand(1500, 2000, generator=torch.Generator().manual_seed(2)) < 0.03).to(torch.int8)
-    failed, drawn = rule.answered(outcome)
+    failed, drawn = rule.count_until_stop(outcome)
     biased = float((failed / drawn).mean())
     plain = statistics.share_of_draws(1 - outcome[:, : rule.common].double().mean(1), rule.common)
     assert biased < 0.027  # images that show no failure early stop early

@@ -8,9 +8,9 @@ import pytest
 
 from holdfast.core import HoldfastError, Score
 from holdfast.workflows.reproduce.claim import Cell, Claim
-from holdfast.workflows.reproduce.published import published
+from holdfast.workflows.reproduce.published import judge_published
 from holdfast.workflows.reproduce.table import alike
-from holdfast.workflows.reproduce.verdict import FAILS, HOLDS, NOT_SHOWN, judge, judged
+from holdfast.workflows.reproduce.verdict import FAILS, HOLDS, NOT_SHOWN, judge, judge_claims
 
 ROWS, COLUMNS = ["a", "b", "c", "d", "e"], ["x", "y"]
 
@@ -192,13 +192,17 @@ def test_a_network_is_not_compared_with_itself() -> None:
 def test_one_network_does_not_show_two_claims() -> None:
     cells = of_networks({"a": ("plain", 0.1), "b": ("hard", 0.5), "c": ("plain", 0.1), "d": ("hard", 0.5)})
     claims = [Claim(text, "rises", rows, ("x",)) for text, rows in (("Base", ["a", "b"]), ("CNN-A", ["c", "d"]))]
-    first, second = judged(claims, cells, lambda a, b: 0.0)
+    first, second = judge_claims(claims, cells, lambda a, b: 0.0)
     assert (first.outcome, second.outcome) == (HOLDS, NOT_SHOWN)
     assert "one network stands for those of this claim and of “Base”" in second.why
     apart = of_networks({"a": ("plain", 0.1), "b": ("hard", 0.5), "c": ("other", 0.1), "d": ("hard", 0.5)})
-    assert [verdict.outcome for verdict in judged(claims, apart, lambda a, b: 0.0)] == [HOLDS, HOLDS]
+    assert [verdict.outcome for verdict in judge_claims(claims, apart, lambda a, b: 0.0)] == [HOLDS, HOLDS]
     limits = [Claim(text, "at_least", 0.4, ("x",), (row,)) for text, row in (("b", "b"), ("d", "d"), ("b again", "b"))]
-    assert [verdict.outcome for verdict in judged(limits, cells, lambda a, b: 0.0)] == [HOLDS, NOT_SHOWN, NOT_SHOWN]
+    assert [verdict.outcome for verdict in judge_claims(limits, cells, lambda a, b: 0.0)] == [
+        HOLDS,
+        NOT_SHOWN,
+        NOT_SHOWN,
+    ]
 
 
 def test_rows_of_one_network_are_named() -> None:
@@ -214,41 +218,41 @@ def printed(*values: float | None) -> dict[tuple[str, str], Cell]:
 
 def test_the_papers_own_table_is_asked_what_ours_is() -> None:
     claim = Claim("a is best", "above", ["a", "b", "c", "d"], ("x",))
-    paper = published(claim, printed(45.3, 40.0, 45.3, 45.4))
+    paper = judge_published(claim, printed(45.3, 40.0, 45.3, 45.4))
     assert paper is not None
     assert (paper.number, paper.as_claimed) == (3, 1)
     assert paper.ties == ("a, x: 45.3 against c, x: 45.3",)
     assert paper.against == ("a, x: 45.3 against d, x: 45.4",)
-    least = published(Claim("a is least", "below", ["a", "b", "d"], ("x",)), printed(45.3, 40.0, 45.3, 45.4))
+    least = judge_published(Claim("a is least", "below", ["a", "b", "d"], ("x",)), printed(45.3, 40.0, 45.3, 45.4))
     assert least is not None
     assert (least.number, least.as_claimed, least.ties) == (2, 1, ())
-    chain = published(Claim("it rises", "rises", ["a", "b", "c"], ("x",)), printed(1.0, 3.0, 2.0))
+    chain = judge_published(Claim("it rises", "rises", ["a", "b", "c"], ("x",)), printed(1.0, 3.0, 2.0))
     assert chain is not None
     assert (chain.as_claimed, chain.against) == (1, ("c, x: 2 against b, x: 3",))
 
 
 def test_limits_and_correlations_are_tried_on_the_paper_too() -> None:
-    limited = published(Claim("at most", "at_most", 5, ("x",), ("a", "b")), printed(5.0, 6.0))
+    limited = judge_published(Claim("at most", "at_most", 5, ("x",), ("a", "b")), printed(5.0, 6.0))
     assert limited is not None
     assert (limited.number, limited.as_claimed, limited.against) == (2, 1, ("b, x: 6",))
     columns = {(row, "x"): Cell(row, "x", None, float(i)) for i, row in enumerate(ROWS)}
     columns |= {(row, "y"): Cell(row, "y", None, float(i * i)) for i, row in enumerate(ROWS)}
     claim = Claim("they go together", "correlates", ["x", "y"])
-    clear = published(claim, columns)
+    clear = judge_published(claim, columns)
     assert clear is not None
     assert (clear.number, clear.as_claimed) == (1, 1)
-    few = published(claim, {key: cell for key, cell in columns.items() if key[0] in "abc"})
+    few = judge_published(claim, {key: cell for key, cell in columns.items() if key[0] in "abc"})
     assert few is not None
     assert (few.as_claimed, len(few.ties)) == (0, 1)
     against = {key: replace(cell, published=-(cell.published or 0)) for key, cell in columns.items() if key[1] == "y"}
-    opposite = published(claim, columns | against)
+    opposite = judge_published(claim, columns | against)
     assert opposite is not None
     assert opposite.against[0].startswith("Pearson correlation -0.959")
 
 
 def test_without_published_numbers_the_paper_says_nothing() -> None:
-    assert published(Claim("it rises", "rises", ["a", "b"], ("x",)), printed(1.0, None)) is None
-    assert published(Claim("as published", "agrees", 1, ("x",)), printed(1.0, 2.0)) is None
+    assert judge_published(Claim("it rises", "rises", ["a", "b"], ("x",)), printed(1.0, None)) is None
+    assert judge_published(Claim("as published", "agrees", 1, ("x",)), printed(1.0, 2.0)) is None
 
 
 def test_what_the_paper_ties_need_not_be_shown_but_may_fail() -> None:
@@ -264,4 +268,4 @@ def test_a_claim_is_about_the_worst_of_its_networks() -> None:
     cells = table({"a": 0.1, "b": 0.5, "c": 0.9})
     cells = {key: replace(cell, network="trained" if key[0] == "c" else "authors") for key, cell in cells.items()}
     claims = [Claim("b", "rises", ["a", "b"], ("x",)), Claim("c", "rises", ["b", "c"], ("x",))]
-    assert [verdict.network for verdict in judged(claims, cells, lambda a, b: 0.0)] == ["authors", "trained"]
+    assert [verdict.network for verdict in judge_claims(claims, cells, lambda a, b: 0.0)] == ["authors", "trained"]

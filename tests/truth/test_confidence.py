@@ -126,7 +126,7 @@ def test_all_are_settled_where_each_is(precision: float) -> None:
     for _ in range(200):
         mean, draws = torch.rand(3, generator=random) ** 0.2, int(torch.randint(1, 900, (), generator=random))
         counts = confidence.tally((torch.rand(draws, 3, generator=random) < mean).double())
-        answers.append(bool(sequential.settled(counts, precision, 0.001, 1000).all()))
+        answers.append(bool(sequential.is_settled(counts, precision, 0.001, 1000).all()))
         assert sequential.all_settled(counts, precision, 0.001, 1000) == answers[-1]
     assert any(answers) == (precision > 0)
     assert not all(answers)

@@ -15,7 +15,7 @@ from torch.nn.functional import pad
 from holdfast.comparison.shared_images import Side
 from holdfast.core import Measure, Score, Table
 from holdfast.numerics import statistics
-from holdfast.numerics.geometry.copies import copies, reduced, steps_for
+from holdfast.numerics.geometry.copies import copies, shrink_to_grey, steps_for
 from holdfast.numerics.geometry.ranking import first_without
 from holdfast.numerics.statistics.copies import firsts, rows_of_pictures, score_pictures
 from holdfast.sources.data import open_images
@@ -23,7 +23,7 @@ from holdfast.sources.data import open_images
 
 def first_of(images: Tensor) -> list[int]:
     """The first image of each one's picture."""
-    return copies(reduced(images), steps_for(tuple(images.shape[1:]))).tolist()  # pyright: ignore[reportArgumentType]
+    return copies(shrink_to_grey(images), steps_for(tuple(images.shape[1:]))).tolist()  # pyright: ignore[reportArgumentType]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from holdfast.numerics import statistics
-from holdfast.numerics.statistics.two_way import crossed_mean
+from holdfast.numerics.statistics.two_way import two_way_mean
 
 RUNS = pytest.mark.parametrize("runs", [100, pytest.param(400, marks=pytest.mark.slow)])
 """Samples of a simulation. At least 89 of 100 must hold the truth, as a level of 0.8 would do in 1.3 % of cases; long
@@ -41,7 +41,7 @@ def test_the_truth_is_inside_as_often_as_promised(
     shape, images: float, repetitions: float, level: float, runs: int
 ) -> None:
     samples, truth = draw(runs, shape, images, repetitions, level)
-    scores = [crossed_mean(values, most=1.0) for values in samples]
+    scores = [two_way_mean(values, most=1.0) for values in samples]
     assert np.mean([s.low <= truth <= s.high for s in scores]) >= 0.95 - error(runs)
 
 
@@ -51,47 +51,47 @@ def test_repetitions_must_count(runs: int) -> None:
     samples, truth = draw(runs, (300, 5), 0.1, 0.3, 0)
     alone = [statistics.mean(values.mean(1)) for values in samples]
     assert np.mean([s.low <= truth <= s.high for s in alone]) < 0.6
-    both = [crossed_mean(values) for values in samples]
+    both = [two_way_mean(values) for values in samples]
     assert np.mean([s.low <= truth <= s.high for s in both]) >= 0.95 - error(runs)
 
 
 def test_ends_by_hand() -> None:
     """Three times image means 1, 2, 3 (Student: skewness 0) and repetition means 1.5, 2.5."""
     values = torch.tensor([[0.5, 1.5], [1.5, 2.5], [2.5, 3.5]]).repeat(3, 1)
-    found = crossed_mean(values)
+    found = two_way_mean(values)
     images = stats.t.ppf(0.975, 8) * math.sqrt(6 / 8) / math.sqrt(9)
     repetitions = stats.t.ppf(0.975, 1) * math.sqrt(0.5) / math.sqrt(2)
     assert (found.value, found.n) == (2, 9)
     assert found.high == pytest.approx(2 + math.hypot(images, repetitions))
     assert found.low == 0  # no value is below 0
-    assert crossed_mean(values, most=4.0).high == 4
+    assert two_way_mean(values, most=4.0).high == 4
 
 
 def test_repetitions_that_agree_leave_the_interval_over_images() -> None:
     column = torch.tensor([0.2, 0.5, 0.9, 0.4]).repeat(2)
-    found, alone = crossed_mean(column[:, None].expand(8, 3)), statistics.mean(column)
+    found, alone = two_way_mean(column[:, None].expand(8, 3)), statistics.mean(column)
     assert (found.value, found.low, found.high) == pytest.approx((alone.value, alone.low, alone.high))
     assert "all 3 repetitions have the same mean" in found.note
 
 
 def test_no_failure_at_all_has_an_interval_all_the_same() -> None:
-    found = crossed_mean(torch.ones(30, 4), most=1.0)
+    found = two_way_mean(torch.ones(30, 4), most=1.0)
     assert (found.low, found.value, found.high) == (pytest.approx(0.025 ** (1 / 30)), 1, 1)
-    assert crossed_mean(torch.ones(30, 4)).low is None
+    assert two_way_mean(torch.ones(30, 4)).low is None
 
 
 @pytest.mark.parametrize(("shape", "note"), [((9, 1), "one repetition"), ((1, 9), "one value has no interval")])
 def test_one_of_a_kind_has_no_interval(shape, note) -> None:
-    found = crossed_mean(torch.arange(9.0).reshape(shape))
+    found = two_way_mean(torch.arange(9.0).reshape(shape))
     assert (found.value, found.low, found.high) == (4, None, None)
     assert note in found.note
 
 
 def test_undefined_images_are_left_out_and_counted() -> None:
     values = torch.rand(6, 3, generator=torch.Generator().manual_seed(0))
-    without = crossed_mean(values[1:])
+    without = two_way_mean(values[1:])
     values[0, 2] = math.nan
-    found = crossed_mean(values)
+    found = two_way_mean(values)
     assert (found.value, found.low, found.high) == pytest.approx((without.value, without.low, without.high))
     assert "1 of 6 rows are undefined" in found.note
-    assert crossed_mean(torch.full((3, 2), math.nan)).value is None
+    assert two_way_mean(torch.full((3, 2), math.nan)).value is None

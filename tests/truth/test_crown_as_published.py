@@ -7,7 +7,7 @@ from torch import nn
 
 from holdfast.core import Encoder, Margin
 from holdfast.parts.certifiers.crown import Crown
-from holdfast.parts.certifiers.shared.radius import certified_radii
+from holdfast.parts.certifiers.shared.radius import certify_radii
 from holdfast.parts.threats.linf import Linf
 
 SIDE = 6
@@ -102,7 +102,7 @@ def test_a_radius_is_the_largest_that_the_lemma_certifies() -> None:
         sign = margin(encoder(x)).sign()
     own = Margin((margin.weights * sign[..., None]).double(), margin.bias.double())  # positive at the image
     rows = own.weights[0].numpy()
-    radius = certified_radii(Crown(intervals=False), encoder, own, x, Linf(), 1e-6)[0].numpy()
+    radius = certify_radii(Crown(intervals=False), encoder, own, x, Linf(), 1e-6)[0].numpy()
     assert ((radius > 0.1) & (radius < 0.5)).all()
     for off, side in ((-1e-5, 1), (1e-5, -1)):
         pixels = x.double().flatten().numpy()

@@ -64,7 +64,7 @@ def test_looks_cover_all_draws_and_do_not_depend_on_how_many_may_follow(most: in
 @pytest.mark.parametrize("p", [0.02, 1.0, *(pytest.param(p, marks=pytest.mark.slow) for p in (0.001, 0.005, 0.3))])
 def test_sequential_answers_are_wrong_no_more_often_than_alpha(p: float) -> None:
     rule = Sequential(2000, gamma=0.01, alpha=0.1)
-    failed, drawn = rule.answered(outcomes(p, 2000, 2000))
+    failed, drawn = rule.count_until_stop(outcomes(p, 2000, 2000))
     wrong = rule.frequent(failed, drawn) if p < 0.01 else rule.rare(failed, drawn)
     assert float(wrong.double().mean()) <= 0.1
     assert (drawn < 2000).any()
@@ -75,7 +75,7 @@ def test_sequential_answers_are_wrong_no_more_often_than_alpha(p: float) -> None
 
 def test_sequential_decides_what_is_clear() -> None:
     rule = Sequential(10_000, gamma=0.01, alpha=0.05)
-    failed, drawn = rule.answered(outcomes(0.0, 3, 10_000))
+    failed, drawn = rule.count_until_stop(outcomes(0.0, 3, 10_000))
     assert rule.rare(failed, drawn).all()
     assert int(drawn.max()) <= 1024  # 299 successes in a row are the least that could do
 
@@ -83,7 +83,7 @@ def test_sequential_decides_what_is_clear() -> None:
 @pytest.mark.parametrize("p", [0.05, *(pytest.param(p, marks=pytest.mark.slow) for p in (0.0, 0.5))])
 def test_precise_intervals_are_as_narrow_as_asked_and_cover(p: float) -> None:
     rule = Precise(20_000, precision=0.05, alpha=0.1)
-    failed, drawn = rule.answered(outcomes(p, 300, 5000))
+    failed, drawn = rule.count_until_stop(outcomes(p, 300, 5000))
     low, high = rule.interval(failed, drawn)
     assert (high - low <= 0.1).all()
     assert float(((low <= p) & (p <= high)).double().mean()) >= 0.9
@@ -92,7 +92,7 @@ def test_precise_intervals_are_as_narrow_as_asked_and_cover(p: float) -> None:
 
 def test_counting_gives_the_exact_interval() -> None:
     rule = Counting(50)
-    failed, drawn = rule.answered(outcomes(0.2, 5, 80))
+    failed, drawn = rule.count_until_stop(outcomes(0.2, 5, 80))
     assert drawn.tolist() == [50] * 5
     low, high = rule.interval(failed, drawn)
     expected = [statistics.clopper_pearson(k, 50) for k in failed.tolist()]
@@ -140,7 +140,9 @@ def test_draws_depend_on_neither_batch_nor_company(noise: Threat, pixels: Encode
     assert torch.equal(part, alone[5:9])
     rule = undecided[1]
     own = Sampled(noise, (undecided,)).run(shard(pixels, x))[f"{undecided[0]}.failed"]
-    for ours, theirs in zip(rule.answered(own), rule.answered(together[f"{undecided[0]}.failed"]), strict=True):
+    for ours, theirs in zip(
+        rule.count_until_stop(own), rule.count_until_stop(together[f"{undecided[0]}.failed"]), strict=True
+    ):
         assert torch.equal(ours, theirs)
     assert (own == -1).any()  # some were decided before all draws were made
     assert alone.double().mean() > 0

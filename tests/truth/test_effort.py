@@ -76,7 +76,7 @@ def test_a_footprint_counts_what_a_form_really_has(monkeypatch: pytest.MonkeyPat
 
     watched(Dense)
     watched(Patches)
-    for index in network.curved:
+    for index in network.nonaffine_nodes:
         source = network.nodes[index].inputs[0]
         one = torch.zeros(network.nodes[source].shape, dtype=torch.bool)
         one.view(-1)[one.numel() // 2] = True
@@ -120,7 +120,7 @@ def test_a_forecast_counts_all_values_before_a_curve_that_is_no_relu() -> None:
     network = trace(encoder, SIZE)
     x = torch.full((1, *SIZE), 0.5)
     region = Region.around(L2(0.1), x, torch.tensor([0.1], dtype=torch.float64))
-    first, second = (network.nodes[index].inputs[0] for index in network.curved)
+    first, second = (network.nodes[index].inputs[0] for index in network.nonaffine_nodes)
     told = list(forecast(network, region, boxes(network, region), {first: False, second: False}))
     assert told == [(first, 3 * 144, 3 * 144), (second, 2 * 144, 2 * 144)]
 
@@ -211,14 +211,14 @@ def test_a_propagation_tells_how_far_it_is(
 
 def test_an_accelerator_does_more_in_the_same_time() -> None:
     network = trace(residual(), SIZE)
-    node = network.nodes[network.curved[-1]].inputs[0]
+    node = network.nodes[network.nonaffine_nodes[-1]].inputs[0]
     on_cpu, on_cuda = (Effort(network, Limit(1), device=device).total([(node, 10, 0)]) for device in ("cpu", "cuda"))
     assert on_cpu > 10 * on_cuda
 
 
 def test_what_is_too_much_says_how_much() -> None:
     network = trace(residual(), SIZE)
-    node = network.nodes[network.curved[-1]].inputs[0]
+    node = network.nodes[network.nonaffine_nodes[-1]].inputs[0]
     piece = Effort(network, Limit(1)).total([(node, 10**4, 0)])
     for seconds, said in ((120, "about 2 min"), (1000, "more than 5 min")):
         with pytest.raises(NotCertified, match=f"which takes {said}, and this certifier may take 1 min"):
@@ -227,7 +227,7 @@ def test_what_is_too_much_says_how_much() -> None:
 
 def test_the_least_of_a_form_over_a_ball_that_is_no_box_counts() -> None:
     network = trace(residual(), SIZE)
-    node = network.nodes[network.curved[0]].inputs[0]
+    node = network.nodes[network.nonaffine_nodes[0]].inputs[0]
     box, ball = (Effort(network, Limit(1), is_box=is_box).total([(node, 10, 0)]) for is_box in (True, False))
     assert ball > 2 * box
 

@@ -11,7 +11,7 @@ from holdfast.parts.probes.few_shot import FewShot
 from holdfast.parts.probes.knn import Knn
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.probes.logits import Logits
-from holdfast.parts.probes.shared.shots import drawn
+from holdfast.parts.probes.shared.shots import draw_shots
 
 LABELS = torch.tensor([7, 3, 7, 7, 3, 9, 9, 3, 9, 7, 9, 3] * 5)
 REPS = torch.randn(60, 4, generator=torch.Generator().manual_seed(0)) + LABELS[:, None] / 3
@@ -29,7 +29,7 @@ class Recording(Probe):
 
 
 def test_as_many_of_each_class_with_their_own_labels() -> None:
-    places = drawn(LABELS, 4, Rng(0))
+    places = draw_shots(LABELS, 4, Rng(0))
     assert len(set(places.tolist())) == 12
     assert LABELS[places].tolist() == [3] * 4 + [7] * 4 + [9] * 4
     probe = Recording()
@@ -40,19 +40,19 @@ def test_as_many_of_each_class_with_their_own_labels() -> None:
 
 
 def test_draws_depend_on_the_seed_and_on_their_class_alone() -> None:
-    first = drawn(LABELS, 4, Rng(0)).view(3, 4)
-    assert torch.equal(drawn(LABELS, 2, Rng(0)).view(3, 2), first[:, :2])  # fewer shots are the first of more
+    first = draw_shots(LABELS, 4, Rng(0)).view(3, 4)
+    assert torch.equal(draw_shots(LABELS, 2, Rng(0)).view(3, 2), first[:, :2])  # fewer shots are the first of more
     without = LABELS[LABELS != 3]
     back = (LABELS != 3).nonzero()[:, 0]
-    assert torch.equal(back[drawn(without, 4, Rng(0))].view(2, 4), first[1:])
-    draws = {tuple(drawn(LABELS, 4, Rng(seed)).tolist()) for seed in range(20)}
+    assert torch.equal(back[draw_shots(without, 4, Rng(0))].view(2, 4), first[1:])
+    draws = {tuple(draw_shots(LABELS, 4, Rng(seed)).tolist()) for seed in range(20)}
     assert len(draws) == 20
 
 
 def test_every_image_of_a_class_is_drawn_as_often() -> None:
     counts = torch.zeros(len(LABELS))
     for seed in range(400):
-        counts[drawn(LABELS, 5, Rng(seed))] += 1
+        counts[draw_shots(LABELS, 5, Rng(seed))] += 1
     assert counts.sum() == 400 * 15
     assert (counts - 100).abs().max() < 4.5 * (400 * 0.25 * 0.75) ** 0.5  # 5 of 20, binomial
 

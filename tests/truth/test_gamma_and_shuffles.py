@@ -62,7 +62,7 @@ def test_gamma_takes_pixels_to_their_nearest_level_first() -> None:
 def undo(shuffle: GlobalShuffle | LocalShuffle, x: torch.Tensor) -> torch.Tensor:
     grid = layout(x, shuffle.grid, shuffle.cell)
     back = shuffle.order(*x.shape[2:]).argsort()
-    return from_cells(shuffle.moved(cells(x, grid), back), grid, x.shape[3])
+    return from_cells(shuffle.permute(cells(x, grid), back), grid, x.shape[3])
 
 
 @pytest.mark.parametrize("cls", [GlobalShuffle, LocalShuffle])

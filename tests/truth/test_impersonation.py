@@ -31,7 +31,7 @@ from holdfast.parts.measures.classifiers.impersonation_rate import Impersonation
 from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.impersonated import Impersonated
-from holdfast.parts.observations.shared.label_sets import said
+from holdfast.parts.observations.shared.label_sets import predict_membership
 from holdfast.parts.threats.linf import Linf
 from searched import Unsearched
 
@@ -186,13 +186,13 @@ def test_a_set_needs_its_best_label_ahead_of_all_others() -> None:
     """Logits 0, x - ½ and (x - ½) / 2: classes 1 and 2 lie above ½ together, and tie with 0 there."""
     split = Head(torch.tensor([[0.0], [1.0], [0.5]]), torch.tensor([0.0, -0.5, -0.25]), torch.tensor([4, 6, 8]))
     reps = torch.tensor([[0.4], [0.5], [0.6], [math.nan]])
-    assert said(split, reps, "6-8").tolist() == [False, False, True, False]
-    assert said(split, reps, 4).tolist() == [True, False, False, False]
-    assert said(split, reps, 8).tolist() == [False, False, False, False]
+    assert predict_membership(split, reps, "6-8").tolist() == [False, False, True, False]
+    assert predict_membership(split, reps, 4).tolist() == [True, False, False, False]
+    assert predict_membership(split, reps, 8).tolist() == [False, False, False, False]
     with pytest.raises(HoldfastError, match=r"labels 5: expected some that the head knows, .* \[4, 6, 8\]"):
-        said(split, reps, 5)
+        predict_membership(split, reps, 5)
     with pytest.raises(HoldfastError, match="and others, of its 3 classes"):
-        said(split, reps, "1-9")
+        predict_membership(split, reps, "1-9")
 
 
 def test_a_head_of_other_classes_judges_images_of_two(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ class Told(Unsearched):
     seed: int = 0
     encoder: Encoder = field(default_factory=lambda: Encoder(nn.Flatten(), mean=0, std=1))
     population = 10
-    trained_apart = False
+    has_training_set = False
     ids = tuple(map(str, range(10)))
 
     def read(self, observation: Observation) -> dict[str, Tensor]:

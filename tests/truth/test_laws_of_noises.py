@@ -17,7 +17,7 @@ from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.laplace import Laplace
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.rotation import Rotation
-from holdfast.parts.threats.shared.length import truncated_length
+from holdfast.parts.threats.shared.length import to_truncated_length
 from holdfast.parts.threats.translation import Translation
 from holdfast.parts.threats.truncated_gaussian import TruncatedGaussian
 from holdfast.parts.threats.uniform import Uniform
@@ -112,7 +112,7 @@ def test_tables_of_lengths_are_inverses(pixels: int, scale: float) -> None:
         ("gaussian", stats.chi(pixels, scale=scale / pixels**0.5)),
         ("laplace", stats.gamma(pixels, scale=scale / pixels)),
     ):
-        got = truncated_length(z, name, pixels, scale).numpy()
+        got = to_truncated_length(z, name, pixels, scale).numpy()
         low, high = shares * law.cdf(1), law.sf(1) + special.ndtr(-z.numpy()) * law.cdf(1)
         assert np.abs(got - np.where(z.numpy() < 0, law.ppf(low), law.isf(high))).max() < 1.2e-5
 
@@ -122,7 +122,7 @@ def test_very_wide_gaussians_and_laplaces_are_uniform() -> None:
         z = torch.linspace(-5, 5, 101, dtype=torch.float64)
         want = special.ndtr(z.numpy()) ** (1 / pixels)
         for name in ("gaussian", "laplace"):
-            assert np.abs(truncated_length(z, name, pixels, 1e6).numpy() - want).max() < 1.2e-5
+            assert np.abs(to_truncated_length(z, name, pixels, 1e6).numpy() - want).max() < 1.2e-5
 
 
 def test_the_authors_gaussian_is_clamped() -> None:

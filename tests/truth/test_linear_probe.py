@@ -56,7 +56,7 @@ class Labelled(Unsearched):
         raise AssertionError("a probe does not look at images")
 
     @property
-    def trained_apart(self) -> bool:
+    def has_training_set(self) -> bool:
         return False
 
     def read(self, observation: Clean) -> dict[str, Tensor]:

@@ -96,7 +96,7 @@ def test_an_epoch_gives_every_row_once_with_its_target_in_an_order_of_its_own() 
     bank = Bank(torch.arange(1000), lambda: iter(rows.split(77)))
     random, orders = torch.Generator().manual_seed(0), []
     for _ in range(2):
-        parts = list(_stream.shuffled(_stream.blocks(bank, bank.labels, 128), random))
+        parts = list(_stream.shuffle_stream(_stream.blocks(bank, bank.labels, 128), random))
         reps, targets = torch.cat([part for part, _ in parts])[:, 0], torch.cat([part for _, part in parts])
         assert torch.equal(reps.long(), targets)
         assert torch.equal(reps.sort().values, rows[:, 0])

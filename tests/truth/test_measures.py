@@ -73,7 +73,7 @@ class Told(Unsearched):
     def attacked(self) -> int:
         return len(self.found)
 
-    trained_apart = False
+    has_training_set = False
 
     def batch(self, start: int, stop: int) -> Images:
         raise AssertionError("measures do not look at images")
@@ -84,7 +84,7 @@ class Told(Unsearched):
     def learned(self, probe: Probe, threat: Threat | None = None) -> Classifier:
         raise AssertionError("these measures read no labels")
 
-    def reached(self, ball: Ball) -> list[Tensor]:
+    def collect_points(self, ball: Ball) -> list[Tensor]:
         return [(self.found if self.later is None else self.later)[:, None].double()]
 
     def read(self, observation: Observation) -> dict[str, Tensor]:
@@ -104,7 +104,7 @@ class Real(Told):
         super().__init__(clean, clean[:attacked], encoder=encoder)
         self.x = x
 
-    def reached(self, ball: Ball) -> list[Tensor]:
+    def collect_points(self, ball: Ball) -> list[Tensor]:
         searches = (Attacked(**{**SHORT, "ball": ball}), Attacked(**{**SHORT, "ball": ball, "objective": Targeted()}))
         reps = [self.read(search)[f"reps@{search.attack.steps}"] for search in searches]
         return [torch.stack(reps, 1).double()]

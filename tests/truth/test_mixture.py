@@ -19,7 +19,7 @@ from holdfast.parts.learners.shared.schedule import (
     rate_factor,
     relaxation,
 )
-from holdfast.parts.learners.shared.step import Draw, draw, relaxed
+from holdfast.parts.learners.shared.step import Draw, draw, sample_relaxed
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.mixture import Mixture, save
@@ -135,7 +135,7 @@ def test_gradients_reach_weights_means_and_roots(variant: dict, x: Tensor, reps:
 
     def value() -> Tensor:
         given = network.gaussians(network.outputs(reps, groups, Heat(3.0, 2.0, 1.5)))
-        return ((x[:, None] + noise.shape(relaxed(given, drawn, 0.7))).clamp(0, 1) * slopes).sum()
+        return ((x[:, None] + noise.shape(sample_relaxed(given, drawn, 0.7))).clamp(0, 1) * slopes).sum()
 
     value().backward()
     for name, parameter in network.named_parameters():
@@ -191,7 +191,7 @@ def test_relaxed_draws_become_hard_ones_as_the_temperature_falls() -> None:
     hard = torch.nn.functional.one_hot((given.logits[:, None] + drawn.gumbel).argmax(-1), 3).float()
     torch.testing.assert_close(hard.mean((0, 1)), given.weights[0], rtol=0, atol=0.01)
     limit = given.mix(hard, drawn.zeta)
-    gaps = [float((relaxed(given, drawn, t) - limit).norm(dim=-1).mean()) for t in (1.0, 0.3, 0.1, 0.01, 0.001)]
+    gaps = [float((sample_relaxed(given, drawn, t) - limit).norm(dim=-1).mean()) for t in (1.0, 0.3, 0.1, 0.01, 0.001)]
     assert gaps == sorted(gaps, reverse=True)
     assert gaps[0] > 1
     assert gaps[-1] < 0.02

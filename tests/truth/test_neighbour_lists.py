@@ -13,11 +13,16 @@ from holdfast.core import HoldfastError, Score
 from holdfast.numerics.geometry import neighbour_lists as module
 from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.geometry.image_pairs import ImagePairs
-from holdfast.numerics.geometry.neighbour_lists import kept, neighbour_lists, overlap_weights, rank_biased_weights
+from holdfast.numerics.geometry.neighbour_lists import (
+    compare_lists,
+    neighbour_lists,
+    overlap_weights,
+    rank_biased_weights,
+)
 from holdfast.numerics.statistics.list_means import list_mean
 from holdfast.numerics.statistics.pair_ranks import pair_rank_correlation
 from holdfast.workflows.compare_index import copies
-from holdfast.workflows.compare_index.canaries import Canary, judged
+from holdfast.workflows.compare_index.canaries import Canary, judge_canaries
 from holdfast.workflows.compare_index.thresholds import (
     Distanced,
     Thresholds,
@@ -79,7 +84,7 @@ def test_what_is_kept_and_what_each_image_does_to_it_are_those_of_loops() -> Non
     old, new = both(14, 0.6, 3)
     depth, p = 5, 0.8
     weights = torch.stack([overlap_weights(1, depth), overlap_weights(4, depth), rank_biased_weights(p, depth)])
-    result = kept(neighbour_lists(old, depth + 1), neighbour_lists(new, depth + 1), weights)
+    result = compare_lists(neighbour_lists(old, depth + 1), neighbour_lists(new, depth + 1), weights)
 
     def means(without: int | None) -> list[float]:
         images = [i for i in range(14) if i != without]
@@ -99,7 +104,7 @@ def test_a_rotated_or_scaled_copy_changes_nothing_and_its_interval_has_a_width(c
     turn = torch.linalg.qr(torch.randn(6, 6, generator=torch.Generator().manual_seed(0)))[0]
     new = {"rotated": old @ turn, "scaled": 3 * old, "permuted": old[:, torch.randperm(6)]}[change]
     lists = [neighbour_lists(reps, 11) for reps in (old, new)]
-    result = kept(lists[0], lists[1], torch.stack([overlap_weights(10, 10)]))
+    result = compare_lists(lists[0], lists[1], torch.stack([overlap_weights(10, 10)]))
     score = list_mean(result.values[0], result.without[0], 10)
     assert (score.value, score.high) == (1, 1)
     assert score.low == pytest.approx(0.025 ** (11 / 60))
@@ -217,7 +222,7 @@ def test_intervals_hold_the_truth_as_often_as_they_promise(noise: float, rare: b
     scores: dict[str, list[Score]] = {}
     for seed in range(runs):
         old, new = both(n, noise, seed, rare)
-        result = kept(neighbour_lists(old, 11), neighbour_lists(new, 11), weights)
+        result = compare_lists(neighbour_lists(old, 11), neighbour_lists(new, 11), weights)
         named = zip(("overlap@1", "overlap@10", "rbo"), result.values, result.without, (1, 10, 5), strict=True)
         found = {name: list_mean(values, without, depth) for name, values, without, depth in named}
         some = distances(old, new)
@@ -265,7 +270,7 @@ def test_copies_are_missed_at_the_thresholds_of_each_encoder() -> None:
     edit = 0.5 * torch.randn(60, 6, generator=torch.Generator().manual_seed(3))
     copied = [old + edit], [2 * (new + edit)]
     for limits in (thresholds_at(distanced, 0.02), thresholds_for(distanced, 1.4)):
-        scores = copies.missed(distanced, limits, (old, 2 * new), copied, "l2")
+        scores = copies.score_misses(distanced, limits, (old, 2 * new), copied, "l2")
         apart = edit.norm(dim=1).double()
         for name, moved, limit in (
             ("old", apart, limits.old),
@@ -295,7 +300,7 @@ def test_canaries_are_held_against_the_threshold_of_each_encoder() -> None:
     limits = [Score(value, value - 0.1, value + 0.1, 6, "t") for value in (1.2, 2.4)]
     limits = Thresholds(limits[0], limits[1], *[Score(0.1, 0.0, 0.2, 6, "t")] * 3, (None, torch.zeros(6)))
     pairs = [(0, 1, "together"), (2, 3, "together"), (4, 5, "apart"), (0, 1, "apart")]
-    rows = judged([Canary(*pair) for pair in pairs], list("abcdef"), (old, new), limits, "l2")
+    rows = judge_canaries([Canary(*pair) for pair in pairs], list("abcdef"), (old, new), limits, "l2")
     assert [(row["first"], row["expected"], row["outcome"]) for row in rows] == [
         ("c", "together", "broken"),
         ("a", "apart", "wrong before and after"),
@@ -305,5 +310,5 @@ def test_canaries_are_held_against_the_threshold_of_each_encoder() -> None:
     assert rows[2]["sides"] == {"old": "together", "new": "together", "kept": "apart"}
     assert not any(row["near"] for row in rows)
     close = replace(limits, new=Score(2.4, 1.9, 3.6, 6, "t"))
-    near = judged([Canary(*pair) for pair in pairs], list("abcdef"), (old, new), close, "l2")
+    near = judge_canaries([Canary(*pair) for pair in pairs], list("abcdef"), (old, new), close, "l2")
     assert [row["near"] for row in near] == [True, True, True, False]

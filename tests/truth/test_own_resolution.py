@@ -73,7 +73,7 @@ def expected(images: np.ndarray, change) -> Tensor:
 
 def drawn(images: ImageSet, threat: Threat, seed: int = 0) -> Tensor:
     rng = Rng(seed, ids=tuple(images.ids))
-    return images.disturbed(images.batch(0, len(images)), range(len(images)), threat, rng)
+    return images.disturb(images.batch(0, len(images)), range(len(images)), threat, rng)
 
 
 SHUFFLES = [GlobalShuffle(4), GlobalShuffle(cell=4), LocalShuffle(4), LocalShuffle(cell=4), LocalShuffle(2)]
@@ -146,7 +146,7 @@ def test_noise_is_drawn_for_the_images_own_pixels_by_their_ids(tmp_path: Path, m
     monkeypatch.setattr("holdfast.sources.data.shared.own_size.TOGETHER", 400)  # two images at a time
     torch.testing.assert_close(drawn(images, part), by_hand, rtol=0, atol=1e-6)
     places = [3, 3, 1]
-    some = images.disturbed(images.pick(places), places, part, Rng(0, ids=tuple(images.ids[i] for i in places)))
+    some = images.disturb(images.pick(places), places, part, Rng(0, ids=tuple(images.ids[i] for i in places)))
     torch.testing.assert_close(some, by_hand[places], rtol=0, atol=1e-6)
 
 
@@ -156,7 +156,7 @@ def test_noise_of_pictures_of_mixed_sizes_is_drawn_by_their_ids(tmp_path: Path) 
     images = open_images(str(tmp_path), geometry=Geometry((LARGE, LARGE), 3, None, "bilinear", "test"))
     part, together = ImagenetC("gaussian_noise", 5), drawn(images, ImagenetC("gaussian_noise", 5))
     for place, name in enumerate(images.ids):
-        alone = images.disturbed(images.pick([place]), [place], part, Rng(0, ids=(name,)))
+        alone = images.disturb(images.pick([place]), [place], part, Rng(0, ids=(name,)))
         assert torch.equal(alone[0], together[place])
 
 
@@ -235,9 +235,9 @@ def test_maps_of_what_the_encoder_sees_move_with_the_cells_of_the_image(tmp_path
     part, rng = GlobalShuffle(cell=4), Rng(0, ids=tuple(images.ids))
     cells = torch.zeros(4, 1, LARGE, LARGE)
     cells[:, :, :12, :12] = 1  # the first of four cells
-    there = images.disturbed(cells, range(4), part, rng, as_maps=True)
+    there = images.disturb(cells, range(4), part, rng, as_maps=True)
     into = part.order(8, 8).tolist().index(0)
     middle = there.unflatten(3, (2, 12)).unflatten(2, (2, 12))[0, 0, :, 5:7, :, 5:7].mean((1, 3)).flatten()
     assert middle.tolist() == pytest.approx([float(cell == into) for cell in range(4)], abs=1e-6)
     cropped = open_images(str(tmp_path), geometry=Geometry((LARGE, LARGE), 3, LARGE, "bilinear", "test"))
-    assert cropped.disturbed(cells[:2], range(2), part, Rng(0, ids=tuple(cropped.ids)), as_maps=True).isnan().all()
+    assert cropped.disturb(cells[:2], range(2), part, Rng(0, ids=tuple(cropped.ids)), as_maps=True).isnan().all()

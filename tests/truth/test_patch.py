@@ -184,7 +184,7 @@ def test_anywhere_attacks_are_no_weaker_than_at_one_place_and_than_one_patch_for
     patch, rng = Patch(0.14, share=0.03), Rng(0, ids=tuple(map(str, range(len(x)))))
     reached = attack(goal, x, patch, rng).values[-1]
     places = torch.arange(patch.places)[:, None]
-    fixed = torch.stack([attack(goal, x, patch.placed(place), rng).values[-1] for place in places])
+    fixed = torch.stack([attack(goal, x, patch.fix_place(place), rng).values[-1] for place in places])
     assert reached.mean() > fixed.mean(1).max()
     assert float((reached > fixed.amax(0) - 0.1).double().mean()) > 0.8
     held = float((reached <= 0).double().mean())

@@ -27,7 +27,7 @@ from holdfast.parts.objectives.token_drift import TokenDrift
 from holdfast.parts.objectives.token_margin import TokenMargin
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
-from holdfast.parts.observations.covered import Covered, covered
+from holdfast.parts.observations.covered import Covered, cover_patch
 from holdfast.parts.observations.represented import Represented
 from holdfast.parts.observations.shared.gallery import farthest, gallery
 from holdfast.parts.threats.jpeg import Jpeg
@@ -218,7 +218,7 @@ class Given(Unsearched):
     def labels(self) -> None:
         return None
 
-    trained_apart = False
+    has_training_set = False
     place = torch.tensor([0, 1, 2, 3, 4, 5])
 
     def batch(self, start: int, stop: int) -> Tensor:
@@ -226,7 +226,7 @@ class Given(Unsearched):
 
     bank = learned = refusal = batch
 
-    def reached(self, ball: Ball) -> list[Tensor]:
+    def collect_points(self, ball: Ball) -> list[Tensor]:
         return [self.moved.flatten(1)[:, None].double(), *self.points]
 
     def read(self, observation: Observation) -> dict[str, Tensor]:
@@ -315,13 +315,13 @@ def test_what_is_covered_stays_local_where_tokens_are(tmp_path: Path) -> None:
 
 def test_one_cell_of_the_image_is_covered() -> None:
     x = torch.rand(3, 2, 6, 12)
-    grey = covered(x, Grid(2, 4, 1), torch.tensor([0, 5, 7]))
+    grey = cover_patch(x, Grid(2, 4, 1), torch.tensor([0, 5, 7]))
     for image, (rows, columns) in enumerate([((0, 3), (0, 3)), ((3, 6), (3, 6)), ((3, 6), (9, 12))]):
         expected = x[image].clone()
         expected[:, slice(*rows), slice(*columns)] = 0.5
         assert torch.equal(grey[image], expected)
     with pytest.raises(HoldfastError, match=r"patches of a pixel or more, got 9 × 4 patches of 1 numbers of 6 × 12"):
-        covered(x, Grid(9, 4, 1), torch.tensor([0, 5, 7]))
+        cover_patch(x, Grid(9, 4, 1), torch.tensor([0, 5, 7]))
     assert Covered(first=3).key() == Covered()
 
 

@@ -60,7 +60,7 @@ def test_a_product_stays_above_its_relaxation_and_inside_its_box(
         alphas = product.usual(forms, box_x[0], box_y[0])
         noise = torch.rand(alphas.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
         choice = {"middle": None, "zero": 0 * alphas, "one": 2 * alphas, "random": noise}[slide]
-        on_x, on_y, constant = product.relaxed(forms, box_x, box_y, choice)
+        on_x, on_y, constant = product.relax_forms(forms, box_x, box_y, choice)
         for image in range(IMAGES):
             x, y = points(box_x, 5, image), points(box_y, 6, image)
             z = product(x, y)
@@ -77,8 +77,8 @@ def test_a_product_stays_above_its_relaxation_and_inside_its_box(
 def test_the_middle_of_the_two_planes_is_the_usual_relaxation() -> None:
     product, (box_x, box_y) = Bilinear("Nab,Nbc->Nac"), boxes("Nab,Nbc->Nac")
     forms = draw((IMAGES, ROWS, 2, 2), 9)
-    usual = product.relaxed(forms, box_x, box_y, product.usual(forms, box_x[0], box_y[0]))
-    for a, b in zip(product.relaxed(forms, box_x, box_y), usual, strict=True):
+    usual = product.relax_forms(forms, box_x, box_y, product.usual(forms, box_x[0], box_y[0]))
+    for a, b in zip(product.relax_forms(forms, box_x, box_y), usual, strict=True):
         torch.testing.assert_close(a, b)
 
 
@@ -102,7 +102,7 @@ def test_a_known_total_changes_no_form_and_tightens_its_box() -> None:
     x = draw((IMAGES, 2, 4), 0).softmax(-1)
     low, high = (x - 0.1 * draw(x.shape, 1).abs()), (x + 0.1 * draw(x.shape, 2).abs())
     forms, total = draw((IMAGES, ROWS, 2, 4), 3), Total(1.0)
-    shifted, constant = total.shifted(forms, (low, high))
+    shifted, constant = total.subtract_medians(forms, (low, high))
     values = (forms * x[:, None]).flatten(2).sum(2)
     torch.testing.assert_close((shifted * x[:, None]).flatten(2).sum(2) + constant, values)
     spread = [(a.abs() * (high - low)[:, None]).flatten(2).sum(2) for a in (forms, shifted)]

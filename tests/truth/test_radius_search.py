@@ -18,7 +18,7 @@ from holdfast.numerics.geometry.margins import between
 from holdfast.parts.certifiers.alpha_crown import AlphaCrown
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
-from holdfast.parts.certifiers.shared.radius import certified_radii
+from holdfast.parts.certifiers.shared.radius import certify_radii
 from holdfast.parts.threats.linf import Linf
 
 TOLERANCE, N, K = 1e-5, 3, 2
@@ -35,7 +35,7 @@ def problem(seed: int = 0) -> tuple[Encoder, Margin, Tensor]:
 
 
 def radii(certifier: Propagation, encoder: Encoder, margin: Margin, x: Tensor) -> Tensor:
-    return certified_radii(certifier, encoder, margin, x, Linf(), TOLERANCE)
+    return certify_radii(certifier, encoder, margin, x, Linf(), TOLERANCE)
 
 
 @pytest.mark.parametrize("name", CERTIFIERS)
@@ -95,7 +95,7 @@ def test_windows_pass_a_convolution_as_single_forms_do(
     weight = torch.randn(6, 4 // groups, 3, 2, dtype=torch.float64)
     operation = Conv(weight, None, (4, 30, 30), stride, (0, 0, 0, 0), dilation, groups)
     forms = torch.randn(7, 6, *size, dtype=torch.float64)
-    torch.testing.assert_close(operation.of_windows(forms), operation.transposed(forms))
+    torch.testing.assert_close(operation.of_windows(forms), operation.apply_transpose(forms))
 
 
 def test_slopes_are_found_again_for_the_same_values() -> None:

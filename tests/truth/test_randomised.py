@@ -22,7 +22,7 @@ from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.observations.naively_attacked import NaivelyAttacked
 from holdfast.parts.threats.linf import Linf
-from holdfast.sources.encoders.shared.copies import copied, trainable
+from holdfast.sources.encoders.shared.copies import copy_encoder, trainable
 
 SIDE = 4
 PIXELS = SIDE * SIDE
@@ -299,7 +299,7 @@ def test_a_step_may_leave_torch_and_draw() -> None:
 def test_copies_keep_draws_and_steps() -> None:
     f, x = encoder(Purifying(), draws=2, straight_through=["purify"]).prepare(seed=4), images()
     assert f.origin["draws"] == 2
-    for twin in (copied(f), copy.deepcopy(f)):
+    for twin in (copy_encoder(f), copy.deepcopy(f)):
         assert torch.equal(twin(x), f(x))
         assert (twin.draws, twin.straight_through, twin.fingerprint) == (2, ("purify",), f.fingerprint)
         before = f.passes

@@ -17,7 +17,7 @@ from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, Score, registry
 from holdfast.core.randomness import GROUPS
 from holdfast.numerics import statistics
-from holdfast.numerics.statistics.redrawn import widened
+from holdfast.numerics.statistics.redrawn import widen_interval
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.checks.frozen import Frozen
 from holdfast.parts.checks.gradient_health import GradientHealth
@@ -25,7 +25,7 @@ from holdfast.parts.checks.steps_converged import StepsConverged
 from holdfast.parts.measures.drift.naive_overstatement import NaiveOverstatement
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.measures.neighbours.breaking_radius import BreakingRadius
-from holdfast.parts.observations.shared.judged_again import judged_again
+from holdfast.parts.observations.shared.judged_again import reevaluate_with_new_draws
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.listener import Silent
 from holdfast.sources.data.arrays import Arrays
@@ -36,23 +36,23 @@ from holdfast.sources.encoders import check_encoder, open_encoder
 
 def test_an_interval_is_widened_in_quadrature_by_students_t() -> None:
     score = Score(2.0, 1.0, 4.0, 30, "of the images", note="a note")
-    wide = widened(score, [2.0, 2.0, 2.0, 2.0 + math.sqrt(5)])  # s = 1 of five
+    wide = widen_interval(score, [2.0, 2.0, 2.0, 2.0 + math.sqrt(5)])  # s = 1 of five
     t = 2.776445
     assert (wide.low, wide.high) == pytest.approx((2 - math.hypot(1, t), 2 + math.hypot(2, t)), rel=1e-6)
     assert wide.interval == "of the images, widened by 4 other groups of draws"
     assert wide.note == "a note; other draws give 2 to 4.24"
-    clipped = widened(score, [2.0, 2.0, 2.0, 2.0 + math.sqrt(5)], 0.5, 3.0)
+    clipped = widen_interval(score, [2.0, 2.0, 2.0, 2.0 + math.sqrt(5)], 0.5, 3.0)
     assert (clipped.low, clipped.high) == (0.5, 3.0)
-    same = widened(score, [2.0, 2.0])
+    same = widen_interval(score, [2.0, 2.0])
     assert (same.low, same.high) == (1.0, 4.0)
 
 
 @pytest.mark.parametrize("others", [[1.0, math.nan], [math.inf, 1.0]])
 def test_what_is_not_defined_by_other_draws_is_not_widened(others: list[float]) -> None:
     score = Score(2.0, 1.0, 4.0, 30, "of the images")
-    assert widened(score, others) == Score(2.0, 1.0, 4.0, 30, "of the images, given its draws")
+    assert widen_interval(score, others) == Score(2.0, 1.0, 4.0, 30, "of the images, given its draws")
     nothing = Score(None, None, None, 0, "none")
-    assert widened(nothing, [1.0, 2.0]).value is None
+    assert widen_interval(nothing, [1.0, 2.0]).value is None
 
 
 @pytest.mark.parametrize(("images", "draws"), [(1.0, 0.1), (1.0, 1.0), (0.1, 1.0)])
@@ -64,7 +64,7 @@ def test_the_mean_over_images_and_draws_is_covered(images: float, draws: float) 
         rows = images * math.sqrt(n) * torch.randn(n, generator=generator, dtype=torch.float64)
         groups = draws * torch.randn(GROUPS + 1, generator=generator, dtype=torch.float64)
         scores = [statistics.mean(rows + shift) for shift in groups]
-        wide = widened(scores[0], [float(score.value) for score in scores[1:]])
+        wide = widen_interval(scores[0], [float(score.value) for score in scores[1:]])
         held += wide.low <= 0 <= wide.high
         plain += scores[0].low <= 0 <= scores[0].high
     assert held >= 0.93 * runs
@@ -176,14 +176,14 @@ def test_other_draws_give_the_scores_of_an_encoder_of_these_draws(tmp_path: Path
 
     def keep(score: Score, others: list[float], *limits: float) -> Score:
         seen.append(others)
-        return widened(score, others, *limits)
+        return widen_interval(score, others, *limits)
 
-    monkeypatch.setattr("holdfast.auditing.redrawn.widened", keep)
+    monkeypatch.setattr("holdfast.auditing.redrawn.widen_interval", keep)
     encoder = of(0.2, draws=3)
     measure = NaiveOverstatement(Pgd(5), Linf(0.1), readouts=(5,))
     record = audit(tmp_path, encoder, measures=(measure,), checks=())
     x = torch.rand(IMAGES, 1, 4, 4, generator=torch.Generator().manual_seed(5))
-    again = judged_again(encoder, x, "reps")
+    again = reevaluate_with_new_draws(encoder, x, "reps")
     assert list(again) == [f"redrawn{group}.reps" for group in range(1, GROUPS + 1)]
     own = encoder(x)
     assert all(not torch.allclose(own, reps) for reps in again.values())

@@ -202,7 +202,7 @@ def test_what_is_used_for_it_is_put_back() -> None:
     x = torch.rand(3, 1, 4, 4)
     encoder(x)
     SCRATCH.add_(5)
-    with encoder.unused():
+    with encoder.use_pristine_network():
         assert SEEN == []
         assert float(SCRATCH.sum()) == 0
         encoder(1 - x)

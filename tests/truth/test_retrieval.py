@@ -17,7 +17,7 @@ from holdfast.numerics import statistics
 from holdfast.numerics.geometry import ranking
 from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.geometry.matching import look_alikes, matches, matches_of_copies
-from holdfast.numerics.geometry.ranking import ranked, without
+from holdfast.numerics.geometry.ranking import rank_queries, without
 from holdfast.numerics.statistics.thresholds import AtRate
 from holdfast.parts.attacks.ensemble import Ensemble
 from holdfast.parts.attacks.pgd import Pgd
@@ -59,7 +59,7 @@ class Given(Unsearched):
     points: list[Tensor] = field(default_factory=list)
     encoder: Encoder = field(default_factory=lambda: Encoder(nn.Flatten(), mean=0, std=1))
     seed: int = 0
-    trained_apart = False
+    has_training_set = False
 
     @property
     def population(self) -> int:
@@ -78,7 +78,7 @@ class Given(Unsearched):
 
     bank = learned = batch
 
-    def reached(self, ball: Ball) -> list[Tensor]:
+    def collect_points(self, ball: Ball) -> list[Tensor]:
         return [self.drifted[:, None].double(), *self.points]
 
     def read(self, observation: Observation) -> dict[str, Tensor]:
@@ -172,7 +172,7 @@ def test_average_precision_is_scikit_learns(name: str, levels: int, monkeypatch:
     queries = torch.randint(1, levels + 1, (M, 3), generator=random).double()
     labels, own = torch.randint(3, (N,), generator=random), torch.arange(M)
     labels[4] = 9  # alone in its class
-    first, precision = ranked(queries, bank, own, labels, name)
+    first, precision = rank_queries(queries, bank, own, labels, name)
     for i in range(M):
         others = [j for j in range(N) if j != i]
         apart = np.round([distance(queries[i], bank[j], name) for j in others], 12)
@@ -184,13 +184,13 @@ def test_average_precision_is_scikit_learns(name: str, levels: int, monkeypatch:
         assert float(precision[i]) == pytest.approx(average_precision_score(relevant, -apart))
         assert int(first[i]) == 1 + (apart < apart[relevant].min()).sum()
     monkeypatch.setattr(ranking, "ENTRIES", 3 * N)
-    for whole, parts in zip((first, precision), ranked(queries, bank, own, labels, name), strict=True):
+    for whole, parts in zip((first, precision), rank_queries(queries, bank, own, labels, name), strict=True):
         torch.testing.assert_close(whole, parts, equal_nan=True, rtol=0, atol=1e-12)
 
 
 def test_equal_images_have_the_precision_of_their_share() -> None:
     bank, labels = torch.ones(9, 2), torch.tensor([0, 0, 0, 1, 1, 1, 1, 1, 1])
-    _, precision = ranked(bank, bank, torch.arange(9), labels)
+    _, precision = rank_queries(bank, bank, torch.arange(9), labels)
     assert precision.tolist() == pytest.approx([2 / 8] * 3 + [5 / 8] * 6)
 
 
@@ -224,13 +224,13 @@ def test_contributions_to_the_mean_average_precision_are_those_of_removing_an_im
     subject = given()
     clean, queries = subject.clean.double(), subject.drifted.double()
     labels, own = torch.arange(N) % 4, torch.arange(M)
-    _, before = ranked(queries, clean, own, labels, name)
+    _, before = rank_queries(queries, clean, own, labels, name)
     removed = without(queries, clean, own, labels, name)
     for j in range(N):
         kept = torch.tensor([i for i in range(N) if i != j])
         left = own[own != j]
         places = torch.searchsorted(kept, left)
-        _, after = ranked(queries[left], clean[kept], places, labels[kept], name)
+        _, after = rank_queries(queries[left], clean[kept], places, labels[kept], name)
         assert float(removed[j]) == pytest.approx(float((after - before[left]).sum()) / M, abs=1e-12)
     measure = Retrieval(**SHORT, relevant="class", divergence=name)
     parts = measure.observe(subject)["parts@4 steps"]
@@ -278,7 +278,7 @@ def test_outranked_by_nobody_is_no_failure() -> None:
 def test_each_number_of_results_is_pursued() -> None:
     """By a search of its own, on which its recall relies; the first place by the search for the smallest change."""
     measure = Retrieval(**SHORT, k=(1, 5))
-    (drift,), nearest, fifth = measure.drift, measure.pursued[1], measure.pursued[5]
+    (drift,), nearest, fifth = measure.drift, measure.rank_searches[1], measure.rank_searches[5]
     assert isinstance(nearest, BreakingRadii)
     assert isinstance(fifth, Broken)
     assert fifth.failure == Outranked(5)

@@ -84,10 +84,10 @@ def test_streams_of_images_on_devices() -> None:
     assert torch.equal(rng.normal_on(torch.device("cpu"), 2, 5), rng.normal(2, 5))
     seeds = [rng.generator(image).initial_seed() for image in rng.ids]  # without a sign
     keys = torch.tensor([(seed + 2**63) % 2**64 - 2**63 for seed in seeds])
-    assert torch.equal(rng._counted(torch.device("cpu"), 2, 5), normal(keys, 10).view(3, 2, 5))
-    assert torch.equal(rng.at(("b",))._counted(torch.device("cpu"), 2, 5)[0], normal(keys, 10).view(3, 2, 5)[1])
-    assert rng._counted(torch.device("meta"), 2, 5).device.type == "meta"
+    assert torch.equal(rng._draw_philox(torch.device("cpu"), 2, 5), normal(keys, 10).view(3, 2, 5))
+    assert torch.equal(rng.at(("b",))._draw_philox(torch.device("cpu"), 2, 5)[0], normal(keys, 10).view(3, 2, 5)[1])
+    assert rng._draw_philox(torch.device("meta"), 2, 5).device.type == "meta"
     others = (Rng(2, ("noise",), rng.ids), rng.child("more"))
     assert not any(
-        torch.equal(other._counted(torch.device("cpu"), 2, 5), normal(keys, 10).view(3, 2, 5)) for other in others
+        torch.equal(other._draw_philox(torch.device("cpu"), 2, 5), normal(keys, 10).view(3, 2, 5)) for other in others
     )

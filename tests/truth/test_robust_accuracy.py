@@ -238,7 +238,7 @@ def test_scores_of_a_table_by_hand() -> None:
         "no attack", "after pgd, cross_entropy", "after pgd, cross_entropy (2)", "after all",
     ]  # fmt: skip
     for name, score in scores.items():
-        part = RobustAccuracy().headed_by(name)
+        part = RobustAccuracy().select_headline(name)
         assert (part is None) == (name == "no attack")
         if part and score.value:
             assert list(part.score(table).values())[-1] == score

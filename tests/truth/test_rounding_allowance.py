@@ -12,7 +12,7 @@ from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.crown_ibp import CrownIbp
 from holdfast.parts.certifiers.interval import Interval
 from holdfast.parts.certifiers.shared.certifier import SLACK, Propagation, prepare, rounding
-from holdfast.parts.certifiers.shared.radius import certified_radii
+from holdfast.parts.certifiers.shared.radius import certify_radii
 from holdfast.parts.threats.linf import Linf
 
 CERTIFIERS = [Interval(), CrownIbp(), Crown(), AlphaCrown(inside=1, steps=1), BetaCrown(inside=1, steps=1, splits=1)]
@@ -50,7 +50,7 @@ def test_depth_does_not_take_the_proof_away(certifier: Propagation) -> None:
 def test_a_deep_network_has_a_radius() -> None:
     """The search finds one, too, below what an attack on the margin's sign needs."""
     encoder, x = deep_encoder(depth=16), torch.rand(1, 1, 4, 6, generator=torch.Generator().manual_seed(1))
-    radius = certified_radii(CrownIbp(), encoder, positive_margin(encoder, x), x, Linf(0.1), tolerance=1e-12)
+    radius = certify_radii(CrownIbp(), encoder, positive_margin(encoder, x), x, Linf(0.1), tolerance=1e-12)
     assert 1e-10 < radius.item() < 0.5
 
 

@@ -290,15 +290,15 @@ def test_more_images_never_widen_an_interval() -> None:
 def test_an_estimate_compares_fewer_pairs(name, monkeypatch) -> None:
     """A measure of few images is timed as it is; of more, on fewer pairs, and all take so many times as long."""
     subject, measure = world(900), measured(name, None)
-    assert measure.timed_on(subject) == (measure, 1.0)
+    assert measure.shrink_for_timing(subject) == (measure, 1.0)
     monkeypatch.setattr(all_pairs, "TIMED", 20)
     monkeypatch.setattr(sampled_pairs, "SIDE", 16)
     images = int(subject.labels.bincount().max()) if name == "class_uniformity" else 900
-    fewer, times = measure.timed_on(subject)
+    fewer, times = measure.shrink_for_timing(subject)
     assert fewer == replace(measure, pairs_of=20)
     assert times == pytest.approx((images - 1) / (partners(images, 20) + 2 * 16))
     assert list(fewer.score(fewer.observe(subject)).values())[-1].interval.endswith("others")
-    assert measured(name, 10).timed_on(subject) == (measured(name, 10), 1.0)
+    assert measured(name, 10).shrink_for_timing(subject) == (measured(name, 10), 1.0)
 
 
 def test_too_few_images_are_refused_before_the_audit() -> None:

@@ -58,7 +58,7 @@ class World:
         schedule = Schedule(self.needed, self.needed, [self.work] * self.encoders, self.look)
         busy, last = {}, {}
         for _ in range(10_000):
-            if schedule.finished:
+            if schedule.is_finished:
                 return schedule
             for worker in set(range(self.workers)) - set(busy):
                 if (item := schedule.next(last.get(worker))) is not None:
@@ -87,15 +87,15 @@ class World:
             self.deaths += 1
             self.told += schedule.died(item, "killed")
         elif fate == FAILS and item.step is not Step.SCORE:
-            self.told += schedule.done(item, ItemError("no", shard=item.shard))
+            self.told += schedule.record_outcome(item, ItemError("no", shard=item.shard))
         elif item.step is Step.SCORE:
             self.scored.append(item)
-            self.told += schedule.done(item, EncoderResult({"encoder": item.encoder}))
+            self.told += schedule.record_outcome(item, EncoderResult({"encoder": item.encoder}))
         elif item.step is Step.OPEN:
-            self.told += schedule.done(item, self.opened)
+            self.told += schedule.record_outcome(item, self.opened)
         else:
             self.made[item.encoder, item.observation, item.shard] += 1
-            self.told += schedule.done(item, None)
+            self.told += schedule.record_outcome(item, None)
 
 
 @st.composite
@@ -174,7 +174,7 @@ def test_a_worker_keeps_the_encoder_that_it_has_open() -> None:
     opened = OpenedEncoder([[ShardFile(0, 1, "0/0"), ShardFile(1, 2, "0/1")]], [[1, 1]])
     assert [schedule.next(), schedule.next()] == [WorkItem(0, Step.OPEN), WorkItem(1, Step.OPEN)]
     for encoder in (0, 1):
-        schedule.done(WorkItem(encoder, Step.OPEN), opened)
+        schedule.record_outcome(WorkItem(encoder, Step.OPEN), opened)
     assert schedule.next(1) == WorkItem(1, Step.OBSERVE, 0, 0)
     assert schedule.next(1) == WorkItem(1, Step.OBSERVE, 0, 1)
     assert schedule.next(1) == WorkItem(0, Step.OBSERVE, 0, 0)  # no more of its own
@@ -183,11 +183,13 @@ def test_a_worker_keeps_the_encoder_that_it_has_open() -> None:
 def test_of_several_errors_that_of_the_first_shard_is_kept() -> None:
     schedule = Schedule([set()], [set()], [2], lambda shards, verified: set())
     schedule.next()
-    schedule.done(WorkItem(0, Step.OPEN), OpenedEncoder([[ShardFile(0, 1, "0/0"), ShardFile(1, 2, "0/1")]], [[1, 1]]))
+    schedule.record_outcome(
+        WorkItem(0, Step.OPEN), OpenedEncoder([[ShardFile(0, 1, "0/0"), ShardFile(1, 2, "0/1")]], [[1, 1]])
+    )
     items = [schedule.next(), schedule.next()]
     for item in reversed(items):
         assert item is not None
-        schedule.done(item, ItemError(f"shard {item.shard}", shard=item.shard))
+        schedule.record_outcome(item, ItemError(f"shard {item.shard}", shard=item.shard))
     (reason,) = schedule.encoders[0].lost.values()
     assert reason.reason == "shard 0"
 
@@ -198,14 +200,14 @@ def test_parts_together_make_every_shard_once_and_score_nothing(world: World, co
     for number in range(1, count + 1):
         schedule = Schedule(world.needed, world.needed, [world.work], world.look_now, Part(number, count))
         told = 0
-        while not schedule.finished:
+        while not schedule.is_finished:
             item = schedule.next()
             assert item is not None
             assert item.step is not Step.SCORE
             if item.step is Step.OBSERVE:
                 world.begun(item)
                 world.made[item.encoder, item.observation, item.shard] += 1
-            told += schedule.done(item, world.opened if item.step is Step.OPEN else None)
+            told += schedule.record_outcome(item, world.opened if item.step is Step.OPEN else None)
         assert told == world.work
     assert all(world.complete(0, observation) for observation in range(len(world.stored)))
 

@@ -13,7 +13,7 @@ from holdfast.core import Album, Encoder, Failure, Rng, Shard
 from holdfast.parts.failures.confused import Confused
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.observations.breaking_radii import BreakingRadii
-from holdfast.parts.observations.shared.smallest_changes import KEPT, SHOWN, kept
+from holdfast.parts.observations.shared.smallest_changes import KEPT, SHOWN, pack_first_changes
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.storage.run_folder import Store
@@ -88,11 +88,11 @@ def test_pictures_are_of_the_change_that_was_found(tmp_path: Path) -> None:
 
 def test_the_changes_of_the_first_images_are_kept_in_a_byte_each() -> None:
     positions = torch.arange(KEPT - 2, KEPT + 3)
-    stored = kept(torch.rand(5, 3, 4, 4), positions)
+    stored = pack_first_changes(torch.rand(5, 3, 4, 4), positions)
     assert stored["gallery.position"].tolist() == [KEPT - 2, KEPT - 1]
     assert stored["gallery.change"].dtype == torch.int8
     assert len(stored["gallery.largest"]) == 2
-    assert kept(torch.zeros(1, 3, 4, 4), torch.tensor([0]))["gallery.change"].abs().sum() == 0
+    assert pack_first_changes(torch.zeros(1, 3, 4, 4), torch.tensor([0]))["gallery.change"].abs().sum() == 0
 
 
 def test_what_is_not_broken_is_not_shown(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_an_image_is_taken_for_the_one_whose_margin_is_smallest(failure: Failure
     rivals = failure.rivals(seen)
     assert rivals is not None
     assert rivals.positions is not None
-    taken = failure.taken_for(seen, reps)
+    taken = failure.identify(seen, reps)
     assert taken is not None
     if failure == Nearest():
         assert seen.clean is not None
@@ -129,5 +129,5 @@ def test_an_image_is_taken_for_the_one_whose_margin_is_smallest(failure: Failure
 def test_other_failures_name_no_image() -> None:
     from holdfast.parts.failures.drifted import Drifted
 
-    assert Drifted().taken_for(shard(), torch.zeros(N, 8)) is None
+    assert Drifted().identify(shard(), torch.zeros(N, 8)) is None
     assert (BreakingRadii(L2(), Drifted(0.5), steps=20).run(shard())["rival"] == -1).all()

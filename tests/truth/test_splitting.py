@@ -11,7 +11,7 @@ from torch import Tensor
 from holdfast.core import HoldfastError, Rng
 from holdfast.numerics.statistics import clopper_pearson
 from holdfast.parts.estimators import splitting
-from holdfast.parts.estimators.shared.climb import copied
+from holdfast.parts.estimators.shared.climb import choose_parents
 from holdfast.parts.estimators.splitting import Splitting
 
 Value = Callable[[Tensor, Tensor], Tensor]
@@ -98,7 +98,7 @@ def test_all_draws_above_a_level_are_copied_equally_often() -> None:
     gone = torch.tensor([5, 8, 3, 9])  # of 10: each of 5 once, of 2 four times, of 7 three in 7 times, of 1 always
     counts = [torch.zeros(10 - k) for k in gone.tolist()]
     for _ in range(3000):
-        ranks = copied(gone, 10, torch.rand(25, generator=generator)).split(gone.tolist())
+        ranks = choose_parents(gone, 10, torch.rand(25, generator=generator)).split(gone.tolist())
         for count, rank in zip(counts, ranks, strict=True):
             times = rank.bincount(minlength=len(count))
             assert times.max() - times.min() <= 2

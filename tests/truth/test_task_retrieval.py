@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import holdfast
 from holdfast.core import Ball, Encoder, HoldfastError, Observation, Relevance, Rng, Shard
 from holdfast.numerics.geometry import judged as module
-from holdfast.numerics.geometry.judged import judged
+from holdfast.numerics.geometry.judged import score_retrieval
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.failures.outranked import Outranked
 from holdfast.parts.measures.retrieval.task_retrieval import TaskRetrieval
@@ -62,7 +62,7 @@ def test_scores_are_those_of_loops(name: str, rows: int, monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "ENTRIES", rows * N)
     reps, relevance = world()
     moved = reps[:QUERIES] + torch.randn(QUERIES, DIM, generator=torch.Generator().manual_seed(1))
-    scores = judged(moved, reps, relevance, CUTS, name)
+    scores = score_retrieval(moved, reps, relevance, CUTS, name)
     for query in range(QUERIES):
         grades = grades_of(relevance, query)
         if not grades:
@@ -90,8 +90,8 @@ def test_ndcg_is_that_of_scikit_learn_with_ties(levels: int) -> None:
     random = np.random.default_rng(levels)
     reps = torch.cat([torch.zeros(QUERIES), torch.tensor(random.integers(1, levels + 1, CORPUS) * 0.25)])[:, None]
     _, relevance = world(empty=0)
-    scores = judged(reps[:QUERIES], reps, relevance, CUTS, "l2")
-    truth = relevance.graded(torch.arange(QUERIES))[:, QUERIES:].numpy()
+    scores = score_retrieval(reps[:QUERIES], reps, relevance, CUTS, "l2")
+    truth = relevance.grade_images(torch.arange(QUERIES))[:, QUERIES:].numpy()
     near = -reps[QUERIES:].T.numpy().repeat(QUERIES, 0)
     for at, k in enumerate(CUTS):
         expected = [ndcg_score(truth[[query]], near[[query]], k=k) for query in range(QUERIES)]
@@ -104,7 +104,7 @@ def test_ties_are_the_mean_over_all_orders() -> None:
     relevance = Relevance(torch.arange(7) < 1, torch.tensor([[0, 2], [0, 3], [0, 6]]), torch.tensor([1, 3, 2]), 6)
     orders = [[1, *middle, 6] for middle in itertools.permutations([2, 3, 4, 5])]
     cuts = (1, 2, 3, 4, 6)
-    scores = judged(reps[:1], reps, relevance, cuts, "l2")
+    scores = score_retrieval(reps[:1], reps, relevance, cuts, "l2")
     for at, k in enumerate(cuts):
         expected = np.mean([in_order(order, {2: 1, 3: 3, 6: 2}, k) for order in orders], 0)
         means = (float(scores.rank), *(float(row[at]) for row in (scores.recall, scores.precision, scores.ndcg)))
@@ -113,8 +113,8 @@ def test_ties_are_the_mean_over_all_orders() -> None:
 
 def test_the_average_precision_of_all_results_is_that_of_scikit_learn() -> None:
     reps, relevance = world(empty=0)
-    scores = judged(reps[:QUERIES], reps, relevance, [CORPUS], "l2")
-    truth = relevance.graded(torch.arange(QUERIES))[:, QUERIES:].numpy() > 0
+    scores = score_retrieval(reps[:QUERIES], reps, relevance, [CORPUS], "l2")
+    truth = relevance.grade_images(torch.arange(QUERIES))[:, QUERIES:].numpy() > 0
     near = -torch.cdist(reps[:QUERIES], reps[QUERIES:]).numpy()
     expected = [average_precision_score(truth[query], near[query]) for query in range(QUERIES)]
     assert scores.precision[0].tolist() == pytest.approx(expected, abs=1e-12)
@@ -122,7 +122,7 @@ def test_the_average_precision_of_all_results_is_that_of_scikit_learn() -> None:
 
 def test_an_encoder_of_one_point_finds_by_chance() -> None:
     _, relevance = world(empty=0)
-    scores = judged(torch.ones(QUERIES, 3), torch.ones(N, 3), relevance, [3], "cosine")
+    scores = score_retrieval(torch.ones(QUERIES, 3), torch.ones(N, 3), relevance, [3], "cosine")
     assert scores.recall[0].tolist() == pytest.approx([3 / CORPUS] * QUERIES)
     count = torch.tensor([len(grades_of(relevance, query)) for query in range(QUERIES)])
     assert torch.allclose(scores.rank, (CORPUS + 1.0) / (count + 1).double())
@@ -138,7 +138,7 @@ def test_a_querys_own_image_is_left_out_where_that_is_asked_for(skip: bool) -> N
     own = grades.pop(image)
     results = sorted(set(range(QUERIES, N)) - {image}, key=lambda other: float((reps[other] - reps[0]).norm()))
     results, grades = (results, grades) if skip else ([image, *results], {**grades, image: own})
-    scores = judged(reps[:QUERIES], reps, relevance, [3], "l2")
+    scores = score_retrieval(reps[:QUERIES], reps, relevance, [3], "l2")
     columns = (scores.rank, scores.recall[0], scores.precision[0], scores.ndcg[0])
     assert tuple(float(column[0]) for column in columns) == pytest.approx(in_order(results, grades, 3))
 
@@ -159,7 +159,7 @@ def test_outranked_is_what_finds_nothing_among_the_first(k: int, name: str) -> N
     moved = torch.randn(QUERIES, 6, DIM, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     values = event(moved, torch.arange(QUERIES))
     for draw in range(6):
-        rank = judged(moved[:, draw], reps, relevance, [k], name).rank
+        rank = score_retrieval(moved[:, draw], reps, relevance, [k], name).rank
         assert torch.equal(values[:, draw] > 0, rank > k)  # NaN is not above: nothing to find is no failure
     assert 0 < int((values > 0).sum()) < values[:6].numel()
     with pytest.raises(HoldfastError, match="of a retrieval task"):
@@ -180,7 +180,7 @@ class Given(Unsearched):
     attacked: int = QUERIES + 2  # two of them are images of the corpus
     population: int = N
 
-    def reached(self, ball: Ball) -> list[Tensor]:
+    def collect_points(self, ball: Ball) -> list[Tensor]:
         return self.points
 
     def read(self, observation: Observation) -> dict[str, Tensor]:
@@ -197,7 +197,7 @@ def test_the_worst_of_each_query_and_of_each_score_counts() -> None:
     table = measure.observe(Given(reps, relevance, points))
     for query in range(QUERIES - 2):
         met = [reps[query], *(point for several in points for point in several[query] if not point.isnan().any())]
-        at = [judged(point[None], reps, _alone(relevance, query), (3, 1), "l2") for point in met]
+        at = [score_retrieval(point[None], reps, _alone(relevance, query), (3, 1), "l2") for point in met]
         assert float(table["rank@clean"][query]) == float(at[0].rank)
         assert float(table["rank@worst found"][query]) == max(float(scores.rank) for scores in at)
         for number, k in enumerate((3, 1)):

@@ -11,7 +11,7 @@ from torch import nn
 from holdfast.core import Encoder, HoldfastError, Rng, Shard
 from holdfast.numerics.geometry.margins import between
 from holdfast.parts.measures.certified.margin_calibration import MarginCalibration, beyond
-from holdfast.parts.measures.certified.radius_bound import RadiusBound, _compared
+from holdfast.parts.measures.certified.radius_bound import RadiusBound, _compare_radii
 from holdfast.parts.measures.certified.radius_likeness import RadiusLikeness, _share
 from holdfast.parts.measures.shared.weibull import joint
 from holdfast.parts.observations.class_pair_radii import ClassPairRadii
@@ -85,7 +85,7 @@ def test_proofs_and_attacks_decide_and_what_lies_between_is_open() -> None:
     # left between .1 and .2 against right: surely above, surely below, open in order, open out of order
     low, high = torch.full((4,), 0.1), torch.full((4,), 0.2)
     low_right, right = torch.tensor([0.01, 0.3, 0.05, 0.15]), torch.tensor([0.1, 0.4, 0.15, 0.25])
-    said = {name: values.tolist() for name, values in _compared(low, high, low_right, right).items()}
+    said = {name: values.tolist() for name, values in _compare_radii(low, high, low_right, right).items()}
     assert said == {"refuted": [0, 1, 0, 0], "shown": [1, 0, 0, 0], "as attacked": [1, 0, 1, 0]}
 
 

@@ -251,8 +251,8 @@ def test_batches_change_nothing(batch_size: int, tmp_path: Path) -> None:
 def test_what_transfers_counts_for_others_in_the_same_ball() -> None:
     seen = {"reps": torch.ones(2, 3), "same": torch.zeros(2)}
     transferred = Transferred(AttackedImages("zoo:digits-simclr", ball=Linf(0.1)))
-    assert transferred.reached(Linf(0.1), seen).shape == (2, 1, 3)
-    assert transferred.reached(Linf(0.05), seen) is None
+    assert transferred.collect_points(Linf(0.1), seen).shape == (2, 1, 3)
+    assert transferred.collect_points(Linf(0.05), seen) is None
 
 
 def masked(name: str) -> Encoder:

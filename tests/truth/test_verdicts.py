@@ -8,12 +8,12 @@ import pytest
 import torch
 from scipy import stats
 
-from holdfast.auditing.differences import Pair, beats, best_of, paired
-from holdfast.comparison.pareto import dominated
+from holdfast.auditing.differences import Pair, beats, best_of, compare_pairs
+from holdfast.comparison.pareto import find_dominators
 from holdfast.core import HoldfastError, Score
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.levels import ALPHAS, p_value, reach
-from holdfast.numerics.statistics.multiple_testing import adjusted
+from holdfast.numerics.statistics.multiple_testing import adjust_p_values
 from holdfast.numerics.statistics.ranks import rank_intervals
 
 RUNS = 400
@@ -48,7 +48,7 @@ def compared(kind: str, tables: list[torch.Tensor]):
     score, influence = SCORES[kind]
     found = {str(i): (influence(values), score(values)) for i, values in enumerate(tables)}
     reaches = {name: reach(s) for name, (_, s) in found.items()}
-    for pair in paired(found, "lower"):
+    for pair in compare_pairs(found, "lower"):
         p = p_value(pair.gap.value, reaches[pair.first], reaches[pair.second], pair.correlation, pair.gap.n)
         yield pair, p
 
@@ -79,8 +79,8 @@ def test_a_family_of_equal_encoders_and_measures_is_wrong_in_at_most_5_percent_o
             tables = {"share": (values > 0.3).double(), "rare share": (values > 1.3).double(), "median": values}[kind]
             p += [value for _, value in compared(kind, list(tables))]
         assert len(p) == 30
-        wrong += min(adjusted(p, "holm")) <= 0.05
-        uncorrected += min(adjusted(p, "none")) <= 0.05
+        wrong += min(adjust_p_values(p, "holm")) <= 0.05
+        uncorrected += min(adjust_p_values(p, "none")) <= 0.05
     assert at_most(wrong, runs)
     assert uncorrected > 0.15 * runs  # what the correction is for: without it this test fails
 
@@ -112,7 +112,7 @@ def test_ranks_hold_all_true_ranks_at_once(kind: str) -> None:
         values = (0.8 * common + 0.6 * noise).double() + shifts[:, None]
         tables = list((values > 0.2).double() if kind == "share" else values.exp())
         pairs = list(compared(kind, tables))
-        q = adjusted([p for _, p in pairs], "holm")
+        q = adjust_p_values([p for _, p in pairs], "holm")
         wins = [
             (pair.first, pair.second) if pair.gap.value > 0 else (pair.second, pair.first)
             for (pair, _), value in zip(pairs, q, strict=True)
@@ -173,15 +173,15 @@ def test_corrections_against_their_definitions(m: int) -> None:
     order = sorted(range(m), key=lambda i: p[i])
     holm = {i: max(min(1, (m - j) * p[order[j]]) for j in range(place + 1)) for place, i in enumerate(order)}
     bh = {i: min(min(1, m * p[order[j]] / (j + 1)) for j in range(place, m)) for place, i in enumerate(order)}
-    assert adjusted(p, "holm") == pytest.approx([holm[i] for i in range(m)])
-    assert adjusted(p, "bh") == pytest.approx([bh[i] for i in range(m)])
-    assert adjusted(p, "none") == pytest.approx(p)
+    assert adjust_p_values(p, "holm") == pytest.approx([holm[i] for i in range(m)])
+    assert adjust_p_values(p, "bh") == pytest.approx([bh[i] for i in range(m)])
+    assert adjust_p_values(p, "none") == pytest.approx(p)
 
 
 def test_corrections_of_nothing_and_unknown_ones() -> None:
-    assert adjusted([], "holm") == []
+    assert adjust_p_values([], "holm") == []
     with pytest.raises(HoldfastError, match="did you mean 'holm'"):
-        adjusted([0.1], "hollm")
+        adjust_p_values([0.1], "hollm")
 
 
 def test_ranks_by_hand() -> None:
@@ -196,8 +196,8 @@ def test_the_front_loses_only_those_that_are_worse_on_both() -> None:
     everyone = "abc"
     x = beats(everyone, [("a", "b"), ("a", "c"), ("b", "c")])
     y = beats(everyone, [("a", "c"), ("c", "b")])
-    assert dominated(x, y) == {"a": [], "b": [], "c": ["a"]}
-    assert dominated(x, {"a": set(), "b": set()}) == {"a": [], "b": []}
+    assert find_dominators(x, y) == {"a": [], "b": [], "c": ["a"]}
+    assert find_dominators(x, {"a": set(), "b": set()}) == {"a": [], "b": []}
 
 
 def test_ranks_of_no_verdicts_are_all_places() -> None:

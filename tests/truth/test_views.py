@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Rng
-from holdfast.numerics.geometry.views import LUMA, Views, _blurred, _turned
+from holdfast.numerics.geometry.views import LUMA, Views, _blur_images, _rotate_hue
 
 STILL = Views(crop=(1.0, 1.0), flip=0.0, colour=0.0, grey=0.0)
 IDS = tuple(f"image-{n}" for n in range(40))
@@ -131,19 +131,19 @@ def test_hue_turns_chroma_and_keeps_luma() -> None:
     x = pictures()
     luma = torch.tensor(LUMA).view(1, 3, 1, 1)
     chroma = x - (x * luma).sum(1, keepdim=True)
-    full, none = _turned(chroma, torch.full((len(x),), 2 * math.pi)), _turned(chroma, torch.zeros(len(x)))
+    full, none = _rotate_hue(chroma, torch.full((len(x),), 2 * math.pi)), _rotate_hue(chroma, torch.zeros(len(x)))
     torch.testing.assert_close(full, chroma, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(none, chroma, atol=1e-5, rtol=1e-4)
-    once = _turned(chroma, torch.full((len(x),), 0.4))
+    once = _rotate_hue(chroma, torch.full((len(x),), 0.4))
     torch.testing.assert_close((once * luma).sum(1), torch.zeros_like(once[:, 0]), atol=1e-5, rtol=0)
-    torch.testing.assert_close(_turned(once, torch.full((len(x),), -0.4)), chroma, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(_rotate_hue(once, torch.full((len(x),), -0.4)), chroma, atol=1e-5, rtol=1e-4)
 
 
 def test_blur_is_a_gaussian_of_each_images_own_width() -> None:
     x = torch.zeros(2, 1, 33, 33)
     x[:, :, 16, 16] = 1
     sigma = torch.tensor([0.8, 2.0])
-    seen = _blurred(x, sigma, 2.0)
+    seen = _blur_images(x, sigma, 2.0)
     at = torch.arange(33) - 16.0
     for image, width in zip(seen[:, 0], sigma, strict=True):
         kernel = torch.exp(-(at**2) / (2 * width**2)) * (at.abs() <= 4)

@@ -11,16 +11,16 @@ from torch import Tensor
 
 from holdfast.auditing import record as entries
 from holdfast.auditing.artifacts.attention import write_attention
-from holdfast.auditing.artifacts.pictures import album, shown, write_extremes
+from holdfast.auditing.artifacts.pictures import album, select_pictured, write_extremes
 from holdfast.auditing.copied import readable_by
-from holdfast.auditing.encoder_result import EncoderResult, ItemError, at, blank, logged
+from holdfast.auditing.encoder_result import EncoderResult, ItemError, at, blank, format_log
 from holdfast.auditing.images import first_of_pictures
-from holdfast.auditing.misfits import Fitted, fitted, questions_that_fit
+from holdfast.auditing.misfits import Fitted, drop_misfits, questions_that_fit
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.redrawn import with_draws
 from holdfast.auditing.representations import CLEAN
 from holdfast.auditing.session import Session
-from holdfast.auditing.spent import observation_entry, passes_alone, spent_entry
+from holdfast.auditing.spent import cost_entry, observation_entry, passes_alone
 from holdfast.auditing.verdicts import verdict_of
 from holdfast.core import Check, Measure, Observation, Score, Table
 from holdfast.core.chart import chart_data
@@ -98,21 +98,21 @@ class Scoring:
             return entry | {"error": self._note(self.name, error)}
         entry["dim"] = self.session.read(CLEAN)["reps"].shape[1]
         self._observe()
-        self._fitted = {name: self._fit(name, measure) for name, measure in self.plan.named_measures.items()}
-        checks = {name: self._fit(f"check {name}", check) for name, check in self.plan.named_checks.items()}
+        self._fitted = {name: self._fit(name, measure) for name, measure in self.plan.measures_by_name.items()}
+        checks = {name: self._fit(f"check {name}", check) for name, check in self.plan.checks_by_name.items()}
         entry["observations"] = [observation_entry(self.session, *each) for each in self._readers()]
-        entry["passes"] = spent_entry(self.session, self.plan, self._readers())
+        entry["passes"] = cost_entry(self.session, self.plan, self._readers())
 
         # Score the measures, examine the searches that they rely on, and say what is left of each number
-        measures, look = self.plan.named_measures, 0 if self.plan.round is None else self.plan.round.look
+        measures, look = self.plan.measures_by_name, 0 if self.plan.round is None else self.plan.round.look
         for (name, measure), file in zip(measures.items(), entries.slugs(list(measures)), strict=True):
             with looking(look):  # intervals that may end the audit hold at every round
                 entry["measures"][name] = self._measure(name, measure, f"tables/{self.slug}/{file}.parquet")
-        self.session.rely_on(self._shared())
+        self.session.rely_on(self._find_shared())
         for name, check in checks.items():
             entry["checks"][name] = self._check(name, check)
         entry = settle(entry, self.plan.allow)
-        self._scored = {name: (file, self._settled(entry, name)) for name, (file, _) in self._scored.items()}
+        self._scored = {name: (file, self._attach_standing(entry, name)) for name, (file, _) in self._scored.items()}
 
         # Draw
         readers = dict(self._readers())
@@ -123,7 +123,7 @@ class Scoring:
                     lambda e=row, o=observation: e.update(charts=_charts_of(self.session, o)),
                 )
         self._draw("pictures", lambda: entry.update(extremes=self._extremes()))
-        for observation, number in shown(self.session):
+        for observation, number in select_pictured(self.session):
             self._draw(
                 f"pictures of {observation.title}",
                 lambda o=observation, n=number: entry[o.shows].extend(self._pictures(o, n, readers[o])),
@@ -196,7 +196,7 @@ class Scoring:
 
         whole = Fitted(part, dict(part.misfits) if isinstance(part, Measure) else {})
         self._note_left_out(reader, whole.left_out)
-        if self._missing(part) is None or (rest := fitted(part, misfit)) is None:
+        if self._missing(part) is None or (rest := drop_misfits(part, misfit)) is None:
             return whole
         return replace(rest, left_out=whole.left_out | rest.left_out)
 
@@ -208,7 +208,7 @@ class Scoring:
 
     def _serve_others(self, observation: Observation) -> None:
         """Observe what failed again for those readers alone for whose own questions it does not fail."""
-        readers = {**self.plan.named_measures, **{f"check {name}": c for name, c in self.plan.named_checks.items()}}
+        readers = {**self.plan.measures_by_name, **{f"check {name}": c for name, c in self.plan.checks_by_name.items()}}
         asked = {
             name: own
             for name, part in readers.items()
@@ -256,10 +256,12 @@ class Scoring:
             return entries.measure_entry(each.part, name, alone, {}) | reason
 
         # Table of what was observed, a row for each image; scores from it
-        self.session.rely_on(self._shared() if self.plan.shared_searches else each.part.prerequisites())
+        self.session.rely_on(self._find_shared() if self.plan.shared_searches else each.part.prerequisites())
         try:
             each, scored = self._fit_scores(name, each)
-            scores = {key: self._checked(measure, key, each.noted(key, s)) for key, s in scored.scores.items()}
+            scores = {
+                key: self._attach_checks(measure, key, each.annotate_score(key, s)) for key, s in scored.scores.items()
+            }
             self.store.write_table(path, scored.rows, scored.table)
         except StoreError:
             raise
@@ -290,13 +292,13 @@ class Scoring:
         except StoreError:
             raise
         except Exception:
-            if (rest := fitted(each.part, lambda part: self._unscored(name, part))) is None:
+            if (rest := drop_misfits(each.part, lambda part: self._find_score_error(name, part))) is None:
                 raise
         self._note_left_out(name, rest.left_out)
         left_out = each.left_out | rest.left_out
         return Fitted(rest.part, left_out, (*each.kept, *rest.kept)), self._scores(name, rest.part)
 
-    def _unscored(self, name: str, measure: Measure) -> str:
+    def _find_score_error(self, name: str, measure: Measure) -> str:
         """Return why nothing can be made of what was observed; "" where something can."""
         try:
             self._scores(name, measure)
@@ -322,21 +324,21 @@ class Scoring:
             rows = measure.rows(table) or self.session.images.ids[: len(next(iter(table.values())))]
         return Scored(table, scores, rows)
 
-    def _shared(self) -> list[Observation]:
+    def _find_shared(self) -> list[Observation]:
         """Return the observations of all measures: what they met counts for each. Checks look at few images."""
         if not self.plan.shared_searches:
             return []
-        measures = set(self.plan.named_measures)
+        measures = set(self.plan.measures_by_name)
         return [observation for observation, readers in self._readers() if measures & set(readers)]
 
-    def _checked(self, measure: Measure, name: str, score: Score) -> Score:
+    def _attach_checks(self, measure: Measure, name: str, score: Score) -> Score:
         """Return a score with the checks that it depends on."""
         searches = measure.relies_on(name)
-        checks = (key for key, check in self.plan.named_checks.items() if check.concerns(searches))
+        checks = (key for key, check in self.plan.checks_by_name.items() if check.concerns(searches))
         every = ", at every round" if self.plan.round is not None and self.plan.round.look else ""
         return replace(score, checks=tuple(checks), interval=f"{score.interval}{every}")
 
-    def _settled(self, entry: Mapping[str, Any], name: str) -> Score:
+    def _attach_standing(self, entry: Mapping[str, Any], name: str) -> Score:
         """Return the headline of a measure with its standing."""
         m = entry["measures"][name]
         settled = m["scores"][m["headline"]]
@@ -354,16 +356,16 @@ class Scoring:
         self.listener.stage(f"checking {name}")
         entry = {"title": title(fit.part, name), "consequence": fit.part.consequence}
         if reason := self._missing(fit.part):
-            return entry | _skipped(next(iter(reason.values())))
+            return entry | _describe_skip(next(iter(reason.values())))
         before = self.session.encoder.passes
         try:
             with foreign(f"check {name}", "run"):
-                return entry | fit.said(verdict_of(fit.part, self.session, self.store))
+                return entry | fit.annotate_verdict(verdict_of(fit.part, self.session, self.store))
         except StoreError:
             raise
         except Exception as error:
             spent = entries.passes_entry(self.session.encoder.passes - before)
-            return entry | _skipped(self._fail(f"{self.name}, check {name}", error)) | {"passes": spent}
+            return entry | _describe_skip(self._fail(f"{self.name}, check {name}", error)) | {"passes": spent}
 
     def _fail(self, where: str, error: Exception) -> str:
         return self._note(where, ItemError.of(error))
@@ -371,11 +373,11 @@ class Scoring:
     def _note(self, where: str, error: ItemError) -> str:
         """Note a failure, and return its reason."""
         self._failures.append(at(where, error))
-        self._log += logged(where, error)
+        self._log += format_log(where, error)
         return error.reason
 
 
-def _skipped(reason: str) -> dict[str, Any]:
+def _describe_skip(reason: str) -> dict[str, Any]:
     return {
         "status": "skip",
         "finding": f"not examined: {reason}",

@@ -130,7 +130,7 @@ def usual_ball(norm: str, shape: Shape | None) -> Ball:
     return kind.ball(norm, shape)
 
 
-def told(measures: Iterable[Measure], shape: Shape | None) -> list[str]:
+def describe_balls(measures: Iterable[Measure], shape: Shape | None) -> list[str]:
     """Return a line for each ball whose radius measures read, see `in_words`."""
     balls = [getattr(measure, "ball", None) for measure in measures if not measure.of_any_radius]
     return [in_words(ball, shape) for ball in dict.fromkeys(balls) if isinstance(ball, Ball)]
@@ -148,9 +148,9 @@ def in_words(ball: Ball, shape: Shape | None) -> str:
         usual = kind.ball(norm, shape)
         where = f"the default for {kind.images}"
         if ball != usual:
-            where = f"{ball.radius / usual.radius:.2g} times {where}, {usual.written}"
+            where = f"{ball.radius / usual.radius:.2g} times {where}, {usual.radius_text}"
         where = f", {where}"
     else:
         where = ""
-    name = f"ε {ball.written} in {ball.symbol}" if ball.symbol else ball.title
+    name = f"ε {ball.radius_text} in {ball.symbol}" if ball.symbol else ball.title
     return f"{name}{where}: {ball.in_words(shape or kind.shape)}"

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from holdfast.core.encoder import BOUND
 from holdfast.numerics.bounds.effort import Standing, listening
-from holdfast.runtime.durations import spelled
+from holdfast.runtime.durations import format_duration
 from holdfast.runtime.listener import Listener
 
 PATIENCE = 2.0
@@ -19,7 +19,7 @@ MEASURED = 0.05
 """Share of a propagation that must be done before its own pace tells the rest."""
 
 
-def left(standing: Standing, lasted: float) -> float:
+def estimate_remaining(standing: Standing, lasted: float) -> float:
     """Return how many seconds a propagation still takes: by its pace so far, or, early on, as foretold.
 
     Args:
@@ -78,8 +78,8 @@ class BoundProgress:
             self._told = told
         # and in words
         lasted = now - self._began
-        rest = left(standing, lasted)
+        rest = estimate_remaining(standing, lasted)
         if max(lasted, rest) >= PATIENCE and now - self._spoke >= OFTEN:
             self._spoke = now
-            said = f"{standing.share:.0%} of the bounds inside, about {spelled(rest)} left"
+            said = f"{standing.share:.0%} of the bounds inside, about {format_duration(rest)} left"
             self._listener.stage(f"{self._title}: {said if standing.total else 'finding out how long bounds take'}")

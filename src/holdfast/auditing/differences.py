@@ -45,7 +45,7 @@ class Pair:
         return self.first if (low > 0) == (better == "higher") else self.second
 
 
-def paired(scored: Mapping[str, tuple[Influence, Score]], better: str) -> Iterator[Pair]:
+def compare_pairs(scored: Mapping[str, tuple[Influence, Score]], better: str) -> Iterator[Pair]:
     """Yield the paired difference of every two encoders.
 
     A number whose check failed is a bound on one side. A difference that this bound may have made has no value: what
@@ -55,7 +55,7 @@ def paired(scored: Mapping[str, tuple[Influence, Score]], better: str) -> Iterat
         scored: for every encoder each unit's influence on its headline score, and that score; all on the same images.
         better: which direction is better, "lower" or "higher".
     """
-    spread = {name: statistics.centred(influence) for name, (influence, _) in scored.items()}
+    spread = {name: statistics.centre(influence) for name, (influence, _) in scored.items()}
     for first, second in itertools.combinations(scored, 2):
         score_a, score_b = scored[first][1], scored[second][1]
         rho = statistics.correlation_of(spread[first], spread[second])
@@ -139,7 +139,7 @@ def compare(measure: Measure, scored: Mapping[str, tuple[Table, Score]], look: i
     """
     rivals = {name: (table, score) for name, (table, score) in scored.items() if score.standing != VOID}
     influences = {name: (measure.influence(table), score) for name, (table, score) in rivals.items()}
-    pairs = list(paired(influences, measure.better))
+    pairs = list(compare_pairs(influences, measure.better))
     wins = [(w, p.second if w == p.first else p.first) for p in pairs if (w := p.winner(measure.better))]
     with looking(look):
         charts = contrasts(measure, rivals, pairs)

@@ -56,10 +56,10 @@ class EncoderResult:
     remade: int = 0
 
 
-def unopened(name: str, slug: str, error: ItemError) -> EncoderResult:
+def make_failed_result(name: str, slug: str, error: ItemError) -> EncoderResult:
     """Return the result of an encoder that could not be opened, or died with its worker."""
     result = EncoderResult(blank(name, slug) | {"error": error.reason})
-    return replace(result, failures=[at(name, error)], log=logged(name, error))
+    return replace(result, failures=[at(name, error)], log=format_log(name, error))
 
 
 def at(where: str, error: ItemError) -> str:
@@ -67,7 +67,7 @@ def at(where: str, error: ItemError) -> str:
     return error.reason if error.reason.startswith(where) else f"{where}: {error.reason}"
 
 
-def logged(where: str, error: ItemError) -> str:
+def format_log(where: str, error: ItemError) -> str:
     """Return what the log says of a failure."""
     return f"--- {where}\n{error.trace}\n" if error.trace else ""
 

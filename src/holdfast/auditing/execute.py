@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from holdfast.auditing.encoder_result import EncoderResult, ItemError, unopened
+from holdfast.auditing.encoder_result import EncoderResult, ItemError, make_failed_result
 from holdfast.auditing.prepare import PreparedAudit
 from holdfast.auditing.schedule import Part, Schedule
 from holdfast.auditing.shards import ShardFile
@@ -35,7 +35,7 @@ def execute(audit: PreparedAudit, engine: Engine, part: Part | None = None) -> S
     tested, train = audit.images.tested, audit.images.train
     predict = partial(plan.predict, len(tested), None if train is None else len(train))
     work = [predict(_draws(audit, spec)).work // (part.count if part else 1) for spec in plan.encoders]
-    look = partial(stored_shards, audit.store)
+    look = partial(find_stored_shards, audit.store)
     schedule = Schedule(plan.dependencies, plan.requirements, work, look, part)
     with engine.open(partial(Worker, replace(audit, listener=listener))) as pool:
         if pool.size > 1:
@@ -43,7 +43,7 @@ def execute(audit: PreparedAudit, engine: Engine, part: Part | None = None) -> S
         listener.stage(f"{engine.title}: starting")
         busy: dict[int, WorkItem] = {}
         last: dict[int, int] = {}
-        while not schedule.finished:
+        while not schedule.is_finished:
             # Give each idle worker what is ready, of the encoder that it has open if possible
             for worker in sorted(set(range(pool.size)) - set(busy)):
                 if (item := schedule.next(last.get(worker))) is None:
@@ -69,8 +69,10 @@ def execute(audit: PreparedAudit, engine: Engine, part: Part | None = None) -> S
                 continue
             if isinstance(audit.listener, FailureListener):
                 for text in _failures(names[item.encoder], outcome.value):
-                    audit.listener.failed(text)
-            work_done = schedule.died(item, outcome.died) if outcome.died else schedule.done(item, outcome.value)
+                    audit.listener.report_failure(text)
+            work_done = (
+                schedule.died(item, outcome.died) if outcome.died else schedule.record_outcome(item, outcome.value)
+            )
             listener.advance(work_done - listener.heard)
     return schedule
 
@@ -87,7 +89,7 @@ def _draws(audit: PreparedAudit, spec: str) -> int | None:
 def results_of(audit: PreparedAudit, schedule: Schedule) -> list[EncoderResult]:
     """Return what came out for each encoder of an audit that is executed."""
     results = [
-        encoder.result if encoder.error is None else unopened(name, slug, encoder.error)
+        encoder.result if encoder.error is None else make_failed_result(name, slug, encoder.error)
         for name, slug, encoder in zip(audit.names, audit.slugs, schedule.encoders, strict=True)
     ]
     return [result for result in results if result is not None]
@@ -109,7 +111,7 @@ def _encoders(names: Sequence[str], items: Iterable[WorkItem]) -> str:
     return ", ".join(dict.fromkeys(names[item.encoder] for item in items))
 
 
-def stored_shards(store: Store, shards: Sequence[ShardFile], verified: Collection[int] = ()) -> set[int]:
+def find_stored_shards(store: Store, shards: Sequence[ShardFile], verified: Collection[int] = ()) -> set[int]:
     """Return the numbers of those shards of an observation that are stored.
 
     Args:

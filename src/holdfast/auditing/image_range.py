@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from holdfast.core import Encoder, Images, Positions, Rng, Threat
 from holdfast.core.ids import Ids
-from holdfast.runtime.waiting import sent
+from holdfast.runtime.waiting import move_to
 from holdfast.sources.data import ImageSet
 
 
@@ -48,26 +48,26 @@ class ImageRange:
 
     def batch(self, start: int, stop: int) -> Images:
         """Return images start to stop (excluded) of these."""
-        return moved(self._read(start, stop), self.device, self.memory_format)
+        return move_to_device(self._read(start, stop), self.device, self.memory_format)
 
     def at(self, positions: Positions) -> Images:
         """Return the images at some places; those that follow each other are read together."""
         places = positions.cpu()
         runs = places.tensor_split((places.diff() != 1).nonzero()[:, 0] + 1)
         x = torch.cat([self._read(int(run[0]), int(run[-1]) + 1) for run in runs])
-        return moved(x, self.device, self.memory_format)
+        return move_to_device(x, self.device, self.memory_format)
 
-    def disturbed(self, x: Images, positions: Positions, threat: Threat, rng: Rng) -> Images:
+    def disturb(self, x: Images, positions: Positions, threat: Threat, rng: Rng) -> Images:
         """Return the images at some places, which are x for the encoder, under a threat; see `ImageSet.disturbed`."""
-        return self.images.disturbed(x, [self.places.start + place for place in positions.tolist()], threat, rng)
+        return self.images.disturb(x, [self.places.start + place for place in positions.tolist()], threat, rng)
 
     def _read(self, start: int, stop: int) -> Images:
         return self.images.batch(self.places.start + start, self.places.start + stop)
 
 
-def moved(x: Images, device: str, memory_format: torch.memory_format) -> Images:
+def move_to_device(x: Images, device: str, memory_format: torch.memory_format) -> Images:
     """Return images on a device, to which they are copied beside the passes before."""
-    return sent(x, device).contiguous(memory_format=memory_format)
+    return move_to(x, device).contiguous(memory_format=memory_format)
 
 
 def memory_format(encoder: Encoder) -> torch.memory_format:

@@ -32,7 +32,7 @@ class AuditImages:
         """What reading all of them has found; for `open_selected` in other processes."""
         return self.tested.selection, None if self.train is None else self.train.selection
 
-    def rendered(self, geometry: Geometry | None) -> "AuditImages":
+    def render(self, geometry: Geometry | None) -> "AuditImages":
         """Return the same images for an encoder; pictures of mixed shapes as is usual where it names no geometry."""
         geometry = geometry or self.tested.common_geometry
         train = None if self.train is None else self.train.with_geometry(geometry)
@@ -115,7 +115,7 @@ def _without_unlabelled(images: ImageSet, plan: Plan) -> str:
     Raises:
         HoldfastError: fewer than two that have one.
     """
-    if not (readers := plan.labelled()):
+    if not (readers := plan.find_label_readers()):
         return ""
     whole = len(images)
     if not (left_out := images.leave_out_unlabelled()):

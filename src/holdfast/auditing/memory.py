@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from holdfast.auditing.shards import joined
+from holdfast.auditing.shards import join_rows
 from holdfast.core import Encoder, HoldfastError, Observation
 from holdfast.core.registry import part_name
 from holdfast.runtime.errors import first_line
@@ -48,20 +48,20 @@ class MemoryLimits:
                 device that lacks what the observation computes in.
         """
         if observation.scope.at_once:  # of no image too: it says what it lacks
-            tensors = self._tried(observation, start, stop, run)
+            tensors = self._try_run(observation, start, stop, run)
             assert tensors is not None  # what does not fit is refused
             return tensors
         size = min(stop - start, self.limit(observation) or stop - start)
         parts: list[dict[str, Tensor]] = []
         while start < stop:
-            if (part := self._tried(observation, start, min(start + size, stop), run)) is None:
+            if (part := self._try_run(observation, start, min(start + size, stop), run)) is None:
                 size = self._limits[type(observation)] = min(size, stop - start) // 2
                 continue
             parts.append(part)
             start += size
-        return joined(parts)
+        return join_rows(parts)
 
-    def _tried(self, observation: Observation, start: int, stop: int, run: Run) -> dict[str, Tensor] | None:
+    def _try_run(self, observation: Observation, start: int, stop: int, run: Run) -> dict[str, Tensor] | None:
         """Return what was seen, or None where it did not fit; then nothing of it is counted."""
         before = self._encoder.passes
         try:
@@ -79,7 +79,7 @@ class MemoryLimits:
             if not short_of_memory(error):
                 raise
             if stop - start < 2 or observation.scope.at_once:
-                raise self._refused(observation, error) from error
+                raise self._build_error(observation, error) from error
 
         # Take back the passes that were counted
         undone = self._encoder.passes - before
@@ -88,7 +88,7 @@ class MemoryLimits:
             self._encoder.watch(-undone.work)
         return None  # outside of `except`, which would keep the tensors of the failed pass alive
 
-    def _refused(self, observation: Observation, error: Exception) -> HoldfastError:
+    def _build_error(self, observation: Observation, error: Exception) -> HoldfastError:
         too_much = "all its images together do" if observation.scope.at_once else "a single image does"
         name = part_name(observation)
         return HoldfastError(

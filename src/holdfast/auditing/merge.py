@@ -17,7 +17,7 @@ from holdfast.core.engine import Engine
 from holdfast.runtime.doors import read_bytes
 from holdfast.runtime.errors import UnreadableRecord, first_line, os_reason
 from holdfast.runtime.listener import Listener, Silent
-from holdfast.runtime.privacy import placed
+from holdfast.runtime.privacy import restore_paths
 from holdfast.sources.trust import demand_trust
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import unbroken
@@ -71,7 +71,7 @@ def merge_parts(
             f"expected parts of an audit (made with --shard), found none or a damaged {PLAN} in {str(store.files)!r}"
         )
     try:
-        plan = plan_of(placed(stored["plan"], stored_places if isinstance(stored_places, dict) else {}))
+        plan = plan_of(restore_paths(stored["plan"], stored_places if isinstance(stored_places, dict) else {}))
     except (HoldfastError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise UnreadableRecord(
             f"expected the plan of an audit in {PLAN} of {str(store.files)!r}, it is damaged ({first_line(error)}); "
@@ -85,7 +85,7 @@ def merge_parts(
     with closing(audit.claim):
         if not complete and (missing := _missing(audit)):
             raise HoldfastError(
-                f"{str(store.files)!r} is not complete: {listed(missing)}; run the parts that are missing again, or "
+                f"{str(store.files)!r} is not complete: {format_list(missing)}; run the parts that are missing again, or "
                 "add --complete to make it here"
             )
         return run_prepared(audit, engine, command)
@@ -112,7 +112,7 @@ def _copy(store: Store, present: set[str], part: Folder, plan: bytes, files: Seq
         )
     for name in files:
         if name not in present and not name.endswith(".part"):
-            with part.fetched(name) as path:
+            with part.fetch(name) as path:
                 shard = read_bytes(path, None)
             store.write_bytes(name, shard)
             if name.endswith(SHARD) and store.read_tensors(name) is None:
@@ -121,7 +121,7 @@ def _copy(store: Store, present: set[str], part: Folder, plan: bytes, files: Seq
                 present.add(name)
 
 
-def listed(items: Sequence[str], most: int = 3) -> str:
+def format_list(items: Sequence[str], most: int = 3) -> str:
     """Return the first items in one line, and how many more there are."""
     more = f"; and {len(items) - most} more" if len(items) > most else ""
     return "; ".join(items[:most]) + more

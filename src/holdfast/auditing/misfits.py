@@ -34,13 +34,13 @@ class Fitted(Generic[P]):
     left_out: dict[str, str] = field(default_factory=dict)
     kept: tuple[str, ...] = ()
 
-    def noted(self, name: str, score: Score) -> Score:
+    def annotate_score(self, name: str, score: Score) -> Score:
         """Return a score that says over what it is, unless it is that of one entry among others."""
         if not self.left_out or (name in self.kept and len(self.kept) > 1):
             return score
         return replace(score, note="; ".join(filter(None, [self._words, score.note])))
 
-    def said(self, verdict: dict[str, Any]) -> dict[str, Any]:
+    def annotate_verdict(self, verdict: dict[str, Any]) -> dict[str, Any]:
         """Return the verdict of a check that says over what it is."""
         finding = "; ".join([verdict["finding"], self._words])
         return verdict | {"finding": finding} if self.left_out else verdict
@@ -51,7 +51,7 @@ class Fitted(Generic[P]):
         return f"{of}left out: {', '.join(f'“{name}”' for name in self.left_out)}"
 
 
-def fitted(part: P, misfit: Callable[[P], str]) -> Fitted[P] | None:
+def drop_misfits(part: P, misfit: Callable[[P], str]) -> Fitted[P] | None:
     """Return a part that does not fit without those entries of its lists that do not fit alone.
 
     Args:
@@ -131,14 +131,17 @@ def _at(part: Any, path: Path) -> Any:
 
 def _with(part: Any, paths: Sequence[Path], numbers: Sequence[int]) -> Any:
     """Return a part with some entries of its lists alone."""
-    return _replaced(part, {path: tuple(_at(part, path)[number] for number in numbers) for path in paths})
+    return _replace_values(part, {path: tuple(_at(part, path)[number] for number in numbers) for path in paths})
 
 
-def _replaced(part: Any, values: dict[Path, Any]) -> Any:
+def _replace_values(part: Any, values: dict[Path, Any]) -> Any:
     """Return a part with other values at some places, all of them at once."""
     inner = {path[0]: {rest[1:]: value for rest, value in values.items() if rest[0] == path[0]} for path in values}
     return replace(
-        part, **{name: each[()] if () in each else _replaced(getattr(part, name), each) for name, each in inner.items()}
+        part,
+        **{
+            name: each[()] if () in each else _replace_values(getattr(part, name), each) for name, each in inner.items()
+        },
     )
 
 

@@ -59,13 +59,13 @@ def make_part(audit: PreparedAudit, part: Part, engine: Engine = INLINE) -> Part
         StoreError: a folder that cannot be written.
     """
     with closing(audit.claim):
-        return _made(audit, execute(audit, engine, part))
+        return _update_marks(audit, execute(audit, engine, part))
 
 
-def _made(audit: PreparedAudit, schedule: Schedule) -> PartResult:
+def _update_marks(audit: PreparedAudit, schedule: Schedule) -> PartResult:
     """Mark what could not be made, so that merging does not wait for it; forget the marks of what is there now."""
     failures, store = list[str](), audit.store
-    for mark, sentence, is_failure in _lost(audit, schedule):
+    for mark, sentence, is_failure in _find_lost(audit, schedule):
         if mark is not None:
             store.write_text(mark, sentence)
         failures += [sentence] if is_failure else []
@@ -73,10 +73,10 @@ def _made(audit: PreparedAudit, schedule: Schedule) -> PartResult:
     for name in names:
         if name.endswith(MARK) and name.removesuffix(MARK) + SHARD in names:
             store.delete(name)
-    return PartResult(schedule.shards, schedule.stored, failures)
+    return PartResult(schedule.shards, schedule.n_stored, failures)
 
 
-def _lost(audit: PreparedAudit, schedule: Schedule) -> Iterator[tuple[str | None, str, bool]]:
+def _find_lost(audit: PreparedAudit, schedule: Schedule) -> Iterator[tuple[str | None, str, bool]]:
     """Yield what could not be made: the name of its mark, a sentence, and whether it is a failure."""
     for name, encoder in zip(audit.names, schedule.encoders, strict=True):
         if encoder.error is not None:

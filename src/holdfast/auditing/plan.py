@@ -9,7 +9,7 @@ from holdfast.auditing.representations import CLEAN, training
 from holdfast.auditing.series import Series
 from holdfast.auditing.until import Until
 from holdfast.core import Check, HoldfastError, Measure, Observation, Passes, Scope, registry
-from holdfast.core.naming import named
+from holdfast.core.naming import name_parts
 from holdfast.core.precision import check_precision
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import unknown
@@ -108,8 +108,8 @@ class Plan(metaclass=Checked):
         # How it is run, and what it names
         if self.budget is not None and not self.budget > 0:
             raise HoldfastError(f"budget: expected seconds above 0, got {self.budget:g}; give more, such as 2m or 1h")
-        if self.until is not None and self.until.measure not in ("", *self.named_measures):
-            raise unknown("measure of the audit in until", self.until.measure, self.named_measures)
+        if self.until is not None and self.until.measure not in ("", *self.measures_by_name):
+            raise unknown("measure of the audit in until", self.until.measure, self.measures_by_name)
         if self.batch_size is not None and self.batch_size < 1:
             raise HoldfastError(f"batch_size: expected at least 1, got {self.batch_size}")
         check_precision(self.precision, self.device)
@@ -132,14 +132,14 @@ class Plan(metaclass=Checked):
         return bool(readers) and all(measure.classes_apart for measure in readers)
 
     @cached_property
-    def named_measures(self) -> dict[str, Measure]:
+    def measures_by_name(self) -> dict[str, Measure]:
         """The measures by name, see `named`."""
-        return named(self.measures)
+        return name_parts(self.measures)
 
     @cached_property
-    def named_checks(self) -> dict[str, Check]:
+    def checks_by_name(self) -> dict[str, Check]:
         """The checks by name."""
-        return named(self.checks)
+        return name_parts(self.checks)
 
     @cached_property
     def observations(self) -> dict[Observation, tuple[str, ...]]:
@@ -148,9 +148,9 @@ class Plan(metaclass=Checked):
         Training images come first, and before them what a probe that learns from them reads: what reads labels may need
         what a probe learned.
         """
-        read_by = [(name, m.prerequisites()) for name, m in self.named_measures.items()]
-        read_by += [(name, (training(),)) for name in self.labelled() if self.train is not None]
-        read_by += [(f"check {name}", c.prerequisites()) for name, c in self.named_checks.items()]
+        read_by = [(name, m.prerequisites()) for name, m in self.measures_by_name.items()]
+        read_by += [(name, (training(),)) for name in self.find_label_readers() if self.train is not None]
+        read_by += [(f"check {name}", c.prerequisites()) for name, c in self.checks_by_name.items()]
         merged = merge(read_by)
         first = {needed.key() for learned in merged if learned.scope.training for needed in learned.prerequisites()}
         return dict(sorted(merged.items(), key=lambda item: (item[0].key() not in first, not item[0].scope.training)))
@@ -175,17 +175,17 @@ class Plan(metaclass=Checked):
         """Whether the measures read none of the images."""
         return unread(self.measures)
 
-    def labelled(self) -> tuple[str, ...]:
+    def find_label_readers(self) -> tuple[str, ...]:
         """Return the names of the measures that read labels, or of which an observation does."""
         return tuple(
             name
-            for name, measure in self.named_measures.items()
+            for name, measure in self.measures_by_name.items()
             if measure.needs_labels or any(observation.needs_labels for observation in measure.observations())
         )
 
-    def judged(self) -> tuple[str, ...]:
+    def find_relevance_readers(self) -> tuple[str, ...]:
         """Return the names of the measures that read which images are relevant to which."""
-        return tuple(name for name, measure in self.named_measures.items() if measure.needs_relevance)
+        return tuple(name for name, measure in self.measures_by_name.items() if measure.needs_relevance)
 
     def attacking(self, queries: int | None) -> "Plan":
         """Return the plan for images of which so many are queries of a retrieval task: it attacks no others."""
@@ -193,14 +193,14 @@ class Plan(metaclass=Checked):
             return self
         return replace(self, attacked=min(self.attacked or queries, queries) // 2 * 2)
 
-    def attacked_of(self, population: int) -> int:
+    def count_attacked(self, population: int) -> int:
         """Return how many of so many images are to be attacked: an even number, so that each has a partner."""
         most = population // 2 if self.spare else population
         return min(self.attacked or most, most) // 2 * 2
 
-    def attacked_now(self, population: int) -> int:
+    def count_attacked_now(self, population: int) -> int:
         """Return how many of them are attacked by the end of this round; else all that are to be."""
-        most = self.attacked_of(population)
+        most = self.count_attacked(population)
         return most if self.round is None else min(self.round.end, most)
 
     def batch_size_of(self, shape: tuple[int, int, int]) -> int:
@@ -209,7 +209,7 @@ class Plan(metaclass=Checked):
 
     def split(self, population: int, train: int | None = None) -> "Split":
         """Return how so many images are divided; `train` is how many training images there are."""
-        return Split(population, self.attacked_now(population), self.attacked_of(population), train)
+        return Split(population, self.count_attacked_now(population), self.count_attacked(population), train)
 
     def predict(self, population: int, train: int | None = None, draws: int | None = None) -> Passes:
         """Return the encoder passes of all observations, for one encoder of so many draws."""

@@ -12,8 +12,8 @@ from holdfast.auditing.profile import profile as open_profile
 from holdfast.auditing.profile import profile_table
 from holdfast.auditing.series import expand
 from holdfast.auditing.until import until_of
-from holdfast.config.overrides import Change, changed, set_parameters
-from holdfast.config.reader import arguments, located
+from holdfast.config.overrides import Change, apply_changes, set_parameters
+from holdfast.config.reader import arguments, locate_errors
 from holdfast.core import Ball, HoldfastError, ImageSource, Measure, registry
 from holdfast.core.threat import Shape
 from holdfast.runtime.durations import seconds
@@ -114,7 +114,7 @@ def make_plan(
         raise HoldfastError("no encoder: name at least one, for example zoo:digits-simclr; see holdfast list encoders")
     ball = _ball(profile, norm, eps, source or data, seed, skip_corrupt)
     base = open_profile(profile, ball)
-    questions = changed(base.measures, measures, ball) if measures else base.measures
+    questions = apply_changes(base.measures, measures, ball) if measures else base.measures
     others = (surrogates,) if isinstance(surrogates, str) else surrogates
     questions = set_parameters(_with_surrogates(questions, others, encoders, ball), settings, ball)
 
@@ -255,5 +255,5 @@ def plan_from(values: Mapping[str, Any], where: str) -> Plan:
         raise HoldfastError(f"the plan {where} has no 'encoders'")
     encoders, data = plan.pop("encoders"), plan.pop("data", None)
     plan["settings"] = plan.pop("set", ())
-    with located(where):
+    with locate_errors(where):
         return make_plan(encoders, data, **plan)

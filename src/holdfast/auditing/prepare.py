@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from holdfast.auditing import record as entries
-from holdfast.auditing.balls import shape_of, told
+from holdfast.auditing.balls import describe_balls, shape_of
 from holdfast.auditing.images import AuditImages, open_all, open_selected
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_entry import plan_entry
@@ -24,12 +24,12 @@ from holdfast.core.spec_string import label
 from holdfast.runtime.errors import NothingAudited, UnreadableRecord, first_line, no_labels
 from holdfast.runtime.freed_memory import give_back_freed_memory
 from holdfast.runtime.listener import Listener, Silent
-from holdfast.runtime.privacy import placed, places, public
+from holdfast.runtime.privacy import places, public, restore_paths
 from holdfast.sources.data import Selection
 from holdfast.sources.encoders import check_encoder
 from holdfast.storage.claim import Claim
 from holdfast.storage.filesystem import Folder
-from holdfast.storage.record_file import SEAL, read_record, sealed, unbroken
+from holdfast.storage.record_file import SEAL, add_seal, read_record, unbroken
 from holdfast.storage.run_folder import Store
 from holdfast.storage.seal import SHARD
 
@@ -91,10 +91,10 @@ class PreparedAudit:
         """Send all but what is open here; paths of specs begin in this process's folder."""
         opened = ("images", "store", "listener", "claim")
         sent = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in opened}
-        return _opened_elsewhere, (sent, self.images.selections, self.store.files.place, os.getcwd())
+        return _open_elsewhere, (sent, self.images.selections, self.store.files.place, os.getcwd())
 
 
-def _opened_elsewhere(
+def _open_elsewhere(
     sent: Mapping[str, Any], selections: tuple[Selection, Selection | None], place: str, home: str
 ) -> PreparedAudit:
     """Return an audit in another process than that which prepared it.
@@ -164,21 +164,21 @@ def prepare(
     plan = plan.attacking(images.tested.queries)
     for measure in plan.measures:
         measure.check(images.tested.ids)
-    if readers := plan.judged():
+    if readers := plan.find_relevance_readers():
         images.tested.check_relevance(", ".join(readers))
-    for ball in told(plan.measures, shape_of(images.tested)):
+    for ball in describe_balls(plan.measures, shape_of(images.tested)):
         listener.stage(ball)
     store.sweep()
 
     # Claim the folder, unless it holds another audit
     labels, facts = _labels(plan, images), _train_facts(images)
-    entry = plan_entry(plan, len(images.tested), plan.attacked_of(len(images.tested)))
+    entry = plan_entry(plan, len(images.tested), plan.count_attacked(len(images.tested)))
     data = " ".join(filter(None, [images.tested.fingerprint, labels, *facts.values()]))
     give_back_freed_memory()  # what it took to read all images
-    new = sealed(json.loads(json.dumps(public({"plan": entry, "data": data}))))
+    new = add_seal(json.loads(json.dumps(public({"plan": entry, "data": data}))))
     held = store.claim(new[SEAL], shared=shared, say=listener.stage)
     try:
-        record = recorded_in(store)
+        record = find_record(store)
         _claim(store, new, places(entry), record, overwrite)
         held.settle()
         damaged = store.forget_damaged(CACHE) if verify else 0
@@ -304,10 +304,12 @@ def _same(store: Store, old: Mapping[str, Any], new: Mapping[str, Any], new_plac
         if old == new:
             return True
         old_places = {}
-    return old["data"] == new["data"] and placed(old["plan"], old_places) == placed(new["plan"], new_places)
+    return old["data"] == new["data"] and restore_paths(old["plan"], old_places) == restore_paths(
+        new["plan"], new_places
+    )
 
 
-def recorded_in(store: Store) -> dict[str, Any] | None:
+def find_record(store: Store) -> dict[str, Any] | None:
     """Return the record that a folder holds; None where there is none, or one that cannot be believed."""
     try:
         return read_record(store.files)
@@ -317,12 +319,12 @@ def recorded_in(store: Store) -> dict[str, Any] | None:
 
 def _labels(plan: Plan, images: AuditImages) -> str | None:
     """Return the fingerprint of the labels where a measure reads them; None where none does."""
-    if not (readers := plan.labelled()):
+    if not (readers := plan.find_label_readers()):
         return None
-    others = [name for name in plan.named_measures if name not in readers]
+    others = [name for name in plan.measures_by_name if name not in readers]
     for source in filter(None, [images.tested, images.train]):
         if source.labels is None:
-            raise no_labels(", ".join(readers), str(source), others, source.labelled[1])
+            raise no_labels(", ".join(readers), str(source), others, source.label_coverage[1])
     return images.tested.labels_fingerprint
 
 

@@ -36,12 +36,12 @@ def classifier_of(
     bank = subject.bank(threat)
     for label in [] if classes_apart else labels[: subject.attacked].unique().tolist():
         count = int((bank.labels == label).sum())
-        if subject.trained_apart and count < 1:
+        if subject.has_training_set and count < 1:
             raise HoldfastError(
                 f"probes learn from the training images: expected some of each class of the tested images among these "
                 f"{len(bank.labels)}, got none of class {label}; leave the class out, or give training images of it"
             )
-        if not subject.trained_apart and count < FEWEST:
+        if not subject.has_training_set and count < FEWEST:
             raise HoldfastError(
                 f"probes learn from the images that are not attacked: expected at least {FEWEST} of each class among "
                 f"these {len(bank.labels)} of {len(labels)}, got {count} of class {label}; give training images "
@@ -50,5 +50,5 @@ def classifier_of(
 
     # Learned through the encoder, by an observation, or from representations
     if probe.through:
-        return probe.learned(subject.read(learning_of(probe, threat)))
+        return probe.build_classifier(subject.read(learning_of(probe, threat)))
     return probe.learn(bank)

@@ -10,9 +10,9 @@ from holdfast.auditing import profile_files
 from holdfast.auditing.balls import NORM, audit_ball
 from holdfast.auditing.profile_files import profile_names
 from holdfast.config.grammar import part_table
-from holdfast.config.overrides import Change, changed
-from holdfast.config.reader import arguments, located, read
-from holdfast.config.tables import Table, laid, over, spread
+from holdfast.config.overrides import Change, apply_changes
+from holdfast.config.reader import arguments, locate_errors, read
+from holdfast.config.tables import Table, over, resolve_inheritance, spread
 from holdfast.core import Ball, Measure, registry
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.durations import seconds
@@ -74,9 +74,9 @@ def profile(name: str, ball: Ball | None = None) -> Profile:
     table = profile_table(name)
     where = f"profile {Path(name).stem}"
     common = table.pop("defaults", {})
-    with located(where):
+    with locate_errors(where):
         ball = ball or audit_ball(table.get("norm", NORM), table.get("eps"), lambda: None)
-        table["measures"] = changed((), _begun(table.get("measures", ()), common), ball)
+        table["measures"] = apply_changes((), _apply_defaults(table.get("measures", ()), common), ball)
     if "budget" in table:
         table["budget"] = seconds(table["budget"], f"{where}: budget")
     return read(Profile, table, where)
@@ -100,10 +100,10 @@ def profile_table(name: str) -> Table:
         return read_toml(profile_files.FOLDER / f"{like}.toml", "profile")
 
     where = Path(name).name
-    return arguments(KEYS, laid({"like": where if name.endswith(".toml") else name}, find, where), where)
+    return arguments(KEYS, resolve_inheritance({"like": where if name.endswith(".toml") else name}, find, where), where)
 
 
-def _begun(measures: Iterable[Change], common: Mapping[str, Any]) -> list[Change]:
+def _apply_defaults(measures: Iterable[Change], common: Mapping[str, Any]) -> list[Change]:
     """Return measures that begin with those fields of `[defaults]` that they have."""
     begun: list[Change] = []
     fields: set[str] = set()

@@ -75,14 +75,14 @@ class ProgressFile:
         self._stage = text
         self._listener.stage(text)
 
-    def failed(self, text: str) -> None:
+    def report_failure(self, text: str) -> None:
         """Hear that a part failed, and that the audit goes on."""
         if text not in self._failures and len(self._failures) < FAILURES:
             self._failures = [*self._failures, text]
         if isinstance(self._listener, FailureListener):
-            self._listener.failed(text)
+            self._listener.report_failure(text)
 
-    def heard(self, record: dict[str, Any]) -> None:
+    def add_round(self, record: dict[str, Any]) -> None:
         """Hear the record of a round."""
         self._rounds = [*self._rounds, round_of(record)]
 
@@ -107,14 +107,14 @@ class ProgressFile:
             "unit": self._unit,
             "encoders": list(self._names),
             "bars": bars,
-            "left": self._left(bars, now),
+            "left": self._estimate_remaining(bars, now),
             "budget": self._budget,
             "spent": round(time.perf_counter() - self._began, 3),
             "rounds": self._rounds,
             "failures": self._failures,
         }
 
-    def _left(self, bars: list[dict[str, Any]], now: float) -> float | None:
+    def _estimate_remaining(self, bars: list[dict[str, Any]], now: float) -> float | None:
         """Return the seconds that the rest of the round takes at the present pace; None where that is not known."""
         if not bars:
             return None

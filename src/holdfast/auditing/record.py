@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 import holdfast
-from holdfast.auditing.balls import shape_of, told
+from holdfast.auditing.balls import describe_balls, shape_of
 from holdfast.auditing.images import AuditImages
 from holdfast.auditing.plan import Plan
 from holdfast.core import Encoder, Geometry, Measure, Passes, registry
@@ -52,14 +52,14 @@ def data_entry(plan: Plan, images: AuditImages, labels: str | None, facts: Mappi
         "description": str(tested),
         "available": tested.available,
         "images": len(tested),
-        "attacked": plan.attacked_now(len(tested)),
+        "attacked": plan.count_attacked_now(len(tested)),
         "fingerprint": tested.fingerprint,
         "labels": labels,
         "train": learned_from,
         "notes": [*images.notes, *tested.notes],
         "runs_left_out": tested.runs,
-        "skipped": [list(item) for item in tested.skipped],
-        "balls": told(plan.measures, shape_of(tested)),
+        "skipped": [list(item) for item in tested.unreadable],
+        "balls": describe_balls(plan.measures, shape_of(tested)),
         "duplicates": [{"image": image, "like": like, "levels": levels} for image, like, levels in tested.duplicates],
         "duplicates_left_out": tested.skips_duplicates,
         "table": IMAGES,

@@ -11,7 +11,7 @@ from torch import Tensor
 from holdfast.core import Measure, Observation, Score
 from holdfast.core.randomness import GROUPS, redrawn
 from holdfast.numerics.statistics.copies import score_pictures
-from holdfast.numerics.statistics.redrawn import widened
+from holdfast.numerics.statistics.redrawn import widen_interval
 
 RANGES = {"share": (0.0, 1.0), "similarity": (-1.0, 1.0), "pixels": (0.0, math.inf)}
 """The least and the most that scores can be, by their unit."""
@@ -34,7 +34,7 @@ class Redrawn:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._subject, name)
-        return _refused if callable(value) else value
+        return _refuse if callable(value) else value
 
     def read(self, observation: Observation) -> dict[str, Tensor]:
         """Return what the observation saw, with the representations of this group in place of the encoder's own."""
@@ -45,7 +45,7 @@ class Redrawn:
         return {**results, **again}
 
 
-def _refused(*_: object, **__: object) -> Any:
+def _refuse(*_: object, **__: object) -> Any:
     raise _GivenDraws
 
 
@@ -66,7 +66,9 @@ def with_draws(
     except _GivenDraws:
         return {name: replace(score, interval=f"{score.interval}, given its draws") for name, score in scores.items()}
     return {
-        name: widened(score, [_number(group.get(name)) for group in again], *RANGES.get(score.unit or measure.unit, ()))
+        name: widen_interval(
+            score, [_number(group.get(name)) for group in again], *RANGES.get(score.unit or measure.unit, ())
+        )
         for name, score in scores.items()
     }
 

@@ -31,12 +31,12 @@ def relations(encoders: Sequence[Mapping[str, Any]], unfit: Iterable[str] = ()) 
     correlations = []
     for first, second in _pairs(fit):
         points = [(_headline(entry, first), _headline(entry, second)) for entry in fit]
-        correlations += _related(points, over="encoders", encoder=None, first=first, second=second)
+        correlations += _correlate(points, over="encoders", encoder=None, first=first, second=second)
     for entry in fit:
         for first, second in _pairs([entry]):
             free, labelled = (_by_corruption(entry["measures"][key]) for key in (first, second))
             points = [(free[title], labelled[title]) for title in free if title in labelled]
-            correlations += _related(points, over="corruptions", encoder=entry["name"], first=first, second=second)
+            correlations += _correlate(points, over="corruptions", encoder=entry["name"], first=first, second=second)
     return correlations
 
 
@@ -58,7 +58,7 @@ def _by_corruption(measure: Mapping[str, Any]) -> dict[str, float | None]:
     return {title: measure["scores"].get(title, {}).get("value") for title in titles}
 
 
-def _related(points: Iterable[tuple[float | None, float | None]], **pair: Any) -> list[dict[str, Any]]:
+def _correlate(points: Iterable[tuple[float | None, float | None]], **pair: Any) -> list[dict[str, Any]]:
     """Return the correlation of a pair of measures over the points that have both values; none of too few."""
     complete = [(x, y) for x, y in points if x is not None and y is not None]
     if len(complete) < FEWEST:

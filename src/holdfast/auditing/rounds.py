@@ -13,11 +13,11 @@ from typing import Any
 
 from holdfast.auditing.cuts import cuts_of
 from holdfast.auditing.plan import Plan, Round
-from holdfast.auditing.prepare import PreparedAudit, recorded_in
+from holdfast.auditing.prepare import PreparedAudit, find_record
 from holdfast.auditing.run_prepared import run_prepared
 from holdfast.core.engine import Engine
 from holdfast.runtime.privacy import public
-from holdfast.storage.record_file import RECORD, SEAL, sealed
+from holdfast.storage.record_file import RECORD, SEAL, add_seal
 
 AT_ONCE = 10.0
 """Seconds that a round may take however short those before it were."""
@@ -68,7 +68,7 @@ class _Rounds:
     def __init__(self, audit: PreparedAudit, engine: Engine, command: str):
         self._audit, self._engine, self._command = audit, engine, command
         plan, images = audit.plan, audit.images
-        most = plan.attacked_of(len(images.tested))
+        most = plan.count_attacked(len(images.tested))
         last = most if plan.until is None or plan.until.images is None else min(most, plan.until.images)
         cuts = cuts_of(most, plan.batch_size_of(images.tested.shape))
         self._ends = (*(end for end in cuts if end < last), last)
@@ -80,7 +80,7 @@ class _Rounds:
 
     def begin(self) -> dict[str, Any]:
         """Make the first round; or the last one that is recorded again, of which all that it observed is stored."""
-        recorded = self._recorded()
+        recorded = self._find_record()
         if recorded is None:
             return self._make(self._answering or self._audit.plan, self._ends[0])
         rounds, run = recorded["run"]["rounds"], recorded["run"]
@@ -96,29 +96,29 @@ class _Rounds:
 
     def next_end(self) -> int | None:
         """Return how many images are attacked by the end of the next round; None where none is made."""
-        attacked, spent, budget = self._attacked, self._before + self._lasted, self._audit.plan.budget
-        if self._reached:
+        attacked, spent, budget = self._n_attacked, self._before + self._duration, self._audit.plan.budget
+        if self._is_goal_met:
             return None
         ends = [end for end in self._ends if end >= attacked and (end > attacked or self._partial)]
-        within = ends if budget is None else [end for end in ends if spent + self._predicted(end) <= budget]
-        soon = [end for end in within if self._predicted(end) <= max(AT_ONCE, spent)]
+        within = ends if budget is None else [end for end in ends if spent + self._predict_seconds(end) <= budget]
+        soon = [end for end in within if self._predict_seconds(end) <= max(AT_ONCE, spent)]
         return max(soon) if soon else min(within, default=None)
 
     def why_over(self) -> str:
         """Return why no further round is made."""
-        if self._reached:
+        if self._is_goal_met:
             return "until"
         return "complete" if complete(self._record) else "budget"
 
     def close(self, ended: str) -> dict[str, Any]:
         """Write into the record why there is no further round, and return it."""
         self._record["run"]["rounds"]["ended"] = ended
-        self._record = sealed({key: value for key, value in self._record.items() if key != SEAL})
+        self._record = add_seal({key: value for key, value in self._record.items() if key != SEAL})
         self._audit.store.write_json(RECORD, self._record)
         return self._record
 
     @property
-    def _attacked(self) -> int:
+    def _n_attacked(self) -> int:
         """How many images are attacked by now."""
         return self._record["data"]["attacked"]
 
@@ -128,17 +128,17 @@ class _Rounds:
         return self._record["run"]["rounds"]["answers_only"]
 
     @property
-    def _reached(self) -> bool:
+    def _is_goal_met(self) -> bool:
         """Whether the last round has what the audit goes on until."""
         until = self._audit.plan.until
-        return until is not None and not self._partial and until.met(self._record)
+        return until is not None and not self._partial and until.is_met(self._record)
 
     @property
-    def _lasted(self) -> float:
+    def _duration(self) -> float:
         """Seconds since this command began."""
         return time.perf_counter() - self._audit.began
 
-    def _predicted(self, end: int) -> float:
+    def _predict_seconds(self, end: int) -> float:
         """Return how many seconds a round is expected to take, at the pace of those before."""
         return (self._work_of(self._audit.plan, end) - self._work) * self._seconds / max(1, self._work)
 
@@ -172,9 +172,9 @@ class _Rounds:
         self._seconds += time.perf_counter() - began
         return self._record
 
-    def _recorded(self) -> dict[str, Any] | None:
+    def _find_record(self) -> dict[str, Any] | None:
         """Return the record of a round of this audit that the folder holds; None where it holds none."""
-        record, entry = recorded_in(self._audit.store), json.loads(json.dumps(public(dict(self._audit.entry))))
+        record, entry = find_record(self._audit.store), json.loads(json.dumps(public(dict(self._audit.entry))))
         if record is None or "rounds" not in record["run"]:
             return None
         same = all(record["plan"].get(key) == value for key, value in entry.items())

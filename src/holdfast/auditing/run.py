@@ -74,8 +74,8 @@ def carry_out(
         if not audit.plan.in_rounds:
             return run_prepared(audit, engine, command)
 
-        def heard(record: dict[str, Any]) -> None:
-            progress.heard(record)
+        def report_round(record: dict[str, Any]) -> None:
+            progress.add_round(record)
             told(record)
 
-        return run_rounds(audit, engine, command, heard)
+        return run_rounds(audit, engine, command, report_round)

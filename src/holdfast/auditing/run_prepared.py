@@ -11,7 +11,7 @@ from holdfast.auditing import record as entries
 from holdfast.auditing.differences import compare
 from holdfast.auditing.execute import execute, results_of
 from holdfast.auditing.images import first_of_pictures
-from holdfast.auditing.prepare import PLAN, PreparedAudit, recorded_in
+from holdfast.auditing.prepare import PLAN, PreparedAudit, find_record
 from holdfast.auditing.relations import relations
 from holdfast.auditing.series import series_entries
 from holdfast.core import HoldfastError, Measure, Score, Table
@@ -20,7 +20,7 @@ from holdfast.numerics.statistics.copies import rows_of_pictures
 from holdfast.runtime.errors import NothingAudited, first_line
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.privacy import public
-from holdfast.storage.record_file import LOG, RECORD, digest_of, files_of, sealed
+from holdfast.storage.record_file import LOG, RECORD, add_seal, digest_of, files_of
 from holdfast.storage.record_shape import SCHEMA
 from holdfast.storage.run_folder import Store
 from holdfast.storage.standing import void_checks
@@ -63,7 +63,7 @@ def run_prepared(
     for name, result in zip(audit.names, results, strict=True):
         for measure, file_and_score in result.scored.items():
             scored.setdefault(measure, {})[name] = file_and_score
-            asked.setdefault(measure, {})[name] = result.reduced.get(measure, plan.named_measures[measure])
+            asked.setdefault(measure, {})[name] = result.reduced.get(measure, plan.measures_by_name[measure])
     unfit = {row["name"] for row in rows if void_checks(row, plan.allow)}
     names = dict(zip(plan.encoders, audit.names, strict=True))
     look = 0 if plan.round is None else plan.round.look
@@ -72,7 +72,7 @@ def run_prepared(
         """Return the tables of one measure; those of all, of many images, would take much memory."""
         return {name: store.read_table(file) for name, (file, _) in scored[measure].items()}
 
-    def compared(name: str) -> dict[str, Any]:
+    def compare_encoders(name: str) -> dict[str, Any]:
         """Return the comparison of all encoders on one measure."""
         first, *others = asked[name].values()
         if any(other != first for other in others):
@@ -101,7 +101,7 @@ def run_prepared(
         "data": entries.data_entry(plan, images, audit.labels, audit.train_facts),
         "encoders": rows,
         "comparison": {
-            name: apart(f"comparison of {name}", partial(compared, name), {"best": None, "pairs": []})
+            name: apart(f"comparison of {name}", partial(compare_encoders, name), {"best": None, "pairs": []})
             for name, by_encoder in scored.items()
             if len(by_encoder) > 1
         },
@@ -124,14 +124,14 @@ def run_prepared(
     # Seal the record together with the files that it names
     record = public(entries.finite(json.loads(json.dumps(record))))
     record["files"] = {name: digest_of(store.files.read(name)) for name in sorted(set(files_of(record)))}
-    record = sealed(record)
+    record = add_seal(record)
     store.write_json(RECORD, record)
     return record
 
 
 def _nothing(store: Store, failures: Sequence[str]) -> NothingAudited:
     """Give up the claim of an audit that came to nothing, unless the folder holds its record; return the error."""
-    if recorded_in(store) is None:
-        store.write_json(PLAN, sealed({"plan": None, "data": ""}))
-    log = f"; tracebacks are in {store.files.named(LOG)!r}" if store.exists(LOG) else ""
+    if find_record(store) is None:
+        store.write_json(PLAN, add_seal({"plan": None, "data": ""}))
+    log = f"; tracebacks are in {store.files.format_path(LOG)!r}" if store.exists(LOG) else ""
     return NothingAudited(f"nothing could be audited: {'; '.join(failures)}{log}")

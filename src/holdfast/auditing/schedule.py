@@ -105,12 +105,12 @@ class Schedule:
         self.deaths = self.shards = 0
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether nothing is left to do for any encoder."""
         return all(encoder.step is None for encoder in self.encoders)
 
     @property
-    def stored(self) -> int:
+    def n_stored(self) -> int:
         """How many shards were there already, of those that were to be made."""
         return sum(encoder.stored for encoder in self.encoders)
 
@@ -163,7 +163,7 @@ class Schedule:
         encoder.running[observation] += 1
         return WorkItem(number, Step.OBSERVE, observation, shards.pop(), encoder.lost)
 
-    def done(self, item: WorkItem, value: OpenedEncoder | EncoderResult | ItemError | None) -> int:
+    def record_outcome(self, item: WorkItem, value: OpenedEncoder | EncoderResult | ItemError | None) -> int:
         """Note what came out of a work item; return how much work is done with it, or left out, in encoder passes."""
         encoder, work = self.encoders[item.encoder], 0
         match value:

@@ -55,12 +55,12 @@ def expand(specs: Iterable[str]) -> tuple[tuple[str, ...], tuple[Series, ...]]:
         if not spec.lower().startswith(f"{PREFIX}:"):
             encoders.append(spec)
             continue
-        series.append(_opened(spec))
+        series.append(_read_series(spec))
         encoders += series[-1].encoders
     return tuple(encoders), tuple(series)
 
 
-def _opened(spec: str) -> Series:
+def _read_series(spec: str) -> Series:
     """Return the series of checkpoints that a spec names, each a spec itself."""
     # The files, in their natural order
     _, name, options = parse(spec)

@@ -15,7 +15,7 @@ from holdfast.auditing.plan import Split
 from holdfast.auditing.probing import classifier_of
 from holdfast.auditing.representations import CLEAN, not_observed, training
 from holdfast.auditing.shard_names import ShardNames
-from holdfast.auditing.shards import Cost, Rows, ShardFile, ShardResults, Written, fits, joined, spans, unlike
+from holdfast.auditing.shards import Cost, Rows, ShardFile, ShardResults, Written, fits, join_rows, spans, unlike
 from holdfast.auditing.surrogates import Surrogates
 from holdfast.core import (
     Ball,
@@ -38,9 +38,9 @@ from holdfast.core import (
     Threat,
 )
 from holdfast.core.ids import Ids
-from holdfast.core.precision import rounded
+from holdfast.core.precision import use_precision
 from holdfast.runtime.errors import no_labels
-from holdfast.runtime.foreign import untouched
+from holdfast.runtime.foreign import forbid_mutation
 from holdfast.sources.data import ImageSet
 from holdfast.storage.run_folder import Store
 
@@ -144,7 +144,7 @@ class Session:
         return self.images.relevance
 
     @property
-    def trained_apart(self) -> bool:
+    def has_training_set(self) -> bool:
         """Whether probes learn from images of their own."""
         return self.train is not None
 
@@ -192,7 +192,7 @@ class Session:
         for shard in self.shard_files(observation):
             written = self._written.pop(shard.file, None)
             if written is None or columns not in (None, written.columns):
-                results = self._stored(shard)
+                results = self._load_shard(shard)
                 if results is None or not fits(results.tensors, observation, shard, columns):
                     self.remade += self._store.exists(shard.file)
                     results = self._make(observation, shard)
@@ -211,7 +211,7 @@ class Session:
         predicted = observation.passes_of(self.encoder) * self.split.extent(observation)
         self.costs[observation] = Cost(passes, predicted, seconds)
 
-    def _stored(self, shard: ShardFile) -> ShardResults | None:
+    def _load_shard(self, shard: ShardFile) -> ShardResults | None:
         """Return what is stored of a shard; None where it is missing or damaged."""
         if (stored := self._store.read_tensors(shard.file)) is None:
             return None
@@ -235,11 +235,11 @@ class Session:
         files = self._files.get(observation)
         if files is None:
             raise not_observed(observation)
-        return Bank(labels, lambda: (self._kept(shard)["reps"] for shard in files))
+        return Bank(labels, lambda: (self._require_shard(shard)["reps"] for shard in files))
 
-    def _kept(self, shard: ShardFile) -> dict[str, Tensor]:
+    def _require_shard(self, shard: ShardFile) -> dict[str, Tensor]:
         """Return what a shard holds that was complete when it was observed."""
-        if (stored := self._stored(shard)) is None:
+        if (stored := self._load_shard(shard)) is None:
             raise HoldfastError(f"the file {shard.file!r} is gone or damaged since it was written; run the audit again")
         return stored.tensors
 
@@ -251,11 +251,11 @@ class Session:
         rows = []
         for shard in files:
             if shard.start < stop and start < shard.stop:
-                kept = self._kept(shard)
+                kept = self._require_shard(shard)
                 rows.append({key: kept[key][max(start - shard.start, 0) : stop - shard.start] for key in kept})
-        return joined(rows)
+        return join_rows(rows)
 
-    def learned(self, probe: Probe, threat: Threat | None = None, classes_apart: bool = False) -> Classifier:
+    def fit_probe(self, probe: Probe, threat: Threat | None = None, classes_apart: bool = False) -> Classifier:
         """Return what a probe learns from the training images; learned once."""
         key = probe, threat, classes_apart
         if key not in self._learned:
@@ -264,7 +264,7 @@ class Session:
 
     def head(self, probe: LinearProbe, threat: Threat | None = None, classes_apart: bool = False) -> Head:
         """Return the linear head that a probe learns; see `learned`."""
-        head = self.learned(probe, threat, classes_apart)
+        head = self.fit_probe(probe, threat, classes_apart)
         assert isinstance(head, Head)  # so says LinearProbe
         return head
 
@@ -286,12 +286,12 @@ class Session:
         """Say what the measures observe: what searches met there counts for every failure, see `reached`."""
         self._relied_on = tuple(observations)
 
-    def reached(self, ball: Ball) -> list[Float[Tensor, "images points dim"]]:
+    def collect_points(self, ball: Ball) -> list[Float[Tensor, "images points dim"]]:
         """Return what the searches of all measures met inside a ball, in float64; where outside, the clean image."""
         clean, points = self.read(CLEAN)["reps"], []
         for observation in self._relied_on:
             if observation.key() in self._tensors:
-                reps = observation.reached(ball, self.read(observation))
+                reps = observation.collect_points(ball, self.read(observation))
                 if reps is not None:
                     points.append(torch.where(reps.isnan(), clean[: len(reps), None], reps).double())
         return points
@@ -300,7 +300,7 @@ class Session:
         """Return which of the attacked images failed anywhere inside a ball."""
         broken = torch.zeros(self.attacked, dtype=torch.bool)
         event = failure.bind(self.shard(self.attacked))
-        for points in self.reached(ball):
+        for points in self.collect_points(ball):
             for point in points.unbind(1):  # all at once would take as much memory as all pairs of images do, each
                 broken[: len(point)] |= (event(point[:, None], torch.arange(len(point))) > 0).squeeze(1).cpu()
         for observation in self._relied_on:
@@ -324,8 +324,10 @@ class Session:
             # of the clean representations only its own: to add up all of them for each shard takes a square of time
             own = None if shard.clean is None else shard.clean[start:stop]
             with (
-                rounded("float32", shard.x.device),  # what computes beside the encoder, too, whose searches may round
-                untouched("an attack, or another part that runs here,", shard.x, own, large=shard.clean),
+                use_precision(
+                    "float32", shard.x.device
+                ),  # what computes beside the encoder, too, whose searches may round
+                forbid_mutation("an attack, or another part that runs here,", shard.x, own, large=shard.clean),
             ):
                 return observation.run(shard)
 
@@ -333,7 +335,7 @@ class Session:
         starts = range(start, max(stop, start + 1), size)  # of no image too: it says what it lacks
         self.encoder.watch = self._progress
         try:
-            return joined([self._memory.run(observation, at, min(at + size, stop), run) for at in starts])
+            return join_rows([self._memory.run(observation, at, min(at + size, stop), run) for at in starts])
         finally:
             self.encoder.watch = None
 
@@ -371,12 +373,12 @@ class Session:
                 return Shard(self.encoder, x, rows, Rng(self.seed), None, self._all.at, read=self.read)
             case Scope.TRAINING:  # what there is to know about images is known of the population's only
                 images = self._training
-                return Shard(self.encoder, *self._between(images, start, stop), None, under=images.disturbed)
+                return Shard(self.encoder, *self._between(images, start, stop), None, under=images.disturb)
             case Scope.FIRST | Scope.LAST:
                 clean, labels = self._tensors.get(CLEAN, {}).get("reps"), self.labels
                 head, images = None if labels is None else self.head, self._all
                 read = partial(self._read_by_shard, start=start, stop=stop)
-                context = (clean, images.at, labels, head, read, images.disturbed, self.relevance)
+                context = (clean, images.at, labels, head, read, images.disturb, self.relevance)
                 encoder = self._surrogates(observation.surrogate)
                 return Shard(encoder, *self._between(images, start, stop), *context)
 
@@ -395,5 +397,5 @@ class Session:
         images, clean = self._training, self._tensors.get(CLEAN, {}).get("reps")
         labels = None if images.labels is None else images.labels[:count]
         rng = Rng(self.seed, ids=tuple(images.ids[:count]))
-        context = (clean, images.at, labels, None, self.read, images.disturbed)
+        context = (clean, images.at, labels, None, self.read, images.disturb)
         return Shard(self.encoder, images.batch(0, 1), torch.arange(1), rng, *context)

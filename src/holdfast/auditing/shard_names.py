@@ -32,7 +32,7 @@ class ShardNames:
         self, encoder: Encoder, surrogates: Surrogates, images: ImageSet, train: ImageSet | None, settings: list[Any]
     ):
         self._surrogates, self._images, self._train = surrogates, images, train
-        own, described = encoder.refresh_fingerprint(), _described(encoder, images.geometry)
+        own, described = encoder.refresh_fingerprint(), _describe_encoder(encoder, images.geometry)
         self.identity = digest([own, described])
         files = sorted(registry.files().values())
         self._common = [images.fingerprint, str(images.conversion), *settings, *files]
@@ -60,7 +60,7 @@ class ShardNames:
         return [images.labels_fingerprint, *known, *([] if train is None else [train.labels_fingerprint])]
 
 
-def _described(encoder: Encoder, geometry: Geometry | None) -> list[str]:
+def _describe_encoder(encoder: Encoder, geometry: Geometry | None) -> list[str]:
     """Return what, beside the weights, decides the representation."""
     facts = {key: str(value) for key, value in encoder.origin.items()}
     return [str(encoder.module), str(geometry), *(f"{key}={facts[key]}" for key in sorted(facts))]

@@ -70,7 +70,7 @@ def columns_of(tensors: Mapping[str, Tensor]) -> Columns:
     return {key: (value.dtype, value.shape[1:]) for key, value in tensors.items()}
 
 
-def joined(parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+def join_rows(parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
     """Return the rows of some parts as one; a single part as it is."""
     return parts[0] if len(parts) == 1 else {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
 

@@ -25,9 +25,9 @@ def observation_entry(session: Session, observation: Observation, readers: tuple
     }
 
 
-def spent_entry(session: Session, plan: Plan, observed: Readers) -> dict[str, Any]:
+def cost_entry(session: Session, plan: Plan, observed: Readers) -> dict[str, Any]:
     """Return what the measures' observations cost, what they would have cost alone, and what the checks add."""
-    measures = set(plan.named_measures)
+    measures = set(plan.measures_by_name)
     spent = sum((cost.passes for cost in session.costs.values()), Passes())
     useful = sum((session.costs[o].passes for o, readers in observed if measures & set(readers)), Passes())
     alone = sum((passes_alone(m, session) for m in plan.measures), Passes())

@@ -44,7 +44,7 @@ class Until(metaclass=Checked):
         """Whether what was measured decides when the audit ends: intervals must then hold at every round."""
         return self.images is None
 
-    def met(self, record: Mapping[str, Any]) -> bool:
+    def is_met(self, record: Mapping[str, Any]) -> bool:
         """Return whether a record is enough: of every encoder that has the number, the interval is narrow enough."""
         if self.images is not None:
             return record["data"]["attacked"] >= self.images

@@ -9,7 +9,7 @@ from holdfast.auditing.copied import readable_by
 from holdfast.auditing.session import Session
 from holdfast.core import Check, registry
 from holdfast.runtime.privacy import public
-from holdfast.storage.record_file import sealed, unbroken
+from holdfast.storage.record_file import add_seal, unbroken
 from holdfast.storage.run_folder import Store, digest
 
 
@@ -30,7 +30,7 @@ def verdict_of(check: Check, session: Session, store: Store) -> dict[str, Any]:
     passes = session.encoder.passes - before
     verdict |= {"passes": entries.passes_entry(passes)}
     if check.lasts and passes.total:
-        store.write_json(file, sealed(json.loads(json.dumps(public({"verdict": entries.finite(verdict)})))))
+        store.write_json(file, add_seal(json.loads(json.dumps(public({"verdict": entries.finite(verdict)})))))
     return verdict
 
 

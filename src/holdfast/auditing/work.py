@@ -11,7 +11,7 @@ from typing import NamedTuple
 from holdfast.auditing.audit_encoder import Scoring
 from holdfast.auditing.bound_progress import BoundProgress
 from holdfast.auditing.cuts import cuts_of
-from holdfast.auditing.encoder_result import EncoderResult, ItemError, unopened
+from holdfast.auditing.encoder_result import EncoderResult, ItemError, make_failed_result
 from holdfast.auditing.images import AuditImages
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.prepare import PreparedAudit
@@ -134,7 +134,7 @@ class Worker:
         except Exception as error:
             reason = ItemError.of(error, item.shard)
             name, slug = self._audit.names[item.encoder], self._audit.slugs[item.encoder]
-            return unopened(name, slug, reason) if item.step is Step.SCORE else reason
+            return make_failed_result(name, slug, reason) if item.step is Step.SCORE else reason
         return self._scoring(item, session).run()
 
     def _open(self, encoder: int) -> OpenedEncoder:
@@ -187,7 +187,7 @@ class Worker:
         spec = plan.encoders[number]
         encoder = (audit.encoders[spec] if spec in audit.encoders else open_encoder(spec)).to(plan.device)
         encoder.prepare(precision=plan.precision, compiled=plan.compiled, seed=plan.seed)
-        images = audit.images.rendered(encoder.geometry)
+        images = audit.images.render(encoder.geometry)
         session = session_of(plan, encoder, images, audit.store, self._progress.advance, opened=audit.encoders)
         if audit.recorded.get(audit.names[number]) not in (None, session.identity):
             raise OtherEncoder(audit.names[number])

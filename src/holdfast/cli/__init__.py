@@ -12,7 +12,7 @@ import typer
 
 from holdfast.cli.audit import audit
 from holdfast.cli.check import check
-from holdfast.cli.common import Command, PartsOption, out, run_parts, warned, with_parts
+from holdfast.cli.common import Command, PartsOption, out, run_parts, warn, with_parts
 from holdfast.cli.compare import compare
 from holdfast.cli.compare_index import compare_index
 from holdfast.cli.demo import demo
@@ -105,7 +105,7 @@ def _status() -> int:
         status = app(prog_name="holdfast", standalone_mode=False) or ExitStatus.DONE
         if status == ExitStatus.INTERRUPTED:  # typer makes it of Ctrl-C, without a word
             stores = not set(sys.argv[1:2]) & set(STORING_NOTHING)
-            warned(
+            warn(
                 "interrupted:", "what is done is stored; the same command continues" if stores else "nothing is stored"
             )
         return status
@@ -129,7 +129,7 @@ def _status() -> int:
     # anything else is a fault of ours
     except Exception as error:
         _say(
-            f"a fault of Holdfast, not yours: {type(error).__name__}: {first_line(error)}; {_kept()}; please report it"
+            f"a fault of Holdfast, not yours: {type(error).__name__}: {first_line(error)}; {_save_traceback()}; please report it"
         )
         return ExitStatus.FAULT
 
@@ -153,7 +153,7 @@ def _wrong_usage(error: Exception) -> int:
     return ExitStatus.USAGE
 
 
-def _kept() -> str:
+def _save_traceback() -> str:
     """Write the traceback of the exception at hand to a file of its own, and say where."""
     text = traceback.format_exc()
     try:
@@ -166,4 +166,4 @@ def _kept() -> str:
 
 
 def _say(text: str) -> None:
-    warned("error:", " ".join(text.splitlines()))
+    warn("error:", " ".join(text.splitlines()))

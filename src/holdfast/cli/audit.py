@@ -67,7 +67,7 @@ def audit(
     norm: Annotated[
         str | None,
         typer.Option(
-            autocompletion=completion.named(*completion.NORMS),
+            autocompletion=completion.offer_words(*completion.NORMS),
             help="Norm of the ball: linf, l2 or patch. (default: linf)",
         ),
     ] = None,

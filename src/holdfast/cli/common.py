@@ -21,12 +21,12 @@ from holdfast.runtime.checked import LARGEST
 from holdfast.runtime.checked import number as read_number
 from holdfast.runtime.console import Screen
 from holdfast.runtime.doors import real
-from holdfast.runtime.errors import Unwritable, described
+from holdfast.runtime.errors import Unwritable, describe_error
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.foreign import foreign
-from holdfast.runtime.privacy import brief, concealed, public
+from holdfast.runtime.privacy import brief, public, redact_secrets
 from holdfast.runtime.streams import answering
-from holdfast.storage.standing import failed_checks
+from holdfast.storage.standing import find_failed_checks
 
 out, err = Screen(), Screen(stderr=True)
 """What the commands print on: answers, and everything else. Nothing else of Holdfast prints."""
@@ -78,7 +78,7 @@ EpsOption = Annotated[
 CorrectionOption = Annotated[
     str,
     typer.Option(
-        autocompletion=completion.named(*completion.CORRECTIONS),
+        autocompletion=completion.offer_words(*completion.CORRECTIONS),
         help="Correction for multiple comparisons: holm, bh or none.",
     ),
 ]
@@ -139,7 +139,7 @@ class Command(TyperCommand):
 
 def answer(data: Any) -> None:
     """Print an answer as JSON on stdout."""
-    out.file.write(concealed(json.dumps(data, allow_nan=False)) + "\n")
+    out.file.write(redact_secrets(json.dumps(data, allow_nan=False)) + "\n")
 
 
 def show(data: Any, json_output: bool, draw: Callable[[], object]) -> None:
@@ -160,7 +160,7 @@ def show_markdown(record: Any, json_output: bool, draw: Callable[[], object], te
         out.print(f"as Markdown: {place}", soft_wrap=True)
 
 
-def warned(strong: str, text: str = "") -> None:
+def warn(strong: str, text: str = "") -> None:
     """Print a line on stderr, whose beginning stands out."""
     line = Text.assemble((brief(strong), "bold red"), f" {brief(text)}" if text else "")
     err.print(line, soft_wrap=True, highlight=False)
@@ -182,7 +182,7 @@ def run_plan(
     from holdfast.auditing.rounds import complete
     from holdfast.auditing.run import carry_out
 
-    def told(record: Any) -> None:
+    def report_round(record: Any) -> None:
         """Write the report of a round, and say what it answers; `audited` writes that of the last one."""
         nonlocal drawn
         if not complete(record) and time.monotonic() - drawn >= REPORT_EVERY:
@@ -201,9 +201,9 @@ def run_plan(
         nonlocal audit
         on = engine or INLINE
         audit = prepare(plan, folder, overwrite=overwrite, engine=on, listener=bars)
-        return carry_out(audit, on, command_line(), told)
+        return carry_out(audit, on, command_line(), report_round)
 
-    def paid(record: Any) -> None:
+    def save_receipt(record: Any) -> None:
         if request is not None:
             from holdfast.auditing.inputs import leave_receipt
 
@@ -212,10 +212,10 @@ def run_plan(
 
     audit: Any = None
     drawn = time.monotonic()
-    audited(run, folder, json_output, quiet, strict, paid)
+    run_and_report(run, folder, json_output, quiet, strict, save_receipt)
 
 
-def audited(
+def run_and_report(
     run: Callable[[Any], Any],
     folder: str,
     json_output: bool,
@@ -255,7 +255,7 @@ def standing_answer(request: Any, folder: str, json_output: bool, quiet: bool, s
         return False
     if not quiet:
         err.print(f"nothing has changed since {record['run']['finished']}: the record stands", soft_wrap=True)
-    tell(record, folder, place.named(REPORT), json_output, strict)
+    tell(record, folder, place.format_path(REPORT), json_output, strict)
     return True
 
 
@@ -274,15 +274,15 @@ def tell(record: Any, folder: str, report: str | None, json_output: bool, strict
 
             print_record(record, out, brief(report) if report else None)
     if record["failures"] and (log := Path(folder, LOG)).is_file():
-        warned("tracebacks:", str(log))
+        warn("tracebacks:", str(log))
     # The status: an interrupt, then what could not be measured, then the checks
     if record["run"].get("rounds", {}).get("ended") == "interrupted":
         raise typer.Exit(ExitStatus.INTERRUPTED)
     measures = [entry for row in record["encoders"] for entry in row.get("measures", {}).values()]
     partly(record["failures"], any(entry["scores"] or entry["not_certified"] for entry in measures))
-    if strict and (failed := list(failed_checks(record))):
+    if strict and (failed := list(find_failed_checks(record))):
         for encoder, check in failed:
-            warned(f"{encoder}: the check {check} failed")
+            warn(f"{encoder}: the check {check} failed")
         raise typer.Exit(ExitStatus.UNMET)
 
 
@@ -296,7 +296,7 @@ def _drawing(title: str, folder: str, done: str = "drawn") -> Iterator[list[Exce
         raise
     except Exception as error:
         problems.append(error)
-        warned(f"{title} could not be {done}:", f"{described(error)}; the record is written: {folder}/record.json")
+        warn(f"{title} could not be {done}:", f"{describe_error(error)}; the record is written: {folder}/record.json")
 
 
 def partly(failures: Collection[object], any_answer: bool) -> None:
@@ -313,7 +313,7 @@ def patiently(title: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     """
     began, bars, before = time.monotonic(), None, 0
 
-    def heard(done: int, total: int) -> None:
+    def update_bar(done: int, total: int) -> None:
         nonlocal bars, before
         if bars is None and not quiet and time.monotonic() - began >= LONG:
             bars = drawn.enter_context(listening(quiet))
@@ -323,7 +323,7 @@ def patiently(title: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
             before = done
 
     with ExitStack() as drawn:
-        yield heard
+        yield update_bar
 
 
 @contextmanager

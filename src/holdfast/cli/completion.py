@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from holdfast.auditing.profile_files import profile_names
-from holdfast.runtime.names import configured_models, listed_in, registered_models
+from holdfast.runtime.names import list_configured_models, list_registered_models, parse_names
 
 NORMS = ("linf", "l2", "patch")
 CORRECTIONS = ("holm", "bh", "none")
@@ -38,7 +38,7 @@ def profiles(incomplete: str) -> list[str]:
     return [*_beginning(profile_names(), "", incomplete), *_files(incomplete, (".toml",))]
 
 
-def named(*names: str) -> Callable[[str], list[str]]:
+def offer_words(*names: str) -> Callable[[str], list[str]]:
     """Return what offers these words."""
     return lambda incomplete: _beginning(names, "", incomplete)
 
@@ -48,7 +48,7 @@ def of_kind(*kinds: str) -> Callable[[str], list[str]]:
     return lambda incomplete: _beginning((name for kind in kinds for name in _parts(kind)), "", incomplete)
 
 
-def shown(incomplete: str) -> list[str]:
+def offer_topics(incomplete: str) -> list[str]:
     """Offer what `holdfast show` explains: measures, checks, attacks and other parts, profiles, encoders."""
     from holdfast.core.registry import KINDS
 
@@ -60,12 +60,12 @@ def shown(incomplete: str) -> list[str]:
 def encoder_specs() -> list[str]:
     """Return the encoders that are known by name, and the sources whose names are countless."""
     home = "holdfast.sources.encoders"
-    trained = listed_in(f"{home}.zoo", "SHIPPED")
+    trained = parse_names(f"{home}.zoo", "SHIPPED")
     models = {
-        "openclip": configured_models("open_clip"),
-        "timm": registered_models("timm"),
-        "torchvision": registered_models("torchvision"),
-        "zoo": (*trained, *listed_in(f"{home}.shared.networks", "NETWORKS")),
+        "openclip": list_configured_models("open_clip"),
+        "timm": list_registered_models("timm"),
+        "torchvision": list_registered_models("torchvision"),
+        "zoo": (*trained, *parse_names(f"{home}.shared.networks", "NETWORKS")),
     }
     return [*(f"{source}:{name}" for source, names in models.items() for name in names), "hf:", "py:", "series:"]
 
@@ -73,16 +73,16 @@ def encoder_specs() -> list[str]:
 def data_specs() -> list[str]:
     """Return the data sources, and the datasets of torchvision."""
     alone = ("digits", "gaussian")
-    sources = [name if name in alone else f"{name}:" for name in listed_in(_SOURCES, "SOURCES")]
-    datasets = [f"torchvision:{name}" for name in listed_in("torchvision.datasets", "__all__")]
+    sources = [name if name in alone else f"{name}:" for name in parse_names(_SOURCES, "SOURCES")]
+    datasets = [f"torchvision:{name}" for name in parse_names("torchvision.datasets", "__all__")]
     return [*(source for source in sources if source != "torchvision:" or not datasets), *datasets]
 
 
 def _parts(kind: str) -> tuple[str, ...]:
     """Return the parts of a kind that are installed; files of one's own are not run for it."""
-    from holdfast.core.registry import installed
+    from holdfast.core.registry import list_installed
 
-    return installed(kind)
+    return list_installed(kind)
 
 
 def _beginning(names: Iterable[str], before: str, typed: str) -> list[str]:

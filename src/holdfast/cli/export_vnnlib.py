@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from holdfast.cli import completion
-from holdfast.cli.common import EpsOption, JsonOption, QuietOption, SeedOption, listening, out, show, warned
+from holdfast.cli.common import EpsOption, JsonOption, QuietOption, SeedOption, listening, out, show, warn
 from holdfast.storage.filesystem import local_folder
 
 
@@ -20,7 +20,9 @@ def export_vnnlib(
     eps: EpsOption = None,
     norm: Annotated[
         str,
-        typer.Option(autocompletion=completion.named("linf"), help="Norm of the ball: linf; VNN-LIB has boxes alone."),
+        typer.Option(
+            autocompletion=completion.offer_words("linf"), help="Norm of the ball: linf; VNN-LIB has boxes alone."
+        ),
     ] = "linf",
     images: Annotated[int, typer.Option(help="Images to draw negatives from, and to ask about.")] = 10,
     image: Annotated[
@@ -72,4 +74,4 @@ def export_vnnlib(
 
     show({"folder": str(out_folder), "instances": [asdict(instance) for instance in instances]}, json_output, draw)
     if lost := sum(instance.margin <= 0 for instance in instances):
-        warned("sat already:", f"{lost} of {len(instances)} clean images are unsafe as they are, without any change")
+        warn("sat already:", f"{lost} of {len(instances)} clean images are unsafe as they are, without any change")

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from holdfast.cli.common import AllowOption, JsonOption, out, partly, show, warned
+from holdfast.cli.common import AllowOption, JsonOption, out, partly, show, warn
 
 
 def figures(
@@ -28,13 +28,13 @@ def figures(
     from holdfast.comparison.records import open_runs
     from holdfast.report.paper.folder import formats_of, write_figures
     from holdfast.report.paper.style import Style, width_of
-    from holdfast.results.comparison import compared
+    from holdfast.results.comparison import build_comparison
     from holdfast.results.record import Record
 
     kinds = formats_of(form)
     style = Style(width=width_of(width), height=height, font=font, size=size, marks=marks)  # pyright: ignore[reportArgumentType] checked
     runs, unreadable = open_runs(folders, fewest=len(folders[:2]), allow=allow or ())
-    drawn = Record(runs[0]).all_figures() if len(folders) == 1 else compared(runs, (), "holm").all_figures()
+    drawn = Record(runs[0]).all_figures() if len(folders) == 1 else build_comparison(runs, (), "holm").all_figures()
     written = write_figures(drawn, folder, kinds, style, only or (), dpi)
     facts = [{"name": f.name, "title": f.title, "caption": f.caption, "files": places} for f, places in written]
     problems = [*drawn.problems, *unreadable]
@@ -47,5 +47,5 @@ def figures(
 
     show({"figures": facts, "problems": problems}, json_output, draw)
     for problem in problems:
-        warned("left out:", problem)
+        warn("left out:", problem)
     partly(problems, True)

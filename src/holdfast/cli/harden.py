@@ -37,7 +37,9 @@ def harden(
     eps: EpsOption = None,
     norm: Annotated[
         str,
-        typer.Option(autocompletion=completion.named(*completion.NORMS), help="Norm of the ball: linf, l2 or patch."),
+        typer.Option(
+            autocompletion=completion.offer_words(*completion.NORMS), help="Norm of the ball: linf, l2 or patch."
+        ),
     ] = "linf",
     attack: Annotated[
         str | None,
@@ -78,7 +80,7 @@ def harden(
     quiet: QuietOption = False,
 ) -> None:
     """Make an encoder more robust, without labels, and audit it before and after."""
-    from holdfast.report.hardening import audited, print_hardening
+    from holdfast.report.hardening import has_measurements, print_hardening
     from holdfast.runtime.durations import seconds
     from holdfast.workflows.harden.plan import Hardening, read_pace
     from holdfast.workflows.harden.run import harden as run
@@ -91,4 +93,4 @@ def harden(
     with listening(quiet) as bars:
         record = run(Hardening(encoder, data, objective, steps=steps, **options), out_folder, listener=bars).record
     show(record, json_output, lambda: print_hardening(record, out))
-    partly(record["failures"], audited(record))
+    partly(record["failures"], has_measurements(record))

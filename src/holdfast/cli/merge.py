@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.common import JsonOption, QuietOption, StrictOption, audited, command_line
+from holdfast.cli.common import JsonOption, QuietOption, StrictOption, command_line, run_and_report
 from holdfast.cli.workers import engine_of
 
 
@@ -30,4 +30,4 @@ def merge(
     def run(bars: Any) -> Any:
         return merge_parts(folder, others or (), **options, listener=bars, command=command_line())
 
-    audited(run, folder, json_output, quiet, strict)
+    run_and_report(run, folder, json_output, quiet, strict)

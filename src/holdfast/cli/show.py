@@ -14,7 +14,8 @@ def show(
     name: Annotated[
         str,
         typer.Argument(
-            autocompletion=completion.shown, help="A measure, attack or other part; a profile; or an encoder spec."
+            autocompletion=completion.offer_topics,
+            help="A measure, attack or other part; a profile; or an encoder spec.",
         ),
     ],
     data: Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import completion
-from holdfast.cli.common import JsonOption, QuietOption, SeedOption, listening, out, show, warned
+from holdfast.cli.common import JsonOption, QuietOption, SeedOption, listening, out, show, warn
 from holdfast.runtime.exit_status import ExitStatus
 
 STATUS = {"unsat": ExitStatus.DONE, "sat": ExitStatus.UNMET, "unknown": ExitStatus.NOTHING}
@@ -57,5 +57,5 @@ def verify(
         write_counterexample(counterexample, answer.inputs, answer.outputs)
     show(answer.facts, json_output, lambda: out.print(answer.result))
     if answer.why:
-        warned("unknown:", answer.why)
+        warn("unknown:", answer.why)
     raise typer.Exit(STATUS[answer.result])

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from holdfast.cli.common import err, listening, out, partly, warned
+from holdfast.cli.common import err, listening, out, partly, warn
 from holdfast.runtime.privacy import brief
 
 
@@ -34,7 +34,7 @@ def view(
         _write(root, local_folder(out_folder))
         return
     if not is_local(host):
-        warned("warning:", f"whoever reaches {host} can read these records and pictures; there is no password")
+        warn("warning:", f"whoever reaches {host} can read these records and pictures; there is no password")
 
     with suppress(KeyboardInterrupt):  # that is how it ends
         with listening(False) as bars:
@@ -55,6 +55,6 @@ def _write(root: Path, out_folder: Path) -> None:
     with listening(False) as bars:
         written, lost = write_site(root, out_folder, bars.stage)
     for line in lost:
-        warned(line)
+        warn(line)
     out.print(Text.assemble(f"{written} files: ", (brief(str(index_of(out_folder))), "bold")), soft_wrap=True)
     partly(lost, written > 0)

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from holdfast.cli.common import answer, listening, out, partly, warned
+from holdfast.cli.common import answer, listening, out, partly, warn
 from holdfast.runtime.errors import HoldfastError
 
 
@@ -61,5 +61,5 @@ def make_shard(plan: Any, folder: str, shard: str, json_output: bool, overwrite:
         trust = " --trust" if any(map(executes, (*plan.encoders, plan.data, plan.train or "digits"))) else ""
         out.print(f"when all {part.count} parts are done: holdfast merge {folder}{trust}", soft_wrap=True)
     for failure in result.failures:
-        warned(failure)
+        warn(failure)
     partly(result.failures, bool(result.shards or result.stored))

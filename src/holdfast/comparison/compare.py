@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from holdfast.auditing.differences import Pair, beats, best_of, contrasts, paired
+from holdfast.auditing.differences import Pair, beats, best_of, compare_pairs, contrasts
 from holdfast.comparison.conditions import cautions, refuse_mismatches, software
-from holdfast.comparison.pareto import axes, dominated, pick
+from holdfast.comparison.pareto import axes, find_dominators, pick
 from holdfast.comparison.questions import Question, questions
 from holdfast.comparison.records import Audited, Run, encoders_of, score_of
 from holdfast.core import HoldfastError, Score, Table
 from holdfast.numerics.statistics.levels import FLOOR, p_value, reach
 from holdfast.numerics.statistics.looks import looking
-from holdfast.numerics.statistics.multiple_testing import CORRECTIONS, adjusted
+from holdfast.numerics.statistics.multiple_testing import CORRECTIONS, adjust_p_values
 from holdfast.numerics.statistics.ranks import rank_intervals
 from holdfast.runtime.errors import unknown
 from holdfast.runtime.privacy import distinct
 from holdfast.storage.conditions import conditions
-from holdfast.storage.standing import accepted, may_win, void_checks
+from holdfast.storage.standing import is_accepted, may_win, void_checks
 
 LEVEL = 0.05
 """Adjusted p-values up to this are verdicts."""
@@ -93,11 +93,11 @@ def compare_runs(
         shared = [q for q in shared if q.name in chosen]
     # paired differences on each of them, of encoders whose numbers mean something
     unfit = {e.name: failed for e in encoders if (failed := void_checks(e.entry, allowed[e.run.place]))}
-    paired_measures = [_paired(question, unfit) for question in shared]
+    paired_measures = [_compare_tables(question, unfit) for question in shared]
     for measure in paired_measures:
         problems += [f"{measure.question.name} of {name}: {reason}" for name, reason in measure.reasons.items()]
     # p-values adjusted over all of them together, then verdicts and ranks
-    family = adjusted([1.0 if p is None else p for measure in paired_measures for p in measure.p], correction)
+    family = adjust_p_values([1.0 if p is None else p for measure in paired_measures for p in measure.p], correction)
     verdicts = iter(family)
     entries, beaten = {}, {}
     for measure in paired_measures:
@@ -125,7 +125,7 @@ def compare_runs(
     return data
 
 
-def _paired(question: Question, unfit: Mapping[str, Any]) -> _Paired:
+def _compare_tables(question: Question, unfit: Mapping[str, Any]) -> _Paired:
     """Read the tables of one measure and compare those that can be read."""
     # tables with the same rows, and what each image contributes to each score
     scored: dict[str, tuple[Table, Score]] = {}
@@ -151,7 +151,7 @@ def _paired(question: Question, unfit: Mapping[str, Any]) -> _Paired:
         except HoldfastError as error:
             reasons[name] = str(error)
     # p-values of the paired differences, where both scores have intervals
-    pairs = list(paired(influences, question.measure.better))
+    pairs = list(compare_pairs(influences, question.measure.better))
     reaches = {name: reach(score) for name, (_, score) in scored.items()}
     p: list[float | None] = []
     for pair in pairs:
@@ -260,7 +260,7 @@ def _pareto(
     across, up, why = axes(entries, x, y)
     if across is None or up is None:
         return {"x": across, "y": up, "why_not": why, "points": []}
-    by = dominated(beaten[across], beaten[up])
+    by = find_dominators(beaten[across], beaten[up])
     scores = {axis: {row["encoder"]: row["score"] for row in entries[axis]["rows"]} for axis in (across, up)}
     points = [
         {"encoder": name, "x": scores[across][name], "y": scores[up][name], "dominated_by": dominators}
@@ -285,7 +285,7 @@ def _encoder(encoder: Audited, unfit: Mapping[str, Any]) -> dict[str, Any]:
     entry, run = encoder.entry, encoder.run
     checks, allowed = entry["checks"], run.record["plan"].get("allow", [])
     warns = [name for name, check in checks.items() if check.get("status") == "warn"]
-    fails = [name for name, check in checks.items() if check.get("status") == "fail" and not accepted(name, allowed)]
+    fails = [name for name, check in checks.items() if check.get("status") == "fail" and not is_accepted(name, allowed)]
     return {
         "name": encoder.name, "spec": entry["name"], "run": run.place, "fingerprint": entry["fingerprint"],
         "origin": entry["origin"], "round": _round(run), "unfit": unfit.get(encoder.name, []), "warns": warns,

@@ -64,7 +64,7 @@ def cautions(runs: Sequence[Run], encoders: Iterable[Audited]) -> list[str]:
             parts = "; ".join(f"{value} ({', '.join(places)})" for value, places in by.items())
             cautions.append(f"the {name} differs, {parts}: small differences may come from that")
     # searches that are shared: more of them find more
-    if len({_searched(run.record) for run in runs}) > 1:
+    if len({_find_shared_searches(run.record) for run in runs}) > 1:
         cautions.append(
             "the audits did not search for the same: what one search finds counts for every measure of its ball, so "
             "small differences may come from that; ask the encoders the same measures"
@@ -81,7 +81,7 @@ def cautions(runs: Sequence[Run], encoders: Iterable[Audited]) -> list[str]:
     ]
 
 
-def _searched(record: Mapping[str, Any]) -> tuple[str, ...]:
+def _find_shared_searches(record: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the searches of a run whose finds count for all of its measures."""
     if not record["plan"].get("shared_searches"):
         return ()

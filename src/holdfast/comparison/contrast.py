@@ -60,7 +60,7 @@ class Contrast:
         return 1 - self._sign * self.margin.amount * (1 if self.before.value >= 0 else -1)
 
     @property
-    def allowed(self) -> float:
+    def allowance(self) -> float:
         """What may be lost, in the score's unit."""
         assert self.before.value is not None
         return self.margin.amount * (abs(self.before.value) if self.margin.relative else 1)
@@ -85,7 +85,7 @@ class Contrast:
         assert now is not None
         assert before is not None
         n = min(self.now.n, self.before.n)
-        return p_value(self.gap, now, before.scaled(self.scale), self.correlation, n)
+        return p_value(self.gap, now, before.scale(self.scale), self.correlation, n)
 
     def p_for(self, verdict: str) -> float:
         """The p-value of a verdict; 1 where the contrast points elsewhere, or the standing does not allow it."""
@@ -117,7 +117,7 @@ class Contrast:
 
     def times_if_equal(self, level: float) -> float | None:
         """How many times as many images would show with 80 % power that nothing is lost, were both the baseline's."""
-        return self._times(self._sign * self.allowed, level) if self.tells(NO_WORSE) else None
+        return self._times(self._sign * self.allowance, level) if self.tells(NO_WORSE) else None
 
     def _times(self, gap: float, level: float) -> float | None:
         return times_needed(gap, self.now, self.before, self.correlation, scale=self.scale, level=level)

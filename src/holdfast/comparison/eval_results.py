@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.auditing.record import slugs
 from holdfast.core import HoldfastError
-from holdfast.storage.documents import quoted
+from holdfast.storage.documents import quote_yaml
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.outputs import write_inside
 from holdfast.storage.standing import SOUND
@@ -63,8 +63,8 @@ def _entries(data: Mapping[str, Any], encoder: str, benchmark: str, source: str 
         ends = "" if score["low"] is None or score["high"] is None else f"[{score['low']:.6g}, {score['high']:.6g}] "
         level = f"{score['confidence']:.0%} interval {ends}({score['interval']})" if ends else "no interval"
         notes = f"{m['title']}, {m['better']} is better, unit {score['unit'] or m['unit']}; {level}; {where}; Holdfast"
-        lines = ["- dataset:", f"    id: {quoted(benchmark)}", f"    task_id: {quoted(name)}"]
+        lines = ["- dataset:", f"    id: {quote_yaml(benchmark)}", f"    task_id: {quote_yaml(name)}"]
         lines += [f"  value: {score['value']!r}"]
-        lines += [f"  date: {quoted(date)}"] if date else []
-        lines += ["  source:", f"    url: {quoted(source)}", '    name: "Holdfast audit"'] if source else []
-        yield "\n".join([*lines, f"  notes: {quoted(notes)}", ""])
+        lines += [f"  date: {quote_yaml(date)}"] if date else []
+        lines += ["  source:", f"    url: {quote_yaml(source)}", '    name: "Holdfast audit"'] if source else []
+        yield "\n".join([*lines, f"  notes: {quote_yaml(notes)}", ""])

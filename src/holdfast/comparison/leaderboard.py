@@ -10,7 +10,7 @@ from holdfast.comparison.pareto import axes
 from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError
 from holdfast.numerics.statistics.multiple_testing import CORRECTIONS
-from holdfast.runtime.errors import UnreadableRecord, described, os_reason, unknown
+from holdfast.runtime.errors import UnreadableRecord, describe_error, os_reason, unknown
 from holdfast.runtime.freed_memory import many_objects
 from holdfast.runtime.privacy import public
 from holdfast.storage.conditions import conditions, question
@@ -64,7 +64,7 @@ def leaderboard(
         inside = str(PurePosixPath(name).parent)  # the page may go elsewhere: no paths of this machine
         name_on_page = PurePosixPath(place).name or place if inside == "." else inside
         try:
-            runs.append(open_run(folder.named(name).removesuffix(f"/{RECORD}"), name_on_page, allow))
+            runs.append(open_run(folder.format_path(name).removesuffix(f"/{RECORD}"), name_on_page, allow))
         except HoldfastError as error:
             unreadable.append({"place": name_on_page, "reason": str(error).replace(f"{place.rstrip('/')}/", "")})
     refuse_unknown(allow, [run.record for run in runs])
@@ -126,7 +126,7 @@ def _tables(
         return [compare(group)], []
     except Exception as error:
         if len(group) == 1:
-            return [], [{"place": group[0].place, "reason": described(error)}]
+            return [], [{"place": group[0].place, "reason": describe_error(error)}]
     alone = {run.place: _tables([run], compare) for run in group}
     fit = [run for run in group if alone[run.place][0]]
     lost = [entry for _, entries in alone.values() for entry in entries]

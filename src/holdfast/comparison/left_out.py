@@ -8,10 +8,10 @@ from holdfast.comparison.records import Audited
 from holdfast.config.margins import parse
 from holdfast.config.requirements import measure_of
 from holdfast.core.naming import flatten
-from holdfast.storage.conditions import learned_from, question
+from holdfast.storage.conditions import question, read_supervision
 
 
-def left_out(pairs: Iterable[tuple[Audited, Audited]], allow_drop: Iterable[str]) -> list[str]:
+def list_exclusions(pairs: Iterable[tuple[Audited, Audited]], allow_drop: Iterable[str]) -> list[str]:
     """Return which measures are left out and why: other parameters, other labels, or only one run was asked.
 
     Args:
@@ -57,7 +57,7 @@ def _difference(new: Audited, old: Audited, entry: Mapping[str, Any], rival: Map
     """Return in what two entries of one measure differ, the run's value first."""
     a, b = flatten(entry["part"]), flatten(rival["part"])
     if a == b:
-        a, b = learned_from(new.run.record), learned_from(old.run.record)
+        a, b = read_supervision(new.run.record), read_supervision(old.run.record)
     differing = [key for key in dict.fromkeys((*a, *b)) if a.get(key) != b.get(key)]
     return ", ".join(_pair(key, a.get(key), b.get(key), {a.get("ball"), b.get("ball")}) for key in differing[:4])
 

@@ -11,7 +11,9 @@ ROBUSTNESS = ("breakaway_risk", "nearest_neighbour_accuracy", "adversarial_robus
 """Measures that are drawn against the accuracy unless others are named; the first one that is there."""
 
 
-def dominated(beaten_x: Mapping[str, Iterable[str]], beaten_y: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+def find_dominators(
+    beaten_x: Mapping[str, Iterable[str]], beaten_y: Mapping[str, Iterable[str]]
+) -> dict[str, list[str]]:
     """Return for each encoder those by which it is dominated: better than it on both measures, by verdicts on each.
 
     The others make the front. It holds the true Pareto front with the confidence of the verdicts: an encoder on the

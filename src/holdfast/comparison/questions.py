@@ -8,9 +8,9 @@ from typing import Any
 from holdfast.comparison.conditions import short
 from holdfast.comparison.records import Audited
 from holdfast.core import Measure, registry
-from holdfast.core.naming import flatten, named
+from holdfast.core.naming import flatten, name_parts
 from holdfast.runtime.errors import first_line
-from holdfast.storage.conditions import learned_from, question
+from holdfast.storage.conditions import question, read_supervision
 
 Answer = tuple[Audited, Any]
 """An encoder, and the entry of a measure in its record."""
@@ -59,7 +59,7 @@ def questions(encoders: Sequence[Audited], fewest: int) -> tuple[list[Question],
             own = f"; parts of its own are in {', '.join(files)}: {command} ..." if files else ""
             left_out.append(f"{name} is left out: its spec in {where!r} cannot be built ({first_line(error)}{own})")
     # their names, told apart by what differs
-    labels = {json.dumps(registry.spec(part)): name for name, part in named(dict.fromkeys(built.values())).items()}
+    labels = {json.dumps(registry.spec(part)): name for name, part in name_parts(dict.fromkeys(built.values())).items()}
     questions: dict[str, Question] = {}
     for key, measure in built.items():
         name = labels[json.dumps(registry.spec(measure))]
@@ -79,7 +79,7 @@ def _alone(key: str, answers: list[Answer], groups: dict[str, list[Answer]]) -> 
     second, rival = max(rivals, key=len)[0]
     a, b = flatten(entry["part"]), flatten(rival["part"])
     if a == b:
-        a, b = learned_from(first.run.record), learned_from(second.run.record)
+        a, b = read_supervision(first.run.record), read_supervision(second.run.record)
     differing = [key for key in dict.fromkeys((*a, *b)) if a.get(key) != b.get(key)]
     pairs = ", ".join(f"{key} is {short(a.get(key))} and {short(b.get(key))}" for key in differing[:4])
     return f"{start}{pairs} in {first.run.place!r} and {second.run.place!r}"

@@ -10,7 +10,7 @@ from holdfast.auditing.record import finite
 from holdfast.comparison.baseline import couples, same_images, without_labels
 from holdfast.comparison.conditions import cautions
 from holdfast.comparison.contrast import NO_WORSE, WORSE, Contrast
-from holdfast.comparison.left_out import left_out as unlike
+from holdfast.comparison.left_out import list_exclusions as unlike
 from holdfast.comparison.questions import Question, questions
 from holdfast.comparison.records import Audited, Run, score_of
 from holdfast.comparison.shared_images import correlation, equal, sides
@@ -19,7 +19,7 @@ from holdfast.config.requirements import flaw, nothing_there
 from holdfast.core import HoldfastError
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.levels import FLOOR
-from holdfast.numerics.statistics.multiple_testing import adjusted
+from holdfast.numerics.statistics.multiple_testing import adjust_p_values
 from holdfast.runtime.privacy import distinct
 from holdfast.storage.standing import VOID
 
@@ -47,7 +47,7 @@ class _Test:
     contrast: Contrast | None = None
     images: int | None = None
 
-    def needed(self, times: float | None) -> int | None:
+    def count_needed_images(self, times: float | None) -> int | None:
         """So many times as many images."""
         return None if times is None or self.images is None else ceil(times * self.images)
 
@@ -101,7 +101,7 @@ def regressions(
         shared.append((new, old, {_key(new, question): question for question in asked}))
     allow_drop = list(allow_drop)
     left_out = [*unlike(pairs, allow_drop), *unusable]
-    known = _known(shared)
+    known = _collect_measures(shared)
     if not known:
         why = "; ".join(left_out) or "none was measured"
         raise HoldfastError(f"expected a measure that {now.place!r} and {before.place!r} share, got none: {why}")
@@ -115,10 +115,10 @@ def regressions(
         for (name, score), margin in held.items():
             if new.entry.get("error"):
                 if name in old.entry["measures"]:
-                    tests.append(_unaudited(new, old, name, score, margin))
+                    tests.append(_judge_unaudited(new, old, name, score, margin))
             elif name in asked:
                 tests.append(_test(asked[name], name, score, margin, paired))
-    rows = _decided(tests, now.record["data"])
+    rows = _decide_tests(tests, now.record["data"])
     comparisons = sum(test.contrast is not None for test in tests)
     known_encoders = [encoder for new, old, _ in shared for encoder in (new, old) if not encoder.entry.get("error")]
     data = {
@@ -129,7 +129,7 @@ def regressions(
         "passed": not any(row["verdict"] in FAILING for row in rows),
         "verdicts": rows,
         "left_out": left_out,
-        "cautions": [*_unpaired(now, before, paired), *cautions([now, before], known_encoders)],
+        "cautions": [*_warn_different_seeds(now, before, paired), *cautions([now, before], known_encoders)],
     }
     return finite(json.loads(json.dumps(data)))
 
@@ -141,7 +141,7 @@ def _promises(comparisons: int) -> str:
     return f"The chance that any verdict here is wrong is at most 5 % (Holm, over all {comparisons:,} comparisons)."
 
 
-def _unpaired(now: Run, before: Run, paired: bool) -> list[str]:
+def _warn_different_seeds(now: Run, before: Run, paired: bool) -> list[str]:
     """Say how runs that only their seeds tell apart are compared image by image."""
     seeds = [run.record["plan"]["seed"] for run in (now, before)]
     if paired or seeds[0] == seeds[1]:
@@ -158,7 +158,7 @@ def _key(encoder: Audited, question: Question) -> str:
     return next(name for name, measure in encoder.entry["measures"].items() if measure is entry)
 
 
-def _known(shared: Sequence[tuple[Audited, Audited, Mapping[str, Question]]]) -> dict[str, Scored]:
+def _collect_measures(shared: Sequence[tuple[Audited, Audited, Mapping[str, Question]]]) -> dict[str, Scored]:
     """Return the measures that can be held, each with the scores that both runs have."""
     known: dict[str, Scored] = {}
     for new, old, asked in shared:
@@ -207,7 +207,7 @@ def _row(
     }  # fmt: skip
 
 
-def _unaudited(new: Audited, old: Audited, name: str, title: str, margin: Margin) -> _Test:
+def _judge_unaudited(new: Audited, old: Audited, name: str, title: str, margin: Margin) -> _Test:
     """Return what became of a score of an encoder that could not be audited."""
     entry = old.entry["measures"][name]
     row = _row(new, old, name, title, margin, ({}, entry))
@@ -247,11 +247,12 @@ def _test(question: Question, name: str, title: str, margin: Margin, paired: boo
     return _Test(row, contrast, len(side.rows) if images else None)
 
 
-def _decided(tests: Sequence[_Test], images: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _decide_tests(tests: Sequence[_Test], images: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of all tests with their verdicts, corrected over all of them in each direction."""
     tested = [(test, test.contrast) for test in tests if test.contrast is not None]
     corrected = {
-        verdict: adjusted([contrast.p_for(verdict) for _, contrast in tested], "holm") for verdict in (WORSE, NO_WORSE)
+        verdict: adjust_p_values([contrast.p_for(verdict) for _, contrast in tested], "holm")
+        for verdict in (WORSE, NO_WORSE)
     }
     for place, (test, contrast) in enumerate(tested):
         row, verdict = test.row, contrast.direction
@@ -265,8 +266,8 @@ def _decided(tests: Sequence[_Test], images: Mapping[str, Any]) -> list[dict[str
         # at the level that Holm leaves to those that are not decided
         level = LEVEL / (len(tested) - sum(other <= LEVEL for other in corrected[verdict]))
         row["needed"] = {
-            "as_measured": test.needed(contrast.times_as_measured(level)),
-            "if_equal": test.needed(contrast.times_if_equal(level)),
+            "as_measured": test.count_needed_images(contrast.times_as_measured(level)),
+            "if_equal": test.count_needed_images(contrast.times_if_equal(level)),
             "of": "attacked images" if _is_attacked(row["images"], images) else "images",
             "available": images["available"],
         }

@@ -99,7 +99,7 @@ def correlation(question: Question, title: str, new: Side, old: Side) -> float |
         new: what the run says.
         old: what the baseline says.
     """
-    measure = question.measure if title == new.entry["headline"] else question.measure.headed_by(title)
+    measure = question.measure if title == new.entry["headline"] else question.measure.select_headline(title)
     if measure is None or list(new.rows) != list(old.rows):
         return None
     influence, other = measure.influence(new.table), measure.influence(old.table)

@@ -17,7 +17,7 @@ _FOLDER = re.compile(r"cache/[0-9a-f]+")
 _SPAN = re.compile(r"(\d+)-(\d+)")
 
 
-def observed(encoder: Audited, observation: Observation) -> dict[str, Tensor] | None:
+def load_observation(encoder: Audited, observation: Observation) -> dict[str, Tensor] | None:
     """Return what an observation of all images saw, [images, ...] each; None where the audit did not make it.
 
     No pass is made. Every file is held against its seal.
@@ -35,17 +35,17 @@ def observed(encoder: Audited, observation: Observation) -> dict[str, Tensor] | 
         return None
     folder = str(entry.get("shards", ""))
     if not _FOLDER.fullmatch(folder):
-        raise _lost(encoder, observation, "the record does not say where they are")
+        raise _build_error(encoder, observation, "the record does not say where they are")
     files = _spans(encoder.run.folder, folder)
     parts: list[dict[str, Tensor]] = []
     start, images = 0, encoder.run.record["data"]["images"]
     while start < images:
         stop = max((stop for stop in files.get(start, {}) if stop <= images), default=None)
         if stop is None:
-            raise _lost(encoder, observation, f"{folder} has none of image {start}")
+            raise _build_error(encoder, observation, f"{folder} has none of image {start}")
         stored = read_tensors(encoder.run.folder, files[start][stop])
         if stored is None or any(len(rows) != stop - start for rows in stored[0].values()):
-            raise _lost(encoder, observation, f"{files[start][stop]} is damaged")
+            raise _build_error(encoder, observation, f"{files[start][stop]} is damaged")
         parts.append(stored[0])
         start = stop
     return {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
@@ -64,7 +64,7 @@ def _spans(files: Folder, folder: str) -> dict[int, dict[int, str]]:
     return spans
 
 
-def _lost(encoder: Audited, observation: Any, why: str) -> UnreadableRecord:
+def _build_error(encoder: Audited, observation: Any, why: str) -> UnreadableRecord:
     return UnreadableRecord(
         f"expected {observation.title} of {encoder.entry['name']!r} in the cache of {encoder.run.place!r}, but {why}; "
         "keep the folder `cache` beside the record, or run the audit again"

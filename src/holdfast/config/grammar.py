@@ -9,9 +9,9 @@ import re
 from functools import reduce
 from typing import Any
 
-from holdfast.config.tables import Table, nested, over
+from holdfast.config.tables import Table, nest, over
 from holdfast.core import HoldfastError
-from holdfast.runtime.checked import number, shown
+from holdfast.runtime.checked import describe_value, number
 from holdfast.storage.documents import DEPTH, TooDeep, parse_json
 
 _CLOSING = {"[": "]", "{": "}"}
@@ -27,10 +27,10 @@ def setting(text: str) -> Table:
         HoldfastError: a text without a key and a value, or a value that is not of the grammar.
     """
     try:
-        return nested(*_pair(text))
+        return nest(*_pair(text))
     except ValueError as error:
         example = "key=value, for example breakaway_risk.attack.steps=20"
-        raise HoldfastError(f"--set: expected {example}, got {_quoted(text)}: {error}") from None
+        raise HoldfastError(f"--set: expected {example}, got {_quote(text)}: {error}") from None
 
 
 def part_table(text: str) -> Table:
@@ -45,11 +45,11 @@ def part_table(text: str) -> Table:
         return _part(text.strip())
     except ValueError as error:
         example = "NAME[key=value,...], for example breakaway_risk[attack.steps=20]"
-        raise HoldfastError(f"expected {example}, got {_quoted(text)}: {error}") from None
+        raise HoldfastError(f"expected {example}, got {_quote(text)}: {error}") from None
 
 
-def _quoted(text: str) -> str:
-    return repr(text) if len(text) <= 120 and text.isprintable() else shown(text)
+def _quote(text: str) -> str:
+    return repr(text) if len(text) <= 120 and text.isprintable() else describe_value(text)
 
 
 def _part(text: str) -> Table:
@@ -69,14 +69,14 @@ def _fields(text: str) -> Table:
     if twice := {path for path in paths if paths.count(path) > 1}:
         raise ValueError(f"{min(twice)} is written twice")
     shallow_first = sorted(pairs, key=lambda pair: pair[0].count("."))
-    return reduce(over, (nested(path, value) for path, value in shallow_first), {})
+    return reduce(over, (nest(path, value) for path, value in shallow_first), {})
 
 
 def _pair(text: str) -> tuple[str, Any]:
     """Return the key and the value of `key=value`."""
     path, equals, written = text.partition("=")
     if not equals or not all(map(str.strip, path.split("."))):
-        raise ValueError(f"{shown(text)} is no key=value" if text.strip() else "a key=value is missing")
+        raise ValueError(f"{describe_value(text)} is no key=value" if text.strip() else "a key=value is missing")
     return ".".join(map(str.strip, path.split("."))), _value(written.strip())
 
 
@@ -93,7 +93,7 @@ def _value(text: str) -> Any:
     if text[0] in _CLOSING:
         _split(text)  # refuses brackets that do not close
         if text[-1] != _CLOSING[text[0]]:
-            raise ValueError(f"{shown(text)} does not end with {_CLOSING[text[0]]}")
+            raise ValueError(f"{describe_value(text)} does not end with {_CLOSING[text[0]]}")
         return _fields(text[1:-1]) if text[0] == "{" else [_value(item.strip()) for item in _split(text[1:-1])]
     if _PART.fullmatch(text):
         return _part(text)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from holdfast.config.grammar import part_table, setting
-from holdfast.config.tables import nested, over, spread
+from holdfast.config.tables import nest, over, spread
 from holdfast.core import Ball, HoldfastError, Measure, registry
-from holdfast.core.naming import flatten, named
-from holdfast.runtime.checked import Positive, fitting, shown
+from holdfast.core.naming import flatten, name_parts
+from holdfast.runtime.checked import Positive, describe_value, fitting
 from holdfast.runtime.errors import unknown
 from holdfast.runtime.guess import nearest
 
@@ -21,7 +21,7 @@ Change = str | Mapping[str, Any] | Measure
 """A measure by its name, with the fields to change, as a text or a table, or the measure itself; see `part_table`."""
 
 
-def changed(profile: Iterable[Measure], changes: Iterable[Change], ball: Ball) -> tuple[Measure, ...]:
+def apply_changes(profile: Iterable[Measure], changes: Iterable[Change], ball: Ball) -> tuple[Measure, ...]:
     """Return the measures that are named, as the profile has them but for the fields that are written.
 
     A text and a table of the same are the same, see `part_table`. A measure that the profile has several times is
@@ -38,7 +38,7 @@ def changed(profile: Iterable[Measure], changes: Iterable[Change], ball: Ball) -
         HoldfastError: a name or a field that nobody knows, or a value that a field cannot have.
     """
     measures, profile = list[Measure](), tuple(profile)
-    twins = {name: twin for name, twin in named(profile).items() if "[" in name}
+    twins = {name: twin for name, twin in name_parts(profile).items() if "[" in name}
     usual = [registry.spec(measure) for measure in profile]
     tables = (twins[c] if isinstance(c, str) and c in twins else _table(c) for c in spread(changes))
     for change in spread(tables):
@@ -47,14 +47,14 @@ def changed(profile: Iterable[Measure], changes: Iterable[Change], ball: Ball) -
             continue
         own = [spec for spec in usual if spec["name"] == change["name"]]
         own = [spec for spec in own if _has(spec, change)] or own or [None]
-        measures += (registry.build(_laid(change, spec, registry.spec(ball))) for spec in own)
+        measures += (registry.build(_resolve_spec(change, spec, registry.spec(ball))) for spec in own)
     return distinct(measures)
 
 
 def holds(text: str, spec: Mapping[str, Any]) -> bool:
     """Return whether a part is of the name, and has the fields, that a text writes, see `part_table`."""
     table = part_table(text)
-    return table["name"] == spec["name"] and _laid(table, spec, {}) == spec  # what differs needs no ball
+    return table["name"] == spec["name"] and _resolve_spec(table, spec, {}) == spec  # what differs needs no ball
 
 
 def set_parameters(measures: Iterable[Measure], settings: Iterable[str], ball: Ball) -> tuple[Measure, ...]:
@@ -75,13 +75,13 @@ def set_parameters(measures: Iterable[Measure], settings: Iterable[str], ball: B
     for text in settings:
         ((name, table),) = setting(text).items()
         if not isinstance(table, Mapping) or not table.keys().isdisjoint(("kind", "name")):
-            raise HoldfastError(f"--set: expected measure.parameter=value, got {shown(text)}")
+            raise HoldfastError(f"--set: expected measure.parameter=value, got {describe_value(text)}")
         chosen = [number for number, spec in enumerate(specs) if name in ("*", spec["name"])]
         if not chosen:
             raise unknown("measure of this plan", name, {spec["name"] for spec in specs})
         if name == "*":  # where none has it, the error says what there is
             chosen = [number for number in chosen if table.keys() <= specs[number].keys()] or chosen
-        lay = part if name == "*" else _laid
+        lay = part if name == "*" else _resolve_spec
         for number in chosen:
             specs[number] = lay(table, specs[number], registry.spec(ball))
     return distinct(map(registry.build, specs))
@@ -104,7 +104,7 @@ def _table(change: Change) -> Spec | Measure:
     return {"kind": "measures", **table}
 
 
-def _laid(table: Mapping[str, Any], before: Any, ball: Mapping[str, Any]) -> Any:
+def _resolve_spec(table: Mapping[str, Any], before: Any, ball: Mapping[str, Any]) -> Any:
     """Return `part` of a table in which the end of a key stands for all of it, `steps` for `attack.steps`.
 
     Raises:
@@ -124,7 +124,7 @@ def _laid(table: Mapping[str, Any], before: Any, ball: Mapping[str, Any]) -> Any
             )
         if not ends and (inner := _inner(key, spec, own)):
             raise unknown(f"parameter of {name}", key, own - {"kind", "name"}, inner)
-        rest = over(rest, nested(ends[0] if ends else key, value))
+        rest = over(rest, nest(ends[0] if ends else key, value))
     return part(rest, spec, ball) if rest else spec
 
 

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from holdfast.core import HoldfastError, registry
-from holdfast.runtime.checked import called, fitting, shown
+from holdfast.runtime.checked import derive_name, describe_value, fitting
 from holdfast.runtime.errors import unknown
 
 
@@ -48,7 +48,7 @@ def arguments(kinds: Mapping[str, Any], table: Any, where: str) -> dict[str, Any
         HoldfastError: no table, a key that nobody knows, or a value that does not fit.
     """
     if not isinstance(table, Mapping):
-        raise HoldfastError(f"{where}: expected a table, got {shown(table)}")
+        raise HoldfastError(f"{where}: expected a table, got {describe_value(table)}")
     for key in table:
         if key not in kinds:
             raise unknown(f"key of {where}", str(key), kinds)
@@ -56,7 +56,7 @@ def arguments(kinds: Mapping[str, Any], table: Any, where: str) -> dict[str, Any
 
 
 @contextmanager
-def located(where: str) -> Iterator[None]:
+def locate_errors(where: str) -> Iterator[None]:
     """Say in errors where in which file they are."""
     try:
         yield
@@ -69,15 +69,17 @@ def _dataclass(cls: type, table: Any, where: str) -> Any:
     for field in dataclasses.fields(cls):
         if field.name not in values and field.default is field.default_factory is dataclasses.MISSING:
             raise HoldfastError(f"{where}: expected {field.name!r}, got none")
-    with located(where):
+    with locate_errors(where):
         return cls(**values)
 
 
 def _part(family: str, value: Any, where: str) -> Any:
     table = {"name": value} if isinstance(value, str) else value
     if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
-        raise HoldfastError(f"{where}: expected one of the {family}, a name or a table with one, got {shown(value)}")
-    with located(where):
+        raise HoldfastError(
+            f"{where}: expected one of the {family}, a name or a table with one, got {describe_value(value)}"
+        )
+    with locate_errors(where):
         return registry.build({**table, "kind": family})
 
 
@@ -91,4 +93,4 @@ def _kinds(cls: type) -> dict[str, Any]:
 @cache
 def _family(cls: type) -> str | None:
     """Return the kind of part that a class is, "attacks" of `Attack` and its subclasses; None for no part."""
-    return next((name for base in cls.__mro__ if (name := f"{called(base)}s") in registry.KINDS), None)
+    return next((name for base in cls.__mro__ if (name := f"{derive_name(base)}s") in registry.KINDS), None)

@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Any
 
 from holdfast.core import HoldfastError, registry
-from holdfast.runtime.checked import shown
+from holdfast.runtime.checked import describe_value
 
 Table = dict[str, Any]
 """Keys and values as TOML and JSON have them."""
@@ -35,7 +35,7 @@ def _another_part(below: Mapping[str, Any], above: Mapping[str, Any]) -> bool:
     return name != below.get("name") and any(name in registry.names(kind) for kind in registry.KINDS)
 
 
-def laid(table: Any, find: Callable[[str], Any], where: str, above: tuple[str, ...] = ()) -> Table:
+def resolve_inheritance(table: Any, find: Callable[[str], Any], where: str, above: tuple[str, ...] = ()) -> Table:
     """Return a table laid over the one that it says it is `like`, which may be like another.
 
     Args:
@@ -48,13 +48,13 @@ def laid(table: Any, find: Callable[[str], Any], where: str, above: tuple[str, .
         HoldfastError: no table, or one that is like itself.
     """
     if not isinstance(table, Mapping):
-        raise HoldfastError(f"{where}: expected a table, got {shown(table)}")
+        raise HoldfastError(f"{where}: expected a table, got {describe_value(table)}")
     own = {key: value for key, value in table.items() if key != "like"}
     if (like := table.get("like")) is None:
         return own
     if not isinstance(like, str) or like in above:
-        raise HoldfastError(f"{where}: like: expected the name of another table, got {shown(like)}")
-    return over(laid(find(like), find, where, (*above, like)), own)
+        raise HoldfastError(f"{where}: like: expected the name of another table, got {describe_value(like)}")
+    return over(resolve_inheritance(find(like), find, where, (*above, like)), own)
 
 
 def spread(tables: Iterable[Any]) -> list[Any]:
@@ -69,16 +69,18 @@ def spread(tables: Iterable[Any]) -> list[Any]:
     for table in tables:
         axes = table.get("each", {}) if isinstance(table, Mapping) else {}
         if not isinstance(axes, Mapping) or not all(isinstance(values, list) and values for values in axes.values()):
-            raise HoldfastError(f'each: expected a table of lists, {{ "attack.steps" = [5] }}, got {shown(axes)}')
+            raise HoldfastError(
+                f'each: expected a table of lists, {{ "attack.steps" = [5] }}, got {describe_value(axes)}'
+            )
         if not axes:
             every.append(table)
             continue
         common = {key: value for key, value in table.items() if key != "each"}
         for values in itertools.product(*axes.values()):
-            every.append(reduce(over, map(nested, axes, values), common))
+            every.append(reduce(over, map(nest, axes, values), common))
     return every
 
 
-def nested(path: str, value: Any) -> Table:
+def nest(path: str, value: Any) -> Table:
     """Return the table that a dotted key stands for: `{"attack": {"steps": 5}}` for "attack.steps"."""
     return reduce(lambda inner, key: {key: inner}, reversed(path.split(".")), value)

@@ -19,7 +19,7 @@ from holdfast.numerics.rng import Rng
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.rounding import PIXELS
-from holdfast.runtime.waiting import judged_at_the_end
+from holdfast.runtime.waiting import defer_expectations
 
 TRIAL, BEST = 2, 3
 """Steps of the trial at each place of a ball, and at how many of the best places of each image the attack is made."""
@@ -41,7 +41,7 @@ class Trajectory:
     values: Float[Tensor, "evaluations batch"]
     winner: Int[Tensor, "batch"] | None = None
 
-    def reevaluated(self, goal: Goal, encoder: Encoder) -> "Trajectory":
+    def reevaluate(self, goal: Goal, encoder: Encoder) -> "Trajectory":
         """Return the trajectory with its read-outs evaluated again, where the search saw other values.
 
         That is in float32 where it ran in less, and by the encoder's own draws where it saw others. One forward pass
@@ -96,7 +96,7 @@ def _of_pixels(search: Callable[..., "Trajectory"]) -> Callable[..., "Trajectory
                 f"attack: expected pixels in [0, 1], got values from {low:.4g} to {high:.4g}; divide bytes by 255, and "
                 "leave normalisation to the encoder"
             )
-        with searching(rng), judged_at_the_end():
+        with searching(rng), defer_expectations():
             best: Trajectory | None = None
             for rank, at in enumerate(self.at_places(goal, x, ball, rng, BEST)):
                 trajectory = search(self, goal, x, at, rng.child("place", rank) if rank else rng, *arguments, **named)
@@ -167,10 +167,10 @@ class Attack(metaclass=Checked):
             return [ball]
         reached, trial = [], self.trial(TRIAL)
         for place in range(ball.places):
-            at = ball.placed(torch.tensor([place], device=x.device))
+            at = ball.fix_place(torch.tensor([place], device=x.device))
             reached.append(trial(goal, x, at, rng.child("trial", place)).values[-1])
         order = torch.stack(reached).argsort(dim=0, descending=True, stable=True)
-        return [ball.placed(numbers) for numbers in order[:count]]
+        return [ball.fix_place(numbers) for numbers in order[:count]]
 
     def choosing(self, ball: Ball) -> Passes:
         """Encoder passes that `at_places` costs one image."""
@@ -201,11 +201,11 @@ class Attack(metaclass=Checked):
         """Whether its steps carry it from any start to any image of a ball, see `reach`."""
         return self.reach(ball, steps) > 1 - 1e-9
 
-    def shared_prefix(self) -> "Attack":
+    def canonicalise_prefix(self) -> "Attack":
         """The attack that stands for all whose trajectories begin alike: those with equal prefixes share one run."""
         return self
 
-    def truncated_to(self, steps: int) -> "Attack":
+    def truncate(self, steps: int) -> "Attack":
         """Return the attack whose whole trajectory is the first `steps` of this one; itself where there is none."""
         return self
 

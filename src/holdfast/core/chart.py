@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from torch import Tensor
 
-from holdfast.runtime.checked import Checked, Signed, called
+from holdfast.runtime.checked import Checked, Signed, derive_name
 from holdfast.runtime.errors import HoldfastError, unknown
 
 Numbers = Annotated[tuple[float | None, ...], "signed"]
@@ -240,4 +240,4 @@ def chart_data(chart: Chart, columns: Collection[str] = (), scores: Collection[s
     for name in filter(None, named):
         if name not in scores:
             raise unknown("score of a chart", name, scores)
-    return {"kind": called(type(chart)), **asdict(chart)}
+    return {"kind": derive_name(type(chart)), **asdict(chart)}

@@ -136,7 +136,7 @@ class Probe(metaclass=Checked):
         """Return the same for representations that may be too many for memory; here they are put together."""
         return self.fit(bank.reps(), bank.labels)
 
-    def learned(self, results: Mapping[str, Tensor]) -> Classifier:
+    def build_classifier(self, results: Mapping[str, Tensor]) -> Classifier:
         """Return what it learned through the encoder, from what that observation saw; see `through`."""
         raise HoldfastError(f"{type(self).__name__}: expected representations to learn from, not an observation")
 
@@ -152,6 +152,6 @@ class LinearProbe(Probe):
         """Return the same for representations that may be too many for memory; see `Probe.learn`."""
         return self.fit(bank.reps(), bank.labels)
 
-    def learned(self, results: Mapping[str, Tensor]) -> Head:
+    def build_classifier(self, results: Mapping[str, Tensor]) -> Head:
         """Return what it learned through the encoder: the columns `weights`, `bias` and `classes`."""
         return Head(results["weights"], results["bias"], results["classes"])

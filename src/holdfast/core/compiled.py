@@ -11,7 +11,7 @@ from torch import Tensor
 from holdfast.runtime.errors import HoldfastError, first_line
 
 
-def compiled(call: FunctionType, name: str) -> Callable[[Tensor], Any]:
+def compile_graph(call: FunctionType, name: str) -> Callable[[Tensor], Any]:
     """Return a function compiled into one graph that takes batches of every size without being compiled again.
 
     It is compiled when it is first called, once with gradients and once without, and anew for a single image, for

@@ -11,11 +11,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from holdfast.core.compiled import compiled
+from holdfast.core.compiled import compile_graph
 from holdfast.core.geometry import Geometry
 from holdfast.core.grid import Grid
 from holdfast.core.normalisation import Normalisation
-from holdfast.core.precision import check_precision, needs_care, rounded, searched
+from holdfast.core.precision import call_with_gradient, check_precision, needs_care, use_precision
 from holdfast.core.randomness import MeanOfDraws, draw_seeds
 from holdfast.core.representation import as_its_weights, representations
 from holdfast.core.straight_through import straight_through as pass_straight_through
@@ -24,7 +24,7 @@ from holdfast.numerics.shapes import Images, Reps
 from holdfast.runtime.checked import Count, fitting
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.foreign import bits, foreign
-from holdfast.runtime.network import add_tensors, frozen, tensors_of, unwrapped
+from holdfast.runtime.network import add_tensors, freeze, tensors_of, unwrap
 
 BOUND = 200
 """Passes that take about as long as one bound propagation does (small convolutional networks, one core)."""
@@ -124,7 +124,7 @@ class Encoder(nn.Module):
         straight_through: Sequence[str] = (),
     ):
         super().__init__()
-        self.module = frozen(unwrapped(module), name)
+        self.module = freeze(unwrap(module), name)
         self.normalisation = Normalisation(mean, std, name)
         self.mean, self.std = self.normalisation.means, self.normalisation.stds
         self.geometry = geometry
@@ -147,13 +147,13 @@ class Encoder(nn.Module):
         self._bits: dict[str, int] = {}
         self._unused: Unused | HoldfastError | None = None
         self.eval()
-        self.randomised(draws, straight_through)
+        self.set_randomness(draws, straight_through)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what was compiled: it belongs to this encoder's own network, a copy compiles anew."""
         return {**self.__dict__, "_graph": None, "_unused": None, "watch": None}
 
-    def randomised(self, draws: int | None, straight_through: Sequence[str] = ()) -> "Encoder":
+    def set_randomness(self, draws: int | None, straight_through: Sequence[str] = ()) -> "Encoder":
         """Say how many draws of its random numbers it is the mean of, and which steps have no gradient.
 
         Args:
@@ -216,7 +216,7 @@ class Encoder(nn.Module):
         """Make all passes in float32 by the network's own modules: for hooks on them and gradients to their outputs."""
         before, self._plain = self._plain, True
         try:
-            with self.exactly(), rounded("float32", self.device):
+            with self.exactly(), use_precision("float32", self.device):
                 yield
         finally:
             self._plain = before
@@ -230,7 +230,7 @@ class Encoder(nn.Module):
                 self._unused = error
 
     @contextmanager
-    def unused(self) -> Iterator[None]:
+    def use_pristine_network(self) -> Iterator[None]:
         """Make all passes by the network as it was before its first one: with the same weights, and no memory.
 
         Raises:
@@ -274,15 +274,15 @@ class Encoder(nn.Module):
         # float32 on a CPU needs no care; searches may run in less precision
         with foreign(f"encoder {self.name!r}", "run"):
             plain = self._plain or (self.precision == "float32" and not self.compiled and not needs_care(x.device))
-            call = self._compiled if self.compiled and not plain else self._mapped
+            call = self._run_compiled if self.compiled and not plain else self._run_eager
             if seeds is not None:
                 call = lambda x: representations(self.mean_of_draws(x, seeds), x, self.name)  # noqa: E731
             if plain:
                 reps = call(x)
             elif search:
-                reps = searched(call, x, self.precision, self.name)
+                reps = call_with_gradient(call, x, self.precision, self.name)
             else:
-                with rounded("float32", x.device):
+                with use_precision("float32", x.device):
                     reps = call(x)
         if self.grid is not None and reps.shape[1] != self.grid.size:
             raise HoldfastError(
@@ -295,23 +295,23 @@ class Encoder(nn.Module):
         """Return the representations of so many draws, the first ones its own, to see by how much they differ."""
         self.count(Passes(forward=len(x) * draws))
         seeds = draw_seeds(draws, self.seed, judged=True)
-        with foreign(f"encoder {self.name!r}", "run"), rounded("float32", x.device), torch.no_grad():
+        with foreign(f"encoder {self.name!r}", "run"), use_precision("float32", x.device), torch.no_grad():
             drawn = [self.mean_of_draws.draw(x, seed) for seed in seeds]
             return torch.stack([representations(output, x, self.name) for output in drawn])
 
     def _output(self, x: Tensor) -> Any:
         return self.module(as_its_weights(self.normalisation(x), self.module))
 
-    def _mapped(self, x: Tensor) -> Reps:
+    def _run_eager(self, x: Tensor) -> Reps:
         return representations(self._output(x), x, self.name)
 
-    def _compiled(self, x: Tensor) -> Reps:
+    def _run_compiled(self, x: Tensor) -> Reps:
         """Map pixels by what was compiled of the network."""
         if self._graph is None:
             # a lambda: tests wrap functions and methods to check shapes, which would be compiled as well
             n, kind = self.normalisation, as_its_weights(x, self.module).dtype
             call = lambda x: self.module((x.clone() if n.identity else (x - n.mean) / n.std).to(kind))  # noqa: E731
-            self._graph = compiled(call, self.name)
+            self._graph = compile_graph(call, self.name)
         return representations(self._graph(x), x, self.name)
 
     def _check_input(self, x: Tensor) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holdfast.runtime.checked import shown
+from holdfast.runtime.checked import describe_value
 from holdfast.runtime.errors import HoldfastError
 
 _INSTALLED = tuple(sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib"))
@@ -44,11 +44,11 @@ def fingerprint(function: Callable[..., Any], name: str = "the function") -> str
         >>> fingerprint(lambda x: x + 1) == fingerprint(lambda x: x + 1) != fingerprint(lambda x: x + 2)
         True
     """
-    described = _described(function, (), name, _package(function))
+    described = _describe(function, (), name, _package(function))
     return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:16]
 
 
-def _described(value: Any, above: tuple[Any, ...], where: str, home: str) -> Any:
+def _describe(value: Any, above: tuple[Any, ...], where: str, home: str) -> Any:
     """Return a value as JSON data that differ where it does.
 
     Args:
@@ -57,7 +57,7 @@ def _described(value: Any, above: tuple[Any, ...], where: str, home: str) -> Any
         where: what holds it, for the error.
         home: the package of the function, all of whose code counts.
     """
-    inner = functools.partial(_described, above=(*above, value), where=where, home=home)
+    inner = functools.partial(_describe, above=(*above, value), where=where, home=home)
     if any(value is other for other in above):
         return "itself"
     if (wrapped := getattr(value, "__wrapped__", None)) is not None and not isinstance(value, types.FunctionType):
@@ -100,7 +100,7 @@ def _described(value: Any, above: tuple[Any, ...], where: str, home: str) -> Any
         return [inner(type(value)), *(inner(getattr(value, field.name)) for field in dataclasses.fields(value))]
     raise HoldfastError(
         f"{where}: expected a function that reads numbers, texts, tensors, networks and functions, got one that reads "
-        f"{shown(value)}, whose content cannot be told; make it inside the function"
+        f"{describe_value(value)}, whose content cannot be told; make it inside the function"
     )
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from holdfast.core import registry
 from holdfast.core.fingerprint import fingerprint
-from holdfast.runtime.checked import called, shown
+from holdfast.runtime.checked import derive_name, describe_value
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.foreign import foreign
 
@@ -33,20 +33,20 @@ class FunctionPart:
     code: str
 
     def __post_init__(self) -> None:
-        own = fingerprint(type(self).function, called(type(self)))
+        own = fingerprint(type(self).function, derive_name(type(self)))
         if self.code not in ("", own):
             raise HoldfastError(
-                f"{called(type(self))}: expected the function with the code {self.code}, got {own}; it, or what "
+                f"{derive_name(type(self))}: expected the function with the code {self.code}, got {own}; it, or what "
                 "it reads, has changed since"
             )
         object.__setattr__(self, "code", own)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send its name and its fields to other processes, which must know the function."""
-        return _known_there, (type(self).__module__, registry.spec(self))
+        return _rebuild_part, (type(self).__module__, registry.spec(self))
 
 
-def _known_there(module: str, spec: Any) -> Any:
+def _rebuild_part(module: str, spec: Any) -> Any:
     """Return a part in another process."""
     with suppress(ImportError):
         importlib.import_module(module)
@@ -83,7 +83,7 @@ def part_of(
     if not name.isidentifier():
         what = "measure" if kind == "measures" else "loss"
         raise HoldfastError(
-            f"holdfast.{what}: expected a function with a name, got {shown(function)}; name it: holdfast.{what}(..., "
+            f"holdfast.{what}: expected a function with a name, got {describe_value(function)}; name it: holdfast.{what}(..., "
             "name='my_name')"
         )
     place = getattr(function, "__module__", None) or "__main__"
@@ -133,7 +133,7 @@ def value_per_image(part: FunctionPart, reps: Sequence[Tensor | None]) -> Tensor
     with foreign(f"the function {name}", "run", wrap=True, alone=True):
         values = type(part).function(*reps)
     if not isinstance(values, Tensor) or values.shape != (rows,):
-        came = f"the shape {list(values.shape)}" if isinstance(values, Tensor) else shown(values)
+        came = f"the shape {list(values.shape)}" if isinstance(values, Tensor) else describe_value(values)
         raise HoldfastError(
             f"{name}: expected a tensor of one value per image, of shape [{rows}], got {came}; reduce over the "
             "dimensions of the representation alone: .sum(1), not .sum()"

@@ -70,7 +70,7 @@ class Geometry(metaclass=Checked):
         most = f", the longer one to at most {self.longest}" if self.longest is not None else ""
         return f"the shorter side to {self.resize} pixels{most} {how}, {cropped}"
 
-    def scaled(self, height: int, width: int) -> tuple[int, int]:
+    def scale_size(self, height: int, width: int) -> tuple[int, int]:
         """Return the (height, width) to which a picture is scaled, before it is cropped.
 
         Example:
@@ -94,15 +94,15 @@ class Geometry(metaclass=Checked):
 
     def keeps(self, height: int, width: int) -> bool:
         """Whether a picture of this size stays as it is."""
-        return self.size == (height, width) == self.scaled(height, width)
+        return self.size == (height, width) == self.scale_size(height, width)
 
     def crops(self, height: int, width: int) -> bool:
         """Whether a part of a picture of this size is cut off, or something put around it."""
-        return self.scaled(height, width) != self.size
+        return self.scale_size(height, width) != self.size
 
     def enlarges(self, height: int, width: int) -> bool:
         """Whether pixels of a picture of this size are made up."""
-        high, wide = self.scaled(height, width)
+        high, wide = self.scale_size(height, width)
         return high > height or wide > width
 
     def _begin(self, rest: int) -> int:

@@ -29,6 +29,6 @@ def grade(size: float, grades: Sequence[Grade]) -> str:
     return next((grade.word for grade in grades if size < grade.below), "")
 
 
-def graded(low: float, high: float, grades: Sequence[Grade]) -> str:
+def grade_interval(low: float, high: float, grades: Sequence[Grade]) -> str:
     """Return what an interval of sizes is called: a word, or two where its ends differ."""
     return " to ".join(dict.fromkeys((grade(low, grades), grade(high, grades))))

@@ -35,7 +35,7 @@ class Ids(Sequence[str]):
         self._bytes = b"".join(blocks)
         self._ends = np.concatenate(ends).astype(np.min_scalar_type(len(self._bytes)))
 
-    def encoded(self) -> tuple[memoryview, np.ndarray]:
+    def encode(self) -> tuple[memoryview, np.ndarray]:
         r"""Return the bytes of all texts, and where each ends in them, after a 0.
 
         Example:

@@ -112,7 +112,7 @@ class Measure(Reader):
         return ()
 
     @property
-    def shown_probe(self) -> LinearProbe | None:
+    def attention_probe(self) -> LinearProbe | None:
         """The probe of clean images whose classes attention maps show; None where it has none that is linear."""
         return None
 
@@ -172,7 +172,7 @@ class Measure(Reader):
         """
         return 0
 
-    def timed_on(self, subject: Subject) -> tuple["Measure", float]:
+    def shrink_for_timing(self, subject: Subject) -> tuple["Measure", float]:
         """Return itself with fewer comparisons, and how many times as long all of them take, for an estimate.
 
         Args:
@@ -187,7 +187,7 @@ class Measure(Reader):
         """Return what the rows of a table are called; None where they are the first images of the population."""
         return None
 
-    def headed_by(self, score: str) -> "Measure | None":
+    def select_headline(self, score: str) -> "Measure | None":
         """Return the measure whose headline is this score of ours, so that its influences are known; None for most.
 
         Our table is its table too.

@@ -6,10 +6,10 @@ from typing import Any
 
 from holdfast.core import registry
 from holdfast.core.observation import Reader
-from holdfast.runtime.sizes import written
+from holdfast.runtime.sizes import format_size
 
 
-def named(parts: Iterable[Any]) -> dict[str, Any]:
+def name_parts(parts: Iterable[Any]) -> dict[str, Any]:
     """Return parts by name; twins are told apart by the first parameters in which they differ.
 
     For example "universal_quantile[radius=4/255,divergence=linf]".
@@ -50,7 +50,7 @@ def _words(values: Iterable[Any]) -> dict[Any, str]:
     """Return what each value of a parameter is called: lists by their first members, numbered where these are alike."""
     words: dict[Any, str] = {}
     for value in values:
-        text = written(value) if isinstance(value, float) else str(value)
+        text = format_size(value) if isinstance(value, float) else str(value)
         if isinstance(value, tuple):
             names = [item.partition("-")[0] for item in value]
             text = "+".join(names[:2]) + (f"+{len(names) - 2} more" if len(names) > 2 else "")

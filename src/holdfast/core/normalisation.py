@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holdfast.runtime.checked import shown
+from holdfast.runtime.checked import describe_value
 from holdfast.runtime.errors import HoldfastError
 
 LARGEST = 2.0
@@ -79,7 +79,7 @@ def _numbers(values: Any, what: str) -> list[float]:
     except (TypeError, ValueError):
         array = None
     if array is None or max(array.shape, default=1) != array.size:
-        got = shown(values) if array is None else f"the shape {list(array.shape)}"
+        got = describe_value(values) if array is None else f"the shape {list(array.shape)}"
         raise HoldfastError(
             f"{what}: expected one number or one per channel, got {got}; give for example [0.5, 0.5, 0.5]"
         )

@@ -83,9 +83,7 @@ class Shard:
     under: Callable[[Images, Positions, Threat, Rng], Images] | None = None
     relevance: Relevance | None = None
 
-    def disturbed(
-        self, threat: Threat, rng: Rng, x: Images | None = None, positions: Positions | None = None
-    ) -> Images:
+    def disturb(self, threat: Threat, rng: Rng, x: Images | None = None, positions: Positions | None = None) -> Images:
         """Return its images under a threat, at the resolution that a corruption is meant for.
 
         Args:
@@ -172,7 +170,7 @@ class Failure(metaclass=Checked):
         """
         return None
 
-    def taken_for(self, shard: Shard, reps: Float[Tensor, "batch dim"]) -> Int[Tensor, "batch"] | None:
+    def identify(self, shard: Shard, reps: Float[Tensor, "batch dim"]) -> Int[Tensor, "batch"] | None:
         """Return which image of the population the disturbed images of a shard are taken for, failing or not.
 
         Args:
@@ -243,7 +241,7 @@ class Observation(metaclass=Checked):
         return ""
 
     @property
-    def disturbed_by(self) -> Threat | None:
+    def sole_threat(self) -> Threat | None:
         """What befalls all images that it represents; None: nothing, or more than one threat."""
         return None
 
@@ -275,12 +273,12 @@ class Observation(metaclass=Checked):
         """Encoder passes that one image costs."""
 
     @property
-    def reevaluated(self) -> int:
+    def reevaluations(self) -> int:
         """How often one image that a search found is represented again, where searches see other values."""
         return 0
 
     @property
-    def rejudged(self) -> int:
+    def redraw_evaluations(self) -> int:
         """How often one image is represented by each further group of draws, where the encoder is a mean over draws."""
         return 0
 
@@ -296,8 +294,8 @@ class Observation(metaclass=Checked):
             precision: of searches, see `Encoder.prepare`.
             draws: of the encoder, see `Encoder`.
         """
-        again = self.reevaluated if precision != "float32" or draws is not None else 0
-        again += 0 if draws is None else GROUPS * self.rejudged
+        again = self.reevaluations if precision != "float32" or draws is not None else 0
+        again += 0 if draws is None else GROUPS * self.redraw_evaluations
         return (self.passes + Passes(forward=again)).of_draws(draws)
 
     def passes_of(self, encoder: Encoder) -> Passes:
@@ -324,7 +322,7 @@ class Observation(metaclass=Checked):
         """The searches that it makes. One that searches by itself is expected to name an attack that does alike."""
         return ()
 
-    def reached(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
+    def collect_points(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
         """Return representations of disturbed images that it met inside a ball; None where it keeps none.
 
         Whatever a search pursued, what it met counts for every failure in that ball.
@@ -392,7 +390,7 @@ class Reader(metaclass=Checked):
         Such a probe learns from training images as they are observed here: disturbed where they are read disturbed.
         """
         own = self.observations()
-        threats = dict.fromkeys(reader.disturbed_by for reader in own if reader.scope is Scope.TRAINING) or {None: None}
+        threats = dict.fromkeys(reader.sole_threat for reader in own if reader.scope is Scope.TRAINING) or {None: None}
         learning = [learning_of(probe, threat) for probe in _probes(self) if probe.through for threat in threats]
         before = (observation for head in learning for observation in (*head.reads, head))
         return tuple(dict.fromkeys((*before, *own)))

@@ -76,7 +76,7 @@ def _allows(place: Any) -> bool | None:
 
 
 @contextmanager
-def rounded(precision: str, device: torch.device) -> Iterator[None]:
+def use_precision(precision: str, device: torch.device) -> Iterator[None]:
     """Compute in a precision; in float32 as IEEE has it, whatever the process allows elsewhere."""
     with ExitStack() as stack:
         if needs_care(device):
@@ -86,7 +86,7 @@ def rounded(precision: str, device: torch.device) -> Iterator[None]:
         yield
 
 
-def searched(call: Call, x: Float[Tensor, "batch *pixels"], precision: str, name: str) -> Any:
+def call_with_gradient(call: Call, x: Float[Tensor, "batch *pixels"], precision: str, name: str) -> Any:
     """Return call(x) with a gradient to x, both computed in a precision; for one backward pass.
 
     The gradient of every image is scaled by a power of two for fp16 and back again, so that it does not vanish.
@@ -109,7 +109,7 @@ class _Searched(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, call: Call, precision: str, name: str) -> Any:
         inner = x.detach().requires_grad_()
-        with torch.enable_grad(), rounded(precision, x.device):
+        with torch.enable_grad(), use_precision(precision, x.device):
             reps = call(inner)
         if precision == "fp16" and not bool(reps.isfinite().all()):
             raise _overflow("representation")
@@ -132,7 +132,7 @@ class _Searched(torch.autograd.Function):
         (inner, reps), ctx.held = ctx.held, None
         scale = _scale(gradient) if ctx.precision == "fp16" else None
         scaled = gradient if scale is None else gradient * scale.view(-1, *[1] * (gradient.ndim - 1))
-        with rounded(ctx.precision, inner.device), compiling(ctx.name):  # what is compiled backward, is so here
+        with use_precision(ctx.precision, inner.device), compiling(ctx.name):  # what is compiled backward, is so here
             (grad,) = torch.autograd.grad(reps, inner, scaled.to(reps.dtype))
         if scale is not None:
             if not bool(grad.isfinite().all()):

@@ -67,7 +67,7 @@ def naively() -> Iterator[None]:
 
 
 @contextmanager
-def judged_by(group: int) -> Iterator[None]:
+def use_draw_group(group: int) -> Iterator[None]:
     """Judge by one of the further groups of draws, from 1; no two groups have a draw in common."""
     token = _group.set(group)
     try:
@@ -135,7 +135,7 @@ class MeanOfDraws:
         """Return the representations of one draw."""
         if not self.one_by_one:
             try:
-                with _seeded(seed, x.device), warnings.catch_warnings():
+                with _seed_temporarily(seed, x.device), warnings.catch_warnings():
                     warnings.filterwarnings("ignore", message="There is a performance drop")  # torch's own loop
                     return torch.vmap(self._of_one, randomness="same")(x)
             except (HoldfastError, torch.OutOfMemoryError):
@@ -156,13 +156,13 @@ class MeanOfDraws:
     def _each(self, x: Tensor, seed: int) -> Any:
         rows = []
         for image in x.split(1):
-            with _seeded(seed, x.device):
+            with _seed_temporarily(seed, x.device):
                 rows.append(self._call(image))
         return torch.cat(rows) if all(isinstance(row, Tensor) for row in rows) else rows[0]
 
 
 @contextmanager
-def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+def _seed_temporarily(seed: int, device: torch.device) -> Iterator[None]:
     """Seed the generators of torch, Python and NumPy, and leave them as they were."""
     python, numpy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):

@@ -19,11 +19,11 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holdfast.runtime.checked import called, shown
+from holdfast.runtime.checked import derive_name, describe_value
 from holdfast.runtime.doors import digest_file, real, regular
 from holdfast.runtime.errors import HoldfastError, os_reason, unknown
 from holdfast.runtime.foreign import foreign
-from holdfast.runtime.names import file, listed_in
+from holdfast.runtime.names import file, parse_names
 from holdfast.runtime.outline import outline
 
 KINDS = (
@@ -63,8 +63,8 @@ def register(kind: str) -> Callable[[Part], Part]:
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)
 
-    def registered(cls: Part) -> Part:
-        name = called(cls)
+    def decorate(cls: Part) -> Part:
+        name = derive_name(cls)
         if "__dataclass_fields__" not in vars(cls):  # an own one, not that of a class above
             raise HoldfastError(f"{cls.__name__}: expected a dataclass; put @register above @dataclass(frozen=True)")
         point = _outside(kind).get(name)
@@ -76,7 +76,7 @@ def register(kind: str) -> Callable[[Part], Part]:
         forget()
         return cls
 
-    return registered
+    return decorate
 
 
 def load(path: str | Path) -> None:
@@ -161,7 +161,7 @@ def _points() -> Any:
 def _inside(kind: str) -> dict[str, str]:
     """Return Holdfast's own parts of a kind: name -> module."""
     home = HOMES.get(kind, f"holdfast.parts.{kind}")
-    groups = listed_in(home, "GROUPS")
+    groups = parse_names(home, "GROUPS")
     return {
         module.name: f"{place}.{module.name}"
         for place in (home, *(f"{home}.{group}" for group in groups))
@@ -170,7 +170,7 @@ def _inside(kind: str) -> dict[str, str]:
     }
 
 
-def installed(kind: str) -> tuple[str, ...]:
+def list_installed(kind: str) -> tuple[str, ...]:
     """Return the names of the parts of a kind that are installed, sorted; those of files of one's own are not."""
     return tuple(sorted({*_inside(kind), *_outside(kind)}))
 
@@ -181,7 +181,7 @@ def names(kind: str) -> tuple[str, ...]:
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)
     _load_own()
-    return tuple(sorted({*installed(kind), *_here[kind]}))
+    return tuple(sorted({*list_installed(kind), *_here[kind]}))
 
 
 def home(kind: str, name: str) -> str | None:
@@ -195,7 +195,7 @@ def all_own() -> bool:
     return not any(_here[kind] or _outside(kind) for kind in KINDS)
 
 
-def outlined(kind: str, name: str) -> type:
+def find_outline(kind: str, name: str) -> type:
     """Return the class of a part, to be looked at alone: one of Holdfast's own as its file says it, see `outline`.
 
     Raises:
@@ -241,8 +241,8 @@ def _name_of(cls: type) -> tuple[str, str]:
         for name in (*_here[kind], *_outside(kind)):
             if find(kind, name) is cls:
                 return kind, name
-    if any(called(cls) in own for own in _here.values()):
-        raise HoldfastError(f"{called(cls)}: expected one part of this name, got another since; name them apart")
+    if any(derive_name(cls) in own for own in _here.values()):
+        raise HoldfastError(f"{derive_name(cls)}: expected one part of this name, got another since; name them apart")
     raise HoldfastError(
         f"{cls.__name__} is not a registered part: put @register from holdfast.extend above it, or name it in an entry "
         "point of your package"
@@ -287,7 +287,9 @@ def spec(part: Any) -> Any:
         return str(part)  # JSON has no word for it
     if part is None or isinstance(part, (bool, int, float, str)):
         return part
-    raise HoldfastError(f"{shown(part)} has no JSON form: parts hold numbers, names, other parts and tuples of them")
+    raise HoldfastError(
+        f"{describe_value(part)} has no JSON form: parts hold numbers, names, other parts and tuples of them"
+    )
 
 
 def build(data: Any) -> Any:
@@ -296,7 +298,7 @@ def build(data: Any) -> Any:
         values = dict(data)
         kind, name = values.pop("kind", None), values.pop("name", None)
         if not isinstance(kind, str) or not isinstance(name, str):
-            raise HoldfastError(f"a part needs a 'kind' and a 'name', got {shown(data)}")
+            raise HoldfastError(f"a part needs a 'kind' and a 'name', got {describe_value(data)}")
         return configure(find(kind, name), values)
     if isinstance(data, (list, tuple)):
         return tuple(build(item) for item in data)

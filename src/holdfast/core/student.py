@@ -48,7 +48,7 @@ ATTACKED: ContextVar[tuple[int, int]] = ContextVar("attacked", default=(0, 1))
 
 
 @contextmanager
-def parted(attacked: int, views: int) -> Iterator[None]:
+def mark_attacked_views(attacked: int, views: int) -> Iterator[None]:
     """Encode so many views of a batch together inside, of which the last ones are attacked."""
     token = ATTACKED.set((attacked, views))
     try:
@@ -169,7 +169,7 @@ class Student(nn.Module, ABC):
         name = type(self).__module__.rpartition(".")[2]
         raise HoldfastError(f"{name}: has no loss that tells every view from all others; choose simclr, or rocl=0")
 
-    def shown(self, views: Sequence[View], encoded: Sequence[EncodedView]) -> Float[Tensor, "some dim"]:
+    def select_reps(self, views: Sequence[View], encoded: Sequence[EncodedView]) -> Float[Tensor, "some dim"]:
         """Return representations of some images, whose spread tells whether they have collapsed."""
         return next(view.rep for view in encoded if view.rep is not None)
 
@@ -259,7 +259,7 @@ class Student(nn.Module, ABC):
         worst = torch.stack(losses).mean() if losses else zero
         if self.training:
             self.remember(kept if first == 0 else [disturbed[0], *unattacked], batch)
-        apart = spread(self.shown(views, encoded).detach())
+        apart = spread(self.select_reps(views, encoded).detach())
         return StepResult(clean * plain + weight * worst, plain.detach(), worst.detach(), apart)
 
     def worst(
@@ -296,7 +296,7 @@ class Student(nn.Module, ABC):
         reps: dict[int, Tensor] = {}
         for shape in dict.fromkeys(view.shape for view in views.values()):
             places = [place for place, view in views.items() if view.shape == shape]
-            with parted(sum(place >= clean for place in places), len(places)):
+            with mark_attacked_views(sum(place >= clean for place in places), len(places)):
                 together = network(torch.cat([views[place] for place in places]))
             reps |= dict(zip(places, together.chunk(len(places)), strict=True))
         return {place: gather(reps[place]) for place in views}

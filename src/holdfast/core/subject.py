@@ -68,7 +68,7 @@ class Subject(Protocol):
         """Return why nothing could be proved in an optional observation of a measure; "" where something was."""
         ...
 
-    def reached(self, ball: Ball) -> list[Float[Tensor, "images points dim"]]:
+    def collect_points(self, ball: Ball) -> list[Float[Tensor, "images points dim"]]:
         """Return what the searches of all measures met inside a ball, whatever they pursued; see `Observation.reached`.
 
         One tensor in float64 for each of them, of the first M_i attacked images.
@@ -84,7 +84,7 @@ class Subject(Protocol):
         ...
 
     @property
-    def trained_apart(self) -> bool:
+    def has_training_set(self) -> bool:
         """Whether probes learn from images of their own; else from those of the population that are not attacked."""
         ...
 
@@ -92,6 +92,6 @@ class Subject(Protocol):
         """Return the representations of the training images, disturbed by a threat or as they are, and their labels."""
         ...
 
-    def learned(self, probe: Probe, threat: Threat | None = None) -> Classifier:
+    def fit_probe(self, probe: Probe, threat: Threat | None = None) -> Classifier:
         """Return what a probe learns from the training images, disturbed by a threat or as they are."""
         ...

@@ -17,7 +17,7 @@ from holdfast.core.registry import part_name
 from holdfast.numerics.rng import Rng
 from holdfast.numerics.shapes import PerImage
 from holdfast.runtime.checked import Checked
-from holdfast.runtime.sizes import written
+from holdfast.runtime.sizes import format_size
 
 Draws = Float[Tensor, "batch draws channel height width"]
 
@@ -84,7 +84,7 @@ class Corruption(Threat):
         return self
 
     @property
-    def resized(self) -> str:
+    def resize_suffix(self) -> str:
         """The end of the title: where images are resized before."""
         return ", resized first" if self.resolution == "encoder" else ""
 
@@ -164,7 +164,7 @@ class Ball(Threat):
         """How many balls at fixed places searches choose among, see `placed`; 1: it is no union of such."""
         return 1
 
-    def placed(self, numbers: Int[Tensor, "batch"]) -> "Ball":
+    def fix_place(self, numbers: Int[Tensor, "batch"]) -> "Ball":
         """Return the part of the ball at one fixed place of each image.
 
         Args:
@@ -173,9 +173,9 @@ class Ball(Threat):
         return self
 
     @property
-    def written(self) -> str:
-        """The radius as people write it, see `holdfast.runtime.sizes.written`."""
-        return written(self.radius)
+    def radius_text(self) -> str:
+        """The radius as people write it, see `holdfast.runtime.sizes.format_size`."""
+        return format_size(self.radius)
 
     @property
     def norm(self) -> str:
@@ -185,7 +185,7 @@ class Ball(Threat):
     @property
     def title(self) -> str:
         """The ball as people write it: ℓ∞ ≤ 4/255."""
-        return f"{self.norm} ≤ {self.written}"
+        return f"{self.norm} ≤ {self.radius_text}"
 
     @property
     def of_usual_radius(self) -> "Ball":
@@ -327,7 +327,7 @@ def towards(x: Images, delta: Images) -> Images:
 
 
 @cache
-def rounded_down(value: float, dtype: torch.dtype) -> float:
+def round_down(value: float, dtype: torch.dtype) -> float:
     """Return the largest number of a precision that is not above a positive value."""
     nearest = torch.tensor(value, dtype=dtype)
     return float(nearest if float(nearest) <= value else torch.nextafter(nearest, torch.zeros_like(nearest)))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.runtime.foreign import TURN
-from holdfast.runtime.network import copied_with
+from holdfast.runtime.network import copy_sharing
 
 LIBRARIES = ("torch", "torchvision", "timm", "transformers", "open_clip", "holdfast", "builtins")
 """Packages that keep no images beside a network."""
@@ -56,7 +56,7 @@ class Unused:
 
     def __init__(self, network: nn.Module):
         self._network = _twin(network)
-        self._around = [(container, _copied(container)) for container in _around(network)]
+        self._around = [(container, _copy_nested(container)) for container in _around(network)]
 
     @contextmanager
     def running(self) -> Iterator[nn.Module]:
@@ -65,10 +65,10 @@ class Unused:
         No other thread calls code of the user's meanwhile, which may read what is lent.
         """
         with TURN:
-            before = [_kept(container) for container, _ in self._around]
+            before = [_copy_shallow(container) for container, _ in self._around]
             try:
                 for container, unused in self._around:
-                    _put(_copied(unused), container)
+                    _put(_copy_nested(unused), container)
                 yield _twin(self._network)
             finally:
                 for (container, _), content in zip(self._around, before, strict=True):
@@ -80,7 +80,7 @@ def _twin(network: nn.Module) -> nn.Module:
     inside = (value for part in network.modules() for value in vars(part).values())
     held = (value for value in inside if isinstance(value, (Tensor, np.ndarray)) and _entries(value) > LARGE)
     shared = {id(value): value for value in chain(network.parameters(), network.buffers(), held)}
-    return copied_with(network, shared)
+    return copy_sharing(network, shared)
 
 
 def _around(network: nn.Module) -> Iterator[Container]:
@@ -129,7 +129,7 @@ def _entries(value: Any, depth: int = DEPTH) -> int:
     )
 
 
-def _copied(value: Any, depth: int = DEPTH) -> Any:
+def _copy_nested(value: Any, depth: int = DEPTH) -> Any:
     """Return a copy of a container, of those in it, and of tensors and arrays; all else is shared."""
     if not depth:
         return value
@@ -139,9 +139,9 @@ def _copied(value: Any, depth: int = DEPTH) -> Any:
         case np.ndarray() | bytearray():
             return value.copy()
         case dict():
-            return {key: _copied(each, depth - 1) for key, each in value.items()}
+            return {key: _copy_nested(each, depth - 1) for key, each in value.items()}
         case list():
-            return [_copied(each, depth - 1) for each in value]
+            return [_copy_nested(each, depth - 1) for each in value]
         case set():
             return set(value)
     return value
@@ -153,7 +153,7 @@ def _is_the_users(value: Any) -> bool:
     return file is not None and not file.startswith(INSTALLED) and value.__name__.partition(".")[0] not in LIBRARIES
 
 
-def _kept(container: Container) -> Container:
+def _copy_shallow(container: Container) -> Container:
     """Return the content of a container; what it holds is not copied."""
     return container.detach().clone() if isinstance(container, Tensor) else copy.copy(container)
 

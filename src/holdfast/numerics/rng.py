@@ -66,8 +66,8 @@ class Rng:
         On CUDA, which would wait for a CPU, they are counter-based: as independent of batches as `normal`, but other
         numbers. In torch's own operations these are 6 to 10 times slower than a CPU's generator, which therefore stays.
         """
-        return self._counted(device, *shape) if device.type == "cuda" else self.normal(*shape).to(device)
+        return self._draw_philox(device, *shape) if device.type == "cuda" else self.normal(*shape).to(device)
 
-    def _counted(self, device: torch.device, *shape: int) -> Float[Tensor, "batch ..."]:
+    def _draw_philox(self, device: torch.device, *shape: int) -> Float[Tensor, "batch ..."]:
         keys = [int.from_bytes(self._digest(image)[:8], "big", signed=True) for image in self.ids]
         return philox.normal(torch.tensor(keys, device=device), math.prod(shape)).unflatten(1, shape)

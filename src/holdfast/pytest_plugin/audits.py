@@ -54,12 +54,12 @@ class Audits:
         arguments = (model, data, usual | options)
         key = _identity(arguments)
         if key not in self._records:  # with its arguments: while they live, no other object has the id of one
-            self._records[key] = self._audited(*arguments), arguments
+            self._records[key] = self._run_audit(*arguments), arguments
         record, _ = self._records[key]
         self.asked.append(record)
         return record
 
-    def _audited(self, model: Any, data: Any, options: Mapping[str, Any]) -> Record:
+    def _run_audit(self, model: Any, data: Any, options: Mapping[str, Any]) -> Record:
         """Audit in a folder of this audit's own."""
         words = re.sub(r"[^A-Za-z0-9.]+", "-", model if isinstance(model, str) else type(model).__name__).strip("-")
         if _is_plain(arguments := (model, data, options)):

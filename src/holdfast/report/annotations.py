@@ -27,9 +27,9 @@ def annotations(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _command(level: str, heading: str, message: str) -> str:
-    heading = _escaped(heading).replace(":", "%3A").replace(",", "%2C")
-    return f"::{level} title={heading}::{_escaped(message)}"
+    heading = _escape(heading).replace(":", "%3A").replace(",", "%2C")
+    return f"::{level} title={heading}::{_escape(message)}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

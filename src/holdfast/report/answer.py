@@ -28,7 +28,7 @@ def answers(record: Mapping[str, Any], closing: bool = True) -> list[tuple[str, 
     return lines
 
 
-def called(encoder: Mapping[str, Any], by: Collection[str] | None = None) -> str:
+def diagnose(encoder: Mapping[str, Any], by: Collection[str] | None = None) -> str:
     """Return what checks call an encoder before all else, such as "Looks untrained"; "" where they call it nothing.
 
     Args:
@@ -46,7 +46,7 @@ def _answer(measure: Mapping[str, Any], encoder: Mapping[str, Any], data: Mappin
     if not words or headline is None:
         return None
     standing, because = headline.get("standing", SOUND), headline.get("because", ())
-    name = called(encoder, because if standing == VOID else None)
+    name = diagnose(encoder, because if standing == VOID else None)
     failed = [check.split("[")[0].replace("_", " ") for check in because]
     if standing == VOID:
         void = f"{measure['title']} means nothing here: the check {listing(failed)} failed."

@@ -17,7 +17,7 @@ def reason(error: Exception) -> str:
     return f"{type(error).__name__}: {first_line(error)}"
 
 
-def drawn(draw: Callable[P, str]) -> Callable[P, str]:
+def catch_draw_errors(draw: Callable[P, str]) -> Callable[P, str]:
     """Let a function that draws a chart return a box with the reason where it cannot."""
 
     @wraps(draw)

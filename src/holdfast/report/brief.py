@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from holdfast.report.answer import answers, called, duplicates
+from holdfast.report.answer import answers, diagnose, duplicates
 from holdfast.report.cells import Cell, standing
-from holdfast.report.leader import Leader, lead, told
+from holdfast.report.leader import Leader, format_score, lead
 from holdfast.report.numbers import bracket, finite, listing, plural
 from holdfast.report.verdict import Sentence
 from holdfast.storage.standing import SOUND, VOID
@@ -98,11 +98,11 @@ def leader(record: Mapping[str, Any]) -> Leader | None:
     beaten = {
         pair["second"] if pair["first"] == first else pair["first"]
         for pair in comparison.get("pairs", [])
-        if first in (pair["first"], pair["second"]) and _decided(pair["difference"])
+        if first in (pair["first"], pair["second"]) and _excludes_zero(pair["difference"])
     }
     about = {**entries[first], "answers": key in answering_keys(record), "levels": in_levels(entries[first])}
     best = lead(about, scores, comparison.get("best"), beaten)
-    doubt = next((called(e) for e in record["encoders"] if e["name"] == comparison.get("best")), "")
+    doubt = next((diagnose(e) for e in record["encoders"] if e["name"] == comparison.get("best")), "")
     if best and doubt:
         return replace(best, heading=f"{best.heading}, but {doubt[:1].lower()}{doubt[1:]}", tone="warn")
     if best and best.tone == "good" and record.get("hardening", {}).get("warnings"):
@@ -130,7 +130,7 @@ def each_answer(record: Mapping[str, Any]) -> list[tuple[int, str, list[Sentence
     return [(series, e["name"], by_name[e["name"]]) for series, e in best_first(record) if e["name"] in by_name]
 
 
-def duplicated(record: Mapping[str, Any]) -> list[Sentence]:
+def warn_about_duplicates(record: Mapping[str, Any]) -> list[Sentence]:
     """Return what is to be said of images that are nearly the same as others, where some are."""
     words = duplicates(record["data"])
     return [Sentence(words, "warn")] if words else []
@@ -155,22 +155,22 @@ def trust(encoder: Mapping[str, Any], keys: list[str]) -> Trust:
     first = {key: checks[key] for key in behind if key in checks} or checks
     others = {key: check for key, check in checks.items() if key not in first}
     for status, word in (("fail", "failed"), ("warn", "warned")):
-        if names := _called(first, status):
+        if names := _list_titles(first, status):
             text = f"{len(names)} of {len(first)} {word}"
-            return Trust(status, text, "; ".join(filter(None, [listing(names, 2), _counted(others)])))
+            return Trust(status, text, "; ".join(filter(None, [listing(names, 2), _summarise_checks(others)])))
     ran = sum(check["status"] == "pass" for check in first.values())
     if not ran:
-        return Trust("skip", "no check was run", _counted(others))
-    return Trust("pass", f"{plural(ran, 'check')} passed", _counted(others))
+        return Trust("skip", "no check was run", _summarise_checks(others))
+    return Trust("pass", f"{plural(ran, 'check')} passed", _summarise_checks(others))
 
 
-def _called(checks: Mapping[str, Any], status: str) -> list[str]:
+def _list_titles(checks: Mapping[str, Any], status: str) -> list[str]:
     return [check["title"].lower() for check in checks.values() if check["status"] == status]
 
 
-def _counted(checks: Mapping[str, Any]) -> str:
+def _summarise_checks(checks: Mapping[str, Any]) -> str:
     """Return how many checks behind other numbers did not pass."""
-    counts = {word: len(_called(checks, status)) for status, word in (("fail", "failed"), ("warn", "warned"))}
+    counts = {word: len(_list_titles(checks, status)) for status, word in (("fail", "failed"), ("warn", "warned"))}
     said = [f"{count} {word}" for word, count in counts.items() if count]
     return f"behind other numbers: {', '.join(said)}" if said else ""
 
@@ -184,7 +184,7 @@ def in_levels(measure: Mapping[str, Any]) -> bool:
     return bool((measure.get("in_words") or {}).get("levels"))
 
 
-def _decided(difference: Mapping[str, Any]) -> bool:
+def _excludes_zero(difference: Mapping[str, Any]) -> bool:
     low, high = difference.get("low"), difference.get("high")
     return finite(low) and finite(high) and (low > 0 or high < 0)
 
@@ -198,7 +198,7 @@ def _figure(record: Mapping[str, Any], encoder: Mapping[str, Any], key: str) -> 
     if m.get("not_certified"):
         return Cell("not certified", note=m["not_certified"], tone="warn")
     score = _headline(m)
-    value, interval = told(score, m["unit"], in_levels(m))
+    value, interval = format_score(score, m["unit"], in_levels(m))
     if both := bracket(m["scores"], m["unit"], m["better"]):
         value, _, interval = both.partition(", ")
     best = record["comparison"].get(key, {}).get("best") == encoder["name"]

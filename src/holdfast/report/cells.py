@@ -42,7 +42,7 @@ Drawn = tuple[float, float, float, bool]
 """Value, low and high end as they are drawn, and whether the value is only a bound on one side."""
 
 
-def drawn_score(score: Mapping[str, Any]) -> Drawn:
+def unpack_score(score: Mapping[str, Any]) -> Drawn:
     """Return how a score is drawn: not at all where it is void, without an interval where it is a bound."""
     if standing(score) == VOID:
         return float("nan"), float("nan"), float("nan"), False

@@ -8,7 +8,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from holdfast.report.brief import FEW
-from holdfast.report.leader import Leader, lead, told_together
+from holdfast.report.leader import Leader, format_score_inline, lead
 from holdfast.report.names import with_short_names
 from holdfast.report.numbers import BETTER, finite, listing, plural
 
@@ -105,7 +105,7 @@ def _line(row: Mapping[str, Any], m: Mapping[str, Any]) -> list[Text]:
         return [name, Text(value, "dim" if row["score"] else "yellow"), Text("–", "dim"), Text(""), Text("")]
     style = "bold green" if row["best"] else ""
     behind = row["behind"]
-    gap = told_together(behind["difference"], m["unit"], m.get("levels", False)) if behind else ""
+    gap = format_score_inline(behind["difference"], m["unit"], m.get("levels", False)) if behind else ""
     significant = behind is not None and finite(behind["p_adjusted"]) and behind["p_adjusted"] <= 0.05
     p = Text(p_text(behind["p_adjusted"]) if behind else "", "bold" if significant else "dim")
     return [name, Text(value + (" *" if row["best"] else "  "), style), Text(rank(row), style), Text(gap, "dim"), p]
@@ -113,7 +113,7 @@ def _line(row: Mapping[str, Any], m: Mapping[str, Any]) -> list[Text]:
 
 def _value(row: Mapping[str, Any], m: Mapping[str, Any]) -> str:
     if row["score"] is not None:
-        return told_together(row["score"], m["unit"], m.get("levels", False))
+        return format_score_inline(row["score"], m["unit"], m.get("levels", False))
     return str(row["why_not"]).partition(":")[0]
 
 

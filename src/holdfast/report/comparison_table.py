@@ -7,7 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from holdfast.report.comparison import ARROW, first_names, heading, opening, p_text, p_title, rank, sentences
-from holdfast.report.leader import told_together
+from holdfast.report.leader import format_score_inline
 from holdfast.report.names import with_short_names
 from holdfast.report.numbers import finite, vacuous
 from holdfast.report.table import Table, latex_text, markdown_text
@@ -96,7 +96,7 @@ def _cell(row: Mapping[str, Any], m: Mapping[str, Any], layout: Layout, side: Si
     score = row["scores"].get(name)
     if score is None:
         return Text(str(row["why_not"]).partition(":")[0] if name == row["headline"] else "–")
-    text = told_together(score, m["unit"], m.get("levels", False), layout.digits)
+    text = format_score_inline(score, m["unit"], m.get("levels", False), layout.digits)
     if side is not None and side.source == "proof" and vacuous(score, score.get("unit") or m["unit"], m["better"]):
         text = "nothing proved"
     if name != row["headline"]:

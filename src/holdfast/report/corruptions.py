@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.report.cells import Drawn, drawn_score
+from holdfast.report.cells import Drawn, unpack_score
 from holdfast.report.charts.points import Cloud, Scattered
 from holdfast.report.numbers import BETTER, finite, plural, score
 from holdfast.report.panel import Panel
@@ -123,12 +123,12 @@ def _clouds(record: Mapping[str, Any], pair: Sequence[str], over: str) -> list[C
         places = [(n, n) for n in names] if over == "corruptions" else [(first.get("headline"), second.get("headline"))]
         scores = [(first["scores"].get(a) or {}, second["scores"].get(b) or {}) for a, b in places if a and b]
         for hollow in (False, True):
-            points = [(x, y) for (x, _, _, a), (y, _, _, b) in _drawn(scores) if (a or b) == hollow]
+            points = [(x, y) for (x, _, _, a), (y, _, _, b) in _unpack_pairs(scores) if (a or b) == hollow]
             points = [point for point in points if all(map(finite, point))]
             if points:
                 clouds.append(Cloud(series, *np.array(points, dtype=float).T, hollow=hollow, name=encoder["name"]))
     return clouds
 
 
-def _drawn(scores: Iterable[Sequence[Mapping[str, Any]]]) -> list[tuple[Drawn, Drawn]]:
-    return [(drawn_score(first), drawn_score(second)) for first, second in scores]
+def _unpack_pairs(scores: Iterable[Sequence[Mapping[str, Any]]]) -> list[tuple[Drawn, Drawn]]:
+    return [(unpack_score(first), unpack_score(second)) for first, second in scores]

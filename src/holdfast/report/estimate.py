@@ -27,7 +27,7 @@ def print_estimate(estimate: Mapping[str, Any], console: Console) -> None:
             continue
         console.print(Text.assemble((encoder["name"], "bold"), f": {_sentence(encoder)}"))
         console.print(_parts(encoder))
-        for why, titles in _untimed(encoder).items():
+        for why, titles in _group_untimed(encoder).items():
             console.print(Text.assemble((listing(titles, 3), "bold"), f": {why}"))
     if estimate["seconds"] is None:
         console.print(Text("No estimate: none of the encoders could be run.", style="bold"))
@@ -95,7 +95,7 @@ def _sign(parts: Sequence[Mapping[str, Any]]) -> str:
     return "≥ " if any(part["at_least"] for part in parts) else "≤ " if any(part["at_most"] for part in parts) else ""
 
 
-def _untimed(encoder: Mapping[str, Any]) -> dict[str, list[str]]:
+def _group_untimed(encoder: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return what cannot be certified, and what was not timed, by the reason."""
     untimed: dict[str, list[str]] = {}
     for part in encoder["parts"]:

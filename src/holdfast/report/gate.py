@@ -10,7 +10,7 @@ from rich.text import Text
 
 from holdfast.report.comparison import p_text
 from holdfast.report.index_sentences import sentences as upgrade_sentences
-from holdfast.report.leader import told
+from holdfast.report.leader import format_score
 from holdfast.report.numbers import BETTER, finite, number, plural
 from holdfast.report.table import Table, markdown_text
 from holdfast.storage.standing import SOUND
@@ -134,8 +134,8 @@ def table(encoder: str, rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _line(row: Mapping[str, Any]) -> list[str | Text]:
-    before, now = (_told(row, row[key])[0] if row[key] else "–" for key in ("baseline", "now"))
-    change = " ".join(filter(None, _told(row, row["change"]))) if row["change"] else "–"
+    before, now = (_format_score(row, row[key])[0] if row[key] else "–" for key in ("baseline", "now"))
+    change = " ".join(filter(None, _format_score(row, row["change"]))) if row["change"] else "–"
     mark, _ = MARKS[holds(row)]
     verdict = Text(f"{row['verdict']} {mark}", _STYLES[row["verdict"]])
     return [Text(title(row)), before, now, change, margin(row), p_text(row["p_adjusted"]), verdict]
@@ -174,10 +174,12 @@ def statement(row: Mapping[str, Any]) -> str:
 
 def numbers(row: Mapping[str, Any]) -> list[str]:
     """Return the numbers behind a verdict: baseline, now, change, allowed drop, p."""
-    before, now = (" ".join(filter(None, _told(row, row[k]))) if row[k] else "none" for k in ("baseline", "now"))
+    before, now = (
+        " ".join(filter(None, _format_score(row, row[k]))) if row[k] else "none" for k in ("baseline", "now")
+    )
     parts = [f"baseline {before}, now {now}"]
     if row["change"] and row["change"]["value"] is not None:
-        parts.append(f"change {' '.join(filter(None, _told(row, row['change'])))}")
+        parts.append(f"change {' '.join(filter(None, _format_score(row, row['change'])))}")
     parts.append(f"allowed drop {margin(row)}")
     if row["p_adjusted"] is None:
         return parts
@@ -210,8 +212,8 @@ def _about(images: int) -> str:
     return f"{round(images, -max(0, len(str(images)) - 2)):,}"
 
 
-def _told(row: Mapping[str, Any], score: Mapping[str, Any]) -> tuple[str, str]:
-    return told(score, row["unit"], row["levels"])
+def _format_score(row: Mapping[str, Any], score: Mapping[str, Any]) -> tuple[str, str]:
+    return format_score(score, row["unit"], row["levels"])
 
 
 def against(regression: Mapping[str, Any]) -> str:

@@ -28,7 +28,9 @@ def blocks(hardening: Mapping[str, Any]) -> list[Table | Text]:
         for row in hardening["measures"]
     ]
     shown: list[Table | Text] = [Table(("measure", "before", "after", "after - before", ""), rows)]
-    shown.append(Text(f"better, worse: the paired interval excludes 0. {_counted(hardening)}", style="dim"))
+    shown.append(
+        Text(f"better, worse: the paired interval excludes 0. {_summarise_improvements(hardening)}", style="dim")
+    )
     shown.append(Text.assemble(("Price: ", "bold"), price(hardening)))
     if not any(row["needs_labels"] for row in hardening["measures"]):
         shown.append(Text("no labels, so no accuracy: give labelled images, --train and --test", style="dim"))
@@ -50,9 +52,9 @@ def print_hardening(hardening: Mapping[str, Any], console: Console) -> None:
     # How the encoder is used, where it could be measured
     spec = bool(hardening["command"])  # a network of somebody's memory has none
     lines = {"Encoder" if spec else "Weights": hardening["encoder"]}
-    if audited(hardening) and spec:
+    if has_measurements(hardening) and spec:
         lines["Use it"] = f"holdfast audit {shlex.quote(hardening['encoder'])} --data FOLDER"
-    elif not audited(hardening):
+    elif not has_measurements(hardening):
         console.print(Text("What came out could not be measured: do not use it before you know why.", style="bold red"))
     lines |= {"File": hardening["file"]} if hardening.get("file") else {}
     lines |= {"Again": hardening["command"]} if spec else {}
@@ -60,7 +62,7 @@ def print_hardening(hardening: Mapping[str, Any], console: Console) -> None:
         console.print(Text.assemble(f"{name}: ", (line, "bold")), soft_wrap=True)
 
 
-def audited(hardening: Mapping[str, Any]) -> bool:
+def has_measurements(hardening: Mapping[str, Any]) -> bool:
     """Return whether anything could be measured of the hardened encoder."""
     return any(row["after"] is not None for row in hardening["measures"])
 
@@ -101,7 +103,7 @@ def _cell(entry: Mapping[str, Any] | None, unit: str) -> Text:
     return Text(score(entry, unit) if entry.get("value") is not None else number(None))
 
 
-def _counted(hardening: Mapping[str, Any]) -> str:
+def _summarise_improvements(hardening: Mapping[str, Any]) -> str:
     free = [row for row in hardening["measures"] if not row["needs_labels"]]
     better = sum(row["verdict"] == "better" for row in free)
     return f"{better} of {plural(len(free), 'measure')} without labels became better."

@@ -10,7 +10,7 @@ from holdfast.report import noises as _noises
 from holdfast.report import pictures
 from holdfast.report import series as _series
 from holdfast.report.apart import Apart
-from holdfast.report.brief import brief, duplicated, each_answer, leader, statuses
+from holdfast.report.brief import brief, each_answer, leader, statuses, warn_about_duplicates
 from holdfast.report.charts.sections import chart_sections, first_chart
 from holdfast.report.names import with_short_names
 from holdfast.report.page import page
@@ -85,14 +85,14 @@ def render(record: Mapping[str, Any], folder: RunFiles, *, with_pictures: bool =
         "encoder_relations": ("measures beside each other", lambda: _corruptions.relation_rows(record, "encoders")),
         "cards": ("the scorecard", lambda: cards(record)),
         "answers": ("the answers", lambda: each_answer(record)),
-        "problems": ("what failed", lambda: [*failures(record), *duplicated(record)]),
+        "problems": ("what failed", lambda: [*failures(record), *warn_about_duplicates(record)]),
         "threats": ("threats", lambda: threats(record)),
         "rendering": ("the pictures", lambda: rendering(record)),
         "winners": ("the verdict", lambda: winners(record)),
         "costs": ("the price", lambda: costs(record)),
         "doubts": ("what to distrust", lambda: doubts(record)),
         "statuses": ("validity", lambda: statuses(record)),
-        "noises": ("learned noises", lambda: _noises.learned_noises(record, folder)),
+        "noises": ("learned noises", lambda: _noises.collect_noises(record, folder)),
         "attention": ("attention maps", lambda: _attention.attention_maps(record, folder)),
     }  # fmt: skip
     parts: dict[str, Any] = {name: apart(section, make, []) for name, (section, make) in makers.items()}

@@ -48,7 +48,7 @@ def print_upgrade(record: Mapping[str, Any], console: Console) -> None:
     """
     for sentence in sentences(record):
         console.print(Text(sentence))
-    for table in (kept_table(record), sides_table(record)):
+    for table in (tabulate_overlap(record), sides_table(record)):
         console.print(table.terminal())
     if record["threshold"]:
         console.print(Text(f"No threshold: {record['threshold']}", "yellow"))
@@ -58,11 +58,11 @@ def print_upgrade(record: Mapping[str, Any], console: Console) -> None:
         console.print(Text(f"and {more:,} more, see the report", "dim"))
     for line in requirements(record):
         console.print(line)
-    console.print(Text(spent(record), "dim"))
+    console.print(Text(summarise_passes(record), "dim"))
     console.print(outcome(record))
 
 
-def kept_table(record: Mapping[str, Any]) -> Table:
+def tabulate_overlap(record: Mapping[str, Any]) -> Table:
     """Return what the two encoders have in common."""
     rows = [
         [entry["title"], score(entry["scores"]["mean"], entry["unit"])]
@@ -107,7 +107,7 @@ def canary(row: Mapping[str, Any]) -> str:
     )
 
 
-def spent(record: Mapping[str, Any]) -> str:
+def summarise_passes(record: Mapping[str, Any]) -> str:
     """Return how many encoder passes were made."""
     made, predicted = (
         [record["encoders"][side]["passes"][kind]["forward"] for side in ("old", "new")]
@@ -156,12 +156,12 @@ def render(record: Mapping[str, Any], folder: RunFiles) -> str:
         canaries=canaries(record),
         number=number,
         chart=_chart(record),
-        changed=[_changed(entry, folder) for entry in record["changed"]],
+        changed=[_build_change(entry, folder) for entry in record["changed"]],
     )
 
 
 def _tables(record: Mapping[str, Any]) -> list[Table]:
-    tables = kept_table(record), sides_table(record)
+    tables = tabulate_overlap(record), sides_table(record)
     return [table for table in tables if list(table.rows)]
 
 
@@ -189,7 +189,7 @@ def _chart(record: Mapping[str, Any]) -> str:
     return drawing.svg()
 
 
-def _changed(entry: Mapping[str, Any], folder: RunFiles) -> Changed:
+def _build_change(entry: Mapping[str, Any], folder: RunFiles) -> Changed:
     name = entry["id"]
     sides = [
         [

@@ -36,7 +36,7 @@ def lead(
     if len(scores) < 2:
         return None
     title = measure["title"].lower()
-    values = {name: told(score, measure["unit"], measure["levels"])[0] for name, score in scores.items()}
+    values = {name: format_score(score, measure["unit"], measure["levels"])[0] for name, score in scores.items()}
     if best is not None and best in scores:
         heading = f"{best} holds best" if measure["answers"] else f"{best} is best on {title}"
         second = next(name for name in scores if name != best)
@@ -52,7 +52,7 @@ def lead(
     return Leader(heading, f"By {title}, these images do not separate {listing(level, 4)}.")
 
 
-def told(score: Mapping[str, Any], unit: str, levels: bool, digits: int | None = None) -> tuple[str, str]:
+def format_score(score: Mapping[str, Any], unit: str, levels: bool, digits: int | None = None) -> tuple[str, str]:
     """Return a score's value and interval as `statement` does, or in grey levels: ("20.0/255", "[19.1, 20.6]")."""
     if not levels or score.get("unit") not in (None, "", unit):
         return statement(score, unit, digits)
@@ -61,9 +61,9 @@ def told(score: Mapping[str, Any], unit: str, levels: bool, digits: int | None =
     return f"{value}/255" if "value" in ends and value != VOID else value, interval
 
 
-def told_together(score: Mapping[str, Any], unit: str, levels: bool, digits: int | None = None) -> str:
+def format_score_inline(score: Mapping[str, Any], unit: str, levels: bool, digits: int | None = None) -> str:
     """Return what `told` does as one text: "20.0/255 [19.1, 20.6]"."""
-    return " ".join(filter(None, told(score, unit, levels, digits)))
+    return " ".join(filter(None, format_score(score, unit, levels, digits)))
 
 
 def _times(measure: Mapping[str, Any], best: Mapping[str, Any], second: Mapping[str, Any]) -> str:

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.report.apart import Apart
-from holdfast.report.charts.kinds import Contribution, drawn_together
+from holdfast.report.charts.kinds import Contribution, draw_together
 from holdfast.report.charts.points import Cross, Front
 from holdfast.report.comparison import first_names, heading, leader, p_text, rank, scope, trust
 from holdfast.report.comparison import front as front_sentence
-from holdfast.report.leader import told, told_together
+from holdfast.report.leader import format_score, format_score_inline
 from holdfast.report.names import with_short_names
 from holdfast.report.numbers import BETTER, count, finite, listing, plural
 from holdfast.report.page import page
 from holdfast.report.panel import Panel
-from holdfast.report.scorecard import axis, drawn_ends, flaw, place
+from holdfast.report.scorecard import axis, flaw, place, place_ends
 from holdfast.storage.standing import SOUND, VOID
 
 SCRIPTS = ("script.js", "sort.js")
@@ -81,7 +81,9 @@ def _group(index: int, data: Mapping[str, Any]) -> dict[str, Any]:
         "first": _board(data, first, order, series),
         "all": _board(data, everything, order, series) if len(everything) > len(first) else None,
         "encoders": [(i, name) for name, i in series.items()],
-        "pairs": {_counted(heading(m, name), m): _pairs(m) for name, m in data["measures"].items() if m["pairs"]},
+        "pairs": {
+            _format_heading(heading(m, name), m): _pairs(m) for name, m in data["measures"].items() if m["pairs"]
+        },
         "contrasts": _contrasts(f"g{index}", data, series),
         "pareto": pareto(f"pareto-g{index}", data, series),
     }
@@ -108,8 +110,8 @@ def _column(m: Mapping[str, Any]) -> dict[str, Cell]:
 def _cell(row: Mapping[str, Any], m: Mapping[str, Any], ticks: list[int | float]) -> Cell:
     s = row["score"] or {"value": None, "low": None, "high": None}
     valued = finite(s["value"])
-    value, within = told(s, m["unit"], m.get("levels", False))
-    start, end = drawn_ends(s, ticks)
+    value, within = format_score(s, m["unit"], m.get("levels", False))
+    start, end = place_ends(s, ticks)
     return Cell(
         value=value if valued else "–",
         interval=within if valued else "",
@@ -126,7 +128,7 @@ def _cell(row: Mapping[str, Any], m: Mapping[str, Any], ticks: list[int | float]
 def _pairs(m: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]]:
     return [
         (
-            pair["first"], pair["second"], told_together(pair["difference"], m["unit"], m.get("levels", False)),
+            pair["first"], pair["second"], format_score_inline(pair["difference"], m["unit"], m.get("levels", False)),
             p_text(pair["p_adjusted"]),
             f"favours {pair['winner']}" if pair["winner"] else "undecided",
         )
@@ -134,7 +136,7 @@ def _pairs(m: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]]:
     ]  # fmt: skip
 
 
-def _counted(title: str, m: Mapping[str, Any]) -> str:
+def _format_heading(title: str, m: Mapping[str, Any]) -> str:
     """Return the heading of the pairs of a measure, with how many there are where not all are listed."""
     if len(m["pairs"]) == m["of_pairs"]:
         return title
@@ -149,7 +151,7 @@ def _contrasts(key: str, data: Mapping[str, Any], series: Mapping[str, int]) -> 
             chart, first = contrast["chart"], contrast["first"]
             part = Contribution(series[first], first, chart, {})
             _, panels = sections.setdefault(chart["heading"], (chart["how_to_read"], []))
-            panels.append(drawn_together(f"contrast-{key}-{column}-{number_}", chart["title"], [part]))
+            panels.append(draw_together(f"contrast-{key}-{column}-{number_}", chart["title"], [part]))
     return sections
 
 

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from holdfast.report.answer import answers
-from holdfast.report.brief import duplicated
+from holdfast.report.brief import warn_about_duplicates
 from holdfast.report.numbers import BETTER, finite, statement
 from holdfast.report.paper.gather import figures_of_record
 from holdfast.report.paper.style import Style
 from holdfast.report.table import Table, markdown_text
 from holdfast.report.verdict import doubts, failures, scope, threats
 from holdfast.runtime.errors import HoldfastError, unknown
-from holdfast.storage.documents import quoted
+from holdfast.storage.documents import quote_yaml
 from holdfast.storage.outputs import write_text
 from holdfast.storage.record_file import RunFiles
 from holdfast.storage.standing import SOUND, void_checks
@@ -70,7 +70,7 @@ def model_card(record: Mapping[str, Any], picture: str = "") -> str:
         for m in encoder["measures"].values()
         if m["headline"]
     ]
-    copies = [] if said else duplicated(record)  # answers say it too
+    copies = [] if said else warn_about_duplicates(record)  # answers say it too
     trust = [f"- {markdown_text(line.text)}" for line in (*doubts(record), *failures(record), *copies)]
     about = [f"- {markdown_text(line)}" for line in (f"{scope(record)}.", *threats(record))]
     about += [
@@ -117,15 +117,15 @@ def _metadata(record: Mapping[str, Any], encoder: Mapping[str, Any]) -> Iterator
         return
     data = record["data"]
     yield "model-index:"
-    yield f"- name: {quoted(encoder['name'])}"
+    yield f"- name: {quote_yaml(encoder['name'])}"
     yield "  results:"
     yield "  - task:"
     yield "      type: image-feature-extraction"
-    yield f"      name: {quoted('Robustness of representations')}"
+    yield f"      name: {quote_yaml('Robustness of representations')}"
     yield "    dataset:"
-    yield f"      type: {quoted(data['spec'])}"
-    yield f"      name: {quoted(data['description'])}"
-    yield f"      revision: {quoted(data['fingerprint'])}"
+    yield f"      type: {quote_yaml(data['spec'])}"
+    yield f"      name: {quote_yaml(data['description'])}"
+    yield f"      revision: {quote_yaml(data['fingerprint'])}"
     yield "    metrics:"
     for metric in metrics:
         yield from metric
@@ -139,10 +139,10 @@ def _metrics(encoder: Mapping[str, Any]) -> Iterator[list[str]]:
         args = {"low": score["low"], "high": score["high"], "confidence": score["confidence"], "n": score["n"]}
         words = {"interval": score["interval"], "unit": score.get("unit") or m["unit"], "better": m["better"]}
         yield [
-            f"    - type: {quoted(name)}",
-            f"      name: {quoted(m['title'])}",
+            f"    - type: {quote_yaml(name)}",
+            f"      name: {quote_yaml(m['title'])}",
             f"      value: {score['value']!r}",
             "      args:",
             *(f"        {key}: {'null' if value is None else repr(value)}" for key, value in args.items()),
-            *(f"        {key}: {quoted(value)}" for key, value in words.items()),
+            *(f"        {key}: {quote_yaml(value)}" for key, value in words.items()),
         ]

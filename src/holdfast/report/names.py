@@ -58,18 +58,21 @@ def with_short_names(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record, or a comparison, for people: its encoders have short names, and their whole ones as `whole`."""
     names = short_names([encoder["name"] for encoder in data["encoders"]])
     encoders = [{**e, "name": names[e["name"]], "whole": e["name"]} for e in data["encoders"]]
-    return {**data, "encoders": encoders, **{key: _renamed(data[key], names) for key in NAMING if key in data}}
+    return {**data, "encoders": encoders, **{key: _replace_names(data[key], names) for key in NAMING if key in data}}
 
 
-def _renamed(data: Any, names: Mapping[str, str]) -> Any:
+def _replace_names(data: Any, names: Mapping[str, str]) -> Any:
     """Return JSON data in which each text that is the name of an encoder is its short one; all else is the same.
 
     In charts, whose texts speak of encoders, names inside of a text are short too.
     """
     if isinstance(data, Mapping):
-        return {key: _retold(value, names) if key == "chart" else _renamed(value, names) for key, value in data.items()}
+        return {
+            key: _retold(value, names) if key == "chart" else _replace_names(value, names)
+            for key, value in data.items()
+        }
     if isinstance(data, (list, tuple)):
-        return [_renamed(value, names) for value in data]
+        return [_replace_names(value, names) for value in data]
     return names.get(data, data) if isinstance(data, str) else data
 
 

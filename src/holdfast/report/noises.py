@@ -58,7 +58,7 @@ class Learned:
     noises: list[Noise]
 
 
-def learned_noises(record: Mapping[str, Any], folder: RunFiles) -> list[Learned]:
+def collect_noises(record: Mapping[str, Any], folder: RunFiles) -> list[Learned]:
     """Return what is shown of the learned noises, for every encoder that has any."""
     names = titles(record)
     return [
@@ -157,7 +157,7 @@ def _maps(key: str, entry: Mapping[str, Any], folder: RunFiles) -> list[Panel]:
         table = _read(entry["table"], ["group", f"{prefix}_x", f"{prefix}_y"], folder)
         if not np.isfinite(table).all():
             raise _Undrawn("Too few of the perturbations differ from each other.")
-        legend, points = _coloured(entry["groups"], table[:, 0].astype(int), table[:, 1:])
+        legend, points = _split_by_group(entry["groups"], table[:, 0].astype(int), table[:, 1:])
         linear = prefix == "pca"  # there an axis has a meaning, and no change a place
         cross = tuple(entry["origin"]) if linear and all(map(finite, entry["origin"])) else None
         alt = f"{title}: {plural(len(table), 'draw')} for {plural(entry['images'], 'image')}, by {entry['grouped']}."
@@ -172,7 +172,7 @@ def _maps(key: str, entry: Mapping[str, Any], folder: RunFiles) -> list[Panel]:
     ]
 
 
-def _coloured(
+def _split_by_group(
     names: Sequence[str], groups: np.ndarray, points: np.ndarray
 ) -> tuple[Legend, list[tuple[int | None, np.ndarray]]]:
     """Return legend and points of the most frequent groups, and of all others as one."""

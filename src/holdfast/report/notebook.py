@@ -58,7 +58,7 @@ def study_html(data: Mapping[str, Any]) -> str:
 def upgrade_html(data: Mapping[str, Any]) -> str:
     """Return what changes with the encoder of an index as a piece of HTML; see `record_html`."""
     said = [Text(sentence) for sentence in index_upgrade.sentences(data)]
-    tables = [index_upgrade.kept_table(data), index_upgrade.sides_table(data)]
+    tables = [index_upgrade.tabulate_overlap(data), index_upgrade.sides_table(data)]
     listed = [Text(index_upgrade.canary(row)) for row in index_upgrade.canaries(data)]
     return _html([*said, *tables, *listed, *gate.requirements(data), index_upgrade.outcome(data)])
 

@@ -78,7 +78,7 @@ def number(
     return _not_all(text, value, unit) + (" %" if unit == "share" else "")
 
 
-def bounded(bound: str, text: str) -> str:
+def format_bound(bound: str, text: str) -> str:
     """Return "at most 12 %": a number behind what says of which side it is a bound.
 
     Args:
@@ -122,7 +122,7 @@ def statement(entry: Mapping[str, Any], unit: str, digits: int | None = None) ->
     if standing == VOID:
         return VOID, ""
     if standing != SOUND and value != UNDEFINED:
-        return bounded(standing, value), ""
+        return format_bound(standing, value), ""
     return value, interval(entry, unit, digits)
 
 
@@ -164,7 +164,7 @@ def bracket(scores: Mapping[str, Any], unit: str, better: str) -> str:
     )
     nothing = vacuous(scores["certificate"], unit, better)
     if better == "lower":
-        return f"attack finds {attacked}, {'nothing proved' if nothing else 'proved ' + bounded('≤', proved)}"
+        return f"attack finds {attacked}, {'nothing proved' if nothing else 'proved ' + format_bound('≤', proved)}"
     broken = f"broken at {attacked}" if unit == "pixels" else f"attack leaves {attacked}"
     return f"{'nothing proved' if nothing else f'proved {proved}'}, {broken}"
 

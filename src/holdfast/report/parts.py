@@ -14,7 +14,7 @@ from holdfast.auditing.profile_files import descriptions, profile_names
 from holdfast.core import registry
 from holdfast.core.spec_string import parse
 from holdfast.runtime.errors import HoldfastError, unknown
-from holdfast.runtime.guess import offered
+from holdfast.runtime.guess import format_suggestions
 from holdfast.runtime.outline import constant, headline
 
 LISTED = ("encoders", "data", *registry.KINDS[1:], "profiles")
@@ -52,7 +52,7 @@ def _entries(kind: str) -> dict[str, str]:
 
 
 def _encoder_sources() -> dict[str, Any]:
-    return {name: registry.outlined("encoders", name) for name in registry.names("encoders")}
+    return {name: registry.find_outline("encoders", name) for name in registry.names("encoders")}
 
 
 def _sources(sources: Mapping[str, tuple[str, str | None]]) -> dict[str, str]:
@@ -84,7 +84,7 @@ def print_part(name: str, console: Console) -> None:
         HoldfastError: a name that nothing has.
     """
     # A profile, a part, or both
-    kinds = [(kind, registry.outlined(kind, name)) for kind in registry.KINDS if name in registry.names(kind)]
+    kinds = [(kind, registry.find_outline(kind, name)) for kind in registry.KINDS if name in registry.names(kind)]
     if name in profile_names() or name.endswith(".toml"):
         from holdfast.report.profile import print_profile
 
@@ -97,14 +97,14 @@ def print_part(name: str, console: Console) -> None:
         known = {*profile_names(), *(part for kind in registry.KINDS for part in registry.names(kind))}
         encoders = [f"{source}:{name}" for source in registry.names("encoders") if name in opens(source)]
         if encoders:
-            raise HoldfastError(f"unknown part {name!r}{offered(encoders)} which are encoders")
+            raise HoldfastError(f"unknown part {name!r}{format_suggestions(encoders)} which are encoders")
         raise unknown("part", name, known)
 
     # What it is, what its class says of its parameters, and their defaults
     for kind, part in kinds:
         console.print(Text.assemble((name, "bold"), f" ({kind.rstrip('s')}): {_first_line(kind, name)}\n"))
-        console.print(_reflowed(inspect.getdoc(part) or ""), "\n")
-        if inherited := _inherited(part):
+        console.print(_reflow(inspect.getdoc(part) or ""), "\n")
+        if inherited := _find_inherited_docs(part):
             console.print("Further parameters:", "\n".join(["", *inherited]), "\n")
         for title, key in (("Question", "question"), ("How to read it", "how_to_read"), ("Source", "reference")):
             if isinstance(text := getattr(part, key, None), str):
@@ -118,7 +118,7 @@ def print_part(name: str, console: Console) -> None:
         console.print("", table)
 
 
-def _inherited(part: type) -> list[str]:
+def _find_inherited_docs(part: type) -> list[str]:
     """Return what classes above a part say about parameters that its own docstring does not explain."""
     own = inspect.getdoc(part) or ""
     unexplained = [name for name in inspect.signature(part).parameters if f"\n    {name}: " not in own]
@@ -129,7 +129,7 @@ def _inherited(part: type) -> list[str]:
     return [f"    {entries[name]}" for name in unexplained if name in entries]
 
 
-def _reflowed(doc: str) -> str:
+def _reflow(doc: str) -> str:
     """Join the lines of each paragraph, so that the terminal breaks them where it is wide; indented ones stay."""
     paragraphs = doc.split("\n\n")
     return "\n\n".join(p if "\n " in p else " ".join(p.split("\n")) for p in paragraphs)

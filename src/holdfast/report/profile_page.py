@@ -98,7 +98,7 @@ def work_out(name: str) -> ProfilePage:
         spare=any(measure.learns for measure in chosen.measures),
     )
     split = plan.split(chosen.images)
-    readers = [(key, measure.prerequisites()) for key, measure in plan.named_measures.items()]
+    readers = [(key, measure.prerequisites()) for key, measure in plan.measures_by_name.items()]
     so_far = [total_passes(merge(readers[:number]), split).work for number in range(len(readers) + 1)]
     questions = [
         Question(
@@ -107,7 +107,7 @@ def work_out(name: str) -> ProfilePage:
             sum(observation.passes.work for observation in measure.prerequisites()),
             so_far[number + 1] - so_far[number],
         )
-        for number, (key, measure) in enumerate(plan.named_measures.items())
+        for number, (key, measure) in enumerate(plan.measures_by_name.items())
     ]
     return ProfilePage(
         chosen.description,
@@ -123,7 +123,7 @@ def work_out(name: str) -> ProfilePage:
 
 def _text(measure: str) -> str:
     """Return the question of a measure."""
-    cls: Any = registry.outlined("measures", re.split(r"[\[:]", measure)[0])
+    cls: Any = registry.find_outline("measures", re.split(r"[\[:]", measure)[0])
     return cls.question
 
 
@@ -133,7 +133,7 @@ def _ball(chosen: "Profile") -> str:
 
     if chosen.eps is not None:
         return f"{in_words(audit_ball(chosen.norm, chosen.eps, lambda: None), None)}, unless --eps says otherwise."
-    kinds = ", ".join(f"{kind.ball(NORM, None).written} for {kind.images}" for kind in USUAL)
+    kinds = ", ".join(f"{kind.ball(NORM, None).radius_text} for {kind.images}" for kind in USUAL)
     return f"ε by the images, unless --eps says otherwise: in ℓ∞ {kinds}."
 
 
@@ -155,12 +155,12 @@ def _brief(value: Any) -> str:
     """Return a part by its name, with the steps that it takes; several of them in brackets."""
     if isinstance(value, (list, tuple)):
         return f"({', '.join(map(_brief, value))})"
-    if not _named(value):
+    if not _has_name(value):
         return str(value)
-    inner = [_brief(parts) for parts in value.values() if isinstance(parts, list) and any(map(_named, parts))]
+    inner = [_brief(parts) for parts in value.values() if isinstance(parts, list) and any(map(_has_name, parts))]
     steps = f" of {plural(value['steps'], 'step')}" if value.get("steps") else ""
     return " ".join([value["name"], *inner]) + steps
 
 
-def _named(value: Any) -> bool:
+def _has_name(value: Any) -> bool:
     return isinstance(value, dict) and "name" in value

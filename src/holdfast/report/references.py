@@ -93,10 +93,10 @@ def likeness(measure: Mapping[str, Any], encoder: Mapping[str, Any], data: Mappi
         return ""
     known = sorted(comparable(measure, encoder, data), key=lambda reference: reference.value)
 
-    def said(reference: Reference) -> str:
+    def describe(reference: Reference) -> str:
         return f"{reference.name} ({size_in_words(reference.value, levels)} on {reference.images})"
 
     if alike := [reference for reference in known if reference.low <= high and low <= reference.high]:
-        return f"like {said(min(alike, key=lambda reference: abs(math.log(reference.value / value))))}"
+        return f"like {describe(min(alike, key=lambda reference: abs(math.log(reference.value / value))))}"
     below, above = ([r for r in known if (r.value < value) == lower] for lower in (True, False))
-    return f"between {said(below[-1])} and {said(above[0])}" if below and above else ""
+    return f"between {describe(below[-1])} and {describe(above[0])}" if below and above else ""

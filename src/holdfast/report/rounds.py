@@ -16,7 +16,7 @@ GOES_ON = {
 """Why there was no further round, and what to do about it, by `ended`."""
 
 
-def stopped(record: Mapping[str, Any]) -> str:
+def explain_stop(record: Mapping[str, Any]) -> str:
     """Return how far an audit in rounds came and why it stopped; "" where it is complete, or was made in one go."""
     rounds = record["run"].get("rounds")
     if not rounds or (ended := rounds.get("ended", "complete")) == "complete":

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.report.brief import in_levels
 from holdfast.report.folder import nice_ticks
-from holdfast.report.leader import told, told_together
+from holdfast.report.leader import format_score, format_score_inline
 from holdfast.report.numbers import bracket, finite, listing, part
 from holdfast.report.verdict import titles
 from holdfast.storage.standing import SOUND, VOID
@@ -109,7 +109,7 @@ def _card(record: Mapping[str, Any], key: str) -> Card:
     rows = [_row(i, name, m, s, unit, levels, ticks, best) for (i, name, m), s in zip(answers, scores, strict=True)]
     readouts = list(dict.fromkeys(name for _, _, m in answers for name in m["scores"]))
     table = [
-        (name, [told_together(m["scores"][r], unit, levels) if r in m["scores"] else "–" for r in readouts])
+        (name, [format_score_inline(m["scores"][r], unit, levels) if r in m["scores"] else "–" for r in readouts])
         for _, name, m in answers
         if m["scores"]
     ]
@@ -169,18 +169,18 @@ def _row(
     attacked = place(attack.get("value"), ticks)
     ends = place(attack.get("low"), ticks), place(attack.get("high"), ticks)
     side = None if attacked is None or at is None else Side(attacked, *ends)
-    text, interval = told(s, unit, levels)
+    text, interval = format_score(s, unit, levels)
     if both:
         text, interval = bracket(m["scores"], unit, m["better"]), f"mark: {interval}" if interval else ""
     note = "; ".join(filter(None, [flaw(s), s.get("note")]))
-    start, end = drawn_ends(s, ticks)
+    start, end = place_ends(s, ticks)
     return Row(
         name=name, series=series, value=text, interval=interval, note=note, best=name == best, error=error,
         at=None if s.get("standing") == VOID else at, start=start, end=end, uncertified=uncertified, attack=side,
     )  # fmt: skip
 
 
-def drawn_ends(s: Mapping[str, Any], ticks: list[int | float]) -> tuple[float | None, float | None]:
+def place_ends(s: Mapping[str, Any], ticks: list[int | float]) -> tuple[float | None, float | None]:
     """Return where the interval of a score is drawn; nowhere where the number is a bound on one side, or void."""
     if s.get("standing", SOUND) != SOUND:
         return None, None
@@ -202,7 +202,9 @@ def _pairs(
     pairs = []
     for pair in record["comparison"].get(key, {}).get("pairs", []):
         difference = pair["difference"]
-        pairs.append((pair["first"], pair["second"], told_together(difference, unit, levels), favours(pair, better)))
+        pairs.append(
+            (pair["first"], pair["second"], format_score_inline(difference, unit, levels), favours(pair, better))
+        )
     return pairs
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from holdfast.report.cells import caution, drawn_score
+from holdfast.report.cells import caution, unpack_score
 from holdfast.report.charts.figure import colour, marker
 from holdfast.report.charts.lines import Curve, Horizontal, Lines
 from holdfast.report.numbers import finite, number, plural, score
@@ -135,7 +135,7 @@ def _score(m: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _curve(series: int, name: str, across: Horizontal, scores: Sequence[Mapping[str, Any]]) -> Curve:
-    y, low, high, bounds = zip(*map(drawn_score, scores), strict=True)
+    y, low, high, bounds = zip(*map(unpack_score, scores), strict=True)
     return Curve(across.at, y, low, high, colour(series), marker(series), hollow=bounds, name=name)
 
 

@@ -9,12 +9,12 @@ from rich.text import Text
 
 from holdfast.report.answer import answers, duplicates
 from holdfast.report.brief import brief, each_answer, first_keys, in_levels, leader
-from holdfast.report.leader import told
+from holdfast.report.leader import format_score
 from holdfast.report.names import with_short_names
 from holdfast.report.numbers import BEST_BUDGET, BETTER, bracket, choice, count, duration, listing, plural
-from holdfast.report.rounds import stopped
+from holdfast.report.rounds import explain_stop
 from holdfast.report.table import Table
-from holdfast.report.verdict import left_out, rendering, scope, threats, titles, uncertified
+from holdfast.report.verdict import explain_uncertified, list_omissions, rendering, scope, threats, titles
 from holdfast.storage.standing import ONE_SIDE
 
 _ARROW = {key: text[0] for key, text in BETTER.items()}
@@ -34,12 +34,12 @@ def print_record(record: Mapping[str, Any], console: Console, report: Path | str
         report: the HTML report, named in the last line.
     """
     record = with_short_names(record)
-    wide = 24 + _CELL * len(audited(record)) <= console.width
+    wide = 24 + _CELL * len(select_audited(record)) <= console.width
     for block in blocks(record):
         if isinstance(block, Text):
             console.print(block)
         elif block:
-            console.print((side_by_side if wide else _stacked)(record, block).terminal())
+            console.print((side_by_side if wide else _stack)(record, block).terminal())
     if report is not None:
         # One unbroken line: a path cut by a line break cannot be copied or clicked.
         console.print(Text.assemble("Report: ", (str(report), "bold")), soft_wrap=True)
@@ -51,7 +51,7 @@ def blocks(record: Mapping[str, Any]) -> list[Text | list[str]]:
     Args:
         record: with short names.
     """
-    encoders, lines = audited(record), list[Text | list[str]]()
+    encoders, lines = select_audited(record), list[Text | list[str]]()
     first = first_keys(record) if encoders else []
     if encoders and (best := leader(record)):
         lines.append(Text.assemble((f"{best.heading}. ", "bold green" if best.tone == "good" else "bold"), best.text))
@@ -63,14 +63,14 @@ def blocks(record: Mapping[str, Any]) -> list[Text | list[str]]:
     return [*lines, first, *_validity(encoders), others, *notes(record)]
 
 
-def audited(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def select_audited(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the encoders that could be audited."""
     return [encoder for encoder in record["encoders"] if not encoder.get("error")]
 
 
 def notes(record: Mapping[str, Any]) -> list[Text]:
     """Return what stands below the tables: what their marks mean, failures, and the scope."""
-    encoders, lines = audited(record), []
+    encoders, lines = select_audited(record), []
     if encoders and titles(record):
         if any(bracket(m["scores"], m["unit"], m["better"]) for e in encoders for m in e["measures"].values()):
             lines.append(Text("proved, and broken by an attack: the truth for these images is between them", "dim"))
@@ -78,8 +78,8 @@ def notes(record: Mapping[str, Any]) -> list[Text]:
             lines.append(Text("at least, at most: a bound on one side, for a check above FAILED", "dim"))
         if any(entry.get("best") for entry in record["comparison"].values()):
             lines.append(Text("* best: its paired intervals against every other encoder exclude zero", style="dim"))
-    lines += [Text(line, style="yellow") for line in uncertified(encoders)]
-    lines += [Text(line, style="yellow") for line in [stopped(record)] if line]
+    lines += [Text(line, style="yellow") for line in explain_uncertified(encoders)]
+    lines += [Text(line, style="yellow") for line in [explain_stop(record)] if line]
     lines += [Text(line, style="yellow") for line in [duplicates(record["data"])] if line and encoders]
     lines += [Text(line, style="bold red") for line in _problems(record)]
     if encoders:
@@ -114,22 +114,22 @@ def _headlines(encoders: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def side_by_side(record: Mapping[str, Any], keys: Sequence[str]) -> Table:
     """Return measures down, audited encoders across."""
-    encoders, lines = audited(record), list[list[str | Text]]()
+    encoders, lines = select_audited(record), list[list[str | Text]]()
     for key in keys:
         lines.append([_title(record, key), *(_cell(record, encoder, key) for encoder in encoders)])
-        if any(chosen := [_chosen(encoder, key) for encoder in encoders]):
+        if any(chosen := [_format_best_budget(encoder, key) for encoder in encoders]):
             lines.append([f"  {BEST_BUDGET}", *chosen])
     return Table(["measure", *(encoder["name"] for encoder in encoders)], lines)
 
 
-def _stacked(record: Mapping[str, Any], keys: Sequence[str]) -> Table:
+def _stack(record: Mapping[str, Any], keys: Sequence[str]) -> Table:
     """Return one block per measure with a line per encoder: fits any number of encoders."""
     lines: list[tuple[str | Text, str | Text]] = []
     for key in keys:
         lines.append((_title(record, key), ""))
-        for encoder in audited(record):
+        for encoder in select_audited(record):
             lines.append((f"  {encoder['name']}", _cell(record, encoder, key)))
-            if chosen := _chosen(encoder, key):
+            if chosen := _format_best_budget(encoder, key):
                 lines.append((f"    {BEST_BUDGET}", chosen))
     return Table(("measure / encoder", "value"), lines)
 
@@ -151,11 +151,11 @@ def _cell(record: Mapping[str, Any], encoder: Mapping[str, Any], key: str) -> Te
     best = record["comparison"].get(key, {}).get("best") == encoder["name"]
     style = "bold green" if best else "" if score.get("value") is not None else "yellow"
     both = bracket(m["scores"], m["unit"], m["better"])
-    shown = (both, "") if both else told(score, m["unit"], in_levels(m))
+    shown = (both, "") if both else format_score(score, m["unit"], in_levels(m))
     return Text.assemble((shown[0], style), " ", (shown[1], "dim"), (" *" if best else "  ", style))
 
 
-def _chosen(encoder: Mapping[str, Any], key: str) -> Text:
+def _format_best_budget(encoder: Mapping[str, Any], key: str) -> Text:
     """Return which ε a measure found to be best for an encoder; empty where it is not asked for."""
     score = (encoder["measures"].get(key) or {}).get("scores", {}).get(BEST_BUDGET)
     return Text(f"{choice(score)}  " if score else "")
@@ -198,7 +198,7 @@ def _problems(record: Mapping[str, Any]) -> list[str]:
         if m.get("error")
     ]
     failures += [line for error, line in lines if not any(error in text for text in failures)]
-    lost = left_out(record)  # which says more than that it could not be observed
+    lost = list_omissions(record)  # which says more than that it could not be observed
     failures = [text for text in failures if not any(text.endswith(line.partition("”: ")[2]) for line in lost)] + lost
 
     # What was left out, or made again

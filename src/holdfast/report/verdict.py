@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.report.hardening import price
 from holdfast.report.numbers import count, listing, plural, score
-from holdfast.report.rounds import stopped
+from holdfast.report.rounds import explain_stop
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def scope(record: Mapping[str, Any]) -> str:
     if data.get("synthetic"):
         images = "synthetic images alone"
     else:
-        so_far = " so far" if stopped(record) else ""
+        so_far = " so far" if explain_stop(record) else ""
         images = f"{count(data['images'])} images of {data['spec']}, {count(data['attacked'])} attacked{so_far}"
     return f"{plural(len(audited), 'encoder')} on {images}"
 
@@ -120,7 +120,7 @@ def _alone(encoder: Mapping[str, Any]) -> Sentence:
     return Sentence(f"It shows {listing(values, 4)}. One encoder was audited, so there is no comparison.")
 
 
-def uncertified(encoders: list[Mapping[str, Any]]) -> list[str]:
+def explain_uncertified(encoders: list[Mapping[str, Any]]) -> list[str]:
     """Return one sentence for every reason why an encoder has no certificates."""
     lines = []
     for encoder in encoders:
@@ -132,7 +132,7 @@ def uncertified(encoders: list[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def left_out(record: Mapping[str, Any]) -> list[str]:
+def list_omissions(record: Mapping[str, Any]) -> list[str]:
     """Return which entries of lists were left out, of which measures and encoders, and why."""
     missed: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
     for encoder in record["encoders"]:
@@ -166,11 +166,11 @@ def failures(record: Mapping[str, Any]) -> list[Sentence]:
             if m.get("error"):
                 broken.setdefault(m["title"], []).append(encoder["name"])
     lines += [Sentence(f"{title} failed for {listing(names)}.", "bad") for title, names in broken.items()]
-    lines += [Sentence(f"{line}.", "warn") for line in left_out(record)]
-    lines += [Sentence(line, "warn") for line in uncertified(record["encoders"])]
+    lines += [Sentence(f"{line}.", "warn") for line in list_omissions(record)]
+    lines += [Sentence(line, "warn") for line in explain_uncertified(record["encoders"])]
 
     # Images that a further round would attack, or that were left out
-    if line := stopped(record):
+    if line := explain_stop(record):
         lines.append(Sentence(line, "warn"))
     if same := (record["data"].get("train") or {}).get("left_out"):
         were = "was" if same == 1 else "were"

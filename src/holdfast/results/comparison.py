@@ -14,8 +14,8 @@ from holdfast.report.notebook import comparison_html
 from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.gather import Figures, figures_of_comparison
 from holdfast.report.paper.style import Style
-from holdfast.results.shown import frame, pairs_frame, text_of, written
-from holdfast.runtime.checked import checked
+from holdfast.results.shown import frame, pairs_frame, save_text, text_of
+from holdfast.runtime.checked import check_arguments
 
 
 class Comparison:
@@ -39,7 +39,7 @@ class Comparison:
         """Names of the figures: those of the records, drawn together, and what sets encoders apart."""
         return tuple(self.all_figures().by_name)
 
-    @checked
+    @check_arguments
     def figure(self, name: str, **style: Any) -> Figure:
         """Return a figure for a paper, see `Record.figure`.
 
@@ -52,7 +52,7 @@ class Comparison:
         """Return all figures by their names, and what cannot be drawn."""
         return figures_of_comparison(self.data, *joint(self.runs, self.data))
 
-    @checked
+    @check_arguments
     def to_pandas(self, table: Literal["scores", "pairs"] = "scores") -> Any:
         """Return a pandas DataFrame with a row for each score of each encoder, with ranks and differences.
 
@@ -65,7 +65,7 @@ class Comparison:
         """
         return {"scores": frame, "pairs": pairs_frame}[table](self.data)
 
-    @checked
+    @check_arguments
     def to_latex(self, *, digits: int | None = None, transpose: bool = False, p_values: bool = False) -> str:
         """Return encoders against measures as a LaTeX table (booktabs).
 
@@ -79,19 +79,19 @@ class Comparison:
         """
         return latex(self.data, Layout(digits=digits, transpose=transpose, p_values=p_values))
 
-    @checked
+    @check_arguments
     def to_markdown(self, *, digits: int | None = None, transpose: bool = False, p_values: bool = False) -> str:
         """Return encoders against measures as Markdown; see `to_latex`."""
         return markdown(self.data, Layout(digits=digits, transpose=transpose, p_values=p_values))
 
-    @checked
+    @check_arguments
     def report(self, path: str | os.PathLike[str]) -> str:
         """Write one HTML page that opens offline, and return where it is.
 
         Raises:
             HoldfastError: a place that cannot be written.
         """
-        return written(path, leaderboard.render({"groups": [self.data], "unreadable": []}, "Comparison"))
+        return save_text(path, leaderboard.render({"groups": [self.data], "unreadable": []}, "Comparison"))
 
     def __str__(self) -> str:
         return text_of(lambda console: print_comparison(self.data, console))
@@ -102,6 +102,6 @@ class Comparison:
         return comparison_html(self.data)
 
 
-def compared(runs: Sequence[Run], measures: Sequence[str], correction: str) -> Comparison:
+def build_comparison(runs: Sequence[Run], measures: Sequence[str], correction: str) -> Comparison:
     """Return the comparison of some runs; see `holdfast.compare`."""
     return Comparison(compare_runs(runs, measures=measures, correction=correction), runs)

@@ -11,14 +11,14 @@ from torch import Tensor
 from holdfast.api import Data, Model, Numbers, _encoders, _listener, _run_folder, _source
 from holdfast.core import Encoder, HoldfastError
 from holdfast.report.index_upgrade import publish
-from holdfast.runtime.checked import checked
+from holdfast.runtime.checked import check_arguments
 from holdfast.workflows.compare_index.outcome import IndexRecord
 from holdfast.workflows.compare_index.plan import IndexPlan
 from holdfast.workflows.compare_index.run import compare_index as run
-from holdfast.workflows.monitor.snapshot import undisturbed
+from holdfast.workflows.monitor.snapshot import isolate_global_state
 
 
-@checked
+@check_arguments
 def compare_index(
     old: Model,
     new: Model,
@@ -100,7 +100,7 @@ def compare_index(
         batch_size=batch_size,
         skip_corrupt=skip_corrupt,
     )
-    with _run_folder(out) as folder, undisturbed(), _listener(quiet) as bars:
+    with _run_folder(out) as folder, isolate_global_state(), _listener(quiet) as bars:
         record = run(plan, folder, encoders=networks, source=source, requirements=require, listener=bars)
         if out is not None:
             publish(folder, record)

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.comparison.records import score_of
 from holdfast.core import Score
 from holdfast.report.brief import in_levels
-from holdfast.report.leader import told
+from holdfast.report.leader import format_score
 from holdfast.report.notebook import lines_html
 from holdfast.report.numbers import BETTER
 
@@ -43,13 +43,13 @@ class MeasuredScore(Score):
 
     def _pieces(self) -> tuple[str, str, str]:
         """Return what it is of, its value, and its interval with what that is conditional on."""
-        value, interval = told(asdict(self), self.unit, self.levels)
+        value, interval = format_score(asdict(self), self.unit, self.levels)
         level = f" {interval} ({100 * self.confidence:g} %, n = {self.n:,})" if interval else f"; n = {self.n:,}"
         facts = filter(None, [level, BETTER.get(self.better), self.note])
         return f"{self.title}, {self.name}, of {self.encoder}: ", value, "; ".join(facts)
 
 
-def measured(encoder: str, measure: Mapping[str, Any], name: str) -> MeasuredScore:
+def read_score(encoder: str, measure: Mapping[str, Any], name: str) -> MeasuredScore:
     """Return a score of a record.
 
     Args:

@@ -20,9 +20,9 @@ from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.gather import Figures, figures_of_record
 from holdfast.report.paper.style import Style
 from holdfast.report.terminal import print_record
-from holdfast.results.number import measured
-from holdfast.results.shown import frame, needed_pandas, text_of, written
-from holdfast.runtime.checked import checked, shown
+from holdfast.results.number import read_score
+from holdfast.results.shown import frame, import_pandas, save_text, text_of
+from holdfast.runtime.checked import check_arguments, describe_value
 from holdfast.runtime.errors import Unwritable, os_reason, unknown
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.outputs import write_inside
@@ -88,13 +88,13 @@ class Record:
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(name, (str, NoneType)) for name in pair):
             raise HoldfastError(
                 "record[...]: expected the name of a measure, or of an encoder and a measure, got "
-                f"{shown(key)}; this record has {', '.join(self.measures)}"
+                f"{describe_value(key)}; this record has {', '.join(self.measures)}"
             )
         encoder, measure = pair
         entry = self._measure(measure, encoder)
-        return measured(self._chosen(encoder), entry, entry["headline"])
+        return read_score(self._resolve_encoder(encoder), entry, entry["headline"])
 
-    @checked
+    @check_arguments
     def scores(self, measure: str, encoder: str | None = None) -> dict[str, Score]:
         """Return all scores of a measure by name, the headline last.
 
@@ -106,14 +106,14 @@ class Record:
             HoldfastError: as `record[measure]`.
         """
         entry = self._measure(measure, encoder)
-        return {name: measured(self._chosen(encoder), entry, name) for name in entry["scores"]}
+        return {name: read_score(self._resolve_encoder(encoder), entry, name) for name in entry["scores"]}
 
     @property
     def figures(self) -> tuple[str, ...]:
         """Names of the figures, such as "curve": what `figure` takes."""
         return tuple(self.all_figures().by_name)
 
-    @checked
+    @check_arguments
     def figure(self, name: str, **style: Any) -> Figure:
         """Return a figure for a paper; `record.figure("curve").save("curve.pdf")`.
 
@@ -131,7 +131,7 @@ class Record:
         """Return all figures by their names, and what cannot be drawn."""
         return figures_of_record(self.data, run_files(self.run.folder, self.data))
 
-    def _chosen(self, encoder: str | None) -> str:
+    def _resolve_encoder(self, encoder: str | None) -> str:
         return self.encoders[0] if encoder is None else encoder
 
     def _measure(self, name: str, encoder: str | None) -> Mapping[str, Any]:
@@ -159,7 +159,7 @@ class Record:
             raise HoldfastError(f"{name} of {chosen} has no score: {reason}")
         return measure
 
-    @checked
+    @check_arguments
     def to_pandas(self, measure: str | None = None) -> Any:
         """Return a pandas DataFrame with a row for each score of each encoder, as `holdfast compare --csv` writes them.
 
@@ -169,9 +169,9 @@ class Record:
         Raises:
             HoldfastError: no pandas, or a measure that is not in the record.
         """
-        pandas = needed_pandas()
+        pandas = import_pandas()
         if measure is None:
-            return frame(self._compared())
+            return frame(self._compare_encoders())
         frames = []
         for encoder in self.encoders:
             ids, table = self.run.table(self._measure(measure, encoder)["table"])
@@ -179,24 +179,24 @@ class Record:
             frames.append(pandas.DataFrame({"encoder": encoder, "id": ids, **columns}))
         return pandas.concat(frames, ignore_index=True)
 
-    @checked
+    @check_arguments
     def to_latex(self, *, digits: int | None = None, transpose: bool = False) -> str:
         """Return encoders against measures as a LaTeX table (booktabs); see `Comparison.to_latex`.
 
         Raises:
             HoldfastError: digits that are no whole number above 0, or no encoder that could be audited.
         """
-        return latex(self._compared(), Layout(digits=digits, transpose=transpose))
+        return latex(self._compare_encoders(), Layout(digits=digits, transpose=transpose))
 
-    @checked
+    @check_arguments
     def to_markdown(self, *, digits: int | None = None, transpose: bool = False) -> str:
         """Return encoders against measures as Markdown; see `to_latex`."""
-        return markdown(self._compared(), Layout(digits=digits, transpose=transpose))
+        return markdown(self._compare_encoders(), Layout(digits=digits, transpose=transpose))
 
-    def _compared(self) -> Mapping[str, Any]:
+    def _compare_encoders(self) -> Mapping[str, Any]:
         return compare_runs([self.run], fewest=1)
 
-    @checked
+    @check_arguments
     def report(self, path: str | os.PathLike[str], *, pictures: bool = True) -> str:
         """Write the report, one HTML file that opens offline, and return where it is.
 
@@ -213,9 +213,9 @@ class Record:
             raise HoldfastError(f"cannot read the run folder {self.folder!r}: {os_reason(error)}") from error
         if missing:
             raise HoldfastError(f"cannot read the run folder {self.folder!r}: it is gone; audit again")
-        return written(path, html.render(self.data, run_files(self.run.folder, self.data), with_pictures=pictures))
+        return save_text(path, html.render(self.data, run_files(self.run.folder, self.data), with_pictures=pictures))
 
-    @checked
+    @check_arguments
     def model_card(self, path: str | os.PathLike[str], *, encoder: str | None = None) -> list[str]:
         """Write a section of a model card, with metadata for the Hugging Face Hub and a figure beside it.
 
@@ -231,7 +231,7 @@ class Record:
         """
         return write_model_card(self.data, run_files(self.run.folder, self.data), os.fspath(path), encoder)
 
-    @checked
+    @check_arguments
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False, pictures: bool = True) -> "Record":
         """Copy the record with its tables and pictures to another folder, or URL, and return the record there.
 

@@ -24,7 +24,7 @@ def text_of(show: Callable[[Console], object]) -> str:
     return out.getvalue().rstrip("\n")
 
 
-def written(path: str | os.PathLike[str], text: str) -> str:
+def save_text(path: str | os.PathLike[str], text: str) -> str:
     """Write a text, into a folder that is made where it is missing, and return where it is."""
     place = os.fspath(path)
     if "://" not in place:
@@ -33,7 +33,7 @@ def written(path: str | os.PathLike[str], text: str) -> str:
     return place
 
 
-def needed_pandas() -> Any:
+def import_pandas() -> Any:
     """Return pandas.
 
     Raises:
@@ -48,11 +48,11 @@ def needed_pandas() -> Any:
 
 def frame(data: Mapping[str, Any]) -> Any:
     """Return the long table of a comparison as a DataFrame, every column with its type."""
-    needed_pandas()
+    import_pandas()
     return long_table(data).to_pandas()
 
 
 def pairs_frame(data: Mapping[str, Any]) -> Any:
     """Return the pairs of encoders of a comparison as a DataFrame, every column with its type."""
-    needed_pandas()
+    import_pandas()
     return pairs_table(data).to_pandas()

@@ -11,8 +11,8 @@ from holdfast.report.gate import markdown, print_gate
 from holdfast.report.junit import junit
 from holdfast.report.notebook import gate_html
 from holdfast.results.record import Record
-from holdfast.results.shown import text_of, written
-from holdfast.runtime.checked import checked
+from holdfast.results.shown import save_text, text_of
+from holdfast.runtime.checked import check_arguments
 from holdfast.storage.standing import allowing, refuse_unknown
 from holdfast.workflows.gate import hold
 from holdfast.workflows.index_gate import IndexQuestions
@@ -56,7 +56,7 @@ class CheckResult:
         Raises:
             HoldfastError: a place that cannot be written.
         """
-        return written(path, junit(self.data))
+        return save_text(path, junit(self.data))
 
     def __str__(self) -> str:
         return text_of(lambda console: print_gate(self.data, console))
@@ -67,7 +67,7 @@ class CheckResult:
         return gate_html(self.data)
 
 
-@checked
+@check_arguments
 def check(
     record: Record | str | os.PathLike[str],
     *,

@@ -56,11 +56,11 @@ class Checked(ABCMeta):
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
             """Make an instance."""
             if dataclasses.is_dataclass(cls):
-                args, kwargs = _bound(cls, called(cls), args, kwargs)
+                args, kwargs = _bound(cls, derive_name(cls), args, kwargs)
             return super().__call__(*args, **kwargs)
 
 
-def checked(function: Callable[P, T]) -> Callable[P, T]:
+def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
     """Return a function that is called with checked arguments only."""
 
     @wraps(function)
@@ -83,7 +83,7 @@ def number(text: str) -> float:
     except (ValueError, ZeroDivisionError):
         value = math.nan
     if not math.isfinite(value):
-        raise ValueError(f"expected a finite number such as 0.05 or 4/255, got {shown(text)}")
+        raise ValueError(f"expected a finite number such as 0.05 or 4/255, got {describe_value(text)}")
     return value
 
 
@@ -94,11 +94,11 @@ def integer(text: str) -> int:
         ValueError: another text, or a number beyond 63 bits.
     """
     if not re.fullmatch(r"[+-]?[0-9]{1,19}", text.strip()) or abs(int(text)) > LARGEST:
-        raise ValueError(f"expected a whole number, got {shown(text)}")
+        raise ValueError(f"expected a whole number, got {describe_value(text)}")
     return int(text)
 
 
-def called(cls: type) -> str:
+def derive_name(cls: type) -> str:
     """Return the name by which a class goes in specs and messages: `RelativeDrift` as "relative_drift"."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
 
@@ -117,10 +117,10 @@ def fitting(value: Any, kind: Any, where: str) -> Any:
     try:
         return _fit(plain(value), kind)
     except _Misfit as misfit:
-        raise HoldfastError(f"{where}: expected {misfit}, got {shown(value)}") from None
+        raise HoldfastError(f"{where}: expected {misfit}, got {describe_value(value)}") from None
 
 
-def shown(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """Return a value in a few words of one line: short ones as they are, of others the type."""
     if isinstance(value, type):
         return f"the class {value.__name__}; write {value.__name__}()"
@@ -129,7 +129,7 @@ def shown(value: Any) -> str:
     if (single := plain(value)) is not value:
         return repr(single)
     if dataclasses.is_dataclass(value):
-        return called(type(value))
+        return derive_name(type(value))
     article = "an" if type(value).__name__[0] in "AEIOUaeiou" else "a"
     return f"{article} {type(value).__name__}"
 
@@ -161,7 +161,7 @@ def _bound(
             continue
         bound.arguments[key] = fit = fitting(value, kinds.get(key, Any), f"{name}.{key}")
         if own and "signed" not in get_args(kinds.get(key)) and any(number < 0 for number in _numbers(fit)):
-            raise HoldfastError(f"{name}.{key}: expected 0 or more, got {shown(value)}")
+            raise HoldfastError(f"{name}.{key}: expected 0 or more, got {describe_value(value)}")
     return bound.args, bound.kwargs
 
 

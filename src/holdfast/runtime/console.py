@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from holdfast.runtime.foreign import Ended
-from holdfast.runtime.privacy import concealed
+from holdfast.runtime.privacy import redact_secrets
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -44,7 +44,7 @@ class Screen(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render something; all that is printed comes through here, rows of tables and bars too."""
         for segment in super().render(renderable, options):
-            yield segment if segment.control else segment._replace(text=plain(concealed(segment.text)))
+            yield segment if segment.control else segment._replace(text=plain(redact_secrets(segment.text)))
 
     def point(self, file: Any) -> None:
         """Print into a text file; None: into stdout or stderr, whatever that is when something is printed."""

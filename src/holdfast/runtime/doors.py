@@ -64,7 +64,7 @@ def real(path: Place) -> Path:
     return Path(os.path.realpath(path))
 
 
-def opened(path: Place, most: int | None = None) -> BinaryIO:
+def open_regular(path: Place, most: int | None = None) -> BinaryIO:
     """Open a regular file to be read as bytes.
 
     Raises:
@@ -87,7 +87,7 @@ def read_bytes(path: Place, most: int | None = MOST) -> bytes:
     Raises:
         OSError: as `opened`.
     """
-    with opened(path, most) as file:
+    with open_regular(path, most) as file:
         return file.read() if most is None else _read(file, most)
 
 
@@ -98,7 +98,7 @@ def digest_file(path: Place, heard: Callable[[int], object] = lambda size: None)
         OSError: as `opened`.
     """
     total = hashlib.sha256()
-    with opened(path) as file:
+    with open_regular(path) as file:
         while piece := file.read(PIECE):
             total.update(piece)
             heard(len(piece))
@@ -130,7 +130,7 @@ def read_list(path: Place, encoding: str = "utf-8") -> str:
         return _text(_read(stream, SMALL), encoding)
 
 
-def unzipped(data: bytes, most: int) -> bytes:
+def decompress(data: bytes, most: int) -> bytes:
     """Return what gzip has compressed.
 
     Raises:

@@ -29,7 +29,7 @@ def seconds(text: str, what: str = "budget") -> float:
     return sum(float(number) * unit for number, unit in zip(match.groups(), UNITS, strict=True) if number)
 
 
-def spelled(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a time as people read it.
 
     Example:

@@ -114,7 +114,7 @@ def first_line(error: Exception) -> str:
     return lines[-1 if "TorchScript interpreter" in lines[0] else 0]
 
 
-def described(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return an error in a line: ours as it is, others with their type."""
     return str(error) if isinstance(error, HoldfastError) else f"{type(error).__name__}: {first_line(error)}"
 

@@ -38,7 +38,7 @@ class Turn:
             self._lock.release()
 
     @contextmanager
-    def passed_on(self) -> Iterator[None]:
+    def release(self) -> Iterator[None]:
         """Wait inside for other threads, which may need the turn that this one has."""
         if self._owner != threading.get_ident():
             yield
@@ -98,7 +98,7 @@ def foreign(code: str, doing: str, *, wrap: bool = False, alone: bool = False) -
 
 
 @contextmanager
-def untouched(code: str, *tensors: "Tensor | None", large: "Tensor | None" = None) -> Iterator[None]:
+def forbid_mutation(code: str, *tensors: "Tensor | None", large: "Tensor | None" = None) -> Iterator[None]:
     """Call foreign code inside that reads tensors and must leave them as they are.
 
     Args:

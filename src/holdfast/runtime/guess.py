@@ -33,7 +33,7 @@ def nearest(meant: str, names: Iterable[str], count: int = 1, least: float = ALI
     return [name for _, _, name in scored[:count]]
 
 
-def offered(names: Iterable[str]) -> str:
+def format_suggestions(names: Iterable[str]) -> str:
     """Return "; did you mean ...?" of some names, or nothing."""
     return f"; did you mean {' or '.join(listed)}?" if (listed := list(names)) else ""
 

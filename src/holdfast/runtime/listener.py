@@ -24,7 +24,7 @@ class Listener(Protocol):
 class FailureListener(Listener, Protocol):
     """A listener that also hears what fails while the audit goes on."""
 
-    def failed(self, text: str) -> None:
+    def report_failure(self, text: str) -> None:
         """Hear that a part failed, in one sentence."""
         ...
 

@@ -10,20 +10,20 @@ _REGISTERED = re.compile(r"^@register_model\b.*?^def (\w+)\(", re.DOTALL | re.MU
 
 
 @cache
-def registered_models(package: str) -> tuple[str, ...]:
+def list_registered_models(package: str) -> tuple[str, ...]:
     """Return the models that the modules of timm or torchvision register; none where it is not installed."""
     files = _folder(package, "models").glob("*.py")
     return tuple(sorted(name for file in files for name in _REGISTERED.findall(file.read_text(encoding="utf-8"))))
 
 
 @cache
-def configured_models(package: str) -> tuple[str, ...]:
+def list_configured_models(package: str) -> tuple[str, ...]:
     """Return the models of which OpenCLIP has a configuration; none where it is not installed."""
     return tuple(sorted(file.stem for file in _folder(package, "model_configs").glob("*.json")))
 
 
 @cache
-def listed_in(module: str, name: str) -> tuple[str, ...]:
+def parse_names(module: str, name: str) -> tuple[str, ...]:
     """Return the texts of a list, or the keys of a dictionary, that a module binds to a name at its top.
 
     Args:

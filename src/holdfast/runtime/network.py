@@ -15,7 +15,7 @@ from holdfast.runtime.errors import HoldfastError, first_line
 Network = TypeVar("Network", bound=nn.Module)
 
 
-def unwrapped(network: nn.Module) -> nn.Module:
+def unwrap(network: nn.Module) -> nn.Module:
     """Return the network inside torch.compile, DataParallel and DistributedDataParallel: the same representations."""
     while True:
         if isinstance(network, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
@@ -26,7 +26,7 @@ def unwrapped(network: nn.Module) -> nn.Module:
             return network
 
 
-def frozen(network: nn.Module, name: str) -> nn.Module:
+def freeze(network: nn.Module, name: str) -> nn.Module:
     """Return a network in eval mode, no parameter of which requires a gradient; it is changed itself.
 
     Args:
@@ -101,10 +101,10 @@ def copy_of(network: Network) -> Network:
         >>> bool(copy_of(network).seen == network.seen)
         True
     """
-    return copied_with(network, {})
+    return copy_sharing(network, {})
 
 
-def copied_with(network: Network, shared: Mapping[int, Any]) -> Network:
+def copy_sharing(network: Network, shared: Mapping[int, Any]) -> Network:
     """Return a copy of a network that shares with it what stands here by its identity, see `copy_of`."""
     kind = type(network).__name__
     check_network(network, kind)

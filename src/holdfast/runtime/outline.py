@@ -107,7 +107,7 @@ class _Names(dict[str, Any]):
                 value = import_module(whole) if whole.partition(".")[0] in _STDLIB else _Elsewhere(name, (), {})
             case ast.ImportFrom(module=str(module), names=aliases):
                 there = next(alias.name for alias in aliases if (alias.asname or alias.name) == name)
-                value = _imported(module, there)
+                value = _resolve_import(module, there)
             case ast.ClassDef() as node:
                 value = self._class(node)
             case node:
@@ -149,7 +149,7 @@ def _names(module: str) -> _Names:
     return _Names(module)
 
 
-def _imported(module: str, name: str) -> Any:
+def _resolve_import(module: str, name: str) -> Any:
     """Return a name of a module: of Holdfast read, of Python's own imported, of others the name."""
     package = module.partition(".")[0]
     if package == __name__.partition(".")[0]:

@@ -40,7 +40,7 @@ _INSIDE = re.compile(rf"(?<![\w.~…/<*)\]}}-])/(?!/)(?:(?:{_STEP}|{_SPACED}(?: 
 _WINDOWS = re.compile(rf"\b[A-Za-z]:[\\/](?:{_STEP}[\\/])*({_STEP})")
 
 
-def concealed(text: str) -> str:
+def redact_secrets(text: str) -> str:
     """Return text without passwords, keys and tokens: in URLs, in options, and by themselves."""
     for pattern, instead in _SECRETS:
         text = pattern.sub(instead, text)
@@ -49,7 +49,7 @@ def concealed(text: str) -> str:
 
 def brief(text: str) -> str:
     """Return `concealed` text in which the current folder is left out and the home folder is "~": paths that open."""
-    text = concealed(text).replace("file:///", "/")
+    text = redact_secrets(text).replace("file:///", "/")
     homes = ((os.path.expanduser("~"), "~"),)
     for folder, name in (*((folder, ".") for folder in _current()), *homes):
         if len(folder) > 1:
@@ -80,13 +80,13 @@ def _public(value: Any, places: tuple[str, ...]) -> Any:
 def _public_text(text: str, places: tuple[str, ...]) -> str:
     """A public text; what it depends on besides the text, the `places` and the variable, is part of the key."""
     if os.environ.get(KEEP):
-        return concealed(text)
-    while (shorter := _shortened(text)) != text:
+        return redact_secrets(text)
+    while (shorter := _shorten_paths(text)) != text:
         text = shorter
     return text
 
 
-def _shortened(text: str) -> str:
+def _shorten_paths(text: str) -> str:
     text = brief(text)
     if match := _WHOLE.fullmatch(text):
         return f"{match[1]}…/{match[2]}{match[3] or ''}"
@@ -99,7 +99,7 @@ def distinct(paths: Sequence[str]) -> list[str]:
     names = [public(path) for path in paths]
     for depth in range(2, 1 + max((path.count("/") for path in paths), default=0)):
         twice = {name for name in names if names.count(name) > 1}
-        longer = ["…/" + "/".join(concealed(path).rstrip("/").split("/")[-depth:]) for path in paths]
+        longer = ["…/" + "/".join(redact_secrets(path).rstrip("/").split("/")[-depth:]) for path in paths]
         names = [longer[i] if name in twice else name for i, name in enumerate(names)]
     return names
 
@@ -110,15 +110,15 @@ def places(value: Any) -> dict[str, str]:
         value = list(value.values())
     if isinstance(value, (list, tuple)):
         return {key: text for inner in value for key, text in places(inner).items()}
-    return {public(value): concealed(value)} if isinstance(value, str) and public(value) != value else {}
+    return {public(value): redact_secrets(value)} if isinstance(value, str) and public(value) != value else {}
 
 
-def placed(value: Any, originals: dict[str, str]) -> Any:
+def restore_paths(value: Any, originals: dict[str, str]) -> Any:
     """Return the data that `public` shortened, as far as `places` tell."""
     if isinstance(value, dict):
-        return {key: placed(inner, originals) for key, inner in value.items()}
+        return {key: restore_paths(inner, originals) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [placed(inner, originals) for inner in value]
+        return [restore_paths(inner, originals) for inner in value]
     return originals.get(value, value) if isinstance(value, str) else value
 
 

@@ -20,7 +20,7 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
-from holdfast.runtime.durations import spelled
+from holdfast.runtime.durations import format_duration
 
 
 def _column(**widths: int) -> Column:
@@ -50,10 +50,10 @@ class _Done(ProgressColumn):
         """Return "12.3k/450k steps"."""
         if task.total is None or task.fields["unit"] == UNSAID:
             return Text()
-        return Text(_counted(task.completed, task.total, task.fields["unit"]), "progress.download")
+        return Text(_format_count(task.completed, task.total, task.fields["unit"]), "progress.download")
 
 
-def _counted(done: float, total: float, unit: str) -> str:
+def _format_count(done: float, total: float, unit: str) -> str:
     return f"{short(min(done, total or done))}/{short(total)} {unit}"
 
 
@@ -136,14 +136,16 @@ class Lines:
 
     def _sentence(self, now: float) -> str:
         if not self._name:
-            return f"{self._stage} (for {spelled(now - self._since)})"
+            return f"{self._stage} (for {format_duration(now - self._since)})"
         done = min(self._done, self._total)
         share = [f"{done / self._total:.0%}"] if self._total else []
-        counted = [] if self._unit == UNSAID else [_counted(self._done, self._total, self._unit)]
+        counted = [] if self._unit == UNSAID else [_format_count(self._done, self._total, self._unit)]
         (start, before), (_, after) = self._pace[0], self._pace[-1]
         pace = (after - before) / (now - start) if now > start else 0.0
         seconds = (self._total - done) / pace if pace > 0 else 0.0
-        left = [f"about {spelled(seconds)} left"] if seconds >= 1 else []  # what makes no pass may last, such as scores
+        left = (
+            [f"about {format_duration(seconds)} left"] if seconds >= 1 else []
+        )  # what makes no pass may last, such as scores
         stage = f": {self._stage}" if self._stage else ""
         return f"{self._name}: {', '.join([*counted, *share, *left])}{stage}"
 
@@ -222,7 +224,7 @@ class Bars:
         if (task := self._early if self._task is None else self._task) is not None:
             self._progress.update(task, description=text)
 
-    def failed(self, text: str) -> None:
+    def report_failure(self, text: str) -> None:
         """Say at once what failed, while the rest goes on; in later rounds not again."""
         if text in self._failures:
             return

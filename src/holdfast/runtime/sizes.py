@@ -16,7 +16,7 @@ def size_in_words(size: float, levels: bool) -> str:
     return f"{in_figures(255 * size)}/255" if levels else in_figures(size)
 
 
-def written(size: float) -> str:
+def format_size(size: float) -> str:
     """Return a size as people write it in a command: 4/255 or 0.1, whichever is shorter and right to three digits.
 
     Example:

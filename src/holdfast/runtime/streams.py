@@ -68,8 +68,8 @@ def stand_in() -> None:
             os.fstat(number)
         except OSError:
             _point(number, flags)
-    sys.stdout = _wrapped(sys.stdout, Answer, os.O_RDONLY)
-    sys.stderr = _wrapped(sys.stderr, Remark, os.O_WRONLY)
+    sys.stdout = _wrap_stream(sys.stdout, Answer, os.O_RDONLY)
+    sys.stderr = _wrap_stream(sys.stderr, Remark, os.O_WRONLY)
 
 
 def settle(status: int, say: Callable[[str], object]) -> int:
@@ -144,7 +144,7 @@ def write_answer(data: bytes) -> None:
         stream.write(data.decode(errors="replace"))
 
 
-def _wrapped(stream: TextIO | None, kind: type[io.TextIOWrapper], flags: int) -> TextIO:
+def _wrap_stream(stream: TextIO | None, kind: type[io.TextIOWrapper], flags: int) -> TextIO:
     """Return a stream of a kind in the place of a usual one, or of none; one that somebody has replaced stays."""
     if stream is None:
         return kind(os.fdopen(os.open(os.devnull, flags), "wb"), "utf-8", "backslashreplace")

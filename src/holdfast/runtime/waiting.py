@@ -21,7 +21,7 @@ def at_hand(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu"
 
 
-def sent(tensor: Tensor, to: Tensor | torch.device | str) -> Tensor:
+def move_to(tensor: Tensor, to: Tensor | torch.device | str) -> Tensor:
     """Return a tensor of the host on a device; to CUDA from pinned memory, for whose copy the host need not wait.
 
     Args:
@@ -48,7 +48,7 @@ def expect(fine: Bool[Tensor, "images"], error: Judge) -> None:
 
 
 @contextmanager
-def judged_at_the_end() -> Iterator[None]:
+def defer_expectations() -> Iterator[None]:
     """Leave what is expected on a device open while the work inside runs, and judge it then, in order.
 
     An error inside may come from what is not finite, which is then said instead.

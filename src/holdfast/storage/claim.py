@@ -78,16 +78,16 @@ def claim(
     if folder.local is None or fcntl is None:
         return Claim()
     folder.make("cache")
-    turn = _opened(folder.local / TURN)
+    turn = _open_lock(folder.local / TURN)
     try:
-        owner = _opened(folder.local / OWNER)
+        owner = _open_lock(folder.local / OWNER)
     except OSError:
         turn.close()
         raise
     try:
         while True:
             fcntl.flock(turn, fcntl.LOCK_EX)
-            if _locked(owner, fcntl.LOCK_EX):
+            if _try_lock(owner, fcntl.LOCK_EX):
                 _sign(owner, plan)
                 if shared:
                     fcntl.flock(owner, fcntl.LOCK_SH)  # nobody comes between: they wait for their turn
@@ -101,7 +101,7 @@ def claim(
                     f"the folder {str(folder)!r} is at work for another audit ({_in_words(about)}); choose another "
                     "--out, or wait until that one has ended"
                 )
-            if shared and _locked(owner, fcntl.LOCK_SH):
+            if shared and _try_lock(owner, fcntl.LOCK_SH):
                 return Claim(owner, turn)
             fcntl.flock(turn, fcntl.LOCK_UN)
             say(f"waiting for the same audit, which is at work in {folder} ({_in_words(about)})")
@@ -114,12 +114,12 @@ def claim(
         raise
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open_lock(path: Path) -> BinaryIO:
     """Open a lock, which is no link to somewhere else."""
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666), "rb+", 0)
 
 
-def _locked(file: BinaryIO, kind: int) -> bool:
+def _try_lock(file: BinaryIO, kind: int) -> bool:
     """Lock a file, unless somebody else has."""
     assert fcntl is not None
     try:

@@ -63,5 +63,5 @@ def texts(values: Sequence[str]) -> pa.Array:
         >>> texts(["a", "", "ä"]).to_pylist()
         ['a', '', 'ä']
     """
-    encoded, ends = (values if isinstance(values, Ids) else Ids(values)).encoded()
+    encoded, ends = (values if isinstance(values, Ids) else Ids(values)).encode()
     return pa.StringArray.from_buffers(len(values), pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(encoded))

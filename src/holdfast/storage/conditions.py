@@ -22,7 +22,7 @@ def conditions(record: Mapping[str, Any]) -> dict[str, Any]:
     return {name: read(record) for name, read in CONDITIONS.items()}
 
 
-def learned_from(record: Mapping[str, Any]) -> dict[str, Any]:
+def read_supervision(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the labels of a record's images, and the images that its probes learn from, both by their fingerprints."""
     data, train = record["data"], record["data"].get("train") or {}
     return {
@@ -33,5 +33,5 @@ def learned_from(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def question(record: Mapping[str, Any], measure: Mapping[str, Any]) -> str:
     """Return a key that measures of several audits share where they ask the same: the part, and labels if read."""
-    labels = learned_from(record) if measure.get("needs_labels") else None
+    labels = read_supervision(record) if measure.get("needs_labels") else None
     return json.dumps([measure["part"], labels], sort_keys=True)

@@ -68,7 +68,7 @@ def _shallow(data: Any) -> Any:
     raise TooDeep
 
 
-def quoted(text: str) -> str:
+def quote_yaml(text: str) -> str:
     """Return text as a double-quoted scalar of YAML: JSON's, with what YAML does not print escaped as well."""
     return re.sub(
         "[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]",

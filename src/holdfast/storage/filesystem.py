@@ -55,7 +55,7 @@ class Folder:
     def __str__(self) -> str:
         return self.place
 
-    def named(self, name: str) -> str:
+    def format_path(self, name: str) -> str:
         """Return a file of the folder as text."""
         return str(self.local / name) if self.local is not None else f"{self.place}/{name}"
 
@@ -148,7 +148,7 @@ class Folder:
         Raises:
             OSError: as `write`.
         """
-        self.write_bytes(name, encoded(text))
+        self.write_bytes(name, encode_text(text))
 
     def delete(self, name: str) -> None:
         """Delete a file; nothing where there is none.
@@ -175,7 +175,7 @@ class Folder:
                         path.unlink()
 
     @contextmanager
-    def fetched(self, name: str) -> Iterator[Path]:
+    def fetch(self, name: str) -> Iterator[Path]:
         """Give a local path of a file: itself, or a copy that lasts as long as the context.
 
         Raises:
@@ -236,7 +236,7 @@ def local_folder(place: str | Path, what: str = "out") -> Path:
     return Path(Folder(place).place)
 
 
-def encoded(text: str) -> bytes:
+def encode_text(text: str) -> bytes:
     """Return text as UTF-8; halves of pairs, which names of files may have, are spelled out, in JSON's way."""
     return text.encode("utf-8", "backslashreplace")
 

@@ -13,7 +13,7 @@ from holdfast.runtime.doors import read_bytes
 from holdfast.runtime.errors import HoldfastError, Unwritable, os_reason
 from holdfast.runtime.guess import path_meant
 from holdfast.runtime.streams import write_answer
-from holdfast.storage.filesystem import Folder, encoded
+from holdfast.storage.filesystem import Folder, encode_text
 
 READER = 5.0
 """Seconds within which somebody must read a pipe that is written into."""
@@ -64,7 +64,7 @@ def write_text(place: str, text: str) -> None:
     Raises:
         HoldfastError: as `write_file`.
     """
-    write_file(place, lambda part: part.write_bytes(encoded(text)))
+    write_file(place, lambda part: part.write_bytes(encode_text(text)))
 
 
 def append_text(place: str, text: str) -> None:
@@ -75,7 +75,7 @@ def append_text(place: str, text: str) -> None:
     """
     try:
         with open(place, "ab") as file:
-            file.write(encoded(text))
+            file.write(encode_text(text))
     except OSError as error:
         raise _unwritable(place, error) from error
 
@@ -89,8 +89,8 @@ def write_inside(folder: Folder, name: str, data: bytes | str) -> str:
     try:
         folder.write_text(name, data) if isinstance(data, str) else folder.write_bytes(name, data)
     except OSError as error:
-        raise _unwritable(folder.named(name), error) from error
-    return folder.named(name)
+        raise _unwritable(folder.format_path(name), error) from error
+    return folder.format_path(name)
 
 
 def make_folder(folder: Folder, under: str = "") -> None:
@@ -102,7 +102,7 @@ def make_folder(folder: Folder, under: str = "") -> None:
     try:
         folder.make(under)
     except OSError as error:
-        raise _unwritable(folder.named(under) if under else folder.place, error) from error
+        raise _unwritable(folder.format_path(under) if under else folder.place, error) from error
 
 
 def _unwritable(place: str, error: OSError) -> HoldfastError:
@@ -127,7 +127,7 @@ def _pour(data: bytes, path: Path) -> None:
     if number == 1:
         write_answer(data)
         return
-    handle = os.dup(number) if number is not None else _opened(path)
+    handle = os.dup(number) if number is not None else _open_device(path)
     try:
         rest = memoryview(data)
         while rest:
@@ -136,7 +136,7 @@ def _pour(data: bytes, path: Path) -> None:
         os.close(handle)
 
 
-def _opened(path: Path) -> int:
+def _open_device(path: Path) -> int:
     """Open a device, or a pipe that somebody reads or is about to."""
     until = time.monotonic() + READER
     while True:

@@ -17,7 +17,7 @@ from holdfast.runtime.doors import digest_file, real
 from holdfast.runtime.errors import UnreadableRecord
 from holdfast.storage.documents import parse_json
 from holdfast.storage.filesystem import Folder
-from holdfast.storage.record_file import digest_of, read_record, sealed, unbroken
+from holdfast.storage.record_file import add_seal, digest_of, read_record, unbroken
 from holdfast.storage.seal import SHARD, intact
 
 RECEIPT = "cache/receipt.json"
@@ -53,7 +53,11 @@ def write_receipt(
     paths = [real(path) for path in inputs]
     count = _counter(paths, heard)
     digests = {str(path): _digest(path, count) for path in paths}
-    if folder.local is None or None in digests.values() or max(map(_changed, paths), default=0.0) > began - YOUNG:
+    if (
+        folder.local is None
+        or None in digests.values()
+        or max(map(_find_last_change, paths), default=0.0) > began - YOUNG
+    ):
         return
     receipt = {
         "request": _request(request),
@@ -62,7 +66,7 @@ def write_receipt(
         "shards": _shards(folder),
         "files": {name: digest_of(folder.read(name)) for name in files},
     }
-    text = json.dumps(sealed(receipt), indent=1)
+    text = json.dumps(add_seal(receipt), indent=1)
     folder.write_text(RECEIPT, text)
 
 
@@ -93,7 +97,7 @@ def standing(
         stands = (
             all(_digest(Path(path), count) == digest for path, digest in receipt["inputs"].items())
             and all(digest_of(folder.read(name)) == digest for name, digest in receipt["files"].items())
-            and all(_counted(path, count) and intact(path, name) for name, path in shards.items())
+            and all(_count_file(path, count) and intact(path, name) for name, path in shards.items())
         )
         return read_record(folder) if stands else None
     except (OSError, ValueError, UnreadableRecord):
@@ -133,7 +137,7 @@ def _counter(paths: Iterable[Path], heard: Heard) -> Callable[[int], object]:
     return count
 
 
-def _counted(path: Path, count: Callable[[int], object]) -> bool:
+def _count_file(path: Path, count: Callable[[int], object]) -> bool:
     """Count a file that is read at once, and which is there."""
     count(path.stat().st_size)
     return True
@@ -153,7 +157,7 @@ def _digest(path: Path, count: Callable[[int], object]) -> str | None:
         return None
 
 
-def _changed(path: Path) -> float:
+def _find_last_change(path: Path) -> float:
     """Return when a file, or one of the folders below a folder, was last changed, in seconds since the epoch."""
     places = [place for place, _, _ in os.walk(path)] if path.is_dir() else [path]
     return max(max(facts.st_mtime, facts.st_ctime) for facts in map(os.stat, places))

@@ -29,7 +29,7 @@ SEAL = "seal"
 """The entry of a JSON file that says what else is in it."""
 
 
-def sealed(data: Mapping[str, Any]) -> dict[str, Any]:
+def add_seal(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return JSON data with a seal: the SHA-256 of all other entries, however they are laid out in a file."""
     return {**data, SEAL: _seal(data)}
 

@@ -24,7 +24,7 @@ from holdfast.runtime.privacy import public
 from holdfast.storage.claim import Claim, claim
 from holdfast.storage.columns import numbers, texts, values
 from holdfast.storage.documents import parse_json
-from holdfast.storage.filesystem import Folder, encoded
+from holdfast.storage.filesystem import Folder, encode_text
 from holdfast.storage.record_file import OWN, RECORD, REPORT
 from holdfast.storage.seal import SEAL, SHARD, seal_of
 
@@ -71,12 +71,12 @@ def files_read(spec: Any) -> list[str]:
         paths = [Path(path) for path in values if isinstance(path, str) and path]
         files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
         own = [digest_file(file) for file in files if file.is_file()]
-        own += _named(spec)
+        own += _fingerprint_corruption(spec)
         return own + [fingerprint for inner in spec.values() for fingerprint in files_read(inner)]
     return [fingerprint for inner in spec for fingerprint in files_read(inner)] if isinstance(spec, list) else []
 
 
-def _named(spec: Mapping[str, Any]) -> list[str]:
+def _fingerprint_corruption(spec: Mapping[str, Any]) -> list[str]:
     """Return fingerprints of what a part reads in a folder of `files`: what is called as its `corruption` is."""
     if not spec.get("files"):
         return []
@@ -127,7 +127,7 @@ class Store:
         Raises:
             StoreError: no permission, a full disk, or any other fault of the file system.
         """
-        with _store_error("write", self.files.named(name), "; what is already stored is kept"):
+        with _store_error("write", self.files.format_path(name), "; what is already stored is kept"):
             self.files.write(name, put)
 
     def write_bytes(self, name: str, data: bytes) -> None:
@@ -144,7 +144,7 @@ class Store:
         Raises:
             StoreError: as `write`.
         """
-        self.write_bytes(name, encoded(text))
+        self.write_bytes(name, encode_text(text))
 
     def delete(self, name: str) -> None:
         """Delete a file; nothing where there is none.
@@ -152,7 +152,7 @@ class Store:
         Raises:
             StoreError: no permission.
         """
-        with _store_error("delete", self.files.named(name)):
+        with _store_error("delete", self.files.format_path(name)):
             self.files.delete(name)
 
     def claim(self, plan: str, *, shared: bool = False, say: Callable[[str], object] = lambda text: None) -> Claim:
@@ -162,7 +162,7 @@ class Store:
             HoldfastError: another audit is at work there.
             StoreError: a folder that cannot be written.
         """
-        with _store_error("write", self.files.named("cache")):
+        with _store_error("write", self.files.format_path("cache")):
             return claim(self.files, plan, shared=shared, say=say)
 
     def sweep(self) -> None:
@@ -180,7 +180,7 @@ class Store:
         Raises:
             StoreError: a file system that does not answer.
         """
-        with _store_error("look for", self.files.named(name)):
+        with _store_error("look for", self.files.format_path(name)):
             return self.files.exists(name)
 
     def names(self, under: str) -> list[str]:
@@ -189,7 +189,7 @@ class Store:
         Raises:
             StoreError: a file system that does not answer.
         """
-        with _store_error("list", self.files.named(under)):
+        with _store_error("list", self.files.format_path(under)):
             return self.files.files(under)
 
     def write_json(self, name: str, value: Any) -> None:
@@ -227,7 +227,7 @@ class Store:
         Raises:
             StoreError: a file that is gone or cannot be read.
         """
-        with _store_error("read", self.files.named(name)), self.files.fetched(name) as path:
+        with _store_error("read", self.files.format_path(name)), self.files.fetch(name) as path:
             try:
                 with pq.ParquetFile(regular(path)) as file:
                     keys = [key for key in file.schema_arrow.names if key != "id"]
@@ -272,7 +272,7 @@ class Store:
 def read_tensors(files: Folder, name: str) -> tuple[dict[str, Tensor], dict[str, str]] | None:
     """Return tensors and facts about them; None where the file is missing, damaged or another one."""
     try:
-        with files.fetched(name) as path, open_tensors(path) as file:
+        with files.fetch(name) as path, open_tensors(path) as file:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
             facts = dict(file.metadata() or {})
     except (OSError, safetensors.SafetensorError, ValueError, RuntimeError, TypeError, AttributeError, KeyError):

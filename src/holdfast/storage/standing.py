@@ -30,7 +30,7 @@ def settle(row: Mapping[str, Any], allowed: Collection[str] = ()) -> dict[str, A
 
 
 def _standing(score: Mapping[str, Any], checks: Mapping[str, Any], allowed: Collection[str]) -> dict[str, Any]:
-    failed = [name for name in score.get("checks", ()) if not accepted(name, allowed) and _failed(checks, name)]
+    failed = [name for name in score.get("checks", ()) if not is_accepted(name, allowed) and _has_failed(checks, name)]
     void = [name for name in failed if checks[name]["consequence"] == "void"]
     weak = [name for name in failed if checks[name]["consequence"] == "one side"]
     standing = VOID if void else score["if_weak"] if weak else SOUND
@@ -45,7 +45,7 @@ def refuse_unknown(allowed: Iterable[str], records: Iterable[Mapping[str, Any]])
     """
     names = {name for record in records for row in record["encoders"] for name in row.get("checks", {})}
     for name in allowed:
-        if names and not any(accepted(check, [name]) for check in names):
+        if names and not any(is_accepted(check, [name]) for check in names):
             raise unknown("check to allow", name, {base(check) for check in names})
 
 
@@ -59,7 +59,7 @@ def allowing(record: Mapping[str, Any], allowed: Iterable[str]) -> dict[str, Any
     return {**record, "plan": plan, "encoders": [settle(row, names) for row in record["encoders"]]}
 
 
-def accepted(check: str, allowed: Collection[str]) -> bool:
+def is_accepted(check: str, allowed: Collection[str]) -> bool:
     """Whether a check is among those whose failure is accepted, by its name with or without brackets."""
     return check in allowed or base(check) in allowed
 
@@ -75,16 +75,16 @@ def void_checks(row: Mapping[str, Any], allowed: Collection[str] = ()) -> list[s
     return [
         name
         for name, check in checks.items()
-        if check.get("consequence") == "void" and _failed(checks, name) and not accepted(name, allowed)
+        if check.get("consequence") == "void" and _has_failed(checks, name) and not is_accepted(name, allowed)
     ]
 
 
-def failed_checks(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def find_failed_checks(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield (encoder, check) for all that failed and was not accepted when the audit was made."""
     allowed = record["plan"].get("allow", [])
     for row in record["encoders"]:
         for name in row.get("checks", {}):
-            if _failed(row["checks"], name) and not accepted(name, allowed):
+            if _has_failed(row["checks"], name) and not is_accepted(name, allowed):
                 yield row["name"], name
 
 
@@ -123,5 +123,5 @@ def check_allowed(allowed: Iterable[str], checks: Collection[str]) -> None:
             raise unknown("check to allow", name, checks)
 
 
-def _failed(checks: Mapping[str, Any], name: str) -> bool:
+def _has_failed(checks: Mapping[str, Any], name: str) -> bool:
     return checks.get(name, {}).get("status") == "fail"

@@ -9,7 +9,7 @@ from itertools import product
 import torch
 
 from holdfast.core import HoldfastError, Margin
-from holdfast.runtime.doors import read_bytes, unzipped
+from holdfast.runtime.doors import decompress, read_bytes
 from holdfast.runtime.errors import first_line, os_reason
 from holdfast.runtime.guess import path_meant
 from holdfast.storage.parentheses import Form, forms
@@ -57,7 +57,7 @@ def read_vnnlib(path: str | os.PathLike[str]) -> Query:
     name = os.fspath(path)
     try:
         content = read_bytes(path, LARGEST)
-        text = (unzipped(content, LARGEST) if content[:2] == b"\x1f\x8b" else content).decode("utf-8")
+        text = (decompress(content, LARGEST) if content[:2] == b"\x1f\x8b" else content).decode("utf-8")
     except FileNotFoundError as error:
         raise HoldfastError(f"VNN-LIB file {name!r} does not exist; {path_meant(path)}") from error
     except OSError as error:
@@ -95,7 +95,7 @@ class _Reader:
                     raise self._refusal(form.line, f"expected a new variable X_i or Y_j, got {name[:40]!r}")
                 self._declared.add(name)
             case ["assert", Form() as formula]:
-                self._unsafe = self._joined([self._unsafe, self._ways(formula, certain=True)], form.line)
+                self._unsafe = self._conjoin([self._unsafe, self._ways(formula, certain=True)], form.line)
             case _:
                 raise self._refusal(
                     form.line, f"expected (declare-const NAME Real) or (assert ...) of VNN-LIB 1.0, got {form}"
@@ -113,10 +113,10 @@ class _Reader:
                 if len(inner) == len(form) - 1:
                     alone = word == "and" or len(inner) == 1
                     parts = [self._ways(part, certain and alone) for part in inner]
-                    return self._joined(parts, form.line) if word == "and" else [way for ways in parts for way in ways]
+                    return self._conjoin(parts, form.line) if word == "and" else [way for ways in parts for way in ways]
         raise self._refusal(form.line, f"expected <= or >= of two terms, or `and` or `or` of such, got {form}")
 
-    def _joined(self, parts: list[list[list[Row]]], line: int) -> list[list[Row]]:
+    def _conjoin(self, parts: list[list[list[Row]]], line: int) -> list[list[Row]]:
         """Return the ways in which several formulas hold together."""
         if (total := math.prod(map(len, parts))) > WAYS:
             raise self._refusal(line, f"expected at most {WAYS:,} ways to be unsafe, got {total:,}")

@@ -118,24 +118,26 @@ class Adversary(metaclass=Checked):
         """
         x = views[0]
         if not isinstance(self.threat, Ball):
-            return [self._drawn(student, x, batch, rng)]
+            return [self._draw_sample(student, x, batch, rng)]
         if self.free > 1:
-            return [self._moved(self.threat, x, before[0]) if before else self.threat.sample(x, rng).requires_grad_()]
-        with untouched(student):
+            return [
+                self._take_step(self.threat, x, before[0]) if before else self.threat.sample(x, rng).requires_grad_()
+            ]
+        with use_eval_mode(student):
             goal = self._goal(student, views, batch)
             return [self.attack.worst(goal, x, self.threat, rng).detach()]
 
-    def _drawn(self, student: Student, x: Images, batch: Batch, rng: Rng) -> Images:
+    def _draw_sample(self, student: Student, x: Images, batch: Batch, rng: Rng) -> Images:
         threat = self.threat
         if isinstance(threat, Noise) and type(threat).at is not Noise.at:  # it asks what is known of the images
             labels = None
             if batch.labels is not None and batch.classes is not None:
                 labels = torch.tensor(batch.classes, device=x.device)[share(batch.labels)]
-            with untouched(student), torch.no_grad():
+            with use_eval_mode(student), torch.no_grad():
                 threat = threat.at(student.encoder(x), labels)
         return threat.sample(x, rng)
 
-    def _moved(self, ball: Ball, x: Images, before: Images) -> Images:
+    def _take_step(self, ball: Ball, x: Images, before: Images) -> Images:
         assert before.grad is not None
         gradient = before.grad.nan_to_num(0, 0, 0)  # of a step that mixed precision left out
         return ball.step(x, before.detach(), gradient, ball.radius).requires_grad_()
@@ -187,7 +189,7 @@ def _loss_goal(student: Student, views: Sequence[View], further: Sequence[Images
 
 
 @contextmanager
-def untouched(student: Student) -> Iterator[None]:
+def use_eval_mode(student: Student) -> Iterator[None]:
     """Run the student in eval mode; afterwards it is in training mode again."""
     student.eval()
     try:

@@ -14,10 +14,10 @@ from holdfast.core import Encoder, HoldfastError
 from holdfast.core.student import ATTACKED
 from holdfast.runtime.distributed import processes
 from holdfast.runtime.network import copy_of
-from holdfast.sources.encoders.shared.copies import copied
+from holdfast.sources.encoders.shared.copies import copy_encoder
 
 
-def prepared(encoder: Encoder, kind: str) -> Encoder:
+def wrap_batchnorm(encoder: Encoder, kind: str) -> Encoder:
     """Return a trainable encoder whose BatchNorm layers behave as asked in training; in eval mode they are themselves.
 
     Args:
@@ -46,11 +46,11 @@ def prepared(encoder: Encoder, kind: str) -> Encoder:
         own = _Synced(layer) if processes() > 1 else layer
         return _Split(own) if kind == "split" else own
 
-    encoder.module = _replaced(encoder.module, _BatchNorm, around)
+    encoder.module = _replace_layers(encoder.module, _BatchNorm, around)
     return encoder
 
 
-def released(encoder: Encoder, module: nn.Module | None = None) -> Encoder:
+def unwrap_batchnorm(encoder: Encoder, module: nn.Module | None = None) -> Encoder:
     """Return a frozen copy with the plain layers again, whose tensors are named as they were.
 
     Args:
@@ -58,10 +58,10 @@ def released(encoder: Encoder, module: nn.Module | None = None) -> Encoder:
         module: another copy of its network, whose weights and statistics come out instead (a running mean).
     """
     network = copy_of(encoder.module if module is None else module)
-    return copied(encoder, _replaced(network, _Around, lambda layer: cast(_Around, layer).plain))
+    return copy_encoder(encoder, _replace_layers(network, _Around, lambda layer: cast(_Around, layer).plain))
 
 
-def _replaced(network: nn.Module, kind: type, change: Callable[[nn.Module], nn.Module]) -> nn.Module:
+def _replace_layers(network: nn.Module, kind: type, change: Callable[[nn.Module], nn.Module]) -> nn.Module:
     """Return a network with all layers of a kind replaced; one that stands in several places stays one."""
     layers: dict[nn.Module, nn.Module] = {}
 

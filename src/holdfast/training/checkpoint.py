@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.core import HoldfastError
-from holdfast.runtime.doors import opened, regular
+from holdfast.runtime.doors import open_regular, regular
 from holdfast.storage.run_folder import Store
 
 NAME = "checkpoint.pt"
@@ -57,7 +57,7 @@ def _digest(file: BinaryIO, size: int) -> bytes:
 
 def _unbroken(path: Path) -> bool:
     """Whether a checkpoint is as it was written."""
-    with opened(path) as file:
+    with open_regular(path) as file:
         size = path.stat().st_size - SEAL
         return size > 0 and _digest(file, size) == file.read()
 

@@ -8,9 +8,9 @@ from holdfast.core import Encoder, HoldfastError, Images, Reps, registry
 from holdfast.runtime.distributed import processes, rank
 from holdfast.runtime.errors import first_line
 from holdfast.runtime.network import copy_of
-from holdfast.sources.encoders import open_encoder, write, written_as
-from holdfast.sources.encoders.shared.copies import copied, save, with_weights
-from holdfast.sources.encoders.shared.weights import read_safetensors, seeded
+from holdfast.sources.encoders import find_weights_suffix, open_encoder, write
+from holdfast.sources.encoders.shared.copies import copy_encoder, save, with_weights
+from holdfast.sources.encoders.shared.weights import fix_seed, read_safetensors
 from holdfast.storage.run_folder import Store
 from holdfast.training.images import TrainingImages
 from holdfast.training.pace import Pace
@@ -50,7 +50,7 @@ def width(encoder: Encoder, images: TrainingImages) -> int:
         HoldfastError: images that it does not take, no gradient that reaches its weights, or half or double precision.
     """
     encoder.module.eval()
-    reps = _represented(encoder, images.batch(torch.arange(2)).cpu())
+    reps = _encode(encoder, images.batch(torch.arange(2)).cpu())
     encoder.module.train()
     learned = {value.dtype for value in encoder.module.parameters() if value.is_floating_point()} - {torch.float32}
     if learned or not reps.requires_grad:
@@ -62,9 +62,9 @@ def width(encoder: Encoder, images: TrainingImages) -> int:
     return reps.shape[1]
 
 
-def _represented(encoder: Encoder, x: Images) -> Reps:
+def _encode(encoder: Encoder, x: Images) -> Reps:
     try:
-        with seeded(0):  # whoever draws, draws the same
+        with fix_seed(0):  # whoever draws, draws the same
             return encoder(x.to(encoder.device))
     except (HoldfastError, MemoryError):
         raise
@@ -98,7 +98,7 @@ def check_reopens(start: Encoder, student: Encoder, opens: str | None, x: Images
     store.write(name, lambda beside: save(student, beside, {}))
     try:
         network.get_submodule(start.root).load_state_dict(read_safetensors(path)[0], strict=True)
-        again = copied(start, network) if opens is None else open_encoder(with_weights(opens, path))
+        again = copy_encoder(start, network) if opens is None else open_encoder(with_weights(opens, path))
     except (HoldfastError, RuntimeError) as error:
         raise HoldfastError(
             f"encoder {start.name!r}: its weights cannot be read again once they are written ({first_line(error)}), so "
@@ -107,16 +107,16 @@ def check_reopens(start: Encoder, student: Encoder, opens: str | None, x: Images
     finally:
         store.delete(name)
     # and as a file of its source's own, which compares it itself
-    if opens is not None and (ends := written_as(opens)):
+    if opens is not None and (ends := find_weights_suffix(opens)):
         name = f"reopened.{rank()}.{os.getpid()}{ends}"
         try:
             store.write(name, lambda beside: write(opens, student, beside))
         finally:
             store.delete(name)
     with torch.no_grad():
-        expected = _represented(start, x)
+        expected = _encode(start, x)
         for candidate in (student, again):
-            if not torch.equal(expected.cpu(), _represented(candidate, x).cpu()):
+            if not torch.equal(expected.cpu(), _encode(candidate, x).cpu()):
                 raise HoldfastError(
                     f"encoder {start.name!r}: expected the same representations once its weights are written and read "
                     "again, got others, so that training it would be in vain; keep all that it draws or learns in "

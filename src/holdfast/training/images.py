@@ -8,7 +8,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from holdfast.core import Geometry, HoldfastError, Images, ImageSource, Rng, Threat
-from holdfast.runtime.waiting import sent
+from holdfast.runtime.waiting import move_to
 from holdfast.sources.data import ImageSet, open_images
 
 IN_MEMORY = 2**31
@@ -77,15 +77,15 @@ class TrainingImages:
     def batch(self, places: Int[Tensor, "batch"]) -> Images:
         """Return some images on the device, [B, C, H, W] in [0, 1]."""
         if self._kept is None:
-            return sent(self._read(places.tolist()), self._device)
-        x = sent(self._kept[places], self._device)
+            return move_to(self._read(places.tolist()), self._device)
+        x = move_to(self._kept[places], self._device)
         return x.float() / 255 if x.dtype == torch.uint8 else x
 
     def _read(self, places: Sequence[int]) -> Images:
         x = self.images.pick(places)
         if self._corruption is None:
             return x
-        return self.images.disturbed(x, places, self._corruption, self._rng.at([self.ids[place] for place in places]))
+        return self.images.disturb(x, places, self._corruption, self._rng.at([self.ids[place] for place in places]))
 
     def _all_images(self) -> Tensor:
         """Return all images; as 8-bit numbers where that loses nothing."""

@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from holdfast.core import Batch, Encoder, Facts, HoldfastError, Images, Rng, StepResult, Student, View
 from holdfast.runtime.distributed import processes, rank
 from holdfast.runtime.listener import Listener, Silent
-from holdfast.runtime.waiting import sent
-from holdfast.sources.encoders import open_encoder, write, written_as
+from holdfast.runtime.waiting import move_to
+from holdfast.sources.encoders import find_weights_suffix, open_encoder, write
 from holdfast.sources.encoders.shared.copies import save, trainable, with_weights
-from holdfast.sources.encoders.shared.weights import seeded
+from holdfast.sources.encoders.shared.weights import fix_seed
 from holdfast.storage.run_folder import Store, files_read
 from holdfast.training import accelerator as engines
 from holdfast.training import checkpoint
-from holdfast.training.batchnorm import prepared, released
+from holdfast.training.batchnorm import unwrap_batchnorm, wrap_batchnorm
 from holdfast.training.fit import check, check_reopens, width
 from holdfast.training.images import TrainingImages
 from holdfast.training.log import Log
@@ -145,11 +145,11 @@ class _Training:
         # the student: the encoder and the heads of the method, checked before the first step
         encoder = trainable(start)
         facts = Facts(width(encoder, self.images), len(self.images), len(classes) if classes else None)
-        with seeded(_number(recipe.seed, "heads")):
-            student = recipe.method.student(prepared(encoder, recipe.batchnorm), facts)
+        with fix_seed(_number(recipe.seed, "heads")):
+            student = recipe.method.student(wrap_batchnorm(encoder, recipe.batchnorm), facts)
         few = self.images.batch(torch.arange(2)).cpu()
         recipe.views.check(start, start.name, few, many=student.many)
-        check_reopens(start, released(student.encoder), opens, few, store)
+        check_reopens(start, unwrap_batchnorm(student.encoder), opens, few, store)
         if processes() > 1:
             self._leave_out(student)
         # what accelerate wraps, and what a checkpoint holds
@@ -225,7 +225,7 @@ class _Training:
             engines.end(self.accelerator)
         if not self._finite():
             raise HoldfastError(
-                f"training stopped after its last step, {self.step}: not finite: weights; {self._kept()}; lower the "
+                f"training stopped after its last step, {self.step}: not finite: weights; {self._describe_checkpoint()}; lower the "
                 "rate, or clip the gradient (clip=1)"
             )
         self._save(digest)
@@ -233,7 +233,7 @@ class _Training:
 
     def _advance(self) -> None:
         """Tell the listener how far it is."""
-        done = self.pace.done(self.step)
+        done = self.pace.measure_progress(self.step)
         self.listener.advance(done - self._heard)
         self._heard = done
 
@@ -285,8 +285,8 @@ class _Training:
         own = part.chunk(processes())[rank()]
         views = self._views(own, epoch)
         device, numbers = self.accelerator.device, self.images.labels
-        labels = None if numbers is None else sent(numbers[part], device)
-        batch = Batch(sent(part, device), labels, self._progress, epoch, self.images.classes)
+        labels = None if numbers is None else move_to(numbers[part], device)
+        batch = Batch(move_to(part, device), labels, self._progress, epoch, self.images.classes)
         if recipe.adversary is None:
             return self._outcome(self.model, views, [], batch)
         rng, key = self._rng(own, epoch).child("adversary", self.step), int(part[0])
@@ -335,18 +335,18 @@ class _Training:
         moment = f"at step {self.step + 1} of {self.pace} (epoch {self.step // (self.per_epoch * self.replays) + 1})"
         if bad:
             raise HoldfastError(
-                f"training stopped {moment}: not finite: {', '.join(bad)}; {self._kept()}; lower the rate, clip the "
+                f"training stopped {moment}: not finite: {', '.join(bad)}; {self._describe_checkpoint()}; lower the rate, clip the "
                 "gradient (clip=1), or check the images and weights"
             )
         self._flat = self._flat + 1 if facts["spread"] < COLLAPSED else 0
         if self._flat >= PATIENCE:
             raise HoldfastError(
                 f"training stopped {moment}: collapsed: all images have one representation (relative spread "
-                f"{facts['spread']:.1g} for {PATIENCE} steps); {self._kept()}; lower the rate, strengthen the "
+                f"{facts['spread']:.1g} for {PATIENCE} steps); {self._describe_checkpoint()}; lower the rate, strengthen the "
                 "augmentations, or choose a method that cannot collapse (simclr, barlow_twins, vicreg)"
             )
 
-    def _kept(self) -> str:
+    def _describe_checkpoint(self) -> str:
         path = self.store.folder / checkpoint.NAME
         return f"the last good checkpoint is {str(path)!r}" if path.exists() else "no checkpoint had been kept yet"
 
@@ -365,7 +365,7 @@ class _Training:
 
     def _encoder(self) -> Encoder:
         """Return the encoder as it is now, frozen, with a network of its own."""
-        return released(self.student.encoder, self.ema_model.module if self.ema_model is not None else None)
+        return unwrap_batchnorm(self.student.encoder, self.ema_model.module if self.ema_model is not None else None)
 
     def _save(self, digest: str) -> None:
         """Keep a checkpoint, unless the next step would refuse this state or goes on with the same attacked batch."""
@@ -390,7 +390,7 @@ class _Training:
         about = {"trained": recipe.title, "recipe": json.dumps(settings)}
         if self.accelerator.is_main_process:
             self.store.write(self.path.name, lambda path: save(encoder, path, about))
-            if (opens := self.opens) and (ends := written_as(opens)):
+            if (opens := self.opens) and (ends := find_weights_suffix(opens)):
                 self.store.write(f"encoder{ends}", lambda path: write(opens, encoder, path))
         self.accelerator.wait_for_everyone()
         return Trained(encoder, self.spec, self.step, resumed, self.log.rows, self.pace)

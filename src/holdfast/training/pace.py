@@ -100,7 +100,7 @@ class Pace:
         """How long the training is, and in what: steps or seconds."""
         return (self.steps, "steps") if self.steps is not None else (math.ceil(self.budget or 0), "s")
 
-    def done(self, step: int) -> int:
+    def measure_progress(self, step: int) -> int:
         """Share of `length` that is done after so many steps."""
         return step if self.steps is not None else min(int(self.spent), self.length[0])
 

@@ -11,18 +11,18 @@ import torch
 from safetensors.torch import save_file
 
 from holdfast.core import HoldfastError
-from holdfast.runtime.checked import checked
+from holdfast.runtime.checked import check_arguments
 from holdfast.runtime.doors import read_list
 from holdfast.runtime.errors import os_reason
 from holdfast.runtime.listener import Listener
 from holdfast.runtime.privacy import public
 from holdfast.storage.outputs import write_file
-from holdfast.workflows.embed_names import embedded, safetensors_place
+from holdfast.workflows.embed_names import embed_texts, safetensors_place
 
 COLUMNS = ("id", "caption")
 
 
-@checked
+@check_arguments
 def embed_captions(
     encoder: str,
     captions: Sequence[tuple[str, str]] | str | os.PathLike[str],
@@ -51,7 +51,7 @@ def embed_captions(
     _check(rows)
     safetensors_place(out)
     texts = list(dict.fromkeys(caption for _, caption in rows))  # equal captions are exactly equal points
-    points = embedded(encoder, texts, listener)
+    points = embed_texts(encoder, texts, listener)
     place = {text: number for number, text in enumerate(texts)}
     embeddings = points[torch.tensor([place[caption] for _, caption in rows])].contiguous()
     about = {"encoder": public(encoder)}

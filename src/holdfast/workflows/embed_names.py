@@ -12,7 +12,7 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.class_directions import directions
-from holdfast.runtime.checked import checked
+from holdfast.runtime.checked import check_arguments
 from holdfast.runtime.doors import read_list
 from holdfast.runtime.errors import os_reason
 from holdfast.runtime.listener import Listener, Silent
@@ -25,7 +25,7 @@ BATCH = 64
 """Texts per pass of the text tower."""
 
 
-@checked
+@check_arguments
 def embed_names(
     encoder: str,
     names: Sequence[str] | str | os.PathLike[str],
@@ -55,7 +55,7 @@ def embed_names(
     _check(names, templates)
     safetensors_place(out)
     texts = [template.replace("{}", name) for name in names for template in templates]
-    embeddings = embedded(encoder, texts, listener).unflatten(0, (len(names), len(templates))).contiguous()
+    embeddings = embed_texts(encoder, texts, listener).unflatten(0, (len(names), len(templates))).contiguous()
     tensors = {"embeddings": embeddings, "weight": directions(embeddings, encoder)}
     about = {"encoder": public(encoder), "names": json.dumps(names), "templates": json.dumps(list(templates))}
     write_file(str(out), lambda path: save_file(tensors, path, about))
@@ -68,7 +68,7 @@ def safetensors_place(out: str | os.PathLike[str]) -> None:
         raise HoldfastError(f"out: expected a file that ends in .safetensors, got {str(out)!r}")
 
 
-def embedded(encoder: str, texts: Sequence[str], listener: Listener | None) -> Float[Tensor, "texts dim"]:
+def embed_texts(encoder: str, texts: Sequence[str], listener: Listener | None) -> Float[Tensor, "texts dim"]:
     """Return the embeddings of texts by the tower of an encoder, some at a time."""
     tower = open_texts(encoder)
     listener = listener or Silent()

@@ -13,7 +13,7 @@ from torch import Tensor
 from holdfast.auditing.representations import CLEAN
 from holdfast.comparison.baseline import same_images
 from holdfast.comparison.records import Audited, Run
-from holdfast.comparison.stored import observed
+from holdfast.comparison.stored import load_observation
 from holdfast.config.requirements import Finding, parse
 from holdfast.core import HoldfastError
 from holdfast.runtime.listener import Listener
@@ -90,22 +90,22 @@ def hold_index(
     answers: list[Finding] = []
     compared: list[dict[str, Any]] = []
     for new, old in pairs:
-        data = _compared(new, old, IndexPlan("", "", "", k=tuple(k), **_given(questions)), listener)
+        data = _compare_encoders(new, old, IndexPlan("", "", "", k=tuple(k), **_drop_unset(questions)), listener)
         answers += findings(new.entry["name"], data["measures"], data["threshold"], requirements)
         answers += [_canaries(new.entry["name"], data["canaries"])] if questions.canaries is not None else []
         compared.append(data)
     return answers, compared
 
 
-def _given(questions: IndexQuestions) -> dict[str, Any]:
+def _drop_unset(questions: IndexQuestions) -> dict[str, Any]:
     return {key: value for key, value in asdict(questions).items() if value is not None}
 
 
-def _compared(new: Audited, old: Audited, plan: IndexPlan, listener: Listener) -> dict[str, Any]:
+def _compare_encoders(new: Audited, old: Audited, plan: IndexPlan, listener: Listener) -> dict[str, Any]:
     """Return what changes where one encoder takes the place of another, as JSON data."""
     record = new.run.record
     listener.stage(f"reading representations of {new.entry['name']}")
-    before, now = (_represented(encoder) for encoder in (old, new))
+    before, now = (_read_reps(encoder) for encoder in (old, new))
     canaries: list[Canary] = []
     ids: list[str] = []
     if plan.canaries is not None:
@@ -122,8 +122,8 @@ def _compared(new: Audited, old: Audited, plan: IndexPlan, listener: Listener) -
     }
 
 
-def _represented(encoder: Audited) -> Represented:
-    clean = observed(encoder, CLEAN)
+def _read_reps(encoder: Audited) -> Represented:
+    clean = load_observation(encoder, CLEAN)
     assert clean is not None  # every audit is built on it
     return Represented(clean["reps"].double())
 

@@ -46,7 +46,7 @@ def write_attention(store: Store, subject: Session, slug: str, measures: Iterabl
     Raises:
         StoreError: files that cannot be written.
     """
-    disturbed = [observation.disturbed_by for observation in subject.costs if observation.scope is Scope.FIRST]
+    disturbed = [observation.sole_threat for observation in subject.costs if observation.scope is Scope.FIRST]
     threats = {threat.title: threat for threat in disturbed if threat is not None}
     if not threats:
         return {}
@@ -86,7 +86,7 @@ def _own(subject: Session) -> _Reading:
 def _classes(subject: Session, measures: Iterable[Measure]) -> list[_Reading]:
     """The logit of each image's class, less the mean of all logits (which no training decides), by the first probe."""
     for measure in measures:
-        if (probe := measure.shown_probe) is not None and subject.labels is not None:
+        if (probe := measure.attention_probe) is not None and subject.labels is not None:
             try:
                 head = subject.head(probe)
                 own = head.numbers(subject.labels[: _count(subject)])
@@ -103,18 +103,18 @@ def _strips(
     x = subject.batch(0, _count(subject))
     rng = Rng(subject.seed, ids=tuple(subject.ids[: len(x)])).child("represented")  # the draws of `Represented`
     undisturbed = [attention(subject.encoder, x, reading.directions) for reading in readings]
-    clean_maps = [attended.enlarged(*x.shape[2:]).cpu() for attended in undisturbed]
+    clean_maps = [attended.upsample(*x.shape[2:]).cpu() for attended in undisturbed]
     strips = [_strip(store, f"{folder}-0.png", "clean", x, clean_maps)]
 
     # Maps under each corruption, of the same layers, and how much they agree with the clean ones
     for number, (title, threat) in enumerate(threats.items(), 1):
-        corrupted = subject.images.disturbed(x, range(len(x)), threat, rng)
+        corrupted = subject.images.disturb(x, range(len(x)), threat, rng)
         maps = [
-            attention(subject.encoder, corrupted, reading.directions, attended.layer).enlarged(*x.shape[2:]).cpu()
+            attention(subject.encoder, corrupted, reading.directions, attended.layer).upsample(*x.shape[2:]).cpu()
             for reading, attended in zip(readings, undisturbed, strict=True)
         ]
         agreement = {
-            reading.name: alike(corrupted_map, followed(subject, threat, clean_map, rng)).tolist()
+            reading.name: alike(corrupted_map, warp_maps(subject, threat, clean_map, rng)).tolist()
             for reading, corrupted_map, clean_map in zip(readings, maps, clean_maps, strict=True)
         }
         strips.append(_strip(store, f"{folder}-{number}.png", title, corrupted, maps) | {"agreement": agreement})
@@ -127,7 +127,7 @@ def _strips(
     }
 
 
-def followed(subject: Session, threat: Threat, maps: Maps, rng: Rng) -> Maps:
+def warp_maps(subject: Session, threat: Threat, maps: Maps, rng: Rng) -> Maps:
     """Return maps moved as a corruption moves pixels; as they are where it moves none (or by chance).
 
     The map of an encoder that is equivariant to a shuffle moves with it. NaN where the encoder sees a part of an image
@@ -136,7 +136,7 @@ def followed(subject: Session, threat: Threat, maps: Maps, rng: Rng) -> Maps:
     if not threat.moves_pixels:
         return maps
     maps = maps / maps.amax((1, 2), keepdim=True).clamp_min(torch.finfo(maps.dtype).tiny)  # resized like pixels
-    return subject.images.disturbed(maps[:, None], range(len(maps)), threat, rng, as_maps=True)[:, 0]
+    return subject.images.disturb(maps[:, None], range(len(maps)), threat, rng, as_maps=True)[:, 0]
 
 
 def alike(maps: Maps, others: Maps) -> Float[Tensor, "batch"]:
@@ -150,11 +150,11 @@ def _strip(store: Store, name: str, title: str, x: Images, maps: list[Maps]) -> 
     x = x.cpu()
     colours = x if x.shape[1] == 3 else x.mean(1, keepdim=True).expand(-1, 3, -1, -1)
     rows = [colours, *(glowing(colours, each) for each in maps)]
-    store.write_picture(name, _tiles([_sized(row) for row in rows]))
+    store.write_picture(name, _tiles([_resize(row) for row in rows]))
     return {"title": title, "picture": name, "agreement": {}}
 
 
-def _sized(x: Images) -> Float[Tensor, "batch channel rows columns"]:
+def _resize(x: Images) -> Float[Tensor, "batch channel rows columns"]:
     """Return images of about SIDE pixels: large ones averaged, small ones repeated pixel by pixel."""
     times = max(1, SIDE // max(x.shape[2:]))
     return shrunk(x, SIDE).repeat_interleave(times, 2).repeat_interleave(times, 3)

@@ -29,7 +29,7 @@ class Attention:
     maps: Maps
     layer: str
 
-    def enlarged(self, height: int, width: int) -> Maps:
+    def upsample(self, height: int, width: int) -> Maps:
         """Return the maps at the size of the image, interpolated, [B, height, width]."""
         size = (height, width)
         return F.interpolate(self.maps[:, None], size=size, mode="bilinear", align_corners=False)[:, 0]
@@ -73,8 +73,8 @@ def attention(encoder: Encoder, x: Images, directions: Reps, layer: str | None =
             f"{encoder.draws} draws, each with maps of its own; switch them off and leave draws out"
         )
     # Forward: record the outputs that have positions, and the score s
-    chosen = None if layer is None else _named(encoder, layer)
-    with encoder.plainly(), torch.enable_grad(), _recorded(encoder, x, chosen) as outputs:
+    chosen = None if layer is None else _resolve_layer(encoder, layer)
+    with encoder.plainly(), torch.enable_grad(), _record_outputs(encoder, x, chosen) as outputs:
         reps = encoder(x.detach().requires_grad_())
         score = (reps * directions.to(reps)).sum()
     if not outputs:
@@ -100,7 +100,7 @@ def attention(encoder: Encoder, x: Images, directions: Reps, layer: str | None =
     )
 
 
-def _named(encoder: Encoder, layer: str) -> str:
+def _resolve_layer(encoder: Encoder, layer: str) -> str:
     """Return the whole name of a module by its end; the shortest where several have it."""
     names = [name for name, _ in encoder.module.named_modules() if name]
     matches = [name for name in names if name == layer or name.endswith(f".{layer}")]
@@ -110,7 +110,7 @@ def _named(encoder: Encoder, layer: str) -> str:
 
 
 @contextmanager
-def _recorded(encoder: Encoder, x: Images, layer: str | None) -> Iterator[list[_Output]]:
+def _record_outputs(encoder: Encoder, x: Images, layer: str | None) -> Iterator[list[_Output]]:
     """Fill a list with the outputs that have positions, in the order of the pass."""
     outputs: list[_Output] = []
     grids: list[tuple[int, int]] = []  # of feature maps so far: patches are usually made by a convolution

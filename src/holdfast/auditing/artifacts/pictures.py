@@ -12,7 +12,7 @@ from holdfast.storage.run_folder import Store
 EXTREMES = 6
 
 
-def shown(session: Session) -> list[tuple[Observation, int]]:
+def select_pictured(session: Session) -> list[tuple[Observation, int]]:
     """Return the observations that leave pictures, and how many of the same kind come before each."""
     kinds: dict[str, list[Observation]] = {}
     for observation in session.costs:

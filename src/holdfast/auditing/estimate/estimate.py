@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from holdfast.auditing.balls import shape_of, told
+from holdfast.auditing.balls import describe_balls, shape_of
 from holdfast.auditing.estimate.extrapolate import Cost, extrapolate, relative_range
-from holdfast.auditing.estimate.time_passes import Clock, PassTimes, synchronised, time_passes
+from holdfast.auditing.estimate.time_passes import Clock, PassTimes, synchronise_clock, time_passes
 from holdfast.auditing.estimate.time_shards import Stopwatch, time_shards
 from holdfast.auditing.image_range import memory_format
 from holdfast.auditing.images import AuditImages, open_all, open_unread
@@ -134,9 +134,9 @@ def estimate(
     estimator = _Estimator(plan, folder, source, seconds, part, clock, opened)
     images = estimator.unread.tested
     plan = estimator.plan = plan.attacking(images.queries)
-    if (readers := plan.labelled()) and images.labels is None:
-        raise no_labels(", ".join(readers), str(images), problem=images.labelled[1])
-    if readers := plan.judged():
+    if (readers := plan.find_label_readers()) and images.labels is None:
+        raise no_labels(", ".join(readers), str(images), problem=images.label_coverage[1])
+    if readers := plan.find_relevance_readers():
         images.check_relevance(", ".join(readers))
     for number, spec in enumerate(plan.encoders):
         name = spec if spec in opened else label(spec)
@@ -154,8 +154,8 @@ def estimate(
     ends = ("expected", "low", "high")
     return {
         "images": len(images),
-        "attacked": plan.attacked_of(len(images)),
-        "balls": told(plan.measures, shape_of(images)),
+        "attacked": plan.count_attacked(len(images)),
+        "balls": describe_balls(plan.measures, shape_of(images)),
         "device": plan.device,
         "workers": workers,
         "shard": None if part is None else str(part),
@@ -190,7 +190,9 @@ class _Estimator:
     def unread(self) -> AuditImages:
         """The images, of which none is read yet; all are where those without a label are left out."""
         images = open_unread(self.plan, self.source)
-        some_labelled = 0 < images.tested.labelled[0] < len(images.tested) if self.plan.labelled() else False
+        some_labelled = (
+            0 < images.tested.label_coverage[0] < len(images.tested) if self.plan.find_label_readers() else False
+        )
         return self.read if some_labelled else images
 
     @cached_property
@@ -200,7 +202,7 @@ class _Estimator:
 
     def encoder(self, number: int, name: str, opened: Encoder | str) -> EncoderEstimate:
         """Return what the audit of one encoder takes; it is open already, or a spec."""
-        plan, clock = self.plan, synchronised(self.plan.device, self.clock)
+        plan, clock = self.plan, synchronise_clock(self.plan.device, self.clock)
 
         # The encoder, and its single passes
         opening = clock()
@@ -209,7 +211,7 @@ class _Estimator:
         encoder.to(memory_format=memory_format(encoder))  # pyright: ignore[reportCallIssue] torch has no stub for it
         began, before = clock(), encoder.passes
         once = [_once("opening the encoder", began - opening)]
-        images = self.unread.rendered(encoder.geometry).tested
+        images = self.unread.render(encoder.geometry).tested
         batch_size = plan.batch_size_of(images.shape)
         backward = any(observation.passes.backward for observation in plan.observations)
         passes = time_passes(encoder, images, batch_size, plan.device, backward, self.seconds / 50, clock)
@@ -281,9 +283,9 @@ class _Estimator:
 
     def _session(self, encoder: Encoder, size: int | None, store: Store, watch: Stopwatch) -> Session:
         """Return the encoder with its images; of a size, with the first of them, without a fingerprint."""
-        images = (self.unread if size else self.read).rendered(encoder.geometry)
+        images = (self.unread if size else self.read).render(encoder.geometry)
         population = len(images.tested)
-        attacked = self.plan.attacked_of(population)
+        attacked = self.plan.count_attacked(population)
         if size and size < population:
             attacked = max(2, attacked * size // population // 2 * 2)
         images = images.first(size) if size else images
@@ -294,14 +296,14 @@ class _Estimator:
         readers = self.plan.observations
         waiting = {name for observation in readers.keys() - complete for name in readers[observation]}
         costs = []
-        for name, measure in self.plan.named_measures.items():
+        for name, measure in self.plan.measures_by_name.items():
             if name in waiting:
                 continue
             with suppress(Exception):  # the audit says why
                 for observation in complete:
                     if observation not in session.costs and name in readers[observation]:
                         session.observe(observation)
-                fewer, times = measure.timed_on(session)
+                fewer, times = measure.shrink_for_timing(session)
                 began = self.clock()
                 fewer.score(fewer.observe(session))
                 costs.append(_once(name, times * (self.clock() - began)))
@@ -309,7 +311,9 @@ class _Estimator:
 
     def _pairs(self, images: int, dim: int, timed: set[str]) -> list[Cost]:
         """Return what comparing all pairs takes at least, of measures that were not timed."""
-        pairs = {name: measure.pairs(images) for name, measure in self.plan.named_measures.items() if name not in timed}
+        pairs = {
+            name: measure.pairs(images) for name, measure in self.plan.measures_by_name.items() if name not in timed
+        }
         if not any(pairs.values()):
             return []
         some = torch.randn(COMPARED, dim, generator=torch.Generator().manual_seed(0))

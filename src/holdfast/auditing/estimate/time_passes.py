@@ -8,7 +8,7 @@ from statistics import fmean
 
 import torch
 
-from holdfast.auditing.image_range import memory_format, moved
+from holdfast.auditing.image_range import memory_format, move_to_device
 from holdfast.core import Encoder, HoldfastError, Images, Passes
 from holdfast.sources.data import ImageSet
 
@@ -65,7 +65,7 @@ def time_passes(
     """
     size = min(batch_size, len(images))
     began = clock()
-    x = moved(images.pick(range(size)), device, memory_format(encoder))
+    x = move_to_device(images.pick(range(size)), device, memory_format(encoder))
     read = clock() - began
     with torch.no_grad():
         reps = encoder(x)
@@ -83,7 +83,7 @@ def time_passes(
     return PassTimes((read / size,), *times, dim=reps.shape[1])
 
 
-def synchronised(device: str, clock: Clock = time.perf_counter) -> Clock:
+def synchronise_clock(device: str, clock: Clock = time.perf_counter) -> Clock:
     """Return a clock that waits for what an accelerator still has to do."""
     kind = torch.device(device).type
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from holdfast.auditing.bound_progress import left
+from holdfast.auditing.bound_progress import estimate_remaining
 from holdfast.auditing.estimate.time_passes import Clock
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.session import Session
@@ -62,12 +62,12 @@ class Stopwatch:
         self.begun = 0.0
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds until the deadline."""
         return self.deadline - self._clock()
 
     @property
-    def elapsed(self) -> float:
+    def duration(self) -> float:
         """Seconds since what is running, or was stopped, began."""
         return self._clock() - self.moments[0][0]
 
@@ -78,9 +78,9 @@ class Stopwatch:
             TimeUp: it is not done by the deadline.
         """
         self._start()
-        with listening(self._propagated):
+        with listening(self._note_propagation):
             result = run()
-        return self.elapsed, result
+        return self.duration, result
 
     def advance(self, work: int) -> None:
         """Hear of passes: of one forward when it begins, of anything else when it is done."""
@@ -92,7 +92,7 @@ class Stopwatch:
         if not added.backward:  # autograd is left in peace
             self._check()
 
-    def _propagated(self, standing: Standing) -> None:
+    def _note_propagation(self, standing: Standing) -> None:
         if not standing.total:
             self.begun = self._clock()
         self.standing = standing
@@ -104,10 +104,10 @@ class Stopwatch:
         if self.standing is None or not self.standing.total:
             return None
         lasted = self._clock() - self.begun
-        return (lasted + left(self.standing, lasted)) / self.standing.images
+        return (lasted + estimate_remaining(self.standing, lasted)) / self.standing.images
 
     def _check(self) -> None:
-        if self.left < 0:
+        if self.remaining < 0:
             raise TimeUp
 
     def paces(self) -> list[float]:
@@ -171,16 +171,16 @@ def time_shards(
         observation, read = order[number], any(number in needed[reader] for reader in waiting)
         watch.deadline = end
         costs = {candidate: predicted[order[candidate]] for candidate in waiting}
-        if read and costs[number] > 0.8 * watch.left:
-            watch.deadline -= watch.left / 2
-        elif not read and 2 * sum(costs.values()) > watch.left:  # else all of them will be done
+        if read and costs[number] > 0.8 * watch.remaining:
+            watch.deadline -= watch.remaining / 2
+        elif not read and 2 * sum(costs.values()) > watch.remaining:  # else all of them will be done
             roots = {candidate: sqrt(cost) + 1e-9 for candidate, cost in costs.items()}
-            watch.deadline -= watch.left * (1 - roots[number] / sum(roots.values()))
+            watch.deadline -= watch.remaining * (1 - roots[number] / sum(roots.values()))
         waiting.remove(number)
 
         # Its first shards; all of them where others read it
         try:
-            if observation.passes.total and not observation.adaptive and costs[number] > watch.left < 3 * step:
+            if observation.passes.total and not observation.adaptive and costs[number] > watch.remaining < 3 * step:
                 raise HoldfastError(UNTIMED)
             timing = time_observation(session, store, observation, watch)
             watch.deadline = float("inf")
@@ -215,15 +215,15 @@ def time_observation(session: Session, store: Store, observation: Observation, w
     shards = session.shard_files(observation)
     missing = [shard for shard in shards if not store.exists(shard.file)]
     if not missing:
-        return _stored(store, shards) if shards else Timing(0.0, (), "no images")
+        return _time_stored(store, shards) if shards else Timing(0.0, (), "no images")
     start, stop, file = missing[0]
     piecewise = (observation.adaptive or observation.passes.bounds) and not observation.scope.at_once
     count, rows = 1 if piecewise else stop - start, None
     trials, runs = list[tuple[int, float]](), list[tuple[int, float]]()  # images, seconds
     try:
         # A few images, until it is clear whether a shard will be done in time
-        while start + count < stop and not (trials and _expected(trials[-1], stop - start) < watch.left):
-            if trials and _expected(trials[-1], count) > watch.left:
+        while start + count < stop and not (trials and _predict_seconds(trials[-1], stop - start) < watch.remaining):
+            if trials and _predict_seconds(trials[-1], count) > watch.remaining:
                 return _mean(trials[-2:], watch, f"{trials[-1][0]:,} images to the end", rows, trials[-1][0])
             seconds, rows = watch.time(partial(session.run, observation, start, start + count))
             trials.append((count, seconds))
@@ -231,20 +231,20 @@ def time_observation(session: Session, store: Store, observation: Observation, w
         # Shards, which are kept
         for shard in missing:
             size = shard.stop - shard.start
-            if runs and _expected(runs[-1], size) > watch.left:
+            if runs and _predict_seconds(runs[-1], size) > watch.remaining:
                 break
             seconds, _ = watch.time(partial(session.make, observation, shard))
             runs.append((size, seconds))
     except TimeUp:
         if not (runs or trials):
-            return _stopped(observation, observation.passes_of(session.encoder), count, watch)
+            return _time_stopped(observation, observation.passes_of(session.encoder), count, watch)
     if not runs:
         return _mean(trials[-2:], watch, f"{trials[-1][0]:,} images to the end", rows, trials[-1][0])
     stored = store.read_tensors(file)
     return _mean(runs, watch, f"shards made: {len(runs)}", stored and stored[0], runs[0][0])
 
 
-def _expected(run: tuple[int, float], images: int) -> float:
+def _predict_seconds(run: tuple[int, float], images: int) -> float:
     """Return the seconds that some images take at the pace of a run."""
     return run[1] / run[0] * images
 
@@ -258,7 +258,7 @@ def _mean(
     return Timing(seconds, tuple(paces), how, rows, images)
 
 
-def _stored(store: Store, shards: Sequence[ShardFile]) -> Timing:
+def _time_stored(store: Store, shards: Sequence[ShardFile]) -> Timing:
     """Return what the first shards took that an earlier run has stored."""
     files = [(shard.stop - shard.start, store.read_tensors(shard.file)) for shard in shards[:STRETCHES]]
     sound = [(images, *stored) for images, stored in files if stored is not None]
@@ -268,7 +268,7 @@ def _stored(store: Store, shards: Sequence[ShardFile]) -> Timing:
     return Timing(sum(paces) / len(paces), paces, "stored already", sound[0][1], sound[0][0])
 
 
-def _stopped(observation: Observation, each: Passes, images: int, watch: Stopwatch) -> Timing:
+def _time_stopped(observation: Observation, each: Passes, images: int, watch: Stopwatch) -> Timing:
     """Return what is known of an observation that was stopped before its first images were done.
 
     Args:
@@ -284,8 +284,8 @@ def _stopped(observation: Observation, each: Passes, images: int, watch: Stopwat
     if not each.bounds:
         return Timing(None, (), UNTIMED)
     if (seconds := watch.propagation) is None:
-        how = f"nothing of the first bound propagation was done in {watch.elapsed:.1f} s"
-        return Timing(watch.elapsed / images, (), how, at_least=True)
+        how = f"nothing of the first bound propagation was done in {watch.duration:.1f} s"
+        return Timing(watch.duration / images, (), how, at_least=True)
     assert watch.standing is not None
     number = each.bounds * (SPARED if observation.adaptive else 1)
     how = f"{watch.standing.share:.2g} of a bound propagation was done, the rest is foretold"

@@ -73,7 +73,7 @@ class Conv(Affine):
         """Convolve transposed, and leave out what falls on the padding."""
         _, height, width = self.inner
         left, _, top, _ = self.padding
-        full = self.transposed(forms)
+        full = self.apply_transpose(forms)
         return (F.pad(full, (-left, left + width - full.shape[-1], -top, top + height - full.shape[-2])),)
 
     def local(self, width: int) -> Tensor:
@@ -81,7 +81,7 @@ class Conv(Affine):
         if width not in self._local:
             channels = self.weight.shape[0]
             units = torch.eye(channels * width, dtype=self.weight.dtype, device=self.weight.device)
-            self._local[width] = self.transposed(units.view(-1, channels, 1, width))
+            self._local[width] = self.apply_transpose(units.view(-1, channels, 1, width))
         return self._local[width]
 
     @cached_property
@@ -119,7 +119,7 @@ class Conv(Affine):
                 part += (values @ flat).unflatten(1, shape)
         return total
 
-    def transposed(self, forms: Tensor) -> Tensor:
+    def apply_transpose(self, forms: Tensor) -> Tensor:
         """Return the forms on the padded input, as far as they reach."""
         return F.conv_transpose2d(forms, self.weight, None, self.stride, 0, 0, self.groups, self.dilation)
 

@@ -76,7 +76,7 @@ class Total:
         rest_high = self.total - (low.sum(-1, keepdim=True) - low)
         return low.maximum(rest_low), high.minimum(rest_high)
 
-    def shifted(self, forms: Tensor, box: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    def subtract_medians(self, forms: Tensor, box: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Return the forms [B, R, *shape] less their weighted medians, and what these give, [B, R]."""
         wide = (box[1] - box[0])[:, None].expand(len(box[0]), *forms.shape[1:])
         ordered, order = forms.expand_as(wide).sort(-1)

@@ -211,17 +211,17 @@ def backward(
             coefs = current.dense().coefs
             if alphas is not None and (index, "plane") not in alphas:
                 alphas[index, "plane"] = operation.usual(coefs, x[0], y[0])
-            *relaxed, constant = operation.relaxed(coefs, x, y, None if alphas is None else alphas[index, "plane"])
+            *relaxed, constant = operation.relax_forms(coefs, x, y, None if alphas is None else alphas[index, "plane"])
             total, passed = total + constant, [Dense(part) for part in relaxed]
         elif isinstance(operation, Total):
-            coefs, constant = operation.shifted(current.dense().coefs, ranges[node.inputs[0]])
+            coefs, constant = operation.subtract_medians(current.dense().coefs, ranges[node.inputs[0]])
             total, passed = total + constant, [Dense(coefs)]
         elif isinstance(operation, MaxPool):
-            relaxed, constant = current.pooled(*operation.choose(ranges[node.inputs[0]]), operation)
+            relaxed, constant = current.relax_max_pool(*operation.choose(ranges[node.inputs[0]]), operation)
             total, passed = total + constant, [relaxed]
         else:  # Λ⁺ takes the line below and Λ⁻ the one above; α chooses among lines
             lower, upper = _alphas(alphas, index, relaxations[index], current)
-            relaxed, constant = current.relaxed(relaxations[index], lower, upper)
+            relaxed, constant = current.relax(relaxations[index], lower, upper)
             total, passed = total + constant, [relaxed]
         # branches that join (residual connections) add up
         for source, part in zip(node.inputs, passed, strict=True):
@@ -262,6 +262,6 @@ def standard_relaxations(network: Network, ranges: Mapping[int, Box]) -> dict[in
     """
     return {
         index: operation.relax(ranges[network.nodes[index].inputs[0]])
-        for index in network.curved
+        for index in network.nonaffine_nodes
         if isinstance(operation := network.nodes[index].operation, Curved)
     }

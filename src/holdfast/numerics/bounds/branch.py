@@ -106,27 +106,31 @@ class Tree:
             alphas = {k: t[0, row].float() for k, t in parameters.alphas.items()}
             betas = {k: torch.zeros_like(s) for k, s in signs.items()}
             leaves.append(Leaf(row, {}, signs, AlphaBeta(alphas, betas), float(lower[row])))
-        return self._chosen(leaves)
+        return self._choose_splits(leaves)
 
     def split(self, leaves: list[Leaf], ascent: Ascent) -> tuple[list[Leaf], Tensor, Tensor]:
         """Return both halves of every leaf, bounded, the row of each, and the row's value at an image of the ball."""
         splits = [(leaf, leaf.split) for leaf in leaves if leaf.split is not None]
-        halves, coefs = self._bounded([half for leaf, split in splits for half in self._halves(leaf, split)], ascent)
+        halves, coefs = self._bound_leaves(
+            [half for leaf, split in splits for half in self._halves(leaf, split)], ascent
+        )
         ends = [i for i, half in enumerate(halves) if half.split is None]
         if ends:  # nothing is relaxed: what is left is a linear program over a box, elsewhere worth more steps
             many = LONGER * ascent.steps
             longer = Ascent(many, ascent.rate, 1e-3 ** (1 / max(1, many)))
             last = [halves[i] for i in ends]
-            last = [self._solved(x) for x in last] if self.region.ball.is_box else self._bounded(last, longer)[0]
+            last = (
+                [self._solve_leaf(x) for x in last] if self.region.ball.is_box else self._bound_leaves(last, longer)[0]
+            )
             for i, half in zip(ends, last, strict=True):
                 halves[i] = half
         rows = torch.tensor([half.row for half in halves])
-        return halves, rows, self._reached(rows, coefs)
+        return halves, rows, self._compute_upper_bounds(rows, coefs)
 
-    def _bounded(self, leaves: list[Leaf], ascent: Ascent) -> tuple[list[Leaf], Tensor]:
+    def _bound_leaves(self, leaves: list[Leaf], ascent: Ascent) -> tuple[list[Leaf], Tensor]:
         """Return the leaves with their best parameters, bounds and next split, and their coefficients on the image."""
         # the best α and β of every leaf in float32, and the bound they give in float64
-        best = optimise(self.single._problem(leaves), ascent, _stacked(leaves))[1]
+        best = optimise(self.single._problem(leaves), ascent, _stack_parameters(leaves))[1]
         trail: dict[int, Tensor] = {}
         with torch.no_grad():
             lower = self._problem(leaves).bound(best.to(torch.float64), trail)[:, 0]
@@ -137,11 +141,11 @@ class Tree:
             betas = {k: t[i, 0] for k, t in best.betas.items()}
             lowest = max(leaf.lower, proved)  # a part is never worse than the whole
             bounded.append(replace(leaf, parameters=AlphaBeta(alphas, betas), lower=lowest))
-        return self._chosen(bounded, trail), trail[0][:, 0]
+        return self._choose_splits(bounded, trail), trail[0][:, 0]
 
-    def _solved(self, leaf: Leaf) -> Leaf:
+    def _solve_leaf(self, leaf: Leaf) -> Leaf:
         """Return a leaf without anything to split, with the multipliers of its linear program."""
-        problem, parameters = self._problem([leaf]), _stacked([leaf]).to(torch.float64)
+        problem, parameters = self._problem([leaf]), _stack_parameters([leaf]).to(torch.float64)
         best = AlphaBeta(parameters.alphas, multipliers(problem, parameters))
         with torch.no_grad():
             lower = problem.bound(best)[0, 0] + self.margin.bias[0, leaf.row]
@@ -150,13 +154,13 @@ class Tree:
     def _halves(self, leaf: Leaf, split: Split) -> list[Leaf]:
         """Return both parts of a leaf; the multiplier of the value that is split begins at 0."""
         node, parameters = split.node, leaf.parameters
-        betas = {**parameters.betas, node: _changed(parameters.betas[node], split.index, 0.0)}
+        betas = {**parameters.betas, node: _replace_entry(parameters.betas[node], split.index, 0.0)}
         low, high = leaf.ranges.get(node) or (end[0] for end in self.ranges[node])
         halves = []
         for sign in (1.0, -1.0):
-            cut = _changed(low if sign > 0 else high, split.index, split.place)
+            cut = _replace_entry(low if sign > 0 else high, split.index, split.place)
             part = {**leaf.ranges, node: (cut, high) if sign > 0 else (low, cut)}
-            signs = {**leaf.signs, node: _changed(leaf.signs[node], split.index, sign)}
+            signs = {**leaf.signs, node: _replace_entry(leaf.signs[node], split.index, sign)}
             halves.append(Leaf(leaf.row, part, signs, AlphaBeta(parameters.alphas, betas), leaf.lower))
         return halves
 
@@ -175,7 +179,7 @@ class Tree:
         # relaxations: of what reads a range that was cut anew, elsewhere those of the whole ball
         renewed = [i for i in self.relaxations if self.network.nodes[i].inputs[0] in narrowed]
         relaxations = {
-            i: self._relaxed(i, ranges) if i in renewed else relaxation.spread(many)
+            i: self._relax_node(i, ranges) if i in renewed else relaxation.spread(many)
             for i, relaxation in self.relaxations.items()
         }
         # one row per leaf, all around the same image; β multiplies sign · scale
@@ -187,12 +191,12 @@ class Tree:
             signs[node] = sign * scale[rows].to(kind).view(-1, *[1] * (sign.ndim - 1))
         return Problem(self.network, len(self.network.nodes) - 1, form, region, ranges, relaxations, signs)
 
-    def _relaxed(self, index: int, ranges: Mapping[int, Box]) -> LinearRelaxation:
+    def _relax_node(self, index: int, ranges: Mapping[int, Box]) -> LinearRelaxation:
         node = self.network.nodes[index]
         assert isinstance(node.operation, Curved)
         return node.operation.relax(ranges[node.inputs[0]])
 
-    def _chosen(self, leaves: list[Leaf], trail: dict[int, Tensor] | None = None) -> list[Leaf]:
+    def _choose_splits(self, leaves: list[Leaf], trail: dict[int, Tensor] | None = None) -> list[Leaf]:
         """Return the leaves with the split that helps most: some are short-listed by their costs, then tried.
 
         Each on the list is split with the parameters of the leaf as they are, and that whose weaker half is best is
@@ -204,7 +208,7 @@ class Tree:
         if trail is None:
             trail = {}
             with torch.no_grad():
-                problem.bound(_stacked(leaves), trail)
+                problem.bound(_stack_parameters(leaves), trail)
         # short-list: the values whose relaxations may cost most
         trail = {k: coefs.to(problem.region.x) for k, coefs in trail.items()}
         at_most = costs(self.network, problem.ranges, problem.relaxations, trail)
@@ -245,10 +249,10 @@ class Tree:
         The halves keep the parameters of their leaf.
         """
         halves = [half for number, split in splits for half in self._halves(leaves[number], split)]
-        bounds = self.single._problem(halves).bound(_stacked(halves)).view(-1, 2)
+        bounds = self.single._problem(halves).bound(_stack_parameters(halves)).view(-1, 2)
         return (bounds.amin(1) + 1e-3 * bounds.amax(1)).tolist()
 
-    def _reached(self, rows: Tensor, coefs: Tensor) -> Tensor:
+    def _compute_upper_bounds(self, rows: Tensor, coefs: Tensor) -> Tensor:
         """Return each row's value at the image of the ball where the linear bound is lowest: an upper bound."""
         ball, x = self.region.ball, self.region.x
         with torch.no_grad():
@@ -257,14 +261,14 @@ class Tree:
             return (self.margin.weights[0, rows] * reps).sum(1) + self.margin.bias[0, rows]
 
 
-def _changed(values: Tensor, index: int, value: float) -> Tensor:
+def _replace_entry(values: Tensor, index: int, value: float) -> Tensor:
     """Return a copy with another value at a flat index."""
     changed = values.clone(memory_format=torch.contiguous_format)
     changed.view(-1)[index] = value
     return changed
 
 
-def _stacked(leaves: list[Leaf]) -> AlphaBeta:
+def _stack_parameters(leaves: list[Leaf]) -> AlphaBeta:
     """Return the parameters of some leaves as a batch, one row each."""
 
     def stack(parts: list[dict[Key, Tensor]]) -> dict[Key, Tensor]:

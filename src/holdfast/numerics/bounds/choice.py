@@ -26,7 +26,7 @@ def splittable(network: Network) -> tuple[int, ...]:
         >>> splittable(Network((Node(None, (), (1,), "z"), Node(Relu(), (0,), (1,), "relu"))))
         (0,)
     """
-    readers = (network.nodes[i] for i in network.curved)
+    readers = (network.nodes[i] for i in network.nonaffine_nodes)
     return tuple(sorted({s for n in readers if isinstance(n.operation, (Curved, Bilinear)) for s in n.inputs}))
 
 
@@ -46,11 +46,11 @@ def cut(network: Network, source: int, box: Box) -> tuple[Tensor, Tensor]:
     low, high = box
     middle = low / 2 + high / 2
     either = (low < 0) & (high > 0)
-    for operation in network.ranged[source]:
+    for operation in network.range_readers[source]:
         for bend in operation.bends if isinstance(operation, Smooth) else ():
             inside = (bend > low + SHARE * (high - low)) & (bend < high - SHARE * (high - low))
             middle = torch.where(inside, bend, middle)
-    if any(isinstance(operation, Relu) for operation in network.ranged[source]):
+    if any(isinstance(operation, Relu) for operation in network.range_readers[source]):
         middle = torch.where(either, 0.0, middle)
     if network.sign_alone(source):
         return middle, either
@@ -90,7 +90,7 @@ def costs(
     def add(source: int, cost: Tensor) -> None:
         total[source] = total[source] + cost if source in total else cost
 
-    for index in network.curved:
+    for index in network.nonaffine_nodes:
         node, operation = network.nodes[index], network.nodes[index].operation
         if index not in trail:
             continue

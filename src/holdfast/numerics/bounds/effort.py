@@ -9,7 +9,7 @@ from typing import Literal
 
 from holdfast.numerics.bounds.footprint import footprint
 from holdfast.numerics.bounds.network import Network
-from holdfast.runtime.durations import spelled
+from holdfast.runtime.durations import format_duration
 from holdfast.runtime.errors import NotCertified
 
 COEFFICIENTS, PRODUCTS = 1e8, 4e9
@@ -152,9 +152,9 @@ class Effort:
             if over := total > enough:
                 break
         if refuses and total > self._most:
-            raise self._refused(
+            raise self._refuse(
                 f"{number:,} values inside the network{' or more' if over else ''} would be bounded first, which takes "
-                f"{'more than' if over else 'about'} {spelled(total)}"
+                f"{'more than' if over else 'about'} {format_duration(total)}"
             )
         self._total = min(total, self._most)
         self._tell()
@@ -167,8 +167,8 @@ class Effort:
         """
         needed = self._done + self._cost(node, 2 * count, climbing)
         if self._limit.beyond == "refuse" and needed > LATE * self._most:
-            raise self._refused(
-                f"more values inside the network matter than was foretold: it would take more than {spelled(needed)}"
+            raise self._refuse(
+                f"more values inside the network matter than was foretold: it would take more than {format_duration(needed)}"
             )
         return self._limit.beyond == "refuse" or needed <= self._most
 
@@ -182,7 +182,7 @@ class Effort:
         if listener is not None:
             listener(Standing(self._done, self._total, self._images))
 
-    def _refused(self, what: str) -> NotCertified:
+    def _refuse(self, what: str) -> NotCertified:
         return NotCertified(
             f"not certified: {what}, and this certifier may take {self._limit.minutes:g} min for a bound of an image; "
             'give it more (minutes=), less to bound (a smaller ε, an earlier layer: ?layer=), beyond="intervals" for '

@@ -14,7 +14,7 @@ from holdfast.numerics.bounds.max_pool import MaxPool
 from holdfast.numerics.bounds.relaxation import LinearRelaxation
 
 
-def _weighed(coefs: Tensor, relaxation: LinearRelaxation) -> tuple[Tensor, Tensor, Tensor]:
+def _relax_coefs(coefs: Tensor, relaxation: LinearRelaxation) -> tuple[Tensor, Tensor, Tensor]:
     """Return the coefficients below an activation, and the positive and negative parts of those above it."""
     up, down = coefs.clamp_min(0), coefs.clamp_max(0)
     return torch.addcmul(down * relaxation.above_slope, up, relaxation.below_slope), up, down
@@ -64,7 +64,7 @@ class Dense:
         """Return values [B, *shape] broadcast over rows."""
         return values[:, None]
 
-    def relaxed(
+    def relax(
         self, relaxation: LinearRelaxation, lower: Tensor | None = None, upper: Tensor | None = None
     ) -> tuple["Dense", Tensor]:
         """Return forms that lie below these once σ is replaced by its relaxation, and their constants [B, R].
@@ -75,13 +75,15 @@ class Dense:
             upper: that of the lines above.
         """
         relaxation = relaxation.over(self.spread, lower, upper)
-        coefs, up, down = _weighed(self.coefs, relaxation)
+        coefs, up, down = _relax_coefs(self.coefs, relaxation)
         constant = _by_row(down * relaxation.above).sum(2)
         if relaxation.below is not None:
             constant = constant + _by_row(up * relaxation.below).sum(2)
         return Dense(coefs), constant
 
-    def pooled(self, chosen: Tensor, rules: Tensor, ceiling: Tensor, operation: MaxPool) -> tuple["Dense", Tensor]:
+    def relax_max_pool(
+        self, chosen: Tensor, rules: Tensor, ceiling: Tensor, operation: MaxPool
+    ) -> tuple["Dense", Tensor]:
         """Return forms below these once each maximum is replaced by one input, or by its ceiling, see `MaxPool`."""
         down = self.coefs.clamp_max(0)
         kept = torch.where(rules[:, None], self.coefs, self.coefs.clamp_min(0))
@@ -219,7 +221,7 @@ class Patches:
         """Return values [B, C, H, W] broadcast over rows."""
         return self.cut(values)[:, :, None]
 
-    def relaxed(
+    def relax(
         self, relaxation: LinearRelaxation, lower: Tensor | None = None, upper: Tensor | None = None
     ) -> tuple["Patches", Tensor]:
         """Return forms that lie below these once σ is replaced by its relaxation, and their constants [B, L · O].
@@ -231,14 +233,14 @@ class Patches:
         """
         relaxation = relaxation.over(self.spread, lower, upper)
         if self.paired and lower is None and upper is None:
-            return self._relaxed_in_pairs(relaxation)
-        coefs, up, down = _weighed(self._read(self.coefs), relaxation)
+            return self._relax_pairs(relaxation)
+        coefs, up, down = _relax_coefs(self._read(self.coefs), relaxation)
         constant = _dot(down, relaxation.above)
         if relaxation.below is not None:
             constant = constant + _dot(up, relaxation.below)
         return self._with(coefs), constant.flatten(1)
 
-    def _relaxed_in_pairs(self, relaxation: LinearRelaxation) -> tuple["Patches", Tensor]:
+    def _relax_pairs(self, relaxation: LinearRelaxation) -> tuple["Patches", Tensor]:
         """Return `relaxed` of pairs, by their first rows: what is positive in one is negative in the other."""
         forms = self.coefs[:, :, ::2]
         up, down = self._read(forms.clamp_min(0)), self._read(forms.clamp_max(0))
@@ -253,9 +255,11 @@ class Patches:
             constants = [constants[0] + _dot(up, relaxation.below), constants[1] - _dot(down, relaxation.below)]
         return self._with(coefs.flatten(2, 3)), torch.stack(constants, 3).flatten(1)
 
-    def pooled(self, chosen: Tensor, rules: Tensor, ceiling: Tensor, operation: MaxPool) -> tuple[Dense, Tensor]:
+    def relax_max_pool(
+        self, chosen: Tensor, rules: Tensor, ceiling: Tensor, operation: MaxPool
+    ) -> tuple[Dense, Tensor]:
         """See `Dense.pooled`."""
-        return self.dense().pooled(chosen, rules, ceiling, operation)
+        return self.dense().relax_max_pool(chosen, rules, ceiling, operation)
 
     def windows(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return (coefs, values) flattened so that values broadcast over rows: [B, L, O, n] and [B, L, n]."""

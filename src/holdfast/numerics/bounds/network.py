@@ -65,15 +65,15 @@ class Network:
         return values[-1]
 
     @cached_property
-    def curved(self) -> tuple[int, ...]:
+    def nonaffine_nodes(self) -> tuple[int, ...]:
         """The nodes whose operation is not affine: they need the ranges of their inputs."""
         return tuple(i for i, n in enumerate(self.nodes) if n.inputs and not isinstance(n.operation, Affine))
 
     @cached_property
-    def ranged(self) -> dict[int, tuple[Operation, ...]]:
+    def range_readers(self) -> dict[int, tuple[Operation, ...]]:
         """The nodes whose ranges are needed, in order, and the operations that need them."""
         readers: dict[int, list[Operation]] = {}
-        for index in self.curved:
+        for index in self.nonaffine_nodes:
             node = self.nodes[index]
             assert node.operation is not None
             for source in node.inputs:
@@ -93,7 +93,7 @@ class Network:
 
         That of an activation follows from the range of its input, and moving or scaling values changes nothing.
         """
-        tight = {i for i in self.ranged if not self.sign_alone(i)}  # all its values are ranged with effort
+        tight = {i for i in self.range_readers if not self.sign_alone(i)}  # all its values are ranged with effort
         follows: set[int] = set()
         for i, node in enumerate(self.nodes):
             moved = isinstance(node.operation, (Reshape, Scale, Total))
@@ -105,10 +105,10 @@ class Network:
 
     def sign_alone(self, index: int) -> bool:
         """Whether nothing but ReLUs needs a node's range: where a sign is known they are exact."""
-        return all(isinstance(operation, Relu) for operation in self.ranged[index])
+        return all(isinstance(operation, Relu) for operation in self.range_readers[index])
 
     @cached_property
-    def boxed(self) -> frozenset[int]:
+    def exact_nodes(self) -> frozenset[int]:
         """Nodes whose range over a box is found exactly by interval arithmetic: at most one matrix from the image."""
         matrices: dict[int, int] = {0: 0}
         for i, node in enumerate(self.nodes):

@@ -83,7 +83,7 @@ class Bilinear:
         plain_x, plain_y, _ = self.letters
         return torch.einsum(f"{out},{plain_y}->{in_x}", forms, y), torch.einsum(f"{out},{plain_x}->{in_y}", forms, x)
 
-    def relaxed(self, forms: Tensor, x: Box, y: Box, alphas: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def relax_forms(self, forms: Tensor, x: Box, y: Box, alphas: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Return forms on x and on y whose sum, plus a constant [B, R], lies below forms on z.
 
         Args:

@@ -68,12 +68,12 @@ def ranges_inside(
         >>> [round(float(end), 6) for end in ranges_inside(network, region)[0]]
         [0.25, 0.75]
     """
-    exact = network.boxed if region.ball.is_box else frozenset()
+    exact = network.exact_nodes if region.ball.is_box else frozenset()
     before = boxes(network, region, held if intervals else None)
     if not intervals:
         before = {k: box if k in exact else _anything(box, network.nodes[k].known) for k, box in before.items()}
     # what is to be done: by interval arithmetic, or, where that is much, by a forecast
-    signs = {k: network.sign_alone(k) for k in network.ranged if k not in exact | network.following}
+    signs = {k: network.sign_alone(k) for k in network.range_readers if k not in exact | network.following}
     climb, is_box = 0 if ascent is None else STEP * ascent.steps, region.ball.is_box
     effort = Effort(network, limit, climb, region.x.device.type, len(region.x), is_box)
     counts = [(k, _count(network, k, _sign_is_open(before[k]) if sign else None)) for k, sign in signs.items()]
@@ -131,11 +131,13 @@ def _layer_by_layer(
             before[index] = box_of(node, [before[i] for i in node.inputs])
             if intervals and held is not None and index in held:
                 before[index] = meet(before[index], held[index])
-        if index in network.ranged:
+        if index in network.range_readers:
             ranges[index] = before[index]
         if index in signs:
             # CROWN first, which settles most signs; then α-CROWN for those still open
-            for climb in (None, ascent) if ascent is not None and any(i < index for i in network.curved) else (None,):
+            for climb in (
+                (None, ascent) if ascent is not None and any(i < index for i in network.nonaffine_nodes) else (None,)
+            ):
                 matters = _sign_is_open(ranges[index]) if signs[index] else None
                 if effort.affords(index, _count(network, index, matters), climbing=climb is not None):
                     tighter = _box_of(network, index, matters, region, ranges, relaxations, climb, effort, work.slopes)

@@ -51,11 +51,11 @@ class ActivationHandlers(PiecewiseHandlers, ProductHandlers):
     def _curve(self, x: int, curve: Curved) -> int:
         return self.append(curve, (x,))
 
-    def unnamed(self, name: str, *arguments: Any, **options: Any) -> Any:
+    def read_other(self, name: str, *arguments: Any, **options: Any) -> Any:
         """Append an activation without parameters."""
         if name in CURVES and len(arguments) == 1:
             return self._curve(arguments[0], CURVES[name])
-        return super().unnamed(name, *arguments, **options)
+        return super().read_other(name, *arguments, **options)
 
     # --- with parameters ---
 
@@ -107,12 +107,12 @@ class ActivationHandlers(PiecewiseHandlers, ProductHandlers):
     def _op_mul(self, a: Any, b: Any) -> int:
         if all(self.depends(a, b)) and self.nodes[a].shape == self.nodes[b].shape:
             for value, gate in ((a, b), (b, a)):
-                result = self._gated(value, gate)
+                result = self._fuse_gate(value, gate)
                 if result is not None:
                     return result
         return super()._op_mul(a, b)
 
-    def _gated(self, x: int, gate: int) -> int | None:
+    def _fuse_gate(self, x: int, gate: int) -> int | None:
         """Return z · sigmoid(z), z · (1 + erf(z / √2)) or z · hardsigmoid(z), times a factor, as one activation."""
         for inner, factor, shift in self._lines(gate):
             operation, inputs = self.nodes[inner].operation, self.nodes[inner].inputs
@@ -124,11 +124,11 @@ class ActivationHandlers(PiecewiseHandlers, ProductHandlers):
                 halved = [(s, f) for s, f, c in self._lines(inputs[0]) if c == 0] if operation is ERF else []
                 if shift == factor and any(s == source and math.isclose(f * f, 0.5) and f > 0 for s, f in halved):
                     return self.scale(self._curve(source, GELU), 2 * by * factor, 0.0)
-                if self._clipped(inner) == source and abs(shift) <= 1e-15 * abs(factor):
+                if self._match_clip(inner) == source and abs(shift) <= 1e-15 * abs(factor):
                     return self.scale(self._curve(source, HARDSWISH), 6 * by * factor, 0.0)
         return None
 
-    def _clipped(self, difference: int) -> int | None:
+    def _match_clip(self, difference: int) -> int | None:
         """Return the z of max(z + 3, 0) - max(z - 3, 0), which is clamp(z, -3, 3) + 3; None for other differences."""
         sources = []
         for relu in self.nodes[difference].inputs if self._is_difference(difference) else ():

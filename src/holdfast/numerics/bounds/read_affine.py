@@ -87,15 +87,15 @@ class AffineHandlers(Reader):
         self.normalised = self.where()
         return x
 
-    def _ignored(self, x, *_, **__) -> int:
+    def _skip_norm(self, x, *_, **__) -> int:
         """Return x itself: a norm is read by `_normalise` from the graph, and refused everywhere else by its name."""
         readers = self.at.users if self.at is not None else {}
         if not all(any(w in str(user.target) for w in ("expand", "clamp", "div")) for user in readers):
             raise self.refuse("a norm")
         return x
 
-    _op_linalg_vector_norm = _ignored
-    _op_norm = _ignored
+    _op_linalg_vector_norm = _skip_norm
+    _op_norm = _skip_norm
 
 
 def is_norm(node: Any) -> TypeGuard[fx.Node]:

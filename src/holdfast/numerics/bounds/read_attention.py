@@ -53,7 +53,7 @@ class AttentionHandlers(ProductHandlers):
     ) -> int:
         if dropout or enable_gqa or any(self.depends(mask)) or not all(self.depends(query, key, value)):
             raise self.refuse("attention with dropout, shared heads, a mask that depends on the image, or a constant")
-        scores = self.multiplied(query, key, transposed=True)
+        scores = self.multiply_matrices(query, key, transposed=True)
         factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
         shape = self.nodes[scores].shape
         shift = given = None
@@ -65,4 +65,4 @@ class AttentionHandlers(ProductHandlers):
             shift = None if mask.dtype == torch.bool else torch.where(given, mask, 0.0).double()
             given = None if bool(given.all()) else given
         scaled = self.then(Scale(torch.full(shape, factor, dtype=torch.float64), shift), scores)
-        return self.multiplied(self._softmax(Value(scaled, scores.shape), given), value)
+        return self.multiply_matrices(self._softmax(Value(scaled, scores.shape), given), value)

@@ -25,9 +25,9 @@ class ExtremeHandlers(Reader):
         """The largest value along some axes: max pooling with a window that is as long as they are."""
         rows, outer = self._last(x, dim, keepdim)
         m, n = self.nodes[rows].shape
-        picture = self.reshaped(rows, (1, m, n))
+        picture = self.reshape_to(rows, (1, m, n))
         largest = self.then(MaxPool((1, n), (1, n), (0, 0), ALONE, False, (1, m, n)), picture)
-        return Value(self.reshaped(largest, without_batch(outer)), outer)
+        return Value(self.reshape_to(largest, without_batch(outer)), outer)
 
     def _op_amin(self, x: Value, dim: int | Sequence[int] = (), keepdim: bool = False) -> Value:
         largest = self._op_amax(self.negative(x), dim, keepdim)
@@ -65,7 +65,7 @@ class ExtremeHandlers(Reader):
             return z.permute(*others, *reduced).reshape(images, -1, count)
 
         moved = self.route(x, move)
-        return Value(self.reshaped(moved, (math.prod(kept), count)), (math.prod(kept), count)), outer
+        return Value(self.reshape_to(moved, (math.prod(kept), count)), (math.prod(kept), count)), outer
 
     # --- over windows ---
 
@@ -82,26 +82,26 @@ class ExtremeHandlers(Reader):
     def _op_logsumexp(self, x: Value, dim: int | Sequence[int], keepdim: bool = False) -> Value:
         """Mean + log Σ exp(z - mean): what all values share passes without loss, and the sum is at least n."""
         rows, outer = self._last(x, dim, keepdim)
-        _, logarithm = self._centred(rows)
+        _, logarithm = self._centre_rows(rows)
         mean = self.then(Route(lambda z: z.mean(-1), self.nodes[rows].shape, None), rows)
-        return Value(self.reshaped(self.then(Add(), mean, logarithm), without_batch(outer)), outer)
+        return Value(self.reshape_to(self.then(Add(), mean, logarithm), without_batch(outer)), outer)
 
     def _op_log_softmax(self, x: Value, dim: int, *_: object, **__: object) -> Value:
         """(z - mean) - log Σ exp(z - mean), which is never positive."""
         moved = self.route(x, lambda z: z.movedim(dim, -1))
         n = moved.shape[-1]
-        rows = self.reshaped(moved, (math.prod(moved.shape) // n, n))
-        centred, logarithm = self._centred(rows)
+        rows = self.reshape_to(moved, (math.prod(moved.shape) // n, n))
+        centred, logarithm = self._centre_rows(rows)
         inner = self.nodes[logarithm].shape
         wide = self.then(Route(lambda z: z[..., None].expand(*z.shape, n), inner, None), logarithm)
         shares = self.then(Add(-1), centred, wide, known=(-math.inf, 0.0))
         return self.route(
-            Value(self.reshaped(shares, self.nodes[moved].shape), moved.shape), lambda z: z.movedim(-1, dim)
+            Value(self.reshape_to(shares, self.nodes[moved].shape), moved.shape), lambda z: z.movedim(-1, dim)
         )
 
     _op__log_softmax = _op_log_softmax
 
-    def _centred(self, rows: Value) -> tuple[Value, Value]:
+    def _centre_rows(self, rows: Value) -> tuple[Value, Value]:
         """Return z - mean of rows, and log Σ exp of that."""
         n = self.nodes[rows].shape[-1]
         centred = self.then(Centre(), rows)

@@ -17,31 +17,31 @@ class NormalisationHandlers(ProductHandlers):
     """Handlers of normalisation, see `Operations`."""
 
     def _op_layer_norm(self, x: Value, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_) -> int:
-        return self._scaled(self._normed(x, math.prod(shape), eps), weight, bias)
+        return self._scale_and_shift(self._normalise_groups(x, math.prod(shape), eps), weight, bias)
 
     def _op_rms_norm(self, x: Value, shape: Any, weight: Any = None, eps: float | None = None) -> int:
         eps = torch.finfo(torch.float64).eps if eps is None else eps
-        return self._scaled(self._normed(x, math.prod(shape), eps, centred=False), weight, None)
+        return self._scale_and_shift(self._normalise_groups(x, math.prod(shape), eps, centred=False), weight, None)
 
     def _op_group_norm(
         self, x: Value, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
     ) -> int:
-        normed = self._normed(x, math.prod(x.shape[1:]) // groups, eps)
+        normed = self._normalise_groups(x, math.prod(x.shape[1:]) // groups, eps)
         ones = [1] * (len(x.shape) - 2)
         weight, bias = (None if t is None else t.view(-1, *ones) for t in (weight, bias))
-        return self._scaled(normed, weight, bias)
+        return self._scale_and_shift(normed, weight, bias)
 
     def _op_instance_norm(self, x: Value, weight, bias, mean, variance, of_image, momentum, eps, *_: Any) -> int:
         if of_image:
             return self._op_group_norm(x, x.shape[1], weight, bias, eps)
         return self._op_batch_norm(x, weight, bias, mean, variance, False, momentum, eps)
 
-    def _normed(self, x: Value, count: int, eps: float, centred: bool = True) -> Value:
+    def _normalise_groups(self, x: Value, count: int, eps: float, centred: bool = True) -> Value:
         """Return (x - mean) / sqrt(variance + eps), or x / sqrt(mean of squares + eps), of each `count` values in turn.
 
         No value of n is larger than sqrt(n - 1), or sqrt(n) where they are not centred.
         """
-        groups = self.reshaped(x, (math.prod(x.shape) // count, count))
+        groups = self.reshape_to(x, (math.prod(x.shape) // count, count))
         values = self.then(Centre(), groups) if centred else groups
         inner = self.nodes[values].shape
         variance = self.then(Route(lambda z: z.mean(-1), inner, None), self.then(SQUARE, values), known=(0.0, math.inf))
@@ -50,10 +50,10 @@ class NormalisationHandlers(ProductHandlers):
         most = math.sqrt(count - 1 if centred else count)
         normed = self.product("ab,a->ab", values, inverse, known=(-most, most))
         if centred:
-            normed = self.then(Total(0.0), self.reshaped(normed, inner))
-        return Value(self.reshaped(normed, self.nodes[x].shape), x.shape)
+            normed = self.then(Total(0.0), self.reshape_to(normed, inner))
+        return Value(self.reshape_to(normed, self.nodes[x].shape), x.shape)
 
-    def _scaled(self, x: Value, weight: Tensor | None, bias: Tensor | None) -> int:
+    def _scale_and_shift(self, x: Value, weight: Tensor | None, bias: Tensor | None) -> int:
         """Return weight · value + bias, each of them left out where it is None."""
         if weight is None and bias is None:
             return x

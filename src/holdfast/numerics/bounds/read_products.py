@@ -45,7 +45,7 @@ class ProductHandlers(AffineHandlers):
             raise self.refuse("a product with a vector")
         match self.depends(x, y):
             case [True, True]:
-                return self.multiplied(x, y)
+                return self.multiply_matrices(x, y)
             case [True, False] if y.ndim == 2:
                 return self.append(Matrix(y.T, None), (x,))
             case [True, False]:
@@ -77,7 +77,7 @@ class ProductHandlers(AffineHandlers):
         of_x, of_y = (axes[len(axes) - len(v.shape) :] for v in (x, y))
         return self.product(f"{of_x},{of_y}->{axes}", x, y, known)
 
-    def multiplied(self, x: Value, y: Value, transposed: bool = False) -> Value:
+    def multiply_matrices(self, x: Value, y: Value, transposed: bool = False) -> Value:
         """Return the product of two batches of matrices, of which the second may be transposed."""
         batch = LETTERS[3 : 1 + max(len(x.shape), len(y.shape))]
         of_x, of_y = (batch[len(batch) + 2 - len(v.shape) :] for v in (x, y))
@@ -94,8 +94,8 @@ class ProductHandlers(AffineHandlers):
                 sizes[letter] = max(size, sizes.get(letter, 1))
         # without axes of length 1, of which a tensor of the graph has one where the network's value has none
         kept = [[a for a, size in zip(axes, v.shape, strict=True) if size == sizes[a] > 1] for axes, v in sides]
-        values = [self.reshaped(v, tuple(sizes[a] for a in axes)) for axes, (_, v) in zip(kept, sides, strict=True)]
+        values = [self.reshape_to(v, tuple(sizes[a] for a in axes)) for axes, (_, v) in zip(kept, sides, strict=True)]
         terms = [IMAGES + "".join(axes) for axes in (*kept, [a for a in out if sizes[a] > 1])]
         result = self.then(Bilinear(f"{terms[0]},{terms[1]}->{terms[2]}"), *values, known=known)
         full = tuple(sizes[a] for a in out)
-        return Value(self.reshaped(result, without_batch(full)), full)
+        return Value(self.reshape_to(result, without_batch(full)), full)

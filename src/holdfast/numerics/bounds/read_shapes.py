@@ -46,7 +46,7 @@ SAME = {"alias", "clone", "contiguous", "detach", "lift_fresh_copy", "to", "_to_
 class ShapeHandlers(Reader):
     """Handlers of operations that move values, see `Operations`."""
 
-    def unnamed(self, name: str, *arguments: Any, **options: Any) -> int | Several:
+    def read_other(self, name: str, *arguments: Any, **options: Any) -> int | Several:
         """Append an operation of the lists above, as the function that torch has for it."""
         assert self.at is not None
         if name not in SHAPES | PARTS | SUMS | OUTPUTS | SAME:

@@ -188,7 +188,7 @@ class Reader:
         self.nodes.append(Node(operation, inputs, shape, self.where(), known))
         return Value(len(self.nodes) - 1, shape)
 
-    def reshaped(self, x: int, shape: tuple[int, ...]) -> Value:
+    def reshape_to(self, x: int, shape: tuple[int, ...]) -> Value:
         """Return the same values in another shape."""
         inner = self.nodes[x].shape
         return Value(x, shape) if inner == shape else self.then(Reshape(inner, shape), x)
@@ -205,7 +205,7 @@ class Reader:
         shape = without_batch(full)
         previous = self.nodes[inputs[0]] if inputs else None
         if isinstance(operation, Scale) and previous is not None and self._alone(inputs[0]):
-            folded = _folded(previous.operation, operation)
+            folded = _fold_scale(previous.operation, operation)
             if folded is not None:
                 self.nodes.append(Node(folded, previous.inputs, shape, previous.name))
                 return Value(len(self.nodes) - 1, full)
@@ -227,10 +227,10 @@ class Reader:
             return node.target(*arguments, **options)  # pyright: ignore[reportCallIssue]
         name = operation(node)
         handler: Callable[..., int | Several] | None = getattr(self, f"_op_{name}", None)
-        result = handler(*arguments, **options) if handler is not None else self.unnamed(name, *arguments, **options)
+        result = handler(*arguments, **options) if handler is not None else self.read_other(name, *arguments, **options)
         return result if isinstance(result, Several) else Value(result, self.full_shape())
 
-    def unnamed(self, name: str, *arguments: Any, **options: Any) -> int | Several:
+    def read_other(self, name: str, *arguments: Any, **options: Any) -> int | Several:
         """Append an operation that has no handler of its own."""
         raise self.refuse(name)
 
@@ -306,7 +306,7 @@ def two(value: Any) -> tuple[int, int]:
     return values[0], values[-1]
 
 
-def _folded(before: Any, scale: Scale) -> Affine | None:
+def _fold_scale(before: Any, scale: Scale) -> Affine | None:
     """Return one operation for a convolution, matrix or scale with a scale after it; None where there is none."""
     shift = 0 if scale.constant is None else scale.constant
     constant = (

@@ -67,15 +67,15 @@ class LinearRelaxation:
 
     def part(self, images: slice) -> "LinearRelaxation":
         """Return the relaxation of some images."""
-        return _changed(self, lambda t: t[images])
+        return _map_tensors(self, lambda t: t[images])
 
     def spread(self, many: int) -> "LinearRelaxation":
         """Return the relaxation of one image as that of many."""
-        return _changed(self, lambda t: t.expand(many, *t.shape[1:]))
+        return _map_tensors(self, lambda t: t.expand(many, *t.shape[1:]))
 
     def to(self, dtype: torch.dtype) -> "LinearRelaxation":
         """Return the relaxation in another precision."""
-        return _changed(self, lambda t: t if t.dtype == torch.bool else t.to(dtype))
+        return _map_tensors(self, lambda t: t if t.dtype == torch.bool else t.to(dtype))
 
     def over(
         self, spread: Callable[[Tensor], Tensor], lower: Tensor | None = None, upper: Tensor | None = None
@@ -96,10 +96,10 @@ class LinearRelaxation:
         return LinearRelaxation(*below, *above)  # pyright: ignore[reportArgumentType]
 
 
-def _changed(held: Any, change: Callable[[Tensor], Tensor]) -> Any:
+def _map_tensors(held: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """Return a relaxation, or a choice, with every tensor changed."""
     values = {f.name: getattr(held, f.name) for f in fields(held)}
-    values = {k: _changed(v, change) if isinstance(v, Choice) else v for k, v in values.items()}
+    values = {k: _map_tensors(v, change) if isinstance(v, Choice) else v for k, v in values.items()}
     return replace(held, **{k: change(v) if isinstance(v, Tensor) else v for k, v in values.items()})
 
 

@@ -61,7 +61,7 @@ class Smooth(Curved):
 
     def box(self, box: Box) -> Box:
         """Return the range: the ends of the box, and the valley where it lies inside."""
-        ends = self._defined(box)
+        ends = self._mask_pole(box)
         low, high = self(ends[0]), self(ends[1])
         lowest, highest = torch.minimum(low, high), torch.maximum(low, high)
         if self.valley is not None:
@@ -71,7 +71,7 @@ class Smooth(Curved):
 
     def relax(self, box: Box) -> LinearRelaxation:
         """Return the lines of least area, and the tangents from which α may choose."""
-        box = self._defined(box)
+        box = self._mask_pole(box)
         below, lower = self._line(box, 1)
         above, upper = self._line(box, -1)
         return LinearRelaxation(*below, *above, lower, upper)  # pyright: ignore[reportArgumentType]
@@ -86,7 +86,7 @@ class Smooth(Curved):
         """Return what rounding may change, at |z| <= size, of a line through a value with a slope."""
         return ROUNDING[value.dtype] * (self.unit + value.abs() + slope.abs() * size) + self.departs
 
-    def _defined(self, box: Box) -> Box:
+    def _mask_pole(self, box: Box) -> Box:
         """Return the box, NaN where it holds the pole."""
         if self.pole is None:
             return box

@@ -99,7 +99,7 @@ def _export(pixels: _Pixels, name: str, shape: tuple[int, ...]) -> torch.export.
     example = torch.full((1, *shape), 0.5).to(pixels.mean)
     inside: list[str] = []
     try:
-        with _quiet(), _followed(pixels, inside):
+        with _quiet(), _track_modules(pixels, inside):
             return torch.export.export(pixels, (example,), strict=False)
     except Exception as error:  # whatever a foreign network raises
         values = type(error).__name__ in VALUE_ERRORS or "tensor subclasses" in str(error)
@@ -117,7 +117,7 @@ VALUE_ERRORS = ("GuardOnDataDependentSymNode", "DataDependentOutputException")
 
 
 @contextmanager
-def _followed(pixels: _Pixels, inside: list[str]) -> Iterator[None]:
+def _track_modules(pixels: _Pixels, inside: list[str]) -> Iterator[None]:
     """Keep a list of the modules that are running, the innermost last; an error leaves those where it was raised."""
     hooks = []
     for path, module in pixels.named_modules():

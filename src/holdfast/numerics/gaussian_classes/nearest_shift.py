@@ -128,7 +128,7 @@ def weights_along(
         if bool((gap <= _TOLERANCE).all()) or (step == _STEPS and bool((gap <= _WORST).all())):
             return (weights * (margin / spread)[:, None]).masked_fill(vain[:, None], 0.0)
         if (step // 25).bit_count() == 1:  # ever more rarely: otherwise it may never settle
-            weight, multiplier = _balanced(weight, multiplier, best, before, move)
+            weight, multiplier = _balance_residuals(weight, multiplier, best, before, move)
     raise HoldfastError(
         f"robust Bayes classifiers: expected the margin for norm {norm:g} to be known to {_WORST:g} of itself after "
         f"{_STEPS:,} steps, got one that is not; the variances are too far apart: use ledoit_wolf, or norm 2"
@@ -169,7 +169,9 @@ def check_norm(norm: float) -> None:
         raise HoldfastError(f"norm: expected p >= 1 (or infinity), got {norm}; 2 is usual")
 
 
-def _balanced(weight: Tensor, multiplier: Tensor, best: Tensor, before: Tensor, move: Tensor) -> tuple[Tensor, Tensor]:
+def _balance_residuals(
+    weight: Tensor, multiplier: Tensor, best: Tensor, before: Tensor, move: Tensor
+) -> tuple[Tensor, Tensor]:
     """Return ADMM's weight, and prices in its units, such that both of its residuals shrink alike."""
 
     def size(rows: Tensor) -> Tensor:
@@ -185,7 +187,7 @@ def _balanced(weight: Tensor, multiplier: Tensor, best: Tensor, before: Tensor, 
 def _on_sphere(mu: Rows, values: Rows, radius: PerRow, norm: float) -> Rows:
     """Return z of norm `radius` < 1 for μ >= 0 of norm 1 and variances of at most 1."""
     if norm in (1, 2):
-        z = _climb((_shrunk if norm == 2 else _thresholded)(mu, values, radius), radius)
+        z = _climb((_shrunk if norm == 2 else _soft_threshold)(mu, values, radius), radius)
     else:
         z = _by_logarithms(mu, values, radius, norm)
     return z * (radius / length(z, norm))[:, None]  # to the last bit
@@ -212,7 +214,7 @@ def _shrunk(mu: Rows, values: Rows, radius: PerRow) -> Callable[[Tensor], tuple[
     return at
 
 
-def _thresholded(mu: Rows, values: Rows, radius: PerRow) -> Callable[[Tensor], tuple[Rows, PerRow]]:
+def _soft_threshold(mu: Rows, values: Rows, radius: PerRow) -> Callable[[Tensor], tuple[Rows, PerRow]]:
     def at(t: Tensor) -> tuple[Rows, PerRow]:
         z = (mu - t * values).clamp_min(0.0)
         return z, (z.sum(1) - radius) / values.where(z > 0, 0.0).sum(1)

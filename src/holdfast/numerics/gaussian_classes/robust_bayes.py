@@ -94,7 +94,7 @@ class GaussianClasses:
             raise HoldfastError(f"robust Bayes classifiers: expected epsilons >= 0, got {epsilons.tolist()}")
         if len(self.half) == 0:
             return RobustBayes(self, 0 * radii if relative else radii, radii.new_zeros(len(radii), 0), norm)
-        radii = radii * length(self._mapped(self.half, norm), norm) if relative else radii
+        radii = radii * length(self._spread_for_norm(self.half, norm), norm) if relative else radii
         if norm == 2 or self.vectors is None or bool(((self.vectors != 0).sum(0) == 1).all()):
             half = self.half.expand(len(radii), -1)
             weights = (half - nearest_shift(half, self.values, radii, norm)) / self.values
@@ -102,7 +102,7 @@ class GaussianClasses:
             weights = weights_along(self.half, self.vectors, self.values, radii, norm)
         return RobustBayes(self, radii, weights, norm)
 
-    def _mapped(self, rows: Float[Tensor, "*rows k"], norm: float) -> Float[Tensor, "*rows other"]:
+    def _spread_for_norm(self, rows: Float[Tensor, "*rows k"], norm: float) -> Float[Tensor, "*rows other"]:
         """Return rows of the same length as F applied to them: themselves for p = 2."""
         return rows if norm == 2 else self._spread(rows)
 
@@ -174,7 +174,7 @@ class RobustBayes:
         size = self._length()[:, None]
         return torch.where(size > 0, self._excess(x).abs() / size, 0.0)
 
-    def scaled(self, x: Reps, signs: Signs) -> Float[Tensor, "radii images"]:
+    def compute_margins(self, x: Reps, signs: Signs) -> Float[Tensor, "radii images"]:
         """Return y ((x - centre)ᵀFw - q/2) / μ̃ᵀw: above 0 exactly where the answer is right.
 
         Its size is the distance to the boundary in units of that of the class's mean (where p = ½), in every norm.
@@ -201,7 +201,7 @@ class RobustBayes:
     def _length(self) -> PerRadius:
         if self.weights.shape[1] == 0:
             return torch.zeros_like(self.radii)
-        return length(self.mixture._mapped(self.weights, self.norm), dual_norm(self.norm))
+        return length(self.mixture._spread_for_norm(self.weights, self.norm), dual_norm(self.norm))
 
     def _classes(self, mean: PerRadius) -> tuple[tuple[float, PerRadius], tuple[float, PerRadius]]:
         share, threshold = self.mixture.share, self.mixture.threshold
@@ -322,11 +322,11 @@ def fit(
     # where there is no noise outside the directions, classes that differ there are told apart for certain
     if rest == 0 and reps.shape[1] < len(reps) - 2 and bool(half.any()):
         least = float(rounding[half != 0].max()) ** 2 if len(values) == 0 else cutoff * float(values[0])
-        return lumped(vectors, values, rest, half, (means[0] + means[1]) / 2, share, outside=least)
-    return lumped(vectors, values, rest, half, (means[0] + means[1]) / 2, share)
+        return build_mixture(vectors, values, rest, half, (means[0] + means[1]) / 2, share, outside=least)
+    return build_mixture(vectors, values, rest, half, (means[0] + means[1]) / 2, share)
 
 
-def lumped(
+def build_mixture(
     vectors: Float[Tensor, "dim k"],
     values: Float[Tensor, "k"],
     rest: float,

@@ -128,13 +128,13 @@ class TradeOff:
         """Return the reference's area, summed over rows."""
         return float(area(self.best_accuracy, self.best_bound, start).sum())
 
-    def kept(self, start: float) -> Areas:
+    def normalise_areas(self, start: float) -> Areas:
         """Return each classifier's area in units of the reference's sum: both halves' averages add up to the score."""
         return area(self.accuracy, self.bound, start) / self.total(start)
 
     def residuals(self, start: float) -> Float[Tensor, "rows"]:
         """Return each row's influence on the score where s could have been another one: (c_s - R r_s) / Σ r."""
-        kept = self.kept(start).mean(-1)
+        kept = self.normalise_areas(start).mean(-1)
         ideal = area(self.best_accuracy, self.best_bound, start) / self.total(start)
         return (kept - kept.sum() * ideal).flatten()
 
@@ -187,7 +187,7 @@ def score(trade: TradeOff, start: float, over: str = OVER[0], confidence: float 
         kind = f"outer ends of Student's t, Hall's (over s) and log-normal (over images); given {trade.samples} images"
     if trade.total(start) == 0:
         return Score(None, None, None, rows, kind, confidence, "undefined: the images themselves allow no area here")
-    kept = trade.kept(start)
+    kept = trade.normalise_areas(start)
     value = float(kept.mean(-1).sum())
     low, high = _over_samples(kept, trade, start, confidence)
     note = "every accuracy is below a_t, even at the upper end of its interval" if high == 0 else ""
@@ -251,7 +251,7 @@ def influence(trade: TradeOff, start: float, over: str = OVER[0]) -> Float[Tenso
         return torch.zeros(trade.best_accuracy.numel(), dtype=torch.float64)
     if over != "samples" or trade.accuracy.shape[-1] == 1:
         return trade.residuals(start)
-    return -trade.kept(start).diff(dim=-1).flatten() / 2
+    return -trade.normalise_areas(start).diff(dim=-1).flatten() / 2
 
 
 def best(
@@ -278,7 +278,7 @@ def best(
     """
     defined = [(epsilon, trade) for epsilon, trade in trades if trade.total(start) > 0]
     # the ε with the highest score
-    scores = [float(trade.kept(start).mean(-1).sum()) for _, trade in defined]
+    scores = [float(trade.normalise_areas(start).mean(-1).sum()) for _, trade in defined]
     kind = f"ε not significantly below the best (paired t, Bonferroni over {max(len(defined) - 1, 0)} others)"
     rows = trades[0][1].best_accuracy.numel()
     nothing = Score(None, None, None, rows, kind, confidence)
@@ -290,7 +290,9 @@ def best(
     tail = (1 - confidence) / max(len(defined) - 1, 1)
 
     def beaten(rival: TradeOff, by: float) -> bool:
-        error, freedom = _error(defined[first][1].kept(start) - rival.kept(start), rival.separations)
+        error, freedom = _error(
+            defined[first][1].normalise_areas(start) - rival.normalise_areas(start), rival.separations
+        )
         sure = by > error * float(scipy.stats.t.isf(tail, freedom)) > 0
         if over == "samples":
             return sure

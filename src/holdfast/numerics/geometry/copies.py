@@ -28,7 +28,7 @@ POOL = 8
 Grey = Float[Tensor, "images height width"]
 
 
-def reduced(pixels: Float[Tensor, "images channels height width"]) -> Grey:
+def shrink_to_grey(pixels: Float[Tensor, "images channels height width"]) -> Grey:
     """Return images in grey, their means over a grid of 32 by 32 cells where they are larger.
 
     Example:
@@ -68,7 +68,7 @@ def copies(images: Grey, steps: tuple[float, ...] = (1.0,)) -> Int[Tensor, "imag
     """
     if min(images.shape[1:]) < SMALLEST:
         return torch.arange(len(images))
-    return _first_of_each(_joined(differences(images, steps)))
+    return _first_of_each(_find_copy_pairs(differences(images, steps)))
 
 
 def differences(images: Grey, steps: tuple[float, ...] = (1.0,)) -> Float[Tensor, "images images"]:
@@ -112,7 +112,7 @@ def _rows(images: Grey) -> tuple[Tensor, Tensor]:
     return inner.flatten(1), small.flatten(1)
 
 
-def _joined(apart: Float[Tensor, "images images"]) -> Bool[Tensor, "images images"]:
+def _find_copy_pairs(apart: Float[Tensor, "images images"]) -> Bool[Tensor, "images images"]:
     """Return which pairs are copies."""
     ordered = apart.sort(1).values
     beyond = torch.nn.functional.pad(ordered[:, 1:], (0, 1), value=torch.inf)

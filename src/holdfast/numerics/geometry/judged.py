@@ -35,7 +35,7 @@ class Judged(NamedTuple):
     ndcg: Float[Tensor, "cuts queries"]
 
 
-def judged(
+def score_retrieval(
     queries: Float[Tensor, "queries dim"],
     bank: Float[Tensor, "bank dim"],
     relevance: Relevance,
@@ -71,7 +71,7 @@ def judged(
     gained = torch.cat([discounts.new_zeros(1), discounts.cumsum(0)])  # by the first 0, 1, 2, ... places
     inverses = torch.cat([discounts.new_zeros(1), (1 / torch.arange(1, len(gained)).double()).cumsum(0)])  # Σ 1/r
     parts = [
-        _scores(queries[rows], bank, relevance.graded(rows), gained, inverses, cuts, name)
+        _scores(queries[rows], bank, relevance.grade_images(rows), gained, inverses, cuts, name)
         for rows in torch.arange(len(queries)).split(max(1, ENTRIES // len(bank)))
     ]
     return Judged(*(torch.cat(columns, -1) for columns in zip(*parts, strict=True)))

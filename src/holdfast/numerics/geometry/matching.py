@@ -79,10 +79,10 @@ def matches(
 
     def blocks() -> Iterator[tuple[Places, Places, Tensor, Tensor]]:
         """Yield (images, others, their distances, infinite where a pair does not count, which pairs count)."""
-        for number, (rows, columns, apart, pairs) in enumerate(pairwise.compared(bank, name, circle)):
+        for number, (rows, columns, apart, pairs) in enumerate(pairwise.iterate_pairs(bank, name, circle)):
             if number == len(alike):
                 near = torch.cdist(means[rows], means[columns], p=torch.inf) <= ALIKE + 1e-6
-                alike.append(_confirmed(thumbnails[rows], thumbnails[columns], near.nonzero()))
+                alike.append(_confirm_pairs(thumbnails[rows], thumbnails[columns], near.nonzero()))
             counted = torch.ones_like(apart, dtype=torch.bool) if pairs is None else pairs
             counted[alike[number][:, 0], alike[number][:, 1]] = False
             if labels is not None:
@@ -166,7 +166,7 @@ def look_alikes(thumbnails: Float[Tensor, "bank cells"]) -> Int[Tensor, "pairs 2
     means, alike = _means(thumbnails), []
     for rows in torch.arange(len(thumbnails)).split(ROWS):
         near = (pairwise.pairwise(means[rows], means, "linf") <= ALIKE + 1e-6).triu(int(rows[0]) + 1).nonzero()
-        alike.append(_confirmed(thumbnails[rows], thumbnails, near) + torch.tensor([int(rows[0]), 0]))
+        alike.append(_confirm_pairs(thumbnails[rows], thumbnails, near) + torch.tensor([int(rows[0]), 0]))
     return torch.cat([torch.empty(0, 2, dtype=torch.long), *alike])
 
 
@@ -175,7 +175,7 @@ def _means(thumbnails: Float[Tensor, "bank cells"]) -> Float[Tensor, "bank group
     return adaptive_avg_pool1d(thumbnails.double(), min(GROUPS, thumbnails.shape[1]))
 
 
-def _confirmed(
+def _confirm_pairs(
     first: Float[Tensor, "rows cells"], second: Float[Tensor, "columns cells"], near: Int[Tensor, "pairs 2"]
 ) -> Int[Tensor, "alike 2"]:
     """Return the pairs whose thumbnails differ by no more than 3/255 in any cell, among those whose means are near."""

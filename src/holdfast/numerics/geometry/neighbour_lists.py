@@ -90,7 +90,7 @@ class Kept(NamedTuple):
     without: Float[Tensor, "kinds images"]
 
 
-def kept(first: Lists, second: Lists, weights: Weights) -> Kept:
+def compare_lists(first: Lists, second: Lists, weights: Weights) -> Kept:
     """Return what the lists of each image have in common, and what each image's absence would make of their mean.
 
     v_i = Σ_x w(max(rank of x in A_i, rank of x in B_i)) over the images in both lists. Without an image j, the ones

@@ -59,7 +59,7 @@ class _Side:
         return self.reps - self._origin
 
     @cached_property
-    def squared(self) -> Tensor:
+    def square_norms(self) -> Tensor:
         return self.around.square().sum(-1)
 
 
@@ -74,7 +74,7 @@ def _block(rows: _Side, columns: _Side, name: str) -> Tensor:
         return ((weight * log_b).sum(-1) - log_a @ weight.T).clamp_min_(0)
     if name == "cosine":
         return (1 - a @ b.T).clamp_min_(0)
-    lengths = rows.squared[:, None] + columns.squared
+    lengths = rows.square_norms[:, None] + columns.square_norms
     squared = torch.addmm(lengths, rows.around, columns.around.T, alpha=-2)
     for part in _places(squared.numpy() < lengths.mul_(_NEAR).numpy()).split(_rows(b.shape[1])):
         squared[part[:, 0], part[:, 1]] = (a[part[:, 0]] - b[part[:, 1]]).square().sum(-1)
@@ -215,7 +215,7 @@ def share_below(
     placed = ~values.isnan()  # among sorted numbers NaN would mislead the binary search
     different, inverse = torch.unique(values[placed].double(), return_inverse=True)
     question = (content(bank), name, None if circle is None else (content(circle.order), circle.reach))
-    shares = _remembered(question, different)
+    shares = _recall_shares(question, different)
     if shares is None:
         shares = _shares_below(bank, different, name, circle)
         _PLACED.put(question, (different, shares))
@@ -224,7 +224,7 @@ def share_below(
     return quantiles
 
 
-def _remembered(question: Hashable, different: Float[Tensor, "values"]) -> Float[Tensor, "values"] | None:
+def _recall_shares(question: Hashable, different: Float[Tensor, "values"]) -> Float[Tensor, "values"] | None:
     """Return the shares below values that were all placed before, among others; None where one was not."""
     if (placed := _PLACED.get(question)) is None or not len(placed[0]):
         return None
@@ -237,12 +237,12 @@ def _shares_below(
 ) -> Float[Tensor, "values"]:
     """Return the shares of pairs at or below different values in rising order."""
     counts = torch.zeros(len(different) + 1, dtype=torch.long)
-    for _, _, _, index in _ranked(bank, different, name, circle):
+    for _, _, _, index in _rank_pairs(bank, different, name, circle):
         counts += index.bincount(minlength=len(counts))
     return counts.cumsum(0)[:-1].double() / (len(bank) * _of_each(bank, name, circle) / 2)
 
 
-def _ranked(
+def _rank_pairs(
     bank: Bank, different: Float[Tensor, "values"], name: str, circle: Circle | None
 ) -> Iterator[tuple[Int[Tensor, "rows"], Int[Tensor, "columns"], Int[Tensor, "pairs"], Int[Tensor, "pairs"]]]:
     """Yield (images, others, places in the block of their pairs, how many different values lie below each) by blocks.
@@ -251,7 +251,7 @@ def _ranked(
     """
     squares = different * different.abs() if _kernel(name) != name else different
     between, every = Between(squares, *_margin(different, name)), torch.arange(len(bank))
-    for rows, columns, block, pairs in compared(bank, _kernel(name), circle):
+    for rows, columns, block, pairs in iterate_pairs(bank, _kernel(name), circle):
         if pairs is not None:
             block.masked_fill_(~pairs, torch.nan)  # which is below nothing
         images, others, distances = every[rows], every[columns], block.flatten()
@@ -303,7 +303,7 @@ def _near_many(
     different = bounds[~bounds.isnan()].unique()
     cells = len(different) + 1
     counts = torch.zeros(len(bank), cells, dtype=torch.long)
-    for images, others, places, index in _ranked(bank, different, name, circle):
+    for images, others, places, index in _rank_pairs(bank, different, name, circle):
         row, column = places // len(others), places % len(others)
         for members, place in ((images, row), (others, column)):
             counts[members] += (place * cells + index).bincount(minlength=len(members) * cells).view(-1, cells)
@@ -316,7 +316,7 @@ def _near_each(
     """Return the same, limit by limit, which is faster for a few."""
     low, high = _margin(bounds, name)
     counts = torch.zeros(len(bank), len(bounds), dtype=torch.long)
-    for rows, columns, block, pairs in compared(bank, _kernel(name), circle):
+    for rows, columns, block, pairs in iterate_pairs(bank, _kernel(name), circle):
         if pairs is not None:
             block.masked_fill_(~pairs, torch.nan)  # which is below nothing
         images, others, distances = bank[rows], bank[columns], block.numpy()
@@ -348,7 +348,7 @@ def quantile(bank: Bank, share: float, name: str = "l2") -> float:
     return float(values[math.ceil(share * len(values)) - 1])
 
 
-def compared(
+def iterate_pairs(
     bank: Tensor, name: str, circle: Circle | None = None
 ) -> Iterator[tuple[Places, Places, Float[Tensor, "rows columns"], Bool[Tensor, "rows columns"] | None]]:
     """Yield (images, others, distances, which of them count or None for all), each pair once; of KL in both orders.

@@ -18,7 +18,7 @@ RESTARTS = 4
 Tokens = Float[Tensor, "*batch patches dim"]
 
 
-def compared(tokens: Tokens, divergence: str) -> Tokens:
+def map_to_euclidean(tokens: Tokens, divergence: str) -> Tokens:
     """Return tokens such that Euclidean distances have the order of a divergence: directions for the cosine.
 
     Raises:
@@ -58,7 +58,7 @@ def rivals(clean: Tokens) -> Bool[Tensor, "*batch patches patches"]:
     return apart > ALIKE * apart.mean((-2, -1), keepdim=True)
 
 
-def squared(a: Tokens, b: Float[Tensor, "*batch others dim"]) -> Float[Tensor, "*batch patches others"]:
+def square_distances(a: Tokens, b: Float[Tensor, "*batch others dim"]) -> Float[Tensor, "*batch patches others"]:
     """Return ||a_i - b_j||² of all pairs, differentiable, by a matrix product around the mean of b.
 
     Example:

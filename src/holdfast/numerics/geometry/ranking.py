@@ -37,7 +37,7 @@ class Results(NamedTuple):
     hits: Int[Tensor, "queries results"]
 
 
-def ranked(
+def rank_queries(
     queries: Queries, bank: Bank, own: Int[Tensor, "queries"], labels: Int[Tensor, "bank"], name: str = "l2"
 ) -> tuple[Float[Tensor, "queries"], Float[Tensor, "queries"]]:
     """Return how early each query finds the images of its class among all others.

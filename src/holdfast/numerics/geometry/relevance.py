@@ -91,7 +91,7 @@ class Relevance:
             )
         return self
 
-    def graded(self, positions: Int[Tensor, "batch"]) -> Int[Tensor, "batch images"]:
+    def grade_images(self, positions: Int[Tensor, "batch"]) -> Int[Tensor, "batch images"]:
         """Return how relevant every image is to some: its grade, 0 where it is not, OUTSIDE the index of a query.
 
         Images that are no queries have no index.

@@ -35,7 +35,7 @@ def spectrum(reps: Reps, centred: bool = True) -> Float[Tensor, "values"]:
         >>> [round(v, 6) for v in spectrum(torch.tensor([[3.0, 0.0], [0.0, 4.0]]), centred=False).tolist()]
         [4.0, 3.0]
     """
-    return _decomposed(reps, centred)[0]
+    return _decompose(reps, centred)[0]
 
 
 def effective_rank(reps: Reps, centred: bool = True) -> Contributions:
@@ -60,7 +60,7 @@ def effective_rank(reps: Reps, centred: bool = True) -> Contributions:
         >>> round(effective_rank(torch.eye(4), centred=False).mean().item(), 6)
         4.0
     """
-    values, shares = _decomposed(reps, centred)
+    values, shares = _decompose(reps, centred)
     p = values / values.sum()
     logs = p.log().where(p > 0, 0.0)
     entropy = -(p * logs).sum()
@@ -86,14 +86,14 @@ def participation_ratio(reps: Reps, centred: bool = True) -> Contributions:
         >>> round(participation_ratio(torch.eye(4), centred=False).mean().item(), 6)
         4.0
     """
-    values, shares = _decomposed(reps, centred)
+    values, shares = _decompose(reps, centred)
     eigenvalues = (values / values[0]).square()
     total, squares = eigenvalues.sum(), eigenvalues.square().sum()
     ratio = total.square() / squares
     return ratio + 2 * ratio * shares(eigenvalues / total - eigenvalues.square() / squares)
 
 
-def _decomposed(
+def _decompose(
     reps: Reps, centred: bool
 ) -> tuple[Float[Tensor, "values"], Callable[[Float[Tensor, "values"]], Float[Tensor, "images"]]]:
     """Return singular values, largest first, and the product of a vector with N U²: each image's share of them."""
@@ -113,7 +113,7 @@ def _decomposed(
     if size <= (1e-12 * largest if centred else 0.0):
         size = 0.0  # all alike, but for rounding
 
-    def scaled(part: Reps) -> Float[Tensor, "rows dim"]:
+    def centre_and_scale(part: Reps) -> Float[Tensor, "rows dim"]:
         """Return some rows centred, with entries of at most 1."""
         rows = part.to("cpu", torch.float64, copy=True)
         return rows.sub_(mean).div_(size) if size else rows.zero_()
@@ -124,7 +124,7 @@ def _decomposed(
     # eigenvalues of the smaller Gram matrix
     gram = torch.zeros(min(n, dim), min(n, dim), dtype=torch.float64)
     for part in parts:
-        gram += gram_of(scaled(part))
+        gram += gram_of(centre_and_scale(part))
     eigenvalues, vectors = torch.linalg.eigh(gram)
     eigenvalues, vectors = eigenvalues.flip(0), vectors.flip(1)
     # what rounding may have made is no direction
@@ -138,7 +138,7 @@ def _decomposed(
         return torch.cat([each.mul_(n).masked_fill_(~real, 0.0) @ of for each in squares])
 
     def shares(of: Float[Tensor, "values"]) -> Float[Tensor, "images"]:
-        return torch.cat([shares_in(scaled(part), of) for part in parts])
+        return torch.cat([shares_in(centre_and_scale(part), of) for part in parts])
 
     return size * eigenvalues.where(real, 0.0).sqrt(), shares
 

@@ -58,7 +58,7 @@ def top(
     start = 0
     for members in _blocks(bank, directions.shape[1]):
         for number, part in enumerate(directions.split(ROWS)):
-            best[number] = _merged(best[number], part @ members.T, start, k)
+            best[number] = _merge_block(best[number], part @ members.T, start, k)
         start += len(members)
     if not start:
         raise HoldfastError("expected a bank of at least one representation, got none")
@@ -89,11 +89,11 @@ def _blocks(bank: Iterable[Tensor], dim: int) -> Iterator[Tensor]:
         yield left
 
 
-def _merged(best: Keys, cosines: Float[Tensor, "queries block"], start: int, k: int) -> Keys:
+def _merge_block(best: Keys, cosines: Float[Tensor, "queries block"], start: int, k: int) -> Keys:
     """Return the keys of the k best members so far, in any order, after a block that begins at `start`."""
     # drop what cannot be among the k best
     full = best.shape[1] == k  # then an equal cosine is no gain: it stands further back
-    above = cosines > _cosines(best.amin(1, keepdim=True)) if full else cosines >= _reached(cosines, k)
+    above = cosines > _cosines(best.amin(1, keepdim=True)) if full else cosines >= _find_threshold(cosines, k)
     place = torch.from_numpy(np.flatnonzero(above.numpy()))  # several times as fast as nonzero
     row, column = place // cosines.shape[1], place % cosines.shape[1]
     # pack the rest, a ragged number for each query, into rows of keys
@@ -105,7 +105,7 @@ def _merged(best: Keys, cosines: Float[Tensor, "queries block"], start: int, k: 
     return keys.topk(min(k, keys.shape[1]), sorted=False).values
 
 
-def _reached(cosines: Float[Tensor, "queries block"], k: int) -> Float[Tensor, "queries 1"]:
+def _find_threshold(cosines: Float[Tensor, "queries block"], k: int) -> Float[Tensor, "queries 1"]:
     """A cosine that at least k of each row reach, and few more: the k-th largest of the maxima of groups."""
     width = cosines.shape[1]
     if width <= k:
@@ -118,13 +118,13 @@ def _reached(cosines: Float[Tensor, "queries block"], k: int) -> Float[Tensor, "
 def _keys(cosines: Float[Tensor, "*shape"], positions: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
     """Return whole numbers ordered as (cosine, lower position first): the cosine's bits above those of the position."""
     bits = (cosines + 0.0).view(torch.int32)  # + 0 makes -0 and 0 equal
-    return (_flipped(bits).long() << 32) + (_LAST - positions)
+    return (_flip_bits(bits).long() << 32) + (_LAST - positions)
 
 
 def _cosines(keys: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    return _flipped((keys >> 32).int()).view(torch.float32)
+    return _flip_bits((keys >> 32).int()).view(torch.float32)
 
 
-def _flipped(bits: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+def _flip_bits(bits: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
     """Return a float's bits as a number in the order of floats, or the bits of such a number."""
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)

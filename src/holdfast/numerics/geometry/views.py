@@ -14,7 +14,7 @@ from holdfast.numerics.rng import Rng
 from holdfast.numerics.shapes import Images
 from holdfast.runtime.checked import Checked, Count
 from holdfast.runtime.errors import HoldfastError, first_line
-from holdfast.runtime.waiting import sent
+from holdfast.runtime.waiting import move_to
 
 LUMA = YIQ[0]
 NUMBERS = 21
@@ -133,24 +133,26 @@ class Views(metaclass=Checked):
             rng: random numbers bound to the ids of these images.
             local: whether the view is one of the small ones.
         """
-        u = sent(rng.uniform(NUMBERS), x)
+        u = move_to(rng.uniform(NUMBERS), x)
         size = (self.local_size, self.local_size) if local and self.local_size else (x.shape[2], x.shape[3])
         x = self._window(x, u[:, :9], self.local_crop if local else self.crop, size)
         if x.shape[1] == 3:
             x = self._colours(x, u[:, 9:15])
         elif self.light and self.colour_share:
             x = _choose(
-                u[:, 9] < self.colour_share, _lit(x, torch.ones_like(x[:1]), self.light, u[:, 10:12]).clamp(0, 1), x
+                u[:, 9] < self.colour_share,
+                _adjust_light(x, torch.ones_like(x[:1]), self.light, u[:, 10:12]).clamp(0, 1),
+                x,
             )
         x = x * _between(self.gain, u[:, 15]).view(-1, 1, 1, 1) if self.gain != (1.0, 1.0) else x
         if self.blur_share:
-            x = _choose(u[:, 16] < self.blur_share, _blurred(x, _between(self.blur, u[:, 17]), self.blur[1]), x)
+            x = _choose(u[:, 16] < self.blur_share, _blur_images(x, _between(self.blur, u[:, 17]), self.blur[1]), x)
         if self.solarize:
             x = _choose(u[:, 18] < self.solarize, torch.where(x > 0.5, 1 - x, x), x)
         if self.noise:
-            x = x + self.noise * sent(rng.child("noise").normal(*x.shape[1:]), x)
+            x = x + self.noise * move_to(rng.child("noise").normal(*x.shape[1:]), x)
         if self.hole and self.hole_share:
-            x = self._holed(x, u[:, 19:21], sent(rng.child("hole").uniform(1), x)[:, 0] < self.hole_share)
+            x = self._cut_hole(x, u[:, 19:21], move_to(rng.child("hole").uniform(1), x)[:, 0] < self.hole_share)
         return x.clamp(0, 1)
 
     def _window(
@@ -187,15 +189,15 @@ class Views(metaclass=Checked):
         weights = torch.tensor(LUMA, device=x.device, dtype=x.dtype).view(1, 3, 1, 1)
         if self.colour and self.colour_share:
             colourful = 1 + self.colour * (2 * u[:, 3].view(-1, 1, 1, 1) - 1)
-            new = _lit(x, weights, self.colour, u[:, 1:3])
+            new = _adjust_light(x, weights, self.colour, u[:, 1:3])
             luma = (new * weights).sum(1, keepdim=True)
-            new = luma + colourful * _turned(new - luma, math.pi / 2 * self.colour * (2 * u[:, 4] - 1))
+            new = luma + colourful * _rotate_hue(new - luma, math.pi / 2 * self.colour * (2 * u[:, 4] - 1))
             x = _choose(u[:, 0] < self.colour_share, new.clamp(0, 1), x)
         if self.grey:
             x = _choose(u[:, 5] < self.grey, (x * weights).sum(1, keepdim=True).expand_as(x), x)
         return x
 
-    def _holed(self, x: Images, u: Float[Tensor, "batch 2"], chosen: Bool[Tensor, "batch"]) -> Images:
+    def _cut_hole(self, x: Images, u: Float[Tensor, "batch 2"], chosen: Bool[Tensor, "batch"]) -> Images:
         """Return images with a black square around a random pixel."""
         inside = chosen.view(-1, 1, 1)
         for axis, place in ((1, u[:, 0]), (2, u[:, 1])):
@@ -217,7 +219,7 @@ def _choose(chosen: Bool[Tensor, "batch"], new: Images, old: Images) -> Images:
     return torch.where(chosen.view(-1, 1, 1, 1), new, old)
 
 
-def _lit(x: Images, weights: Tensor, most: float, u: Float[Tensor, "batch 2"]) -> Images:
+def _adjust_light(x: Images, weights: Tensor, most: float, u: Float[Tensor, "batch 2"]) -> Images:
     """Return images of another brightness, and of another contrast around the mean of their luma."""
     bright, contrast = (1 + most * (2 * u[:, :, None, None, None] - 1)).unbind(1)
     new = x * bright
@@ -225,14 +227,14 @@ def _lit(x: Images, weights: Tensor, most: float, u: Float[Tensor, "batch 2"]) -
     return mean + contrast * (new - mean)
 
 
-def _turned(chroma: Images, angle: Float[Tensor, "batch"]) -> Images:
+def _rotate_hue(chroma: Images, angle: Float[Tensor, "batch"]) -> Images:
     """Return colours without luma turned round the grey axis."""
     along, across = (part.to(chroma) for part in chroma_maps())
     cos, sin = angle.cos().view(-1, 1, 1), angle.sin().view(-1, 1, 1)
     return torch.einsum("bdc,bchw->bdhw", cos * along + sin * across, chroma)
 
 
-def _blurred(x: Images, sigma: Float[Tensor, "batch"], most: float) -> Images:
+def _blur_images(x: Images, sigma: Float[Tensor, "batch"], most: float) -> Images:
     """Return images blurred by Gaussians of their own σ, reflected at the edges."""
     reach = min(math.ceil(2 * most), min(x.shape[2:]) - 1)
     at = torch.arange(-reach, reach + 1, device=x.device, dtype=x.dtype)

@@ -6,7 +6,7 @@ image; they are left out and counted in the note.
 A module here never has the name of a function here: importing the module would put it in the function's place.
 """
 
-from holdfast.numerics.statistics.differences import centred, combined, correlation, correlation_of, difference
+from holdfast.numerics.statistics.differences import centre, combine_reaches, correlation, correlation_of, difference
 from holdfast.numerics.statistics.means import influence_of_mean, mean
 from holdfast.numerics.statistics.medians import at_ranks, influence_of_median, median, median_ranks
 from holdfast.numerics.statistics.pairs import influence_of_pair_mean, pair_mean
@@ -16,9 +16,9 @@ from holdfast.numerics.statistics.rows import by_unit
 __all__ = [
     "at_ranks",
     "by_unit",
-    "centred",
+    "centre",
     "clopper_pearson",
-    "combined",
+    "combine_reaches",
     "correlation",
     "correlation_of",
     "difference",

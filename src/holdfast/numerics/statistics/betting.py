@@ -144,10 +144,10 @@ def exceeds(counts: Counts, mean: PerVariable, alpha: float, budget: int) -> Boo
         [True, False]
     """
     won = log_capital(counts, mean.clamp_min(1e-12), alpha, budget)
-    return (mean <= 0) | (won >= _demanded(counts, alpha))
+    return (mean <= 0) | (won >= _compute_log_threshold(counts, alpha))
 
 
-def _demanded(counts: Counts, alpha: float) -> PerVariable:
+def _compute_log_threshold(counts: Counts, alpha: float) -> PerVariable:
     """Return the log of the capital at which a mean is ruled out."""
     return math.log(1 / alpha) + LOG_ROUNDING * counts.sum(-1)
 
@@ -207,7 +207,7 @@ def _around_root(counts: Counts, mean: PerVariable, alpha: float, budget: int) -
     Newton's method in log m, where log K is convex and nearly straight. Both means are looked at in the end: where it
     went astray they are far apart, and nothing else is lost.
     """
-    stake, demanded = bets(alpha, budget), _demanded(counts, alpha)
+    stake, demanded = bets(alpha, budget), _compute_log_threshold(counts, alpha)
     at = (mean * 2.0**-HALVINGS).clamp_min(1e-12)
     draws, row = counts.sum(-1, keepdim=True), counts[..., None, :]
     for _ in range(NEWTON):

@@ -85,7 +85,7 @@ def rows_of_pictures(measure: Measure, table: Table, first: Int[Tensor, "images"
         >>> rows_of_pictures(measure, {"held": torch.tensor([1, 2, 3])}, torch.tensor([0, 0, 2]))["held"].tolist()
         [1, 3]
     """
-    if first is None or (kept := _kept(measure, table, first)) is None:
+    if first is None or (kept := _select_first_rows(measure, table, first)) is None:
         return table
     return {name: column[kept] for name, column in table.items()}
 
@@ -110,12 +110,12 @@ def score_pictures(measure: Measure, table: Table, first: Int[Tensor, "images"] 
         return measure.score(table)
     pictures = rows_of_pictures(measure, table, first)
     if pictures is not table:
-        return _said(measure.score(pictures), ONCE.format(_length(pictures)))
+        return _annotate_intervals(measure.score(pictures), ONCE.format(_length(pictures)))
     scores = measure.score(table)
-    return scores if measure.rows(table) is None else _said(scores, UNKNOWN)
+    return scores if measure.rows(table) is None else _annotate_intervals(scores, UNKNOWN)
 
 
-def _kept(measure: Measure, table: Table, first: Int[Tensor, "images"]) -> Int[Tensor, "rows"] | None:
+def _select_first_rows(measure: Measure, table: Table, first: Int[Tensor, "images"]) -> Int[Tensor, "rows"] | None:
     """Return the rows of the first image of each picture; None where these are all, or rows are no images."""
     rows = _length(table)
     if measure.rows(table) is not None or rows > len(first):
@@ -128,5 +128,5 @@ def _length(table: Table) -> int:
     return len(next(iter(table.values())))
 
 
-def _said(scores: Mapping[str, Score], words: str) -> dict[str, Score]:
+def _annotate_intervals(scores: Mapping[str, Score], words: str) -> dict[str, Score]:
     return {name: replace(score, interval=f"{score.interval}, {words}") for name, score in scores.items()}

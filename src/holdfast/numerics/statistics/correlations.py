@@ -55,7 +55,7 @@ def pearson(a: Values, b: Values, confidence: float = 0.95) -> Score:
     t = float(scipy.stats.t.ppf(0.5 + level(confidence) / 2, max(degrees_of_freedom(parts), 1.0)))
     ranks = _inside(_correlation(_ranks(a), _ranks(b))[0] or 0.0, n)
     bent = math.hypot(t * _error(parts), math.atanh(value) - math.atanh(ranks))
-    return _transformed(value, value, max(z / math.sqrt(n - 3), bent), n, kind, confidence, note)
+    return _build_fisher_score(value, value, max(z / math.sqrt(n - 3), bent), n, kind, confidence, note)
 
 
 def spearman(a: Values, b: Values, confidence: float = 0.95) -> Score:
@@ -90,7 +90,7 @@ def spearman(a: Values, b: Values, confidence: float = 0.95) -> Score:
     parts = _without_each(a, b, lambda a, b: _correlation(_ranks(a), _ranks(b))[0], _most(n - 1))
     t = float(scipy.stats.t.ppf(0.5 + level(confidence) / 2, n - 2))
     reach = max(_ndtri(confidence) * math.sqrt((1 + inner**2 / 2) / (n - 3)), t * _error(parts))
-    return _transformed(value, inner, reach, n, kind, confidence, note)
+    return _build_fisher_score(value, inner, reach, n, kind, confidence, note)
 
 
 def _finite(a: Values, b: Values) -> tuple[Tensor, Tensor, str]:
@@ -149,7 +149,9 @@ def _ndtri(confidence: float) -> float:
     return float(scipy.stats.norm.ppf(0.5 + level(confidence) / 2))
 
 
-def _transformed(value: float, inner: float, reach: float, n: int, kind: str, confidence: float, note: str) -> Score:
+def _build_fisher_score(
+    value: float, inner: float, reach: float, n: int, kind: str, confidence: float, note: str
+) -> Score:
     """Interval by Fisher's transformation; an end at ±1 where the value is further out than its inner stand-in."""
     low, high = math.tanh(math.atanh(inner) - reach), math.tanh(math.atanh(inner) + reach)
     if inner < value:

@@ -37,12 +37,12 @@ def difference(first: Score, second: Score, correlation: float) -> Score:
     gap = first.value - second.value
     if first.low is None or first.high is None or second.low is None or second.high is None:
         return Score(gap, None, None, n, kind, level, "one of the two scores has no interval")
-    below = combined(first.value - first.low, second.high - second.value, rho)
-    above = combined(first.high - first.value, second.value - second.low, rho)
+    below = combine_reaches(first.value - first.low, second.high - second.value, rho)
+    above = combine_reaches(first.high - first.value, second.value - second.low, rho)
     return Score(gap, gap - below, gap + above, n, kind, level)
 
 
-def combined(a: float, b: float, correlation: float) -> float:
+def combine_reaches(a: float, b: float, correlation: float) -> float:
     """How far a difference reaches whose parts reach a and b, √(a² + b² - 2ρab); for a sum, pass -ρ.
 
     Example:
@@ -59,10 +59,10 @@ def correlation(a: Float[Tensor, "units"], b: Float[Tensor, "units"]) -> float:
         >>> round(correlation(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0, 4.0, 6.0])), 6)
         1.0
     """
-    return correlation_of(centred(a), centred(b))
+    return correlation_of(centre(a), centre(b))
 
 
-def centred(a: Float[Tensor, "units"]) -> tuple[Tensor, Tensor]:
+def centre(a: Float[Tensor, "units"]) -> tuple[Tensor, Tensor]:
     """Return influences less their mean, and the norm of that: what many correlations are made of.
 
     Example:

@@ -36,7 +36,7 @@ class Reach:
     below: Levels
     above: Levels
 
-    def scaled(self, factor: float) -> "Reach":
+    def scale(self, factor: float) -> "Reach":
         """Reach of the score times a positive number."""
         return Reach(self.below * factor, self.above * factor)
 
@@ -80,7 +80,7 @@ def reach(score: Score, times: float = 1.0) -> Reach | None:
     own_low = float(scipy.stats.beta.ppf(tail, k, trials - k + 1)) if k > 0 else 0.0
     own_high = float(scipy.stats.beta.isf(tail, k + 1, trials - k)) if k < trials else 1.0
     # the other end need not be that of so many trials to the last digit, so both are scaled to what they were
-    return Reach(_scaled(p - lows, p - own_low, below), _scaled(highs - p, own_high - p, above))
+    return Reach(_rescale_levels(p - lows, p - own_low, below), _rescale_levels(highs - p, own_high - p, above))
 
 
 @lru_cache
@@ -88,7 +88,7 @@ def _students(freedom: int, tail: float) -> Levels:
     return np.maximum(scipy.stats.t.isf(ALPHAS / 2, freedom) / scipy.stats.t.isf(tail, freedom), 0)
 
 
-def _scaled(reaches: Levels, own: float, reported: float) -> Levels:
+def _rescale_levels(reaches: Levels, own: float, reported: float) -> Levels:
     return np.maximum(reaches, 0) * (reported / own if own > 0 else 0.0)
 
 

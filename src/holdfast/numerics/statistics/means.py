@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.numerics.statistics.looks import level
-from holdfast.numerics.statistics.rows import by_unit, constant, defined
+from holdfast.numerics.statistics.rows import by_unit, constant, drop_undefined
 from holdfast.numerics.statistics.score import Score
 
 FEWEST = 8
@@ -54,44 +54,46 @@ def mean(
         >>> print(f"{score.value:.3f} in [{score.low:.3f}, {score.high:.3f}]: {score.note}")
         0.125 in [0.000, 0.656]: only 4 of 8 values differ from the commonest: the interval may be too short
     """
-    values, units, note = defined(values.double(), units)
+    values, units, note = drop_undefined(values.double(), units)
     kind = "outer ends of Student's t and Hall's skewness-corrected interval" + (f", {condition}" if condition else "")
     if not len(values):
         return Score(None, None, None, 0, kind, confidence, note)
     value = float(values.mean())
-    parts = values if units is None else _linearised(values, value, units)
+    parts = values if units is None else _linearise_by_unit(values, value, units)
     n, tail = len(parts), (1 - level(confidence)) / 2
 
-    def scored(low: float | None, high: float | None, kind: str = kind, *words: str) -> Score:
+    def build_score(low: float | None, high: float | None, kind: str = kind, *words: str) -> Score:
         return Score(value, low, high, n, kind, confidence, "; ".join(filter(None, [note, *words])))
 
     # samples without a spread
     if not math.isfinite(value):
-        return scored(None, None, kind, "some values are infinite")
+        return build_score(None, None, kind, "some values are infinite")
     if n == 1:
-        return scored(None, None, kind, "one value has no interval")
+        return build_score(None, None, kind, "one value has no interval")
     if constant(parts):
         if most is None:
-            return scored(None, None, kind, f"all {n} values are equal, so their spread is unknown: no interval")
+            return build_score(None, None, kind, f"all {n} values are equal, so their spread is unknown: no interval")
         same = tail ** (1 / n)
-        return scored(same * value, same * value + (1 - same) * most, "exact limit for a sample without exception")
+        return build_score(same * value, same * value + (1 - same) * most, "exact limit for a sample without exception")
 
     # outer ends of Student's t and Hall's interval
     if n < FEWEST:
-        return scored(None, None, kind, f"{n} values are too few for an interval of a skewed mean: it takes {FEWEST}")
+        return build_score(
+            None, None, kind, f"{n} values are too few for an interval of a skewed mean: it takes {FEWEST}"
+        )
     deviation, centred = float(parts.std()), parts - parts.mean()
     t = float(scipy.stats.t.ppf(1 - tail, degrees_of_freedom(centred))) / math.sqrt(n)
     skew = float(centred.pow(3).mean() / centred.square().mean() ** 1.5)
     skews = skew, _farther(skew, n)
-    low = value - deviation * max(t, *(_unskewed(t, each, n) for each in skews))
-    high = value + deviation * max(t, *(-_unskewed(-t, each, n) for each in skews))
+    low = value - deviation * max(t, *(_invert_hall(t, each, n) for each in skews))
+    high = value + deviation * max(t, *(-_invert_hall(-t, each, n) for each in skews))
 
     # a warning where few values differ from the commonest: moments of so few are not to be trusted
     carriers = int((values != values.mode().values).sum())
     few = f"only {len(values)} values"
     if carriers < len(values) - 1:
         few = f"only {carriers} of {len(values)} values differ from the commonest"
-    return scored(
+    return build_score(
         max(low, 0.0) if values.min() >= 0 else low,
         high if most is None else min(high, most),
         kind,
@@ -123,7 +125,9 @@ def influence_of_mean(values: Float[Tensor, "rows"]) -> Float[Tensor, "rows"]:
     return (values - values.nanmean()).nan_to_num(0.0)
 
 
-def _linearised(values: Float[Tensor, "rows"], value: float, units: Int[Tensor, "rows"]) -> Float[Tensor, "units"]:
+def _linearise_by_unit(
+    values: Float[Tensor, "rows"], value: float, units: Int[Tensor, "rows"]
+) -> Float[Tensor, "units"]:
     """One number per unit, whose mean is that of the rows and whose spread is that between units."""
     names, unit = units.unique(return_inverse=True)
     return value + by_unit(values - value, unit) * len(names) / len(values)
@@ -135,7 +139,7 @@ def _farther(skew: float, n: int) -> float:
     return skew + max(-error, min(error, 2 * skew))
 
 
-def _unskewed(z: float, skew: float, n: int) -> float:
+def _invert_hall(z: float, skew: float, n: int) -> float:
     """Hall's g(z): the studentised mean that his transformation maps to z; z itself without skewness."""
     if abs(skew) < 1e-6:
         return z

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.proportions import clopper_pearson, effective_size
-from holdfast.numerics.statistics.rows import defined, distinct
+from holdfast.numerics.statistics.rows import distinct, drop_undefined
 from holdfast.numerics.statistics.score import Score
 
 
@@ -35,7 +35,7 @@ def median(
         >>> score.value, score.low, score.high
         (6.0, 2.0, 10.0)
     """
-    values, units, note = defined(values, units)
+    values, units, note = drop_undefined(values, units)
     kind = "order statistics" if units is None else "order statistics with effective size (Woodruff)"
     kind += f", {condition}" if condition else ""
     n = len(values)

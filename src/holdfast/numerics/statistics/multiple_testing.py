@@ -15,7 +15,7 @@ CORRECTIONS = {
 """What each correction promises at level 0.05."""
 
 
-def adjusted(p: Sequence[float], correction: str) -> list[float]:
+def adjust_p_values(p: Sequence[float], correction: str) -> list[float]:
     """Adjusted p-values, to be compared with the level as they are.
 
     Holm: max_{j <= i} min(1, (m - j + 1) p_(j)), over the ordered p_(1) <= … <= p_(m); controls the probability of

@@ -50,7 +50,7 @@ def pair_rank_correlation(
         1.00 in [-0.31, 1.00] from 30 images
     """
     kind = "Student's t on Fisher's scale, over images in both roles of their pairs"
-    u, v = (_centred_ranks(values) for values in (first, second))
+    u, v = (_centre_ranks(values) for values in (first, second))
     size = math.sqrt(float(u.square().sum() * v.square().sum()))
     if not size:
         n = len(shares(torch.zeros_like(u)))
@@ -60,21 +60,21 @@ def pair_rank_correlation(
     moves = shares(influence - influence.mean())
     n, tail = len(moves), (1 - level(confidence)) / 2
 
-    def scored(low: float, high: float, kind: str = kind) -> Score:
+    def build_score(low: float, high: float, kind: str = kind) -> Score:
         return Score(value, max(low, -1.0), min(high, 1.0), n, kind, confidence, "")
 
     if 1 - abs(value) < PERFECT:
         unmet = 1 - tail ** (1 / n)
         reach = 6 * (1 - (1 - unmet) ** 2)
         kind = "exact limit for a sample without exception"
-        return scored(1 - reach, 1.0, kind) if value > 0 else scored(-1.0, reach - 1, kind)
+        return build_score(1 - reach, 1.0, kind) if value > 0 else build_score(-1.0, reach - 1, kind)
     error = 2 * float(moves.std()) / math.sqrt(n) / (1 - value**2)
     reach = float(scipy.stats.t.ppf(1 - tail, max(degrees_of_freedom(moves - moves.mean()), 1.0))) * error
     middle = math.atanh(value)
-    return scored(math.tanh(middle - reach), math.tanh(middle + reach))
+    return build_score(math.tanh(middle - reach), math.tanh(middle + reach))
 
 
-def _centred_ranks(values: Float[Tensor, "pairs"]) -> Float[Tensor, "pairs"]:
+def _centre_ranks(values: Float[Tensor, "pairs"]) -> Float[Tensor, "pairs"]:
     """Ranks as shares of the pairs, less ½; equal values share their mean rank."""
     ranks = torch.from_numpy(scipy.stats.rankdata(values.numpy()))
     return (ranks - 0.5) / len(values) - 0.5

@@ -4,7 +4,7 @@ import math
 
 import scipy
 
-from holdfast.numerics.statistics.differences import combined
+from holdfast.numerics.statistics.differences import combine_reaches
 from holdfast.numerics.statistics.levels import reach
 from holdfast.numerics.statistics.score import Score
 
@@ -49,9 +49,9 @@ def times_needed(
             return math.inf
         rho, total = min(correlation, 1 - 1 / (n * times)), 0.0
         for alpha in (level, 2 * (1 - power)):
-            (below, above), (other_below, other_above) = a.at(alpha), b.scaled(scale).at(alpha)
+            (below, above), (other_below, other_above) = a.at(alpha), b.scale(scale).at(alpha)
             ends = (below, other_above) if gap > 0 else (above, other_below)
-            total += combined(*ends, rho)
+            total += combine_reaches(*ends, rho)
         return total - abs(gap)
 
     ends = math.log(2 / n), math.log(MOST)

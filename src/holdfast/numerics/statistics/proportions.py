@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.numerics.statistics.looks import level
-from holdfast.numerics.statistics.rows import by_unit, defined, distinct
+from holdfast.numerics.statistics.rows import by_unit, distinct, drop_undefined
 from holdfast.numerics.statistics.score import Score
 
 
@@ -92,7 +92,7 @@ def share(
         >>> print(f"{score.value} in [{score.low:.3f}, {score.high:.3f}], {score.interval}")
         0.75 in [0.194, 0.994], exact binomial (Clopper-Pearson)
     """
-    hits, units, note = defined(hits, units)
+    hits, units, note = drop_undefined(hits, units)
     kind = "exact binomial (Clopper-Pearson)" if units is None else "binomial with effective size (Korn-Graubard)"
     kind += f", {condition}" if condition else ""
     if not len(hits):
@@ -126,7 +126,7 @@ def share_of_draws(shares: Float[Tensor, "images"], draws: int, condition: str =
         >>> print(f"{score.value:.4f} in [{score.low:.2f}, {score.high:.2f}] from {score.n} images")
         0.9625 in [0.38, 1.00] from 4 images
     """
-    shares, _, note = defined(shares.double())
+    shares, _, note = drop_undefined(shares.double())
     kind = "binomial with effective size over images and draws (Korn-Graubard), with room for images not met"
     kind += f", {condition}" if condition else ""
     m = len(shares)

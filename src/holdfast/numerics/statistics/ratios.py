@@ -42,18 +42,18 @@ def ratio(first: Score, second: Score, correlation: float) -> Score:
     rho = min(correlation, 1 - 1 / max(n, 1))
     kind = f"ratio, recovered from both intervals (MOVER), correlation {rho:.2f}"
 
-    def undefined(note: str) -> Score:
+    def build_undefined(note: str) -> Score:
         return Score(None, None, None, n, kind, level, note)
 
     if first.value is None or second.value is None:
-        return undefined("one of the two scores is undefined")
+        return build_undefined("one of the two scores is undefined")
     if min(first.value, second.value, first.low or 0.0, second.low or 0.0) < 0:
         raise HoldfastError(
             f"ratio: expected scores >= 0, got {first.value:g} and {second.value:g} (or intervals that reach below 0); "
             "compare signed scores by their difference"
         )
     if second.value == 0 or second.low == 0:
-        return undefined("undefined: the score to compare with is 0, or cannot be told from 0")
+        return build_undefined("undefined: the score to compare with is 0, or cannot be told from 0")
     value = first.value / second.value
     if first.low is None or first.high is None or second.low is None or second.high is None:
         return Score(value, None, None, n, kind, level, "one of the two scores has no interval")

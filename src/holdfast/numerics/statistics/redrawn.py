@@ -11,7 +11,7 @@ from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.score import Score
 
 
-def widened(score: Score, others: Sequence[float], least: float = -math.inf, most: float = math.inf) -> Score:
+def widen_interval(score: Score, others: Sequence[float], least: float = -math.inf, most: float = math.inf) -> Score:
     """Widen the interval of a score, which holds given the draws of its encoder, by the spread over groups of draws.
 
     With S₀ the score, S₁, ..., S_R those that other groups of as many draws give on the same images, and s the standard

@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 
-def defined(values: Tensor, units: Tensor | None = None) -> tuple[Tensor, Tensor | None, str]:
+def drop_undefined(values: Tensor, units: Tensor | None = None) -> tuple[Tensor, Tensor | None, str]:
     """Rows that are not NaN, their units, and a note that counts the others.
 
     Example:

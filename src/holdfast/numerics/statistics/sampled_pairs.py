@@ -120,7 +120,7 @@ def moves(near: Float[Tensor, "population"]) -> Float[Tensor, "population"]:
     return 2 * (near.double() - near.double().mean()) / len(near)
 
 
-def described(interval: str, images: int, of_each: int) -> str:
+def describe_interval(interval: str, images: int, of_each: int) -> str:
     """Return the kind of an interval, with how many pairs of each image were compared where these are not all.
 
     Example:

@@ -16,7 +16,7 @@ from holdfast.numerics.statistics.betting import Counts
 PerVariable = Float[Tensor, "*shape"]
 
 
-def decided(counts: Counts, mean: PerVariable, alpha: float, budget: int) -> Bool[Tensor, "*shape"]:
+def is_decided(counts: Counts, mean: PerVariable, alpha: float, budget: int) -> Bool[Tensor, "*shape"]:
     """Whether the mean is proved to be above or below `mean`, or can no longer be proved to be above.
 
     The last: even if all draws up to the budget were 1, they would not prove it.
@@ -32,10 +32,10 @@ def decided(counts: Counts, mean: PerVariable, alpha: float, budget: int) -> Boo
         >>> decided(counts, torch.tensor(0.5).double(), alpha=0.05, budget=100).tolist()
         [True, True, True, False]
     """
-    return _decided(counts, mean.expand(counts.shape[:-1]), mean.expand(counts.shape[:-1]), alpha, budget)
+    return _decide_between(counts, mean.expand(counts.shape[:-1]), mean.expand(counts.shape[:-1]), alpha, budget)
 
 
-def settled(counts: Counts, precision: float, alpha: float, budget: int) -> Bool[Tensor, "*shape"]:
+def is_settled(counts: Counts, precision: float, alpha: float, budget: int) -> Bool[Tensor, "*shape"]:
     """Whether more draws hardly raise the radius Φ⁻¹(lower bound of the mean), or cannot lift the bound above ½.
 
     Hardly: the bound is at `betting.near_mean`, less than `precision` below the plug-in radius or the largest one.
@@ -52,7 +52,7 @@ def settled(counts: Counts, precision: float, alpha: float, budget: int) -> Bool
         [False, True, True]
     """
     near = betting.near_mean(counts, precision, alpha, budget)
-    return _decided(counts, near, torch.full_like(near, 0.5), alpha, budget)
+    return _decide_between(counts, near, torch.full_like(near, 0.5), alpha, budget)
 
 
 def all_settled(counts: Counts, precision: float, alpha: float, budget: int) -> bool:
@@ -69,10 +69,12 @@ def all_settled(counts: Counts, precision: float, alpha: float, budget: int) -> 
     most = counts.sum(-1) * (plain / near).log()
     if bool(((plain >= 0.5) & (most < math.log(1 / alpha))).any()):
         return False
-    return bool(settled(counts, precision, alpha, budget).all())
+    return bool(is_settled(counts, precision, alpha, budget).all())
 
 
-def _decided(counts: Counts, high: PerVariable, low: PerVariable, alpha: float, budget: int) -> Bool[Tensor, "*shape"]:
+def _decide_between(
+    counts: Counts, high: PerVariable, low: PerVariable, alpha: float, budget: int
+) -> Bool[Tensor, "*shape"]:
     """Whether the mean is proved to be above `high` or below `low` <= `high`, or cannot be proved to be above `low`."""
     # a plain mean of `low` or more proves nothing below it, one below `low` nothing above: one look serves both
     above = betting.empirical_mean(counts) >= low

@@ -66,11 +66,11 @@ class AtRate:
         rho = max(-most, min(most, float(by_value @ by_pairs / lengths))) if lengths > 0 else 0.0
         ends = [self._mean(rate) for rate in self._rates(score.confidence)]
         least, most = min(*ends, score.value), max(*ends, score.value)
-        below = statistics.combined(score.value - score.low, score.value - least, -rho)
-        above = statistics.combined(score.high - score.value, most - score.value, -rho)
+        below = statistics.combine_reaches(score.value - score.low, score.value - least, -rho)
+        above = statistics.combine_reaches(score.high - score.value, most - score.value, -rho)
         of_threshold = f"{score.interval}, and of the threshold, by the pairs' effective size (MOVER)"
         images = len(self.near)
-        kind = sampled_pairs.described(of_threshold, images, self.partners or images - 1)
+        kind = sampled_pairs.describe_interval(of_threshold, images, self.partners or images - 1)
         return replace(score, low=max(score.value - below, 0.0), high=min(score.value + above, 1.0), interval=kind)
 
     def influence(self) -> Float[Tensor, "population"]:

@@ -12,7 +12,7 @@ from holdfast.numerics.statistics.rows import constant
 from holdfast.numerics.statistics.score import Score
 
 
-def crossed_mean(
+def two_way_mean(
     values: Float[Tensor, "images repetitions"],
     condition: str = "",
     confidence: float = 0.95,
@@ -50,14 +50,14 @@ def crossed_mean(
     repetitions = values.shape[1]
     images = statistics.mean(values.double().mean(1), most=most, confidence=confidence)
 
-    def scored(low: float | None, high: float | None, *words: str) -> Score:
+    def build_score(low: float | None, high: float | None, *words: str) -> Score:
         note = "; ".join(filter(None, [images.note, *words]))
         return Score(images.value, low, high, images.n, kind, confidence, note)
 
     if images.value is None or images.low is None or images.high is None:
-        return scored(None, None)
+        return build_score(None, None)
     if repetitions < 2:
-        return scored(None, None, "one repetition does not tell how repetitions differ: no interval over both")
+        return build_score(None, None, "one repetition does not tell how repetitions differ: no interval over both")
 
     # MOVER: the interval of image means, widened by Student's of repetition means
     means = values[~values.isnan().any(1)].double().mean(0)
@@ -65,7 +65,7 @@ def crossed_mean(
     reach = float(scipy.stats.t.ppf(0.5 + level(confidence) / 2, repetitions - 1)) * deviation / math.sqrt(repetitions)
     low = images.value - math.hypot(images.value - images.low, reach)
     high = images.value + math.hypot(images.high - images.value, reach)
-    return scored(
+    return build_score(
         max(low, 0.0) if float(means.min()) >= 0 else low,
         high if most is None else min(high, most),
         f"all {repetitions} repetitions have the same mean, so the interval is over images alone"

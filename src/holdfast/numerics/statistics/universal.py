@@ -57,10 +57,12 @@ def place(
     limits = torch.cat([columns, drifts[:, _middle(shares.mean(0))]], 1)
     different, number = limits.double().unique(return_inverse=True)
     near = pairwise.near(bank, different, name, circle).T[number]  # [C, 4, N]
-    return padded(shares, len(bank)), near[:, :2].mean(1), near[:, 2:].mean((0, 1))
+    return pad_to_population(shares, len(bank)), near[:, :2].mean(1), near[:, 2:].mean((0, 1))
 
 
-def padded(values: Float[Tensor, "*columns images"], population: int) -> Float[Tensor, "*columns population"]:
+def pad_to_population(
+    values: Float[Tensor, "*columns images"], population: int
+) -> Float[Tensor, "*columns population"]:
     """Values of the first images of a population with NaN for the others, in float64.
 
     Example:
@@ -115,7 +117,7 @@ def median(
     drifts = _Drifts.of(quantiles, confidence)
     images = len(near)
     of_each = images - 1 if partners is None else partners
-    kind = sampled_pairs.described(KIND, images, of_each)
+    kind = sampled_pairs.describe_interval(KIND, images, of_each)
     score = Score(drifts.value, None, None, drifts.n, kind, confidence)
     if drifts.value is None:
         return replace(score, note="no image has a quantile")
@@ -126,8 +128,8 @@ def median(
 
     # combine both sources of error, correlated as their influences are (MOVER for a sum)
     low, high = statistics.clopper_pearson(*_trials(value, by_pairs, of_each, confidence), confidence)
-    below = statistics.combined(value - drifts.low, value - low, -rho)
-    above = statistics.combined(drifts.high - value, high - value, -rho)
+    below = statistics.combine_reaches(value - drifts.low, value - low, -rho)
+    above = statistics.combine_reaches(drifts.high - value, high - value, -rho)
     return replace(score, low=max(value - below, 0.0), high=min(value + above, 1.0))
 
 

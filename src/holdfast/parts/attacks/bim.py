@@ -34,13 +34,13 @@ class Bim(Attack):
     def _pgd(self) -> Pgd:
         return Pgd(self.steps, self.step_size, start="nudge")
 
-    def shared_prefix(self) -> Attack:
+    def canonicalise_prefix(self) -> Attack:
         """As `Pgd`."""
-        return replace(self, steps=self._pgd.shared_prefix().steps)
+        return replace(self, steps=self._pgd.canonicalise_prefix().steps)
 
-    def truncated_to(self, steps: int) -> Attack:
+    def truncate(self, steps: int) -> Attack:
         """As `Pgd`."""
-        return replace(self, steps=self._pgd.truncated_to(steps).steps)
+        return replace(self, steps=self._pgd.truncate(steps).steps)
 
     def reach(self, ball: Ball, steps: int | None = None) -> float:
         """As `Pgd`."""

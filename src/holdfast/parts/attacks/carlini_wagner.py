@@ -55,11 +55,11 @@ class CarliniWagner(Attack):
     restarts: Count = 1
     keep: Literal["best", "last"] = "best"
 
-    def shared_prefix(self) -> Attack:
+    def canonicalise_prefix(self) -> Attack:
         """The number of steps only says where the trajectory ends."""
         return replace(self, steps=1)
 
-    def truncated_to(self, steps: int) -> Attack:
+    def truncate(self, steps: int) -> Attack:
         """Return the first `steps` steps."""
         return replace(self, steps=max(1, steps))
 
@@ -83,7 +83,7 @@ class CarliniWagner(Attack):
             mean, square = torch.zeros_like(u), torch.zeros_like(u)
             for count in range(self.steps):
                 # x' = clip(x + squash(u)) and the gradient of the goal there
-                at, u = _disturbed(x, ball, u)
+                at, u = _clip_perturbation(x, ball, u)
                 values, reps, gradient = value_and_grad(goal, at)
                 readout.see(count, at, values, reps)
                 slope = _through(ball, u, gradient)
@@ -92,12 +92,12 @@ class CarliniWagner(Attack):
                 square = torch.lerp(slope.square(), square, SECOND)
                 size = (square / (1 - SECOND ** (count + 1))).sqrt() + TINY
                 u = u + self.rate * mean / (1 - FIRST ** (count + 1)) / size
-            at, _ = _disturbed(x, ball, u)
+            at, _ = _clip_perturbation(x, ball, u)
             readout.see(self.steps, at, *evaluate(goal, at))
         return readout.trajectory()
 
 
-def _disturbed(x: Images, ball: Ball, u: Images) -> tuple[Images, Images]:
+def _clip_perturbation(x: Images, ball: Ball, u: Images) -> tuple[Images, Images]:
     """Return the images that u stands for, and u without what the clip takes from them: it would use up the ball."""
     delta = ball.squash(u)
     at = towards(x, delta)

@@ -45,7 +45,7 @@ class Fgsm(Attack):
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
         """Attack a batch, see `Attack`; read-out 0 is the nudged image."""
         readout = Readout(check_readouts(readouts, 1), keep_best=False)
-        nudged = self._nudged(x, ball, rng)
+        nudged = self._nudge_images(x, ball, rng)
         # one steepest step from x, its gradient taken at a nudged image
         values, reps, gradient = value_and_grad(goal, nudged)
         readout.see(0, nudged, values, reps)
@@ -56,8 +56,8 @@ class Fgsm(Attack):
     def worst(self, goal: Goal, x: Images, ball: Ball, rng: Rng) -> Images:
         """Return the attacked images alone, which are not evaluated."""
         (ball,) = self.at_places(goal, x, ball, rng)
-        gradient = value_and_grad(goal, self._nudged(x, ball, rng))[2]
+        gradient = value_and_grad(goal, self._nudge_images(x, ball, rng))[2]
         return ball.step(x, x, gradient, ball.radius)
 
-    def _nudged(self, x: Images, ball: Ball, rng: Rng) -> Images:
+    def _nudge_images(self, x: Images, ball: Ball, rng: Rng) -> Images:
         return x + self.nudge * (ball.sample(x, rng.child("fgsm")) - x)

@@ -60,7 +60,7 @@ class MinimumNorm(Attack):
         """Attack a batch, see `Attack`."""
         readout, looks = Readout(check_readouts(readouts, self.steps)), 0
 
-        def watched(at: Images) -> tuple[PerImage, Tensor]:
+        def record_goal(at: Images) -> tuple[PerImage, Tensor]:
             nonlocal looks
             values, reps = goal(at)
             here = values.detach().masked_fill(~within(ball, x, at), -torch.inf)
@@ -70,9 +70,9 @@ class MinimumNorm(Attack):
 
         # the search, then the edge of the ball along the way to what it found
         start = x + NUDGE * (ball.sample(x, rng.child("minimum_norm")) - x)
-        _, image, _ = minimal_radius(watched, _positive, x, ball, self.steps, start=start)
+        _, image, _ = minimal_radius(record_goal, _positive, x, ball, self.steps, start=start)
         stretch = ball.radius / ball.size(image - x).clamp_min(1e-30).view(-1, 1, 1, 1)
-        evaluate(watched, ball.around(x, x + stretch * (image - x)))
+        evaluate(record_goal, ball.around(x, x + stretch * (image - x)))
         return readout.trajectory()
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
 from holdfast.parts.attacks.shared.gradient import evaluate, value_and_grad
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
-from holdfast.runtime.waiting import judged_at_the_end
+from holdfast.runtime.waiting import defer_expectations
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class Pgd(Attack):
                 f"restarts={self.restarts}, step_size={self.step_size}"
             )
 
-    def shared_prefix(self) -> Attack:
+    def canonicalise_prefix(self) -> Attack:
         """With a given step size the number of steps only says where the trajectory ends."""
         return self if self.step_size is None else replace(self, steps=1)
 
-    def truncated_to(self, steps: int) -> Attack:
+    def truncate(self, steps: int) -> Attack:
         """Return the first `steps` steps, where the step size does not depend on their number."""
         return self if self.step_size is None else replace(self, steps=max(1, steps))
 
@@ -92,7 +92,7 @@ class Pgd(Attack):
             return super().worst(goal, x, ball, rng)
         (ball,) = self.at_places(goal, x, ball, rng)
         at, evaluate_at = self._begin(x, ball, rng.child("pgd", 0))
-        with judged_at_the_end():
+        with defer_expectations():
             for _ in range(self.steps):
                 at = evaluate_at = self._step(x, at, value_and_grad(goal, evaluate_at)[2], ball)
         return at

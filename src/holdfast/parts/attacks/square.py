@@ -82,7 +82,7 @@ class Square(Attack):
             side = _side(self.share, count, self.steps, *size)
             draw = draws[:, count % TOGETHER]
             down, across = ((draw[:, i] * (n - side + 1)).long() for i, n in enumerate(size))
-            candidate = canvas.proposed(top + down, left + across, side, _signs(draw[:, 2:]))
+            candidate = canvas.propose(top + down, left + across, side, _signs(draw[:, 2:]))
             new, new_reps = evaluate(goal, candidate)
             # keep the proposal where the goal rises
             _, best = readout.see(count + 1, candidate, new, new_reps)
@@ -105,7 +105,7 @@ class _Signs:
     def _extreme(self, signs: Images) -> Images:
         return self._ball.around(self._x, self._x + self._ball.radius * self._ball.ascend(signs))
 
-    def proposed(
+    def propose(
         self, top: Int[Tensor, "batch"], left: Int[Tensor, "batch"], side: int, signs: Float[Tensor, "batch channel"]
     ) -> Images:
         """Return the images with a square of each set to one sign per channel, [B, C]."""
@@ -126,7 +126,7 @@ class _Pixels(_Signs):
         self._ends = torch.stack([self._extreme(torch.full_like(x, sign)) for sign in (-1, 1)])
         self._images, self._channels = (torch.arange(count, device=x.device) for count in x.shape[:2])
 
-    def proposed(
+    def propose(
         self, top: Int[Tensor, "batch"], left: Int[Tensor, "batch"], side: int, signs: Float[Tensor, "batch channel"]
     ) -> Images:
         """Return the images with a square of each set to one end per channel, [B, C]."""

@@ -16,7 +16,13 @@ from holdfast.numerics.bounds.ranges import ranges_inside
 from holdfast.numerics.bounds.slopes import Slopes
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.by_layers import ByLayers
-from holdfast.parts.certifiers.shared.certifier import Propagation, not_below_intervals, pulled_back, rows_of, start
+from holdfast.parts.certifiers.shared.certifier import (
+    Propagation,
+    not_below_intervals,
+    propagate_backward,
+    rows_of,
+    start,
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ class AlphaCrown(ByLayers):
         effort = (Ascent(self.inside, 0.5, 0.85), Ascent(self.steps, 0.3, 0.97))
         images = [(rows_of(margin, i), region.part([i])) for i in range(len(region.x))]
         results = [_image(network, rows, image, held, effort, self.limit) for rows, image in images]
-        return torch.cat([bound for bound, _ in results]), joined([ranges for _, ranges in results])
+        return torch.cat([bound for bound, _ in results]), concatenate_ranges([ranges for _, ranges in results])
 
     def searching(self) -> "_Searching":
         """Return α-CROWN for many radii around one image: each search for slopes begins where the last one ended."""
@@ -100,7 +106,7 @@ class _Searching(Propagation):
             known = (self._slopes, self._of_margin)
             results[i] = _image(network, margin, region.part([i]), held, effort, self._certifier.limit, known)
         ordered = [results[i] for i in range(len(results))]
-        return torch.cat([bound for bound, _ in ordered]), joined([ranges for _, ranges in ordered])
+        return torch.cat([bound for bound, _ in ordered]), concatenate_ranges([ranges for _, ranges in ordered])
 
 
 SHORTER = 4
@@ -152,11 +158,11 @@ def best_bound(
         bound = not_below_intervals(problem.bound(parameters) + margin.bias, network, margin, region, problem.ranges)
         if usual:
             lines = standard_relaxations(network, usual)
-            bound = torch.fmax(bound, pulled_back(network, margin, region, usual, lines))
+            bound = torch.fmax(bound, propagate_backward(network, margin, region, usual, lines))
     return bound, parameters
 
 
-def joined(images: list[dict[int, Box]]) -> dict[int, Box]:
+def concatenate_ranges(images: list[dict[int, Box]]) -> dict[int, Box]:
     """Return the ranges of single images as those of a batch."""
     ends = {k: list(zip(*(ranges[k] for ranges in images), strict=True)) for k in images[0]}
     return {k: (torch.cat(low), torch.cat(high)) for k, (low, high) in ends.items()}

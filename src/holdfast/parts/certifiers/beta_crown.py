@@ -16,7 +16,7 @@ from holdfast.numerics.bounds.choice import splittable
 from holdfast.numerics.bounds.network import Network
 from holdfast.numerics.bounds.optimise import AlphaBeta, Ascent, Problem
 from holdfast.numerics.bounds.ranges import ranges_inside
-from holdfast.parts.certifiers.alpha_crown import best_bound, joined
+from holdfast.parts.certifiers.alpha_crown import best_bound, concatenate_ranges
 from holdfast.parts.certifiers.shared.by_layers import ByLayers
 from holdfast.parts.certifiers.shared.certifier import rounding, rows_of, start
 from holdfast.runtime.checked import Positive
@@ -87,7 +87,7 @@ class BetaCrown(ByLayers):
         for i in range(len(region.x)):
             results.append(self._image(network.double, rows_of(margin, i), region.part([i]).to(torch.float64), held))
         kind = region.x.dtype
-        ranges = joined([in_precision(ranges, kind) for _, ranges in results])
+        ranges = concatenate_ranges([in_precision(ranges, kind) for _, ranges in results])
         return torch.stack([bound for bound, _ in results]).to(kind), ranges
 
     def _image(
@@ -128,7 +128,7 @@ class BetaCrown(ByLayers):
             upper = upper.scatter_reduce(0, rows, reached.cpu(), "amin")
             spent.index_add_(0, rows[::2], torch.ones_like(rows[::2]))
             late = self.seconds is not None and time.monotonic() - began > self.seconds
-            over = {row for row in open_rows if spent[row] >= self.splits or late or self._missed(upper, row)}
+            over = {row for row in open_rows if spent[row] >= self.splits or late or self._is_refuted(upper, row)}
             kept = []
             for leaf in [*halves, *leaves]:
                 if leaf.split is None or leaf.row in over or leaf.lower > threshold()[leaf.row]:
@@ -139,7 +139,7 @@ class BetaCrown(ByLayers):
         lower = torch.where(torch.isfinite(proved), torch.maximum(lower, proved), lower)
         return lower.to(region.x.device), ranges
 
-    def _missed(self, upper: Tensor, row: int) -> bool:
+    def _is_refuted(self, upper: Tensor, row: int) -> bool:
         """Whether an image of the ball shows that the row's margin is not positive."""
         return self.until == "positive" and bool(upper[row] <= 0)
 

@@ -12,7 +12,7 @@ from holdfast.numerics.bounds.backward import Region, standard_relaxations
 from holdfast.numerics.bounds.network import Network
 from holdfast.numerics.bounds.ranges import ranges_inside
 from holdfast.parts.certifiers.shared.by_layers import ByLayers
-from holdfast.parts.certifiers.shared.certifier import not_below_intervals, pulled_back
+from holdfast.parts.certifiers.shared.certifier import not_below_intervals, propagate_backward
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Crown(ByLayers):
         """Return lower bounds and ranges."""
         ranges = ranges_inside(network, region, held, intervals=self.intervals, limit=self.limit)
         relaxations = standard_relaxations(network, ranges)
-        bound = pulled_back(network, margin, region, ranges, relaxations)
+        bound = propagate_backward(network, margin, region, ranges, relaxations)
         if self.intervals:
             bound = not_below_intervals(bound, network, margin, region, ranges)
         return bound, ranges

@@ -10,7 +10,7 @@ from holdfast.core import Margin
 from holdfast.numerics.bounds.activations import Box
 from holdfast.numerics.bounds.backward import Region, boxes, standard_relaxations
 from holdfast.numerics.bounds.network import Network
-from holdfast.parts.certifiers.shared.certifier import Propagation, not_below_intervals, pulled_back
+from holdfast.parts.certifiers.shared.certifier import Propagation, not_below_intervals, propagate_backward
 
 
 @dataclass(frozen=True)
@@ -39,5 +39,5 @@ class CrownIbp(Propagation):
         ranges = boxes(network, region, held)
         relaxations = standard_relaxations(network, ranges)
         return not_below_intervals(
-            pulled_back(network, margin, region, ranges, relaxations), network, margin, region, ranges
+            propagate_backward(network, margin, region, ranges, relaxations), network, margin, region, ranges
         ), ranges

@@ -10,7 +10,7 @@ from holdfast.core import Margin
 from holdfast.numerics.bounds.activations import Box
 from holdfast.numerics.bounds.backward import Region, boxes
 from holdfast.numerics.bounds.network import Network
-from holdfast.parts.certifiers.shared.certifier import Propagation, pulled_back
+from holdfast.parts.certifiers.shared.certifier import Propagation, propagate_backward
 
 
 @dataclass(frozen=True)
@@ -37,4 +37,4 @@ class Interval(Propagation):
     ) -> tuple[Tensor, dict[int, Box]]:
         """Return lower bounds and ranges."""
         ranges = boxes(network, region, held)
-        return pulled_back(network, margin, region, ranges, {}, stop=True), ranges
+        return propagate_backward(network, margin, region, ranges, {}, stop=True), ranges

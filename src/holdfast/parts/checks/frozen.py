@@ -63,7 +63,7 @@ class Frozen(Check):
             return Verdict("fail", "weights or buffers changed during the audit", meaning)
         # passes of the same images, the last one as searches make it; a coin may fall alike twice
         clean, x = subject.read(Clean())["reps"], subject.batch(0, min(self.examined, subject.population))
-        first, searched = _plain(encoder, x), _searched(encoder, x)
+        first, searched = _plain(encoder, x), _encode_with_grad(encoder, x)
         again = [_plain(encoder, x) for _ in range(self.passes - 2 if encoder.draws is None else searched is None)]
         # in units of how far images lie apart, beyond what the last digit of each representation can be
         last, unit = rounding(clean)[: len(x)], max(spread(clean), 1e-30)
@@ -80,7 +80,7 @@ class Frozen(Check):
         if any(random for random, _ in found):
             return self._random(gap, encoder.draws is not None)
         if other:
-            return self._searched_apart(gap_searched)
+            return self._report_grad_mismatch(gap_searched)
         if encoder.draws is not None:
             return self._of_draws(subject, x, encoder.draws)
         if gap > 0:
@@ -106,7 +106,7 @@ class Frozen(Check):
             )
         return Verdict("fail", finding, meaning, {"difference": gap}, called="Random")
 
-    def _searched_apart(self, gap: float) -> Verdict:
+    def _report_grad_mismatch(self, gap: float) -> Verdict:
         """Say that a pass with gradients computes something else, and what to do."""
         finding = f"with gradients it computes something else: by {gap:.1e} of the spread"
         meaning = (
@@ -157,7 +157,7 @@ def _plain(encoder: Encoder, x: Images) -> Tensor:
         return encoder(x)
 
 
-def _searched(encoder: Encoder, x: Images) -> Tensor | None:
+def _encode_with_grad(encoder: Encoder, x: Images) -> Tensor | None:
     """Return representations of a pass with gradients, by the same draws; None where it fails: searches say why."""
     try:
         with torch.enable_grad(), encoder.exactly():

@@ -121,16 +121,16 @@ class GradientHealth(Check):
                 gradient = take_gradient(encoder, smallest.sample(x, rng), rng.child("direction"))
                 if gradient is None:
                     return NO_GRADIENT
-                if (refused := _refused(gradient.values)) is not None:
+                if (refused := _find_defect(gradient.values)) is not None:
                     return refused
-                missed = torch.cat([missed, self._missed(encoder, x, smallest, gradient, rng).cpu()])
+                missed = torch.cat([missed, self._measure_error(encoder, x, smallest, gradient, rng).cpu()])
                 unseen = torch.cat([unseen, measure_unseen(encoder, x, largest, rng.child("left out")).cpu()])
             reached, seen = reached + float((gradient.values != 0).double().mean()) * len(x), seen + len(x)
-            if _clear(_known(missed), self.off) and _clear(_known(unseen), self.unseen):
+            if _clear(_drop_nan(missed), self.off) and _clear(_drop_nan(unseen), self.unseen):
                 break
-        return self._verdict(_known(missed), _known(unseen), reached / seen, seen, bool(encoder.straight_through))
+        return self._verdict(_drop_nan(missed), _drop_nan(unseen), reached / seen, seen, bool(encoder.straight_through))
 
-    def _missed(self, encoder: Encoder, x: Images, ball: Ball, gradient: Gradient, rng: Rng) -> PerImage:
+    def _measure_error(self, encoder: Encoder, x: Images, ball: Ball, gradient: Gradient, rng: Rng) -> PerImage:
         """Return by how much promises are missed along the gradient, or on a way that it has not chosen."""
         step = ball.step(x, gradient.at, gradient.values, ball.radius / 2)
         along = compare_with_gradient(encoder, gradient.at, step, gradient.direction)
@@ -175,7 +175,7 @@ NO_GRADIENT = Verdict(
 )
 
 
-def _refused(gradient: Float[Tensor, "batch channel height width"]) -> Verdict | None:
+def _find_defect(gradient: Float[Tensor, "batch channel height width"]) -> Verdict | None:
     finite = float(torch.isfinite(gradient).double().mean())
     if finite < 1:
         meaning = "Gradient attacks fail here, so robustness is overestimated."
@@ -187,7 +187,7 @@ def _refused(gradient: Float[Tensor, "batch channel height width"]) -> Verdict |
     return None
 
 
-def _known(values: Float[Tensor, "images"]) -> Float[Tensor, "known"]:
+def _drop_nan(values: Float[Tensor, "images"]) -> Float[Tensor, "known"]:
     """Return the values of the images that anything was seen of."""
     return values[~values.isnan()]
 

@@ -49,15 +49,15 @@ class LargeRadius(Check):
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, and the attack on a few images."""
-        return Clean(), self._attacked
+        return Clean(), self._trajectory
 
     @property
-    def _attacked(self) -> Attacked:
+    def _trajectory(self) -> Attacked:
         return Attacked(self.attack, self.ball, Untargeted(), first=self.examined)
 
     def judge(self, subject: Subject) -> Verdict:
         """Count the images whose nearest clean neighbour is still themselves."""
-        reps = subject.read(self._attacked)[f"reps@{self.attack.steps}"]
+        reps = subject.read(self._trajectory)[f"reps@{self.attack.steps}"]
         nearer, _ = pairwise.closer(reps, subject.read(Clean())["reps"], torch.arange(len(reps)))
         intact = float((nearer == 0).double().mean())
         finding = (

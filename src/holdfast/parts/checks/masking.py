@@ -7,8 +7,8 @@ from holdfast.core import Attack, Check, Examination, Failure, Observation, Sear
 from holdfast.parts.attacks.square import Square
 from holdfast.parts.checks.shared.search import (
     SearchCheck,
-    broken,
     by,
+    find_broken,
     follows_gradients,
     gain_of,
     in_words,
@@ -59,7 +59,7 @@ class Masking(SearchCheck):
         free_search = by(self.search, self.free)
         # of a failure: images that only the gradient-free attack breaks
         if isinstance(self.objective, Failure):
-            gradient, free = (broken(subject, search, self.examined) for search in (self.search, free_search))
+            gradient, free = (find_broken(subject, search, self.examined) for search in (self.search, free_search))
             more = int((free & ~gradient).sum())
             won = more / len(free)
             finding = f"an attack without gradients breaks {100 * won:.0f} % of the {len(free)} images that held"

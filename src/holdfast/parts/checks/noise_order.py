@@ -97,7 +97,7 @@ class NoiseOrder(Check):
             if must_not_exceed(ordered[lower], ordered[upper])
         ]
         level = 1 - CHANCE / max(1, len(pairs))
-        scores = [_scored(measure, table, level) for measure, table in zip(ordered, tables, strict=True)]
+        scores = [_score_table(measure, table, level) for measure, table in zip(ordered, tables, strict=True)]
         values = [score.value for score in scores]
         if any(value is None for value in values):
             return Verdict("skip", "no image holds without a disturbance", "Nothing to compare.")
@@ -105,7 +105,7 @@ class NoiseOrder(Check):
         finding = ", ".join(f"{name} {100 * (value or 0.0):.4g} %" for name, value in zip(names, values, strict=True))
         broken = [(a, b) for a, b in pairs if exceeds(tables[a], tables[b], scores[a], scores[b])]
         turned = [(a, b) for a, b in pairs if (a, b) not in broken and (values[a] or 0.0) > (values[b] or 0.0)]
-        missed = _missed(ordered, tables)
+        missed = _count_missed(ordered, tables)
         details = {name: value or 0.0 for name, value in zip(names, values, strict=True)} | {"missed": float(missed)}
         for order, words in ((broken, "above"), (turned, "not below, though not beyond its interval,")):
             finding += "".join(f"; {names[a]} {words} {names[b]}" for a, b in order)
@@ -190,7 +190,7 @@ def _together(tables: list[Table]) -> list[Table]:
     return [{name: column[:count] for name, column in table.items()} for table in tables]
 
 
-def _scored(measure: ChanceMeasure, table: Table, confidence: float) -> Score:
+def _score_table(measure: ChanceMeasure, table: Table, confidence: float) -> Score:
     if isinstance(measure, DrawnMeasure):
         return statistics.share_of_draws(table["held"], measure.estimator.common, confidence=confidence)
     return statistics.share(table["held"], confidence=confidence)
@@ -217,7 +217,7 @@ def exceeds(table_a: Table, table_b: Table, a: Score, b: Score) -> bool:
     return low is not None and low > 0
 
 
-def _missed(measures: list[ChanceMeasure], tables: list[Table]) -> int:
+def _count_missed(measures: list[ChanceMeasure], tables: list[Table]) -> int:
     """Return how many images an attack left standing, none the less failed for a draw."""
     attacked = [isinstance(measure, AdversarialRobustness) for measure in measures]
     if all(attacked) or not any(attacked):

@@ -80,9 +80,9 @@ class Precision(Check):
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, and the measures' trajectory."""
-        return (Clean(),) if self.attack is None else (Clean(), self._attacked(self.attack))
+        return (Clean(),) if self.attack is None else (Clean(), self._build_observation(self.attack))
 
-    def _attacked(self, attack: Attack) -> Attacked:
+    def _build_observation(self, attack: Attack) -> Attacked:
         return Attacked(attack, self.ball, Untargeted(), first=self.examined)
 
     def judge(self, subject: Subject) -> Verdict:
@@ -93,7 +93,7 @@ class Precision(Check):
         # how far rounding moves representations, and to which neighbours
         count = min(self.examined, subject.attacked if self.attack is not None else subject.population)
         x, clean = subject.batch(0, count), subject.read(Clean())["reps"].double()
-        drift, moved = _off(_reduced(encoder, x).cpu().double(), clean)
+        drift, moved = _off(_encode_with_grad(encoder, x).cpu().double(), clean)
         details = {
             "n": float(count),
             "drift median": float(drift.median()),
@@ -107,7 +107,7 @@ class Precision(Check):
         if self.attack is None:
             return Verdict("pass", finding, "No search was run; every number is float32.", details)
         # what the search loses: the same attack in float32, and what rounding makes of the value where it ends
-        attacked = subject.read(self._attacked(self.attack))
+        attacked = subject.read(self._build_observation(self.attack))
         searched = attacked["values"][:, self.attack.steps].double()
         float32, rounded = self._float32(subject, x, clean)
         error = float(((rounded - float32).abs() / float32.abs().clamp_min(1e-30)).median())
@@ -129,17 +129,17 @@ class Precision(Check):
     def _float32(self, subject: Subject, x: Images, clean: Tensor) -> tuple[PerImage, PerImage]:
         """Return what the attack finds in float32 from the same starts, and what it is worth in reduced precision."""
         assert self.attack is not None
-        observed = self._attacked(self.attack)
+        observed = self._build_observation(self.attack)
         goal = observed.objective.pursue(subject.encoder, clean[: len(x)].to(x))
         with subject.encoder.exactly():
             trajectory = self.attack(goal, x, self.ball, Rng(subject.seed, ids=tuple(subject.ids[: len(x)])))
         rounded = observed.objective.of(subject.encoder)(
-            _reduced(subject.encoder, trajectory.images[self.attack.steps]), clean[: len(x)].to(x)
+            _encode_with_grad(subject.encoder, trajectory.images[self.attack.steps]), clean[: len(x)].to(x)
         )
         return trajectory.values[-1].cpu().double(), rounded.cpu().double()
 
 
-def _reduced(encoder: Encoder, x: Images) -> Tensor:
+def _encode_with_grad(encoder: Encoder, x: Images) -> Tensor:
     """Return representations as searches see them."""
     with torch.enable_grad():
         return encoder(x.detach().clone().requires_grad_()).detach()

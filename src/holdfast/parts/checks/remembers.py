@@ -47,11 +47,11 @@ class Remembers(Check):
         points, mixed = self._around(x, subject.seed), (x + x.roll(1, 0)) / 2
         near_mixed = self._around(mixed, subject.seed)
         with torch.no_grad():
-            before = _represented(encoder, near_mixed, len(x))
+            before = _encode_in_batches(encoder, near_mixed, len(x))
             encoder(mixed)
-            after = _represented(encoder, near_mixed, len(x))
+            after = _encode_in_batches(encoder, near_mixed, len(x))
             encoder(x)
-            used = _represented(encoder, points, len(x))
+            used = _encode_in_batches(encoder, points, len(x))
             try:
                 unused = self._afresh(encoder, points.flip(0), len(x)).flip(0)
             except HoldfastError as error:
@@ -75,8 +75,8 @@ class Remembers(Check):
 
     @torch.no_grad()
     def _afresh(self, encoder: Encoder, points: Images, size: int) -> Reps:
-        with encoder.unused():
-            return _represented(encoder, points, size)
+        with encoder.use_pristine_network():
+            return _encode_in_batches(encoder, points, size)
 
     def _around(self, x: Images, seed: int) -> Float[Tensor, "points channel height width"]:
         """Return points around each image, those of all distances in a row."""
@@ -85,7 +85,7 @@ class Remembers(Check):
         return torch.cat([(x + radius * signs).clamp(0, 1) for radius in self.radii])
 
 
-def _represented(encoder: Encoder, x: Images, size: int) -> Float[Tensor, "batch dim"]:
+def _encode_in_batches(encoder: Encoder, x: Images, size: int) -> Float[Tensor, "batch dim"]:
     """Return the representations of images, so many at a time."""
     return torch.cat([encoder(part) for part in x.split(size)])
 

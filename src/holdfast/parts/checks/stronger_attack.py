@@ -7,8 +7,8 @@ from holdfast.core import Attack, Check, Examination, Failure, Observation, Sear
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.checks.shared.search import (
     SearchCheck,
-    broken,
     by,
+    find_broken,
     follows_gradients,
     gain_of,
     in_words,
@@ -66,7 +66,7 @@ class StrongerAttack(SearchCheck):
         """Compare both, image by image."""
         costlier = by(self.search, self.stronger)
         if isinstance(self.objective, Failure):
-            usual, strong = (broken(subject, search, self.examined) for search in (self.search, costlier))
+            usual, strong = (find_broken(subject, search, self.examined) for search in (self.search, costlier))
             missed = int((strong & ~usual).sum())
             finding = f"a stronger attack breaks {missed} more of {len(usual)} images"
             warns, fails = missed > 0, missed > max(1, self.missed * len(usual))

@@ -16,7 +16,7 @@ from holdfast.core.engine import Engine, Pool, Work
 from holdfast.parts.engines.shared.fork_server import Surroundings, begin, send_prints, surroundings, take_over
 from holdfast.parts.engines.shared.fork_server import context as fork_context
 from holdfast.parts.engines.shared.pool import WorkerPool
-from holdfast.parts.engines.shared.server import Server, packed
+from holdfast.parts.engines.shared.server import Server, pack_work
 from holdfast.runtime.checked import Count
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.foreign import Ended
@@ -70,7 +70,7 @@ class Processes(Engine):
             HoldfastError: work that cannot be sent to other processes.
         """
         threads = self.threads or max(1, cores() // self.workers)
-        pool = _Processes(self.workers, packed(make), threads, _visible(self.gpus))
+        pool = _Processes(self.workers, pack_work(make), threads, _visible(self.gpus))
         try:
             yield pool
         finally:

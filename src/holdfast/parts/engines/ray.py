@@ -14,7 +14,7 @@ from typing import Any
 from holdfast.core.engine import Engine, Pool, Work
 from holdfast.parts.engines.processes import cores
 from holdfast.parts.engines.shared.pool import WorkerPool
-from holdfast.parts.engines.shared.server import Server, packed, portable
+from holdfast.parts.engines.shared.server import Server, pack_work, portable
 from holdfast.runtime.checked import Count, Positive
 from holdfast.runtime.errors import HoldfastError, first_line
 from holdfast.runtime.optional import optional
@@ -63,7 +63,9 @@ class Ray(Engine):
             HoldfastError: Ray is missing, the cluster does not answer or has no room, or work that cannot be sent.
         """
         ray = optional("ray", "ray", "ray", "--engine ray")
-        work = packed(make, ray.cloudpickle.dumps)  # sends classes of the user's script whole: actors do not import it
+        work = pack_work(
+            make, ray.cloudpickle.dumps
+        )  # sends classes of the user's script whole: actors do not import it
         started_here = not ray.is_initialized()
         try:
             if started_here:

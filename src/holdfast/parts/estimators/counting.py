@@ -45,6 +45,6 @@ class Counting(Draws):
         low, high = torch.tensor(ends, dtype=torch.float64).view(-1, 2).unbind(1)
         return low, high
 
-    def finished(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
+    def should_stop(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
         """Whether all draws are made."""
         return torch.full(failed.shape, draws >= self.most)

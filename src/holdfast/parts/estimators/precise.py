@@ -48,7 +48,7 @@ class Precise(Draws):
         low = betting.lower(counts, self.alpha / 2, self.most)
         return low, 1 - betting.lower(counts.flip(-1), self.alpha / 2, self.most)
 
-    def finished(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
+    def should_stop(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
         """Images whose interval is narrow enough, or that have had all draws."""
         low, high = self.interval(failed, torch.full_like(failed, draws))
         return (high - low <= 2 * self.precision) | (draws >= self.most)

@@ -50,7 +50,7 @@ class Sequential(Draws):
         counts = betting.tally_votes(failed, drawn)
         return betting.exceeds(counts, self._limit(failed), self.alpha, self.most)
 
-    def finished(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
+    def should_stop(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
         """Images that are decided, or have had all their draws."""
         drawn = torch.full_like(failed, draws)
         return self.rare(failed, drawn) | self.frequent(failed, drawn) | (drawn >= self.most)

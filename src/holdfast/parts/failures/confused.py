@@ -78,7 +78,7 @@ class Confused(Failure):
         bias = margin.bias[images, order].masked_fill(none, 1.0)
         return Rivals(Margin(weights, bias), negatives.gather(1, order.cpu()))
 
-    def taken_for(self, shard: Shard, reps: Float[Tensor, "batch dim"]) -> Int[Tensor, "batch"]:
+    def identify(self, shard: Shard, reps: Float[Tensor, "batch dim"]) -> Int[Tensor, "batch"]:
         """Return the negative with the smallest margin; none of those that look alike."""
         margin, level, negatives = self._margins(shard)
         margins = margin(reps.double()).masked_fill(level, torch.inf)

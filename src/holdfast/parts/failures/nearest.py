@@ -107,7 +107,7 @@ class Nearest(Failure):
         weights, bias = margins.weights.masked_fill(none[..., None], 0.0), margins.bias.masked_fill(none, 1.0)
         return Rivals(Margin(weights, bias), order.cpu())
 
-    def taken_for(self, shard: Shard, reps: Float[Tensor, "batch dim"]) -> Int[Tensor, "batch"]:
+    def identify(self, shard: Shard, reps: Float[Tensor, "batch dim"]) -> Int[Tensor, "batch"]:
         """Return the nearest other image; none of those that look like the image itself to the encoder."""
         bank, own = bank_of(shard, "nearest")
         _, level = self._apart(bank, own)

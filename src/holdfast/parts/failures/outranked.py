@@ -96,7 +96,7 @@ class Outranked(Failure):
         if self.relevant == "qrels":
             if shard.relevance is None:
                 raise no_relevance("the failure outranked, relevant = qrels,", "the audit's source of images")
-            grades = shard.relevance.complete().graded(own).to(own.device)
+            grades = shard.relevance.complete().grade_images(own).to(own.device)
             return grades > 0, grades == 0
         itself = torch.arange(len(shard.clean), device=own.device) == own[:, None]
         if self.relevant == "original":

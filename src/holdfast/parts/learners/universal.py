@@ -9,10 +9,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import Ball, Encoder, Event, HoldfastError, Images, Passes, Reps, Rng
-from holdfast.parts.learners.shared.learner import LearnedPerturbation, Learner, unharmed
+from holdfast.parts.learners.shared.learner import LearnedPerturbation, Learner, find_unharmed
 from holdfast.parts.learners.shared.step import not_finite
 from holdfast.runtime.errors import unknown
-from holdfast.runtime.waiting import expect, judged_at_the_end, sent
+from holdfast.runtime.waiting import defer_expectations, expect, move_to
 
 ALGORITHMS = ("ascent", "aggregation")
 """How δ is found."""
@@ -101,7 +101,7 @@ class Universal(Learner):
         steps = self.newton if self.adaptive else 1
         return Passes(forward=steps + 1, backward=steps) * count
 
-    @judged_at_the_end()
+    @defer_expectations()
     def learn(
         self,
         encoder: Encoder,
@@ -114,7 +114,7 @@ class Universal(Learner):
     ) -> LearnedPerturbation:
         """Learn the perturbation on some images, which must not be those it is then evaluated on."""
         clean = clean.detach().to(x)
-        rows = unharmed(clean, event, self.images)
+        rows = find_unharmed(clean, event, self.images)
         size = float(event(clean[rows, None], rows).abs().median()) or 1.0
         task = _Task(encoder, event, x, rows, ball, size)
         best, kept, reached, chances = (math.inf, math.inf), torch.zeros_like(x[0]), clean[rows], []
@@ -137,7 +137,7 @@ class Universal(Learner):
             return [ball]
         ranks = []
         for place in range(ball.places):
-            at = replace(task, ball=ball.placed(torch.tensor([place], device=task.x.device)))
+            at = replace(task, ball=ball.fix_place(torch.tensor([place], device=task.x.device)))
             (delta,) = self._search(at, rng.child("universal", "place", place).generator(), 1)
             ranks.append((*at.judge(delta)[:2], place, at.ball))
         return [at for *_, at in sorted(ranks, key=lambda rank: rank[:3])]
@@ -155,7 +155,7 @@ class Universal(Learner):
         count = max(1, len(task.rows) // self.batch)
         going = torch.zeros_like(delta)
         for epoch in range(epochs):
-            for number, rows in enumerate(task.shuffled(numbers).tensor_split(count)):
+            for number, rows in enumerate(task.shuffle_rows(numbers).tensor_split(count)):
                 gradient = task.gradient(delta, rows)
                 # batches of any slope count alike in the momentum
                 going = MOMENTUM * going + gradient / gradient.norm().clamp_min(torch.finfo(gradient.dtype).tiny)
@@ -170,7 +170,7 @@ class Universal(Learner):
         """Yield δ after each epoch in which every image that still stands has added what breaks it."""
         delta = delta / 100  # at 0 itself values such as a drift have no slope
         for _ in range(epochs):
-            for row in task.shuffled(numbers).split(1):
+            for row in task.shuffle_rows(numbers).split(1):
                 delta = task.within(delta + task.newton(delta, row, self.newton))
             yield delta
 
@@ -195,9 +195,9 @@ class _Task:
     ball: Ball
     size: float
 
-    def shuffled(self, numbers: torch.Generator) -> Int[Tensor, "rows"]:
+    def shuffle_rows(self, numbers: torch.Generator) -> Int[Tensor, "rows"]:
         """Return the images in a random order."""
-        return self.rows[sent(torch.randperm(len(self.rows), generator=numbers), self.rows.device)]
+        return self.rows[move_to(torch.randperm(len(self.rows), generator=numbers), self.rows.device)]
 
     def within(self, delta: Perturbation) -> Perturbation:
         """Return δ projected to the ball."""

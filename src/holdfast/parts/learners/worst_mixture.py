@@ -11,7 +11,7 @@ from torch import Tensor
 from holdfast.core import Ball, Encoder, Event, HoldfastError, Images, Passes, Reps, Rng
 from holdfast.numerics.statistics.entropy import entropy_ratio
 from holdfast.parts.learners.shared.groups import centres, classes
-from holdfast.parts.learners.shared.learner import LearnedMixture, Learner, unharmed
+from holdfast.parts.learners.shared.learner import LearnedMixture, Learner, find_unharmed
 from holdfast.parts.learners.shared.schedule import (
     authors_heat,
     authors_relaxation,
@@ -24,8 +24,8 @@ from holdfast.parts.threats.shared.generator import CONVENTIONS, SOURCES, Design
 from holdfast.parts.threats.shared.learned import LearnedNoise
 from holdfast.parts.threats.shared.upsampler import KINDS, latent_of
 from holdfast.runtime.errors import unknown
-from holdfast.runtime.waiting import judged_at_the_end, sent
-from holdfast.sources.encoders.shared.weights import seeded
+from holdfast.runtime.waiting import defer_expectations, move_to
+from holdfast.sources.encoders.shared.weights import fix_seed
 
 CHOICES = {
     "structure": tuple(SOURCES),
@@ -134,7 +134,7 @@ class WorstMixture(Learner):
         """Encoder passes that one training image costs: one forward and one backward for every draw."""
         return Passes(forward=self.epochs * self.samples, backward=self.epochs * self.samples)
 
-    @judged_at_the_end()
+    @defer_expectations()
     def learn(
         self,
         encoder: Encoder,
@@ -147,7 +147,7 @@ class WorstMixture(Learner):
     ) -> LearnedMixture:
         """Learn the noise on some images, which must not be those it is then evaluated on."""
         clean = clean.detach().to(x)
-        rows = unharmed(clean, event, self.images)
+        rows = find_unharmed(clean, event, self.images)
         numbers = rng.child("worst_mixture").generator()
         generator = self._build(x, clean[rows], None if labels is None else labels.to(x.device), rng)
         noise, history = LearnedNoise(generator, ball), []
@@ -194,7 +194,7 @@ class WorstMixture(Learner):
             convention=self.convention,
         )
         # first weights by the seed, whatever else has drawn; outputs standardised on these images
-        with seeded(seed):
+        with fix_seed(seed):
             generator = Generator(design, groups).to(x)
         generator.standardise(clean)
         return generator
@@ -213,7 +213,7 @@ class WorstMixture(Learner):
         numbers: torch.Generator,
     ) -> tuple[float, float]:
         """Pass over the images once; return (share of draws that held, mean entropy ratio)."""
-        order = rows[sent(torch.randperm(len(rows), generator=numbers), rows.device)]
+        order = rows[move_to(torch.randperm(len(rows), generator=numbers), rows.device)]
         parts = order.tensor_split(max(1, len(rows) // self.batch))  # near-equal ones, so that no image is left alone
         counts, ratios = [], []
         for step, part in enumerate(parts):

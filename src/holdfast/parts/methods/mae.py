@@ -95,9 +95,9 @@ class _Student(Student):
         attacked: int = 0,
     ) -> list[EncodedView]:
         assert batch is not None
-        visible, hidden = self._parted(batch)
+        visible, hidden = self._split_patches(batch)
         return [
-            self._painted(x, visible, hidden)
+            self._reconstruct(x, visible, hidden)
             if self.predicts(role)
             else EncodedView(None, None, self._target(x, hidden))
             for x, role in zip(views, roles, strict=True)
@@ -107,18 +107,20 @@ class _Student(Student):
         return torch.stack([F.mse_loss(out, target) for out, target in pairs(views)]).mean()
 
     @torch.no_grad()
-    def shown(self, views: Sequence[View], encoded: Sequence[EncodedView]) -> Float[Tensor, "some dim"]:
+    def select_reps(self, views: Sequence[View], encoded: Sequence[EncodedView]) -> Float[Tensor, "some dim"]:
         # whole images: visible patches are of different places, and differ even where pixels no longer matter
         return gather(self.encoder(views[0][:LOOKED_AT]))
 
-    def _parted(self, batch: Batch) -> tuple[Int[Tensor, "b visible"], Int[Tensor, "b hidden"]]:
+    def _split_patches(self, batch: Batch) -> tuple[Int[Tensor, "b visible"], Int[Tensor, "b hidden"]]:
         """Patches of the images of this process that are visible, and those that are not."""
         ids = [str(position) for position in share(batch.positions).tolist()]
         order = Rng(int(self.seed), ("hidden", str(batch.epoch)), tuple(ids)).uniform(self._patches).argsort(1)
         order = order.to(batch.positions.device)
         return order[:, : self._visible], order[:, self._visible :]
 
-    def _painted(self, x: Images, visible: Int[Tensor, "b visible"], hidden: Int[Tensor, "b hidden"]) -> EncodedView:
+    def _reconstruct(
+        self, x: Images, visible: Int[Tensor, "b visible"], hidden: Int[Tensor, "b hidden"]
+    ) -> EncodedView:
         """Pixels that the decoder paints where patches are hidden, [B, hidden, pixels]."""
         first = torch.arange(self._prefix, device=x.device).expand(len(x), -1)
         kept, left = torch.cat([first, visible + self._prefix], 1), hidden + self._prefix

@@ -48,7 +48,7 @@ class SegmentMargin(OfMargins):
         centres, own = references
         absent = centres.isinf().any(2)[:, None]
         # one that is absent stands where the first does: a point at 0 would draw the middle of all there
-        apart = patches.squared(moved, torch.where(centres.isinf(), centres[:, :1], centres))
+        apart = patches.square_distances(moved, torch.where(centres.isinf(), centres[:, :1], centres))
         apart = apart.masked_fill(absent, torch.inf)
         at = own[..., None]
         return apart.gather(2, at).squeeze(2), apart.scatter(2, at, torch.inf).amin(2)

@@ -35,4 +35,6 @@ class TokenMargin(OfMargins):
     def distances(self, moved: Tokens, references: Any) -> tuple[Values, Values]:
         """Return the distance of every patch to itself, and to the nearest other one, both squared."""
         clean, rivals = references
-        return (moved - clean).square().sum(2), patches.squared(moved, clean).masked_fill(~rivals, torch.inf).amin(2)
+        return (moved - clean).square().sum(2), patches.square_distances(moved, clean).masked_fill(
+            ~rivals, torch.inf
+        ).amin(2)

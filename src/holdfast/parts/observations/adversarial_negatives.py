@@ -58,7 +58,7 @@ class AdversarialNegatives(MadeNegatives):
         return self.attack.passes_in(self.ball) + Passes(forward=1)
 
     @property
-    def reevaluated(self) -> int:
+    def reevaluations(self) -> int:
         """The images that the attack ends at."""
         return 1
 
@@ -70,14 +70,14 @@ class AdversarialNegatives(MadeNegatives):
         """Return the attack that makes them; its images after the last step are x⁻."""
         rng = shard.rng.child("adversarial negatives")
         with torch.no_grad():
-            view = shard.encoder(self.viewed(shard.x, rng.child("view")))
+            view = shard.encoder(self.make_view(shard.x, rng.child("view")))
         goal = Untargeted("squared_l2").pursue(shard.encoder, view)
-        return self.attack(goal, shard.x, self.ball, rng).reevaluated(goal, shard.encoder)
+        return self.attack(goal, shard.x, self.ball, rng).reevaluate(goal, shard.encoder)
 
-    def viewed(self, x: Images, rng: Rng) -> Images:
+    def make_view(self, x: Images, rng: Rng) -> Images:
         """Return the view of each image away from which its negative is sought."""
         if self.view == "shift":
-            return _shifted(x, self.shift, rng)
+            return _shift_images(x, self.shift, rng)
         return (AUTHORS_COLOUR if x.shape[1] == 3 else AUTHORS_GREY)(x, rng)
 
 
@@ -86,7 +86,7 @@ AUTHORS_GREY = Views(crop=(0.4, 1.0), flip=0.0, light=0.4, colour_share=0.8)
 """The views that the authors' code makes of CIFAR-10 and of MNIST, in training and here."""
 
 
-def _shifted(x: Images, shift: int, rng: Rng) -> Images:
+def _shift_images(x: Images, shift: int, rng: Rng) -> Images:
     down, right, mirror = rng.uniform(3).to(x.device).unbind(1)
     rows, columns = (
         torch.arange(side, device=x.device) - (draw * (2 * shift + 1)).long()[:, None] + shift

@@ -14,7 +14,7 @@ from holdfast.core.registry import part_name
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.shared.gallery import farthest, gallery
-from holdfast.parts.observations.shared.judged_again import judged_again
+from holdfast.parts.observations.shared.judged_again import reevaluate_with_new_draws
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
 
@@ -79,7 +79,7 @@ class Attacked(Observation):
         """The one that it makes."""
         return (Search(self.attack, self.ball, self.objective),)
 
-    def reached(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
+    def collect_points(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
         """Return the representations at its read-outs."""
         if not ball.contains(self.ball):
             return None
@@ -87,7 +87,7 @@ class Attacked(Observation):
 
     def key(self) -> Observation:
         """Read-outs, images, and steps beyond those of another do not change an image's trajectory."""
-        return replace(self, attack=self.attack.shared_prefix(), readouts=(), first=None)
+        return replace(self, attack=self.attack.canonicalise_prefix(), readouts=(), first=None)
 
     def join(self, twin: Observation) -> Observation:
         """Read out wherever either does, on as many images as the larger one needs."""
@@ -109,15 +109,15 @@ class Attacked(Observation):
     @property
     def passes(self) -> Passes:
         """Those of the attack, up to the last read-out."""
-        return self.attack.truncated_to(max(self.steps)).passes_in(self.ball)
+        return self.attack.truncate(max(self.steps)).passes_in(self.ball)
 
     @property
-    def reevaluated(self) -> int:
+    def reevaluations(self) -> int:
         """Every read-out."""
         return len(self.steps)
 
     @property
-    def rejudged(self) -> int:
+    def redraw_evaluations(self) -> int:
         """Every read-out."""
         return len(self.steps)
 
@@ -137,11 +137,11 @@ class Attacked(Observation):
         own, other = (shard.clean[place].to(shard.x.device) for place in places)  # these alone go to the device
         target = other if self.objective.needs_target else None
         goal = self.objective.pursue(shard.encoder, own, target)
-        attack = self.attack.truncated_to(max(self.steps))
-        trajectory = attack(goal, shard.x, self.ball, shard.rng, self.steps).reevaluated(goal, shard.encoder)
+        attack = self.attack.truncate(max(self.steps))
+        trajectory = attack(goal, shard.x, self.ball, shard.rng, self.steps).reevaluate(goal, shard.encoder)
         results = {f"reps@{step}": reps.float() for step, reps in trajectory.reps.items()}
         for step in self.steps:
-            results |= judged_again(shard.encoder, trajectory.images[step], f"reps@{step}")
+            results |= reevaluate_with_new_draws(shard.encoder, trajectory.images[step], f"reps@{step}")
         results["values"] = trajectory.values.T.float().contiguous()
         results["apart"] = self.objective.of(shard.encoder)(other, own, own)
         if not self.objective.needs_target and self.first is None:

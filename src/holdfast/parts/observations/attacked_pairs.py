@@ -57,7 +57,7 @@ class AttackedPairs(OfMargins):
 
     @property
     def _attacks(self) -> int:
-        return self.compared or 1 if self.probe is not None or self.objective.needs_target else 1
+        return self.comparisons or 1 if self.probe is not None or self.objective.needs_target else 1
 
     @property
     def passes(self) -> Passes:
@@ -70,12 +70,12 @@ class AttackedPairs(OfMargins):
         sought = self.objective if self.probe is None else Misclassified(self.probe)
         return (Search(self.attack, self.ball, sought),)
 
-    def reached(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
+    def collect_points(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
         """Return the representations of all images that the attacks ended at."""
         return results["reps"] if ball.contains(self.ball) else None
 
     @property
-    def reevaluated(self) -> int:
+    def reevaluations(self) -> int:
         """The images that the attacks end at."""
         return self._attacks
 
@@ -85,7 +85,7 @@ class AttackedPairs(OfMargins):
         lowest, reps, ends = margin(own), own, []
         for number, goal in enumerate(self._goals(shard, margin, own)):
             rng = shard.rng.child("negative", number)
-            searched = self.attack(goal, shard.x, self.ball, rng).reevaluated(goal, shard.encoder)
+            searched = self.attack(goal, shard.x, self.ball, rng).reevaluate(goal, shard.encoder)
             ends.append(searched.reps[self.attack.steps].float().cpu())
             attacked = searched.reps[self.attack.steps].double()
             lowest, reps = torch.minimum(lowest, margin(attacked)), torch.maximum(reps.abs(), attacked.abs())

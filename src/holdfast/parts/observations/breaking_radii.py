@@ -30,7 +30,7 @@ from holdfast.parts.attacks.shared.tournament import Sought, most_rivals, passes
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.observations.shared.first import OfAnyRadius, OfFirst
 from holdfast.parts.observations.shared.margins import clean_of
-from holdfast.parts.observations.shared.smallest_changes import kept, smallest_changes
+from holdfast.parts.observations.shared.smallest_changes import pack_first_changes, smallest_changes
 from holdfast.parts.threats.linf import Linf
 
 CLEARLY = 1e-4
@@ -74,7 +74,7 @@ class BreakingRadii(OfAnyRadius, OfFirst):
         """The one that it makes."""
         return (Search(MinimumNorm(self.steps), self.ball.of_usual_radius, self.failure, smallest=True),)
 
-    def reached(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
+    def collect_points(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
         """Return the representations of the broken images that lie in the ball."""
         if ball.of_usual_radius != self.ball.of_usual_radius:
             return None
@@ -120,14 +120,14 @@ class BreakingRadii(OfAnyRadius, OfFirst):
         whole = value(clean) <= CLEARLY
         radius = torch.where(whole, smallest.radius.double(), 0.0).cpu()
         reps = pick(whole, smallest.reps, clean.to(smallest.reps)).float()
-        taken_for = self.failure.taken_for(shard, reps)
+        taken_for = self.failure.identify(shard, reps)
         rival = torch.full((len(radius),), -1) if taken_for is None else taken_for.masked_fill(radius.isinf(), -1)
         return {
             "radius": radius,
             "halfway": torch.where(whole, halfway.double(), 0.0).cpu(),
             "reps": reps.cpu(),
             "rival": rival,
-            **kept(pick(whole, smallest.image - shard.x, torch.zeros_like(shard.x)), shard.positions),
+            **pack_first_changes(pick(whole, smallest.image - shard.x, torch.zeros_like(shard.x)), shard.positions),
         }
 
     @property

@@ -12,7 +12,7 @@ from holdfast.core.registry import part_name
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.observations.shared.first import OfFirst
-from holdfast.parts.observations.shared.noisy import undisturbed
+from holdfast.parts.observations.shared.noisy import evaluate_clean
 from holdfast.parts.threats.linf import Linf
 
 
@@ -46,7 +46,7 @@ class Broken(OfFirst):
         """The one that it makes."""
         return (Search(self.attack, self.ball, self.failure),)
 
-    def reached(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
+    def collect_points(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
         """Return the representation of the image that the attack ended at."""
         return results["reps"][:, None] if ball.contains(self.ball) else None
 
@@ -56,7 +56,7 @@ class Broken(OfFirst):
         return self.attack.passes_in(self.ball)
 
     @property
-    def reevaluated(self) -> int:
+    def reevaluations(self) -> int:
         """The image that the attack ends at."""
         return 1
 
@@ -68,8 +68,8 @@ class Broken(OfFirst):
             reps = shard.encoder(x)
             return event(reps[:, None], rows).squeeze(1).float(), reps
 
-        trajectory = self.attack(goal, shard.x, self.ball, shard.rng).reevaluated(goal, shard.encoder)
-        reps, clean = trajectory.reps[max(trajectory.reps)], undisturbed(shard, event)
+        trajectory = self.attack(goal, shard.x, self.ball, shard.rng).reevaluate(goal, shard.encoder)
+        reps, clean = trajectory.reps[max(trajectory.reps)], evaluate_clean(shard, event)
         return {
             "value": event(reps[:, None].double(), rows).squeeze(1).cpu(),
             "wrong": (clean > 0).double(),

@@ -40,7 +40,7 @@ class Certified(OfMargins):
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Bound the margins of one shard."""
         assert shard.clean is not None  # clean representations are always observed first
-        rows = self.compared or len(shard.clean)
+        rows = self.comparisons or len(shard.clean)
         bounds = [self._bound(_part(shard, part)) for part in pieces(shard.x, rows)]
         return {name: torch.cat([bound[name] for bound in bounds]) for name in bounds[0]}
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError, Passes, Shard
 from holdfast.parts.observations.shared.all import OfAll
-from holdfast.parts.observations.shared.judged_again import judged_again
+from holdfast.parts.observations.shared.judged_again import reevaluate_with_new_draws
 from holdfast.runtime.errors import first_line
 
 
@@ -26,7 +26,7 @@ class Clean(OfAll):
         return Passes(forward=1)
 
     @property
-    def rejudged(self) -> int:
+    def redraw_evaluations(self) -> int:
         """Once."""
         return 1
 
@@ -61,4 +61,4 @@ class Clean(OfAll):
                 f"encoder {shard.encoder.name!r}: the representation of {len(bad)} images is NaN or infinite "
                 f"(first: {names}); check its weights, its normalisation and its precision"
             )
-        return {"reps": reps.float(), **judged_again(shard.encoder, shard.x, "reps")}
+        return {"reps": reps.float(), **reevaluate_with_new_draws(shard.encoder, shard.x, "reps")}

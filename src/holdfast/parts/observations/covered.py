@@ -9,7 +9,7 @@ from torch import Tensor
 from holdfast.core import Grid, HoldfastError, Images, Passes, Shard
 from holdfast.parts.objectives.shared.tokens import no_patches
 from holdfast.parts.observations.shared.first import OfFirst
-from holdfast.parts.observations.shared.noisy import represented
+from holdfast.parts.observations.shared.noisy import represent
 
 GREY = 0.5
 """What the pixels of the covered patch become."""
@@ -42,10 +42,10 @@ class Covered(OfFirst):
         if grid is None:
             raise HoldfastError(f"covered: {no_patches(shard.encoder)}")
         place = (shard.rng.child("covered").uniform(1)[:, 0] * grid.patches).long()
-        return {"reps": represented(shard, covered(shard.x, grid, place)), "place": place}
+        return {"reps": represent(shard, cover_patch(shard.x, grid, place)), "place": place}
 
 
-def covered(x: Images, grid: Grid, place: Int[Tensor, "batch"]) -> Images:
+def cover_patch(x: Images, grid: Grid, place: Int[Tensor, "batch"]) -> Images:
     """Return images of which the pixels of one patch each are grey.
 
     Args:

@@ -12,8 +12,8 @@ from holdfast.core import Album, Failure, HoldfastError, Images, Passes, Reps, S
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.observations.breaking_radii import CLEARLY
 from holdfast.parts.observations.shared.first import OfFirst
-from holdfast.parts.observations.shared.noisy import represented, undisturbed
-from holdfast.parts.observations.shared.smallest_changes import kept, smallest_changes
+from holdfast.parts.observations.shared.noisy import evaluate_clean, represent
+from holdfast.parts.observations.shared.smallest_changes import pack_first_changes, smallest_changes
 from holdfast.parts.threats.edit import Edit
 
 Strengths = Float[Tensor, "rows"]
@@ -135,11 +135,11 @@ class _Walk:
         for place in places.unique().tolist():
             part = self._part(rows[places == place])
             threat = self.asks.edit.at(place / self.asks.steps)
-            edited.append(part.disturbed(threat, part.rng.child("edited")))
+            edited.append(part.disturb(threat, part.rng.child("edited")))
         x = torch.cat(edited)
         if self.shard.x.is_contiguous(memory_format=torch.channels_last):
             x = x.contiguous(memory_format=torch.channels_last)
-        reps = represented(self._part(rows), x)
+        reps = represent(self._part(rows), x)
         value = self.event(reps[:, None].double(), rows).squeeze(1).cpu()
         # what is kept
         failed = value > CLEARLY
@@ -204,10 +204,10 @@ class _Walk:
         """Return what was seen; what fails as it is need not be edited."""
         shard, steps = self.shard, self.asks.steps
         assert self.reps is not None  # the grid has looked
-        wrong = undisturbed(shard, self.event) > 0
+        wrong = evaluate_clean(shard, self.event) > 0
         strength = torch.where(self.fails < self.none, self.fails.double() / steps, torch.inf)
         held = torch.where(self.holds >= 0, self.holds.double() / steps, torch.nan)
-        taken_for = self.asks.failure.taken_for(shard, self.reps)
+        taken_for = self.asks.failure.identify(shard, self.reps)
         lost = strength.isinf() | wrong
         rival = torch.full((len(strength),), -1) if taken_for is None else taken_for.cpu().masked_fill(lost, -1)
         delta = torch.where(lost.to(shard.x.device).view(-1, 1, 1, 1), 0.0, self.images - shard.x)
@@ -217,5 +217,5 @@ class _Walk:
             "values": self.values,
             "wrong": wrong.double(),
             "rival": rival,
-            **kept(delta, shard.positions, KEPT),
+            **pack_first_changes(delta, shard.positions, KEPT),
         }

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Passes, Shard
-from holdfast.parts.observations.harmful_pair import HarmfulPair, broken
+from holdfast.parts.observations.harmful_pair import HarmfulPair, find_failures
 from holdfast.parts.observations.shared.first import OfFirst
-from holdfast.parts.observations.shared.noisy import undisturbed
+from holdfast.parts.observations.shared.noisy import evaluate_clean
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class EditedTwice(OfFirst):
 
     def images(self, population: int, attacked: int) -> int:
         """The images that the audit attacks, or the first ones of them; none that had a part in the choice."""
-        return super().images(population, self.chosen.judged(population, attacked))
+        return super().images(population, self.chosen.count_held_out(population, attacked))
 
     @property
     def passes(self) -> Passes:
@@ -53,10 +53,10 @@ class EditedTwice(OfFirst):
             raise HoldfastError("edited_twice: harmful_pair must be observed before images are judged after its pair")
         event, chosen = self.chosen.failure.bind(shard), shard.read(self.chosen)
         first, second = chosen["pair"].tolist()
-        wrong = (undisturbed(shard, event) > 0).double()
+        wrong = (evaluate_clean(shard, event) > 0).double()
         if first < 0:
             none = torch.full_like(wrong, torch.nan)
             return {"together": none, "first": none, "second": none, "wrong": wrong}
-        both = self.chosen.chosen((first, second), chosen["strength"])
+        both = self.chosen.build_edits((first, second), chosen["strength"])
         failed = {"together": both, "first": both[:1], "second": both[1:]}
-        return {name: broken(shard, event, links) for name, links in failed.items()} | {"wrong": wrong}
+        return {name: find_failures(shard, event, links) for name, links in failed.items()} | {"wrong": wrong}

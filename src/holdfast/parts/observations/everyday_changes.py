@@ -68,12 +68,14 @@ class EverydayChanges(OfAnyRadius, OfFirst):
         sizes = {
             "jpeg": self.ball.size(jpeg_compression(x, shard.rng, (QUALITY,)) - x) if picture else unknown,
             "noise": self.ball.size(noisy - x),
-            "visible": self.ball.size(_noticed(x).view(-1, 1, 1, 1) * torch.ones_like(x)) if picture else unknown,
+            "visible": self.ball.size(_find_noticeable_shift(x).view(-1, 1, 1, 1) * torch.ones_like(x))
+            if picture
+            else unknown,
         }
         return {name: size.double().cpu() for name, size in sizes.items()}
 
 
-def _noticed(x: Images) -> PerImage:
+def _find_noticeable_shift(x: Images) -> PerImage:
     """Return by how much all pixels must move, away from the nearer end of [0, 1], until that is just noticed."""
     stride = max(1, math.isqrt(x.shape[2] * x.shape[3] // PIXELS))
     x = x[:, :, ::stride, ::stride]

@@ -15,8 +15,8 @@ from holdfast.core.registry import part_name
 from holdfast.parts.observations.shared.training import OfTraining
 from holdfast.parts.probes.shared.training import classes_of
 from holdfast.runtime.errors import no_labels, unknown
-from holdfast.sources.encoders.shared.copies import filled, state_of, trainable
-from holdfast.sources.encoders.shared.weights import seeded
+from holdfast.sources.encoders.shared.copies import copy_with_state, state_of, trainable
+from holdfast.sources.encoders.shared.weights import fix_seed
 
 RATES = {"sgd": 0.002, "adamw": 0.001}
 """Learning rates of the paper."""
@@ -95,7 +95,7 @@ class FineTuned(OfTraining):
         weights = torch.zeros(len(classes), shard.clean.shape[1], device=shard.x.device)
         bias = torch.zeros(len(classes), device=shard.x.device)
         random, losses = shard.rng.child("fine_tuned").generator(), torch.zeros(self.epochs, dtype=torch.float64)
-        with seeded(random.initial_seed()), torch.enable_grad():  # dropout draws from torch's own generator
+        with fix_seed(random.initial_seed()), torch.enable_grad():  # dropout draws from torch's own generator
             tuned = trainable(shard.encoder)
             bare = not any(value.requires_grad for value in tuned.parameters())
             parameters = [*tuned.parameters(), weights.requires_grad_(), bias.requires_grad_()]
@@ -120,13 +120,13 @@ class FineTuned(OfTraining):
         learned = {"weights": weights, "bias": bias, "classes": classes, "loss": losses}
         return state_of(tuned) | {name: value.detach() for name, value in learned.items()}
 
-    def learned(self, shard: Shard) -> tuple[Encoder, Classifier]:
+    def read_from(self, shard: Shard) -> tuple[Encoder, Classifier]:
         """Return what was fine-tuned before, with its layer."""
         if shard.read is None:
             raise HoldfastError(f"{part_name(self)} must be observed before what it classifies")
         state = shard.read(self)
         head = Head(state["weights"].to(shard.x.device), state["bias"].to(shard.x.device), state["classes"])
-        return filled(shard.encoder, state), head
+        return copy_with_state(shard.encoder, state), head
 
     @property
     def _rate(self) -> float:
@@ -167,5 +167,5 @@ class FineTuned(OfTraining):
                     x = images[rows]
                     if self.threat is not None:
                         rng = shard.rng.at([shard.rng.ids[place] for place in block[rows].tolist()])
-                        x = shard.disturbed(self.threat, rng.child("training"), x, block[rows])
+                        x = shard.disturb(self.threat, rng.child("training"), x, block[rows])
                     yield epoch, x, targets[block[rows]]

@@ -35,7 +35,7 @@ from holdfast.parts.observations.shared.margins import clean_of
 from holdfast.parts.observations.shared.noisy import wrong
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.threats.linf import Linf
-from holdfast.runtime.waiting import at_hand, sent
+from holdfast.runtime.waiting import at_hand, move_to
 
 EVERY = 8
 """Passes on a device after which the host looks, and so waits, which images are left; the others pass until then."""
@@ -125,21 +125,21 @@ class Fooled(OfFirst):
         for number, (attack, objective) in enumerate(zip(self.attacks, self.objectives, strict=True)):
             rows = (broken_by == NEVER).nonzero().flatten()
             if len(rows):
-                broken_by[rows[self._attacked(shard, attack, objective, event, rows)]] = number
+                broken_by[rows[self._find_fooled(shard, attack, objective, event, rows)]] = number
         return {"broken_by": broken_by}
 
-    def _attacked(
+    def _find_fooled(
         self, shard: Shard, attack: Attack, objective: Objective, event: Event, rows: Int[Tensor, "rows"]
     ) -> Bool[Tensor, "rows"]:
         """Return which of some images of the shard a member fools."""
         x, at = shard.x[rows], shard.positions[rows]
         assert shard.head is not None  # the event needs it too
         assert shard.labels is not None
-        head = _moved(shard.head(self.probe), x)
+        head = _move_head(shard.head(self.probe), x)
         target = one_hot(head.numbers(shard.labels[at]), len(head.classes)).to(head.weights)
         fooled = torch.zeros(len(x), dtype=torch.bool, device=x.device)
         scores = start = head.scores(clean_of(shard)[at])
-        places, left, looks = sent(rows, x.device), torch.arange(0), 0
+        places, left, looks = move_to(rows, x.device), torch.arange(0), 0
 
         def logits(moved: Images) -> Reps:
             # images that are fooled keep the logits that they had then, which lead nowhere
@@ -168,6 +168,6 @@ class _Done(Exception):
     """Every image is fooled: the search may end."""
 
 
-def _moved(head: Head, x: Tensor) -> Head:
+def _move_head(head: Head, x: Tensor) -> Head:
     """Return the head on the device of a tensor; its classes stay where labels are."""
     return replace(head, weights=head.weights.to(x.device), bias=head.bias.to(x.device))

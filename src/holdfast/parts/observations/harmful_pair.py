@@ -10,7 +10,7 @@ from torch import Tensor
 from holdfast.core import Corruption, Event, Failure, HoldfastError, Observation, Passes, Scope, Shard
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.observations.breaking_radii import CLEARLY
-from holdfast.parts.observations.shared.noisy import represented
+from holdfast.parts.observations.shared.noisy import represent
 from holdfast.parts.threats.chain import Chain
 from holdfast.parts.threats.edit import Edit
 from holdfast.runtime.checked import Count
@@ -69,7 +69,7 @@ class HarmfulPair(Observation):
         """The images that are not attacked, or half of the population where these are fewer; the last ones of them."""
         return min(self.most, max(population - attacked, population // 2))
 
-    def judged(self, population: int, attacked: int) -> int:
+    def count_held_out(self, population: int, attacked: int) -> int:
         """Return how many images, the first ones of those attacked, had no part in the choice."""
         return min(attacked, population - self.images(population, attacked))
 
@@ -97,14 +97,14 @@ class HarmfulPair(Observation):
         for number, edit in enumerate(self.edits):
             for level in range(self.levels):
                 at = (level + 1) / self.levels
-                alone[number, level] = share = broken(shard, event, (edit.at(at),)).mean()
+                alone[number, level] = share = find_failures(shard, event, (edit.at(at),)).mean()
                 if share > self.harmless + 1e-12:
                     break
                 strength[number] = at
         usable = strength.nonzero().flatten().tolist()
         for first, second in itertools.combinations(usable, 2):
-            links = self.chosen((first, second), strength)
-            together[first, second] = broken(shard, event, links).mean()
+            links = self.build_edits((first, second), strength)
+            together[first, second] = find_failures(shard, event, links).mean()
         best = int(together.nan_to_num(-1.0).argmax())
         pair = divmod(best, count) if len(usable) > 1 else (-1, -1)
         return {
@@ -115,15 +115,15 @@ class HarmfulPair(Observation):
             "chosen_on": torch.tensor([len(shard.x)]),
         }
 
-    def chosen(self, pair: tuple[int, ...], strength: Float[Tensor, "edits"]) -> tuple[Corruption, ...]:
+    def build_edits(self, pair: tuple[int, ...], strength: Float[Tensor, "edits"]) -> tuple[Corruption, ...]:
         """Return the threats that some of the edits are at their heaviest harmless strengths."""
         return tuple(self.edits[number].at(float(strength[number])) for number in pair)
 
 
-def broken(shard: Shard, event: Event, links: tuple[Corruption, ...]) -> Float[Tensor, "images"]:
+def find_failures(shard: Shard, event: Event, links: tuple[Corruption, ...]) -> Float[Tensor, "images"]:
     """Return 1 for the images of a shard that fail after some threats, one after the other, and 0 for the others."""
     resolution = "encoder" if any(link.resolution == "encoder" for link in links) else "image"
-    x = shard.disturbed(Chain(links, resolution=resolution), shard.rng.child("pair"))
+    x = shard.disturb(Chain(links, resolution=resolution), shard.rng.child("pair"))
     with shard.encoder.exactly():  # every pass decides whether an image fails
-        reps = represented(shard, x)
+        reps = represent(shard, x)
     return (event(reps[:, None].double(), torch.arange(len(reps))).squeeze(1) > CLEARLY).double().cpu()

@@ -62,7 +62,7 @@ class ImageCovariance(Observation):
         rest = covariance.vectors.new_tensor([covariance.rest])
         return {"mean": mean, "vectors": covariance.vectors, "values": covariance.values, "rest": rest}
 
-    def learned(self, shard: Shard) -> tuple[Covariance, Float[Tensor, "pixels"]]:
+    def read_from(self, shard: Shard) -> tuple[Covariance, Float[Tensor, "pixels"]]:
         """Return what was estimated before: covariance and mean."""
         if shard.read is None:
             raise HoldfastError(f"{part_name(self)} must be observed before what draws by it")

@@ -25,7 +25,7 @@ from holdfast.core.registry import part_name
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.shared.first import OfFirst
-from holdfast.parts.observations.shared.label_sets import LabelSet, apart, labels_of, said, sides
+from holdfast.parts.observations.shared.label_sets import LabelSet, apart, labels_of, predict_membership, sides
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.errors import no_labels
@@ -87,7 +87,7 @@ class Impersonated(OfFirst):
 
     def key(self) -> Observation:
         """Read-outs, images, and steps beyond those of another do not change an image's trajectory."""
-        return replace(self, attack=self.attack.shared_prefix(), readouts=(), first=None)
+        return replace(self, attack=self.attack.canonicalise_prefix(), readouts=(), first=None)
 
     def join(self, twin: Observation) -> Observation:
         """Read out wherever either does, on as many images as the larger one needs."""
@@ -123,10 +123,10 @@ class Impersonated(OfFirst):
     @property
     def passes(self) -> Passes:
         """Those of the attack, up to the last read-out; nothing for images that are in no pair."""
-        return self.attack.truncated_to(max(self.steps)).passes_in(self.ball)
+        return self.attack.truncate(max(self.steps)).passes_in(self.ball)
 
     @property
-    def reevaluated(self) -> int:
+    def reevaluations(self) -> int:
         """Every read-out."""
         return len(self.steps)
 
@@ -157,12 +157,12 @@ class Impersonated(OfFirst):
         own, partners = at[rows], results["partner"][rows]
         goal = self.objective.pursue(shard.encoder, clean[own].to(shard.x.device), clean[partners].to(shard.x.device))
         rng = shard.rng.at([shard.rng.ids[row] for row in rows.tolist()])
-        searched = self.attack.truncated_to(max(self.steps))(goal, shard.x[rows], self.ball, rng, self.steps)
-        trajectory = searched.reevaluated(goal, shard.encoder)
+        searched = self.attack.truncate(max(self.steps))(goal, shard.x[rows], self.ball, rng, self.steps)
+        trajectory = searched.reevaluate(goal, shard.encoder)
         # whether the head takes it for its partner's class, at each read-out; pictures of the first pairs
         target = sides(labels[partners], self.classes)
         for step, reps in trajectory.reps.items():
-            taken = [said(head, reps.cpu(), names) for names in self.names]
+            taken = [predict_membership(head, reps.cpu(), names) for names in self.names]
             results[f"taken@{step}"][rows] = torch.where(target == 0, *taken).double()
         last = max(trajectory.reps)
         results["said"][rows] = head.classes[head.scores(trajectory.reps[last].cpu()).argmax(1)]
@@ -210,7 +210,7 @@ class Impersonated(OfFirst):
                     f"impersonated: expected images of the classes {self.classes[0]} and {self.classes[1]}, got none "
                     f"of class {name} among {len(labels)}; choose two of {labels.unique().tolist()[:10]}"
                 )
-            right[members] = said(head, clean[members], self.names[side]).double()
+            right[members] = predict_membership(head, clean[members], self.names[side]).double()
         return right
 
     def _pairs(self, labels: Int[Tensor, "population"], right: Tensor) -> Int[Tensor, "pairs 2"]:

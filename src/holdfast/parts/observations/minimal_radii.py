@@ -57,7 +57,7 @@ class MinimalRadii(OfAnyRadius, OfMargins):
         sought = PairMargin(self.divergence) if self.probe is None else Misclassified(self.probe)
         return (Search(MinimumNorm(self.steps), self.ball, sought),)
 
-    def reached(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
+    def collect_points(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
         """Return the representations of the broken images that lie in the ball."""
         if ball.of_usual_radius != self.ball.of_usual_radius:
             return None
@@ -67,13 +67,13 @@ class MinimalRadii(OfAnyRadius, OfMargins):
     @property
     def passes(self) -> Passes:
         """Those of one search for each negative, or class; at most so many where there are fewer classes."""
-        return (passes(self.steps, self.probe is None) + Pgd().choosing(self.ball)) * (self.compared or 1)
+        return (passes(self.steps, self.probe is None) + Pgd().choosing(self.ball)) * (self.comparisons or 1)
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Search for one shard."""
         margin = self.margins(shard)
         if self.probe is not None:
-            classes = nearest_rows(margin, clean_of(shard)[shard.positions], self.compared or 1)
+            classes = nearest_rows(margin, clean_of(shard)[shard.positions], self.comparisons or 1)
             searches = [self._search(shard, row(margin, numbers), None) for numbers in classes.unbind(1)]
             sizes, reps = (torch.stack(part, 1) for part in zip(*searches, strict=True))
             return {"radius": sizes.amin(1, keepdim=True), "size": sizes, "reps": reps}

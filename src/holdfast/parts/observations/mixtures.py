@@ -180,7 +180,7 @@ class Mixtures(Observation):
         shape = tuple(shard.x.shape[1:])
         covariance, centre = isotropic(math.prod(shape)), None
         if self.domain is not None:
-            covariance, centre = self.domain.learned(shard)
+            covariance, centre = self.domain.read_from(shard)
             if self.directions > len(covariance.values):
                 raise HoldfastError(
                     f"mixtures: expected at most {len(covariance.values)} directions, in which these images vary, got "
@@ -205,10 +205,10 @@ class Mixtures(Observation):
                 x = later.result()
                 if number + 1 < len(blocks):
                     later = ahead.submit(model.draw, blocks[number + 1], noise)
-                reps.append(self._represented(shard, x))
+                reps.append(self._represent(shard, x))
         return torch.cat(reps), signs
 
-    def _represented(self, shard: Shard, x: Images) -> Reps:
+    def _represent(self, shard: Shard, x: Images) -> Reps:
         layout = torch.channels_last if shard.x.is_contiguous(memory_format=torch.channels_last) else None
         x = x.to(shard.x.device).contiguous(memory_format=layout or torch.contiguous_format)
         with torch.no_grad():
@@ -225,7 +225,7 @@ class Mixtures(Observation):
         authors = self.convention == "authors"
         fitted = thin_fit(reps, signs) if authors else fit(reps, signs, shrinkage=self.shrinkage)
         rules = fitted.classifiers(self._epsilons, relative=self.budget == "relative", norm=self.norm)
-        scaled = rules.scaled(tested_reps, tested_signs)
+        scaled = rules.compute_margins(tested_reps, tested_signs)
         right = scaled > 0
         count = right.sum(1)
         bound = torch.where(right, scaled, 0.0).sum(1) / count.clamp_min(1)

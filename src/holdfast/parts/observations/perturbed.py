@@ -9,8 +9,8 @@ from torch import Tensor
 
 from holdfast.core import Ball, Passes, Shard
 from holdfast.parts.observations.shared.first import OfFirst
-from holdfast.parts.observations.shared.noisy import represented, undisturbed
-from holdfast.parts.observations.shared.taken import taken
+from holdfast.parts.observations.shared.noisy import evaluate_clean, represent
+from holdfast.parts.observations.shared.taken import find_confusions
 from holdfast.parts.observations.universal_perturbation import UniversalPerturbation
 
 
@@ -37,29 +37,29 @@ class Perturbed(OfFirst):
 
     def images(self, population: int, attacked: int) -> int:
         """The images that the audit attacks, or the first ones of them; none from which δ was learned."""
-        return super().images(population, self.perturbation.judged(population, attacked))
+        return super().images(population, self.perturbation.count_held_out(population, attacked))
 
     @property
     def passes(self) -> Passes:
         """One forward pass."""
         return Passes(forward=1)
 
-    def reached(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
+    def collect_points(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
         """Return the representations under δ."""
         return results["reps"][:, None] if ball.contains(self.perturbation.ball) else None
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Disturb one shard."""
-        event, delta = self.perturbation.failure.bind(shard), self.perturbation.learned(shard)["delta"].to(shard.x)
+        event, delta = self.perturbation.failure.bind(shard), self.perturbation.read_from(shard)["delta"].to(shard.x)
         ball = self.perturbation.ball
         moved = ball.around(shard.x, ball.under(shard.x, delta))
         if shard.x.is_contiguous(memory_format=torch.channels_last):
             moved = moved.contiguous(memory_format=torch.channels_last)
-        reps = represented(shard, moved)
+        reps = represent(shard, moved)
         value = event(reps[:, None].double(), torch.arange(len(reps))).squeeze(1).cpu()
         return {
             "value": value,
-            "taken": taken(self.perturbation.failure, shard, reps, value > 0),
-            "wrong": (undisturbed(shard, event) > 0).double(),
+            "taken": find_confusions(self.perturbation.failure, shard, reps, value > 0),
+            "wrong": (evaluate_clean(shard, event) > 0).double(),
             "reps": reps.cpu(),
         }

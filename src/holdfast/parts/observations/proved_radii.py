@@ -9,7 +9,7 @@ from holdfast.core import Ball, Failure, HoldfastError, Margin, Passes, Shard
 from holdfast.core.registry import part_name
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
-from holdfast.parts.certifiers.shared.radius import certified_radii
+from holdfast.parts.certifiers.shared.radius import certify_radii
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.observations.shared.first import OfAnyRadius, OfFirst
 from holdfast.parts.observations.shared.margins import pieces
@@ -73,7 +73,7 @@ class ProvedRadii(OfAnyRadius, OfFirst):
         scale = 1 / torch.where(length > 0, length, 1.0)
         margins = Margin(rivals.margins.weights * scale[..., None], rivals.margins.bias * scale)
         radii = [
-            certified_radii(
+            certify_radii(
                 self.certifier, shard.encoder, margins.part(part), shard.x[part], self.ball, self.tolerance,
                 together=True,
             )

@@ -8,7 +8,7 @@ from holdfast.core import Ball, HoldfastError, Passes, Shard
 from holdfast.core.registry import part_name
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
-from holdfast.parts.certifiers.shared.radius import certified_radii
+from holdfast.parts.certifiers.shared.radius import certify_radii
 from holdfast.parts.observations.shared.first import OfAnyRadius
 from holdfast.parts.observations.shared.margins import OfMargins
 from holdfast.parts.threats.linf import Linf
@@ -51,10 +51,10 @@ class Radii(OfAnyRadius, OfMargins):
     @property
     def passes(self) -> Passes:
         """No encoder pass; an estimate of the bound propagations."""
-        return Passes(bounds=PROBES * (self.compared or 10))
+        return Passes(bounds=PROBES * (self.comparisons or 10))
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Search for one shard."""
         margin = self.margins(shard)
-        radius = certified_radii(self.certifier, shard.encoder, margin, shard.x, self.ball, self.tolerance)
+        radius = certify_radii(self.certifier, shard.encoder, margin, shard.x, self.ball, self.tolerance)
         return {"radius": radius.double().cpu()}

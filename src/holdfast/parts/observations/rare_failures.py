@@ -10,7 +10,7 @@ from torch import Tensor
 from holdfast.core import Failure, HoldfastError, Noise, Passes, Shard
 from holdfast.parts.estimators.splitting import Splitting
 from holdfast.parts.failures.nearest import Nearest
-from holdfast.parts.observations.shared.noisy import OfNoise, noise_of, pushed, values, wrong
+from holdfast.parts.observations.shared.noisy import OfNoise, apply_noise, noise_of, values, wrong
 from holdfast.parts.observations.smoothed import block_size
 from holdfast.parts.observations.worst_noise import WorstNoise
 
@@ -72,9 +72,9 @@ class RareFailures(OfNoise):
                 draws = (images == image).nonzero().squeeze(1)
                 row = torch.tensor([image])
                 for part in draws.split(block):
-                    event_values[part.cpu()] = values(shard, [event], row, pushed(shard, noise, row, z[part][None]))[0][
-                        0
-                    ]
+                    event_values[part.cpu()] = values(
+                        shard, [event], row, apply_noise(shard, noise, row, z[part][None])
+                    )[0][0]
             return event_values.to(z)
 
         with torch.no_grad():

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from holdfast.core import Passes, Shard, Threat
 from holdfast.parts.observations.shared.first import OfFirst
-from holdfast.parts.observations.shared.noisy import represented
+from holdfast.parts.observations.shared.noisy import represent
 from holdfast.parts.threats.gamma import Gamma
 
 
@@ -26,7 +26,7 @@ class Represented(OfFirst):
         return f"disturbed: {self.threat.title}"
 
     @property
-    def disturbed_by(self) -> Threat | None:
+    def sole_threat(self) -> Threat | None:
         """What befalls the images."""
         return self.threat
 
@@ -41,4 +41,4 @@ class Represented(OfFirst):
         Raises:
             HoldfastError: a threat that these images do not fit, or a representation that is not finite.
         """
-        return {"reps": represented(shard, shard.disturbed(self.threat, shard.rng.child("represented")))}
+        return {"reps": represent(shard, shard.disturb(self.threat, shard.rng.child("represented")))}

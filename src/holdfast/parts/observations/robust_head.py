@@ -59,7 +59,7 @@ class RobustHead(OfTraining):
     def title(self) -> str:
         """What it observes, in a few words."""
         ball, attack = self.probe.ball, self.probe.attack
-        size = "arg max SynBench" if self.probe.chosen_by is not None else f"≤ {ball.written}"
+        size = "arg max SynBench" if self.probe.chosen_by is not None else f"≤ {ball.radius_text}"
         training = f"{self.probe.epochs} epochs, {part_name(attack)}, {attack.steps} steps, {ball.norm} {size}"
         return f"robust probing, {training}" + ("" if self.threat is None else f": {self.threat.title}")
 
@@ -74,7 +74,7 @@ class RobustHead(OfTraining):
         return Passes(forward=1) + self.probe.attack.passes_in(self.probe.ball) * self.probe.epochs
 
     @property
-    def reevaluated(self) -> int:
+    def reevaluations(self) -> int:
         """The image that the attack of each epoch ends at."""
         return self.probe.epochs
 
@@ -136,7 +136,7 @@ class RobustHead(OfTraining):
             if self.threat is None:
                 return x
             own = rng.at([shard.rng.ids[place] for place in places.tolist()])
-            return shard.disturbed(self.threat, own, x, places)
+            return shard.disturb(self.threat, own, x, places)
 
         count = len(shard.rng.ids)
         if count * shard.x[0].numel() > BLOCK:

@@ -11,7 +11,7 @@ from holdfast.core import Ball, Failure, Noise, Observation, Passes, Shard
 from holdfast.parts.estimators.counting import Counting
 from holdfast.parts.estimators.shared.draws import Draws, looks
 from holdfast.parts.failures.nearest import Nearest
-from holdfast.parts.observations.shared.noisy import OfNoise, drawn, noise_of, spans, values, wrong
+from holdfast.parts.observations.shared.noisy import OfNoise, draw_noisy_images, noise_of, spans, values, wrong
 from holdfast.parts.observations.worst_noise import WorstNoise
 
 UNDRAWN = -1
@@ -80,14 +80,14 @@ class Sampled(OfNoise):
         for start, stop in looks(most):
             for rows, first, last in spans(shard, active.tolist(), start, stop):
                 with torch.no_grad():
-                    event_values = values(shard, events, rows, drawn(shard, noise, rows, first, last))
+                    event_values = values(shard, events, rows, draw_noisy_images(shard, noise, rows, first, last))
                 for number, value in enumerate(event_values):
                     outcomes[number, rows, first:last] = (value > 0).to(outcomes.dtype)
             # after each block an image stays active as long as some question needs more of it
             open_ = torch.zeros(len(active), dtype=torch.bool)
             for failure, rule in self.asks:
                 failed = count(outcomes[failures.index(failure), active], stop)
-                open_ |= (stop < rule.most) & ~rule.finished(failed, stop)
+                open_ |= (stop < rule.most) & ~rule.should_stop(failed, stop)
             active = active[open_]
             if not len(active):
                 break

@@ -136,7 +136,7 @@ class Smoothed(Observation):
         return {
             f"{certificate}.{name}": value
             for certificate, images in samples.items()
-            for name, value in certificate.conclude(_stacked(images), self.sigma).items()
+            for name, value in certificate.conclude(_stack(images), self.sigma).items()
         }
 
     def _head(self, shard: Shard, probe: LinearProbe | None) -> Head | None:
@@ -184,5 +184,5 @@ def _represent(encoder: Encoder, noisy: Images, sigma: float, image: str) -> Rep
     return reps.float()
 
 
-def _stacked(images: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+def _stack(images: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     return {name: torch.stack([image[name] for image in images]) for name in images[0]}

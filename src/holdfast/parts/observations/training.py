@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from holdfast.core import Passes, Shard, Threat
-from holdfast.parts.observations.shared.noisy import represented
+from holdfast.parts.observations.shared.noisy import represent
 from holdfast.parts.observations.shared.training import OfTraining
 
 
@@ -25,7 +25,7 @@ class Training(OfTraining):
         return "training images" + ("" if self.threat is None else f": {self.threat.title}")
 
     @property
-    def disturbed_by(self) -> Threat | None:
+    def sole_threat(self) -> Threat | None:
         """What befalls the images."""
         return self.threat
 
@@ -40,5 +40,5 @@ class Training(OfTraining):
         Raises:
             HoldfastError: a threat that these images do not fit, or a representation that is not finite.
         """
-        x = shard.x if self.threat is None else shard.disturbed(self.threat, shard.rng.child("training"))
-        return {"reps": represented(shard, x)}
+        x = shard.x if self.threat is None else shard.disturb(self.threat, shard.rng.child("training"))
+        return {"reps": represent(shard, x)}

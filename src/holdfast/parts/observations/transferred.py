@@ -10,7 +10,7 @@ from holdfast.core import Ball, Observation, Passes, Shard
 from holdfast.numerics.geometry.spread import rounding, spread
 from holdfast.parts.observations.attacked_images import AttackedImages
 from holdfast.parts.observations.shared.first import OfFirst
-from holdfast.parts.observations.shared.noisy import represented
+from holdfast.parts.observations.shared.noisy import represent
 
 SAME = 1e-3
 """Distance below which two encoders represent an image alike, in units of `spread`: beyond what batches change."""
@@ -42,7 +42,7 @@ class Transferred(OfFirst):
         """How many images are observed changes nothing for any of them."""
         return replace(self, attacked=self.attacked.key(), first=None)
 
-    def reached(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
+    def collect_points(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
         """Return the representations: they lie in the ball, whatever was attacked."""
         return results["reps"][:, None] if ball.contains(self.attacked.ball) else None
 
@@ -56,7 +56,7 @@ class Transferred(OfFirst):
         assert shard.clean is not None  # clean representations are always observed first
         seen = shard.read(self.attacked)
         clean, surrogates = shard.clean[shard.positions].double(), seen["reps"].double()
-        reps = represented(shard, seen["images"].to(shard.x))
+        reps = represent(shard, seen["images"].to(shard.x))
         if clean.shape != surrogates.shape:
             return {"reps": reps, "same": reps.new_zeros(len(reps))}
         apart, made = (clean - surrogates).norm(dim=1), rounding(shard.clean)[shard.positions]

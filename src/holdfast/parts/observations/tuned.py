@@ -40,8 +40,8 @@ class Tuned(OfFirst):
         Raises:
             HoldfastError: a threat that these images do not fit.
         """
-        encoder, head = self.fine_tuned.learned(shard)
-        x = shard.x if self.threat is None else shard.disturbed(self.threat, shard.rng.child("represented"))
+        encoder, head = self.fine_tuned.read_from(shard)
+        x = shard.x if self.threat is None else shard.disturb(self.threat, shard.rng.child("represented"))
         with torch.no_grad():
             logits = head.scores(encoder(x))
         if not bool(logits.isfinite().all()):

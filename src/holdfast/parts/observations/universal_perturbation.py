@@ -17,7 +17,7 @@ from holdfast.parts.learners.given import Given, save
 from holdfast.parts.learners.shared.learner import LearnedPerturbation
 from holdfast.parts.learners.universal import Universal
 from holdfast.parts.observations.shared.learning import Learning
-from holdfast.parts.observations.shared.taken import taken
+from holdfast.parts.observations.shared.taken import find_confusions
 
 SHOWN, SIDE = 6, 64
 """Images, the first that are attacked, that are shown under it; the largest side of a picture, in pixels."""
@@ -78,7 +78,7 @@ class UniversalPerturbation(Learning):
         rows = learned.rows.cpu()
         own = replace(shard, x=shard.x[learned.rows], positions=shard.positions[rows])
         values = self.failure.bind(own)(learned.reps[:, None].double(), torch.arange(len(rows)))[:, 0]
-        positions = taken(self.failure, own, learned.reps, values > 0)
+        positions = find_confusions(self.failure, own, learned.reps, values > 0)
         positions = positions[positions >= 0]
         return int(positions.bincount().argmax()) if len(positions) else -1
 
@@ -137,7 +137,7 @@ class UniversalPerturbation(Learning):
             }
         ]
 
-    def learned(self, shard: Shard) -> dict[str, Tensor]:
+    def read_from(self, shard: Shard) -> dict[str, Tensor]:
         """Return what was learned before, as `run` does."""
         if shard.read is None:
             raise HoldfastError(f"{part_name(self)} must be observed before images are judged under it")

@@ -88,7 +88,7 @@ class WorstNoise(Learning):
         except HoldfastError as error:
             return [entry | {"problem": str(error)}]
 
-    def learned(self, shard: Shard) -> Noise:
+    def read_from(self, shard: Shard) -> Noise:
         """Return the noise that was learned before."""
         if shard.read is None:
             raise HoldfastError(f"{part_name(self)} must be observed before what draws from it")

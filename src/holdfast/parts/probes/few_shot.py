@@ -9,7 +9,7 @@ from holdfast.core import Bank, Classifier, HoldfastError, Probe, Reps
 from holdfast.core.registry import part_name
 from holdfast.numerics.rng import Rng
 from holdfast.parts.probes.linear import Linear
-from holdfast.parts.probes.shared.shots import drawn
+from holdfast.parts.probes.shared.shots import draw_shots
 from holdfast.parts.probes.shared.stream import select
 
 
@@ -52,5 +52,5 @@ class FewShot(Probe):
         Raises:
             HoldfastError: a class with fewer images than shots, and what the probe raises.
         """
-        places = drawn(bank.labels, self.shots, Rng(self.seed))
+        places = draw_shots(bank.labels, self.shots, Rng(self.seed))
         return self.probe.fit(select(bank, places), bank.labels[places])

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from holdfast.core import Head, HoldfastError, LinearProbe, Reps
 from holdfast.numerics.geometry.invariance import AXES
-from holdfast.parts.probes.shared.training import check_finite, classes_of, standardised
+from holdfast.parts.probes.shared.training import check_finite, classes_of, standardise
 from holdfast.runtime.checked import Count
 
 
@@ -53,7 +53,7 @@ class Linear(LinearProbe):
         # multinomial logistic regression on standardised representations
         check_finite(reps)
         classes, targets = classes_of(labels)
-        features, centre, scale = standardised(reps)
+        features, centre, scale = standardise(reps)
         solver = LogisticRegression(C=1 / self.penalty, max_iter=self.iterations, tol=1e-6)
         with warnings.catch_warnings():
             warnings.simplefilter("error", ConvergenceWarning)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from holdfast.core import Head, HoldfastError, LinearProbe, Reps
 from holdfast.numerics.geometry.invariance import NOTHING
 from holdfast.parts.probes.shared.training import check_finite, classes_of
-from holdfast.sources.encoders.shared.weights import seeded
+from holdfast.sources.encoders.shared.weights import fix_seed
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class LinearAdam(LinearProbe):
         check_finite(reps)
         classes, targets = classes_of(labels)
         reps = reps.detach().float()
-        with seeded(self.seed), torch.enable_grad():
+        with fix_seed(self.seed), torch.enable_grad():
             layer = nn.Linear(reps.shape[1], len(classes)).to(reps.device)
             adam = torch.optim.Adam(layer.parameters(), self.rate)
             schedule = torch.optim.lr_scheduler.StepLR(adam, self.every, 0.1)

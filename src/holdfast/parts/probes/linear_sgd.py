@@ -13,7 +13,7 @@ from torch import Tensor
 from holdfast.core import Bank, Head, HoldfastError, LinearProbe, Reps
 from holdfast.numerics.geometry.invariance import AXES
 from holdfast.numerics.rng import Rng
-from holdfast.parts.probes.shared.stream import Labelled, blocks, moments, select, shuffled
+from holdfast.parts.probes.shared.stream import Labelled, blocks, moments, select, shuffle_stream
 from holdfast.parts.probes.shared.training import classes_of
 from holdfast.runtime.checked import Count, Positive
 
@@ -92,7 +92,7 @@ class LinearSgd(LinearProbe):
             sgd = torch.optim.SGD(groups, rate, momentum=self.momentum)
             done, total = 0, self.epochs * len(targets)
             for _ in range(self.epochs):
-                for reps, numbers in self._batches(shuffled(stream(), random)):
+                for reps, numbers in self._batches(shuffle_stream(stream(), random)):
                     done += len(reps)
                     for group in sgd.param_groups:
                         group["lr"] = rate * (1 + math.cos(math.pi * done / total)) / 2

@@ -30,7 +30,7 @@ from holdfast.numerics.geometry.invariance import AXES
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.objectives.cross_entropy import CrossEntropy
 from holdfast.parts.probes.linear import Linear
-from holdfast.parts.probes.shared.training import check_finite, standardised
+from holdfast.parts.probes.shared.training import check_finite, standardise
 from holdfast.parts.probes.shared.worst_found import best_against, losses, price
 from holdfast.parts.threats.l2 import L2
 from holdfast.runtime.checked import Positive
@@ -150,16 +150,16 @@ class RobustLinear(LinearProbe):
         if radius == 0:
             return head, {"loss": torch.zeros(0).double(), "bound": torch.zeros(0).double()}
         ball = replace(self.ball, radius=radius)  # pyright: ignore[reportArgumentType] balls are dataclasses
-        clean, centre, scale = standardised(reps)
+        clean, centre, scale = standardise(reps)
         target = F.one_hot(head.numbers(labels), len(head.classes)).double()
         decay = self.penalty * (2 if len(head.classes) == 2 else 1) / len(reps)  # as scikit-learn counts ||W||² of two
-        heads, versions = [_folded(head, centre, scale)], [_with_one(clean)]
+        heads, versions = [_standardise_head(head, centre, scale)], [_with_one(clean)]
         course: dict[str, list[float]] = {"loss": [], "bound": []}
         for epoch in range(self.epochs):
             # the adversary's answer to this head: a new version of every image (a cut)
             epoch_rng = rng.child("robust_linear", epoch)
-            attacked_reps = self._attacked(
-                encoder, _unfolded(heads[-1], centre, scale, head), images, reps, target, ball, epoch_rng
+            attacked_reps = self._encode_attacked(
+                encoder, _unstandardise_head(heads[-1], centre, scale, head), images, reps, target, ball, epoch_rng
             )
             check_finite(attacked_reps)
             versions.append(_with_one((attacked_reps.double() - centre) / scale))
@@ -173,10 +173,10 @@ class RobustLinear(LinearProbe):
                 break
         # of all heads, the one that lost least to its own adversary
         lowest = min(range(len(course["loss"])), key=course["loss"].__getitem__)
-        learned = head if lowest == 0 else _unfolded(heads[lowest], centre, scale, head)
+        learned = head if lowest == 0 else _unstandardise_head(heads[lowest], centre, scale, head)
         return learned, {name: torch.tensor(values).double() for name, values in course.items()}
 
-    def _attacked(
+    def _encode_attacked(
         self,
         encoder: Encoder,
         head: Head,
@@ -203,7 +203,7 @@ class RobustLinear(LinearProbe):
                 return self.objective(head_on_device.scores(moved_reps), logits, own), moved_reps  # noqa: B023
 
             own_rng = rng.at([rng.ids[place] for place in places.tolist()])
-            trajectory = self.attack(goal, inside, ball, own_rng).reevaluated(goal, encoder)
+            trajectory = self.attack(goal, inside, ball, own_rng).reevaluate(goal, encoder)
             attacked_reps.append(trajectory.reps[max(trajectory.reps)].float().cpu())
         return torch.cat(attacked_reps)
 
@@ -218,13 +218,13 @@ def _with_one(z: Tensor) -> Tensor:
     return torch.cat([z.double(), torch.ones_like(z[:, :1]).double()], 1)
 
 
-def _folded(head: Head, centre: Tensor, scale: Tensor) -> Tensor:
+def _standardise_head(head: Head, centre: Tensor, scale: Tensor) -> Tensor:
     """Return a head of representations as parameters of standardised features, [C, D + 1]."""
     weights = head.weights.double()
     return torch.cat([weights * scale, (head.bias.double() + weights @ centre)[:, None]], 1)
 
 
-def _unfolded(parameters: Tensor, centre: Tensor, scale: Tensor, head: Head) -> Head:
+def _unstandardise_head(parameters: Tensor, centre: Tensor, scale: Tensor, head: Head) -> Head:
     """Return parameters of standardised features as a head of representations."""
     weights = parameters[:, :-1] / scale
     return Head(weights.float(), (parameters[:, -1] - weights @ centre).float(), head.classes)

@@ -99,15 +99,15 @@ class Center(Certificate):
 
     def quantile(self, sigma: float) -> float:
         """Return q, the share of the m distances that R has to cover; above 1 where nothing can be said."""
-        return self._needed(sigma) + math.sqrt(math.log(1 / self.alpha_distance) / (2 * self.distances))
+        return self._minimum_quantile(sigma) + math.sqrt(math.log(1 / self.alpha_distance) / (2 * self.distances))
 
-    def _needed(self, sigma: float) -> float:
+    def _minimum_quantile(self, sigma: float) -> float:
         return float(scipy.special.ndtr(scipy.special.ndtri(0.5 + self.slack) + self.radius / sigma))
 
     def check(self, sigma: float) -> None:
         """Raise where q > 1, so that it would always abstain."""
         if self.quantile(sigma) > 1:
-            room = 1 - self._needed(sigma)
+            room = 1 - self._minimum_quantile(sigma)
             enough = math.log(1 / self.alpha_distance) / (2 * room**2) if room > 1e-6 else math.inf
             more = f"distances={math.ceil(enough)}, or " if enough < 1e9 else ""
             raise HoldfastError(
@@ -120,7 +120,7 @@ class Center(Certificate):
         # 1. the smoothed representation: centre of the smallest ball that holds half of n draws
         points: list[Tensor] = []
         while (drawn := sum(map(len, points))) < self.draws:
-            points.append(self._compared((yield self.draws - drawn)).clone())
+            points.append(self._normalise((yield self.draws - drawn)).clone())
         abstains = {"spread": torch.tensor(torch.nan, dtype=torch.float64)}
         if self.convention == "tight":
             centre, reach, least = small_ball(torch.cat(points), -(-self.draws // 2))
@@ -134,7 +134,7 @@ class Center(Certificate):
         while drawn < self.draws:
             reps = yield self.draws - drawn
             drawn += len(reps)
-            inside += int((_distances(self._compared(reps), centre) <= reach).sum())
+            inside += int((_distances(self._normalise(reps), centre) <= reach).sum())
         deviation = math.sqrt(math.log(2 / self.alpha_centre) / (2 * self.draws))
         short = 0.5 - (inside / self.draws - deviation)
         if max(deviation, short) > self.slack:
@@ -142,12 +142,12 @@ class Center(Certificate):
         # 3. R: the order statistic of m fresh distances that covers the share q
         distances: list[Tensor] = []
         while (drawn := sum(map(len, distances))) < self.distances:
-            distances.append(_distances(self._compared((yield self.distances - drawn)), centre).cpu().double())
+            distances.append(_distances(self._normalise((yield self.distances - drawn)), centre).cpu().double())
         rank = math.ceil(self.quantile(anchor.sigma) * self.distances)
         spread = torch.cat(distances).kthvalue(rank).values
         return {"spread": spread, "draws": torch.tensor(self.budget)}
 
-    def _compared(self, reps: Reps) -> Reps:
+    def _normalise(self, reps: Reps) -> Reps:
         return unit(reps) if self.normalised else reps
 
     def conclude(self, results: Mapping[str, Tensor], sigma: float) -> dict[str, Tensor]:

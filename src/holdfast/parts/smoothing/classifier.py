@@ -88,13 +88,13 @@ class Classifier(Certificate):
             reps = yield self.draws - drawn
             drawn += len(reps)
             hits += int((classify(reps) == chosen).sum())
-            if self.bound == "betting" and self._settled(hits, drawn):
+            if self.bound == "betting" and self._should_stop(hits, drawn):
                 break
         return {"vote": chosen.cpu(), "hits": torch.tensor(hits), "draws": torch.tensor(drawn)}
 
-    def _settled(self, hits: int, drawn: int) -> bool:
+    def _should_stop(self, hits: int, drawn: int) -> bool:
         counts = betting.tally_votes(torch.tensor(hits), torch.tensor(drawn))
-        return bool(sequential.settled(counts, self.precision, self.alpha, self.draws))
+        return bool(sequential.is_settled(counts, self.precision, self.alpha, self.draws))
 
     def conclude(self, results: Mapping[str, Tensor], sigma: float) -> dict[str, Tensor]:
         """The certificate of every image, [B].

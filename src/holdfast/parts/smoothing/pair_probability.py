@@ -105,7 +105,7 @@ class PairProbability(Certificate):
         # tally sigmoid((z⁺ - z⁻) · f(x + σz) / T) of every negative, block by block
         counts = torch.zeros(self.negatives, len(betting.LEVELS), dtype=torch.float64)
         drawn = 0
-        while drawn < self.draws and not (drawn and self._settled(counts, twin)):
+        while drawn < self.draws and not (drawn and self._should_stop(counts, twin)):
             reps = yield self.draws - drawn
             drawn += len(reps)
             counts += betting.tally(self._probability((unit(reps) @ apart.T).cpu().double()))
@@ -116,7 +116,7 @@ class PairProbability(Certificate):
             return (margin.sign() + 1) / 2
         return torch.sigmoid(margin / self.temperature)
 
-    def _settled(self, counts: Float[Tensor, "negatives levels"], twin: Bool[Tensor, "negatives"]) -> bool:
+    def _should_stop(self, counts: Float[Tensor, "negatives levels"], twin: Bool[Tensor, "negatives"]) -> bool:
         if self.convention == "paper":
             return False
         return sequential.all_settled(counts[~twin], self.precision, self.level, self.draws)

@@ -37,7 +37,7 @@ class Banner(Corruption):
     @property
     def title(self) -> str:
         """For example "banner 20 %"."""
-        return f"banner {100 * self.share:g} %{self.resized}"
+        return f"banner {100 * self.share:g} %{self.resize_suffix}"
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Return the images below the bar; nothing is drawn."""

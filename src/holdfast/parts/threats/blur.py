@@ -29,7 +29,7 @@ class Blur(Corruption):
     @property
     def title(self) -> str:
         """For example "blur 5 %"."""
-        return f"blur {100 * self.share:g} %{self.resized}"
+        return f"blur {100 * self.share:g} %{self.resize_suffix}"
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Return the blurred images; nothing is drawn."""

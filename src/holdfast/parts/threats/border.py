@@ -37,7 +37,7 @@ class Border(Corruption):
     @property
     def title(self) -> str:
         """For example "border 10 %"."""
-        return f"border {100 * self.share:g} %{self.resized}"
+        return f"border {100 * self.share:g} %{self.resize_suffix}"
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Return the framed images; nothing is drawn."""

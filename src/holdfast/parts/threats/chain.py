@@ -37,7 +37,7 @@ class Chain(Corruption):
     @property
     def title(self) -> str:
         """For example "rescaled to 50 % + JPEG 50"."""
-        return " + ".join(link.title for link in self.links) + self.resized
+        return " + ".join(link.title for link in self.links) + self.resize_suffix
 
     @property
     def tile(self) -> int:

@@ -32,7 +32,7 @@ class Crop(Corruption):
     @property
     def title(self) -> str:
         """For example "cropped to 80 %"."""
-        return f"cropped to {100 * self.side:g} %{self.resized}"
+        return f"cropped to {100 * self.side:g} %{self.resize_suffix}"
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Return the enlarged middle of the images; nothing is drawn."""

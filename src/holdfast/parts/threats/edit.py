@@ -9,7 +9,7 @@ import torch
 
 from holdfast.core import Corruption, HoldfastError, Images, Rng, Threat, registry
 from holdfast.parts.threats.jpeg import Jpeg
-from holdfast.runtime.checked import shown
+from holdfast.runtime.checked import describe_value
 
 DIGITS = 3
 """Significant digits of an amount, so that what a title says is what was done."""
@@ -46,7 +46,7 @@ class Edit(Threat):
         numbers = self._numbers
         if not numbers:
             raise HoldfastError(f"edit: expected mild and heavy with numbers that differ, got {self.mild.title} twice")
-        changed = _changed(self.mild), _changed(self.heavy)
+        changed = _measure_change(self.mild), _measure_change(self.heavy)
         if changed[0] > changed[1]:
             raise HoldfastError(
                 f"edit: expected heavy to change a picture more than mild, got {self.mild.title} as mild and "
@@ -90,8 +90,8 @@ class Edit(Threat):
             HoldfastError: a strength outside [0, 1].
         """
         if not 0 <= strength <= 1:
-            raise HoldfastError(f"edit: expected a strength from 0 (mild) to 1 (heavy), got {shown(strength)}")
-        return registry.build(_mixed(registry.spec(self.mild), registry.spec(self.heavy), strength))
+            raise HoldfastError(f"edit: expected a strength from 0 (mild) to 1 (heavy), got {describe_value(strength)}")
+        return registry.build(_interpolate(registry.spec(self.mild), registry.spec(self.heavy), strength))
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Return the images under threats of strengths that are drawn, one for each.
@@ -129,7 +129,7 @@ def _differences(mild: Any, heavy: Any, name: str = "") -> Iterator[tuple[str, A
             yield from _differences(begin, end, name)
     elif mild != heavy:
         if not all(type(value) in (int, float) for value in (mild, heavy)):
-            raise _other(f"{name} {shown(mild)} and {shown(heavy)}")
+            raise _other(f"{name} {describe_value(mild)} and {describe_value(heavy)}")
         yield name, mild, heavy
 
 
@@ -137,17 +137,17 @@ def _other(what: str) -> HoldfastError:
     return HoldfastError(f"edit: expected the same threat as mild and as heavy, with other numbers, got {what}")
 
 
-def _mixed(mild: Any, heavy: Any, strength: float) -> Any:
+def _interpolate(mild: Any, heavy: Any, strength: float) -> Any:
     """Return the spec between two, which differ in numbers alone."""
     if isinstance(mild, Mapping):
-        return {key: _mixed(mild[key], heavy[key], strength) for key in mild}
+        return {key: _interpolate(mild[key], heavy[key], strength) for key in mild}
     if isinstance(mild, list):
-        return [_mixed(begin, end, strength) for begin, end in zip(mild, heavy, strict=True)]
+        return [_interpolate(begin, end, strength) for begin, end in zip(mild, heavy, strict=True)]
     return mild if mild == heavy else _between(mild, heavy, strength)
 
 
 @cache
-def _changed(threat: Corruption) -> float:
+def _measure_change(threat: Corruption) -> float:
     """Return the mean |x' - x| of a picture with details of all sizes; 0 where the threat does not fit it."""
     generator = torch.Generator().manual_seed(0)
     sides = [SIDE // 2**level for level in range(5)]

@@ -53,7 +53,7 @@ class Extreme(Corruption):
         """For example "rotation +15°"."""
         amounts = {name: amount for name, amount in spec(self.noise).items() if isinstance(amount, float)}
         written = " ".join(f"{ENDS[self.end]}{amount:g}{SIGNS.get(name, '')}" for name, amount in amounts.items())
-        return f"{part_name(self.noise)} {written}{self.resized}"
+        return f"{part_name(self.noise)} {written}{self.resize_suffix}"
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Return the images at the end of the range; nothing is drawn."""

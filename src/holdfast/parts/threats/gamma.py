@@ -35,7 +35,7 @@ class Gamma(Corruption):
     @property
     def title(self) -> str:
         """For example "γ 0.2"."""
-        return f"γ {self.gamma:g}{self.resized}"
+        return f"γ {self.gamma:g}{self.resize_suffix}"
 
     @property
     def table(self) -> Float[Tensor, "256"]:

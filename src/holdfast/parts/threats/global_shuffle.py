@@ -34,6 +34,6 @@ class GlobalShuffle(Shuffle):
         rows, columns = (height // self.cell, width // self.cell) if self.cell else (self.grid, self.grid)
         return permutation(Rng(self.seed).child("global_shuffle", rows, columns), rows * columns)
 
-    def moved(self, parts: Cells, order: Int[Tensor, "cells"]) -> Cells:
+    def permute(self, parts: Cells, order: Int[Tensor, "cells"]) -> Cells:
         """Return the cells with other places."""
         return parts[:, :, order]

@@ -30,7 +30,7 @@ class Jpeg(Corruption):
     @property
     def title(self) -> str:
         """For example "JPEG 50"."""
-        return f"JPEG {self.quality}{self.resized}"
+        return f"JPEG {self.quality}{self.resize_suffix}"
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Return the images from the files; nothing is drawn.

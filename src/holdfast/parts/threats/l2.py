@@ -9,9 +9,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Ball, Grade, HoldfastError, Images, PerImage, Rng
-from holdfast.core.threat import rounded_down, towards
+from holdfast.core.threat import round_down, towards
 from holdfast.runtime.rounding import PIXELS
-from holdfast.runtime.waiting import sent
+from holdfast.runtime.waiting import move_to
 
 PRICES = 50
 """Values of λ that `L2.least` tries at most; it ends at the best one, mostly after two to five."""
@@ -51,8 +51,8 @@ class L2(Ball):
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Draw uniformly from the ball around each image (radius · u^(1/d) in a random direction), clamped."""
-        direction = self.ascend(sent(rng.child("direction").normal(*x.shape[1:]), x))
-        length = sent(rng.child("length").uniform(1, 1, 1), x) ** (1 / x[0].numel())
+        direction = self.ascend(move_to(rng.child("direction").normal(*x.shape[1:]), x))
+        length = move_to(rng.child("length").uniform(1, 1, 1), x) ** (1 / x[0].numel())
         return towards(x, self.project(self.radius * length * direction))
 
     def project(self, delta: Images) -> Images:
@@ -62,7 +62,7 @@ class L2(Ball):
 
     def _reach(self, x: Tensor) -> float:
         """Return the radius less 8 roundings of a precision, more than a norm and a product take."""
-        return rounded_down(self.radius * (1 - 8 * torch.finfo(x.dtype).eps), x.dtype)
+        return round_down(self.radius * (1 - 8 * torch.finfo(x.dtype).eps), x.dtype)
 
     def inside(self, x: Images, delta: Images, radii: PerImage) -> Images:
         """Return clip(x + s delta) for the largest s <= 1 that the balls allow, about.

@@ -10,8 +10,8 @@ from torch.special import ndtr
 
 from holdfast.core import Ball, Draws, HoldfastError, Images, Noise
 from holdfast.parts.threats.linf import Linf
-from holdfast.parts.threats.shared.inside import count, disturbed, odd, spread
-from holdfast.parts.threats.shared.length import truncated_length
+from holdfast.parts.threats.shared.inside import count, odd, perturb, spread
+from holdfast.parts.threats.shared.length import to_truncated_length
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Laplace(Noise):
     def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
         """Return the images that some numbers stand for; zeros stand for the image itself."""
         pixels = x[0].numel()
-        return disturbed(
-            x, spread(self.ball, z, self._pixel, lambda last: truncated_length(last, "laplace", pixels, self.scale))
+        return perturb(
+            x, spread(self.ball, z, self._pixel, lambda last: to_truncated_length(last, "laplace", pixels, self.scale))
         )
 
     def _pixel(self, z: Tensor) -> Tensor:

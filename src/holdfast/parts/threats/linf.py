@@ -8,9 +8,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Ball, Grade, HoldfastError, Images, PerImage, Rng
-from holdfast.core.threat import rounded_down, towards
+from holdfast.core.threat import round_down, towards
 from holdfast.numerics.bounds.box import least_in_box
-from holdfast.runtime.waiting import sent
+from holdfast.runtime.waiting import move_to
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class Linf(Ball):
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Draw uniformly from the cube around each image, clamped to [0, 1]."""
-        noise = sent(rng.uniform(*x.shape[1:]), x) * (2 * self.radius) - self.radius
+        noise = move_to(rng.uniform(*x.shape[1:]), x) * (2 * self.radius) - self.radius
         return towards(x, self.project(noise))
 
     def project(self, delta: Images) -> Images:
         """Clamp every pixel to [-radius, radius], rounded inward."""
-        reach = rounded_down(self.radius, delta.dtype)
+        reach = round_down(self.radius, delta.dtype)
         return delta.clamp(-reach, reach)
 
     def ascend(self, gradient: Images) -> Images:
@@ -59,7 +59,7 @@ class Linf(Ball):
 
     def squash(self, u: Float[Tensor, "*batch channel height width"]) -> Float[Tensor, "*batch channel height width"]:
         """Return radius · tanh(u), as radius · (2 sigmoid(2u) - 1): on a CPU torch's tanh takes ten times as long."""
-        reach = rounded_down(self.radius, u.dtype)
+        reach = round_down(self.radius, u.dtype)
         return (2 * u).sigmoid() * (2 * reach) - reach
 
     def size(self, delta: Images) -> PerImage:

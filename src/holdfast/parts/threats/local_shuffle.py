@@ -35,6 +35,6 @@ class LocalShuffle(Shuffle):
         cell = (self.cell, self.cell) if self.cell else (height // self.grid, width // self.grid)
         return permutation(Rng(self.seed).child("local_shuffle", *cell), cell[0] * cell[1])
 
-    def moved(self, parts: Cells, order: Int[Tensor, "pixels"]) -> Cells:
+    def permute(self, parts: Cells, order: Int[Tensor, "pixels"]) -> Cells:
         """Return the cells with their pixels in other places."""
         return parts[..., order]

@@ -36,7 +36,7 @@ class Lowpass(Corruption):
     @property
     def title(self) -> str:
         """For example "low-pass 50/224"."""
-        return f"low-pass {self.radius:g}/{self.side}{self.resized}"
+        return f"low-pass {self.radius:g}/{self.side}{self.resize_suffix}"
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Return the images without their high frequencies; nothing is drawn."""

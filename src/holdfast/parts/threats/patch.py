@@ -16,7 +16,7 @@ from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.shared.window import Size, best, rectangle, spread, sums
 from holdfast.runtime.checked import Positive
 from holdfast.runtime.errors import unknown
-from holdfast.runtime.waiting import sent
+from holdfast.runtime.waiting import move_to
 
 CORNERS = MappingProxyType(
     {
@@ -99,7 +99,7 @@ class Patch(Ball):
         """Those of a square grid, from the first row and column to the last; 1 where the place is fixed."""
         return 1 if self.is_box else GRID * GRID
 
-    def placed(self, numbers: Int[Tensor, "batch"]) -> Ball:
+    def fix_place(self, numbers: Int[Tensor, "batch"]) -> Ball:
         """Return the patch at places of the grid, numbered row by row; see `Ball.placed`."""
         return self if self.is_box else _Placed(self.radius, self.share, self.place, self.aspect, numbers=numbers)
 
@@ -121,7 +121,7 @@ class Patch(Ball):
     @property
     def title(self) -> str:
         """As `norm`, and by how much a pixel may change, where that is not any value."""
-        return self.norm if self.radius == 1 else f"{self.norm}, pixels by ≤ {self.written}"
+        return self.norm if self.radius == 1 else f"{self.norm}, pixels by ≤ {self.radius_text}"
 
     def even(self, shape: Shape) -> float:
         """Return 1: the largest change of a pixel."""
@@ -157,7 +157,7 @@ class Patch(Ball):
     def sample(self, x: Images, rng: Rng) -> Images:
         """Draw a place, where it is not fixed, and every pixel of the window uniformly around x; clamped to [0, 1]."""
         inside = rectangle(*self.frame(x, rng), (x.shape[2], x.shape[3]), x.device)[:, None]
-        noise = sent(rng.child("pixels").uniform(*x.shape[1:]), x) * (2 * self.radius) - self.radius
+        noise = move_to(rng.child("pixels").uniform(*x.shape[1:]), x) * (2 * self.radius) - self.radius
         return towards(x, torch.where(inside, self._pixels.project(noise), 0))
 
     def frame(self, x: Images, rng: Rng) -> Frame:
@@ -189,7 +189,7 @@ class Patch(Ball):
     def size(self, delta: Images) -> PerImage:
         """Return max |delta| of each image; infinite where no window holds all that changed."""
         moved = (delta != 0).any(1)
-        if (fixed := self._fixed(delta)) is not None:
+        if (fixed := self._mask_window(delta)) is not None:
             outside = (moved & ~fixed.squeeze(-3)).flatten(1).any(1)
         else:
             high, wide = self.window(*delta.shape[2:])
@@ -208,7 +208,7 @@ class Patch(Ball):
     def box(self, x: Images, radii: PerImage) -> tuple[Images, Images]:
         """Return the range of every pixel: that of `Linf` in the window, or everywhere where the place is not fixed."""
         low, high = super().box(x, radii)
-        inside = self._fixed(x)
+        inside = self._mask_window(x)
         return (low, high) if inside is None else (torch.where(inside, low, x), torch.where(inside, high, x))
 
     def least(
@@ -263,12 +263,12 @@ class Patch(Ball):
             like: a tensor whose absolute values decide among windows of equal gain, [*, C, H, W].
             gain: of every value, in the same shape.
         """
-        if (fixed := self._fixed(gain)) is not None:
+        if (fixed := self._mask_window(gain)) is not None:
             return fixed
         size = self.window(gain.shape[-2], gain.shape[-1])
         return best(gain.detach().sum(-3), size, like.detach().abs().sum(-3)).unsqueeze(-3)
 
-    def _fixed(self, like: Tensor) -> Bool[Tensor, "*batch one height width"] | None:
+    def _mask_window(self, like: Tensor) -> Bool[Tensor, "*batch one height width"] | None:
         """Return the pixels of the window, [1, H, W], of images like these; None where it may be anywhere."""
         shares = self._shares()
         if shares is None:
@@ -312,7 +312,7 @@ class _Placed(Patch):
         )
         return top.expand(len(x)), left.expand(len(x)), size
 
-    def _fixed(self, like: Tensor) -> Bool[Tensor, "*batch one height width"]:
+    def _mask_window(self, like: Tensor) -> Bool[Tensor, "*batch one height width"]:
         """Return the pixels of the windows, [B, 1, H, W]."""
         over = (like.shape[-2], like.shape[-1])
         top, left, size = self.frame(like.reshape(-1, *like.shape[-3:]), Rng(0))

@@ -31,7 +31,7 @@ class Rescale(Corruption):
     @property
     def title(self) -> str:
         """For example "rescaled to 50 %"."""
-        return f"rescaled to {100 * self.scale:g} %{self.resized}"
+        return f"rescaled to {100 * self.scale:g} %{self.resize_suffix}"
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Return the images at their size, without what the smaller ones had no room for; nothing is drawn."""

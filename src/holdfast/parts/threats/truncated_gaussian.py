@@ -11,8 +11,8 @@ from torch.special import ndtr, ndtri
 
 from holdfast.core import Ball, Draws, HoldfastError, Images, Noise
 from holdfast.parts.threats.linf import Linf
-from holdfast.parts.threats.shared.inside import count, disturbed, odd, spread
-from holdfast.parts.threats.shared.length import truncated_length
+from holdfast.parts.threats.shared.inside import count, odd, perturb, spread
+from holdfast.parts.threats.shared.length import to_truncated_length
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class TruncatedGaussian(Noise):
     def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
         """Return the images that some numbers stand for; zeros stand for the median, which is x for ℓ∞."""
         if not self.clamped:
-            return disturbed(x, spread(self.ball, z, self._pixel, self._length(x[0].numel())))
+            return perturb(x, spread(self.ball, z, self._pixel, self._length(x[0].numel())))
         sigma = self.scale * self.ball.radius / float(self.ball.size(torch.ones_like(x[:1])))
         delta = sigma * z.reshape(-1, *x.shape[1:])
-        return disturbed(x, self.ball.project(delta).reshape(z.shape))
+        return perturb(x, self.ball.project(delta).reshape(z.shape))
 
     def _pixel(self, z: Tensor) -> Tensor:
         """Return σ/ε Φ⁻¹ of the upper tail: what lies beyond the ball, and of the rest what z leaves."""
@@ -69,4 +69,4 @@ class TruncatedGaussian(Noise):
         return odd(z, half)
 
     def _length(self, pixels: int) -> Callable[[Tensor], Tensor]:
-        return lambda last: truncated_length(last, "gaussian", pixels, self.scale)
+        return lambda last: to_truncated_length(last, "gaussian", pixels, self.scale)

@@ -92,7 +92,7 @@ class Typographic(Corruption):
         own += [] if (self.colour, self.background) == ("black", "white") else [self.colour]
         own += [] if (self.colour, self.background) == ("black", "white") else [f"on {self.background or 'it'}"]
         own += [] if self.opacity == 1 else [f"opacity {self.opacity:g}"]
-        return f"{what} {' '.join(own)}{self.resized}"
+        return f"{what} {' '.join(own)}{self.resize_suffix}"
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Write on the images.

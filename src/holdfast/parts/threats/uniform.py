@@ -8,7 +8,7 @@ from torch.special import log_ndtr
 
 from holdfast.core import Ball, Draws, Images, Noise
 from holdfast.parts.threats.linf import Linf
-from holdfast.parts.threats.shared.inside import count, disturbed, even, spread
+from holdfast.parts.threats.shared.inside import count, even, perturb, spread
 
 
 @dataclass(frozen=True)
@@ -39,4 +39,4 @@ class Uniform(Noise):
     def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
         """Return the images that some numbers stand for; zeros stand for the image itself."""
         pixels = x[0].numel()
-        return disturbed(x, spread(self.ball, z, even, lambda last: (log_ndtr(last) / pixels).exp()))
+        return perturb(x, spread(self.ball, z, even, lambda last: (log_ndtr(last) / pixels).exp()))

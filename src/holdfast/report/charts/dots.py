@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 from matplotlib.axes import Axes
 
-from holdfast.report.apart import drawn
+from holdfast.report.apart import catch_draw_errors
 from holdfast.report.charts.figure import INK, Drawing, Sheet, Value, colour, finish, marker, nth
 from holdfast.report.charts.palette import COLOURS, MARKERS
 
@@ -61,7 +61,7 @@ class Dots(Drawing):
             for x, y in values.tolist():
                 yield {"series": series, "name": nth(self.names, place), "x": x, "y": y}
 
-    @drawn
+    @catch_draw_errors
     def svg(self) -> str:
         """Return it for a page, as SVG."""
         # The map: all points, and the cross, inside its margins

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from holdfast.report.apart import drawn
+from holdfast.report.apart import catch_draw_errors
 from holdfast.report.charts.palette import COLOURS, MARKERS
 
 INK, GRID, CARD, TEXT = "#0c0001", "#0c0002", "#0c0003", "#0c0004"
@@ -107,7 +107,7 @@ class Drawing(ABC):
         self.draw(figure.add_subplot(), sheet)
         return figure
 
-    @drawn
+    @catch_draw_errors
     def svg(self) -> str:
         """Return it for a page, as inline SVG."""
         with self.context(PAGE):

@@ -45,18 +45,18 @@ class Forest(Drawing):
     def _titles(self, sheet: Sheet) -> list[str]:
         return [textwrap.fill(row.name, sheet.letters(34)) for row in self.lines]
 
-    def _shown(self) -> list[int]:
+    def _list_series(self) -> list[int]:
         return sorted({point[0] for row in self.lines for point in row.points})
 
     def height(self, sheet: Sheet) -> float:
         """Return as much as its names and marks need."""
         names = (0.16 + 0.15 * (1 + name.count("\n")) for name in self._titles(sheet))
-        tall = max(0.32, 0.13 * len(self._shown()), *names)
+        tall = max(0.32, 0.13 * len(self._list_series()), *names)
         return (0.7 + len(self.lines) * tall) * sheet.size / PAGE.size
 
     def draw(self, axes: Axes, sheet: Sheet) -> None:
         """Draw encoder by encoder, each at a place of its own in every row; bounds are hollow."""
-        shown = self._shown()
+        shown = self._list_series()
         step = min(0.26, 0.76 / len(shown))
         for place, series in enumerate(shown):
             tint, shift = sheet.paint(colour(series)), step * (place - (len(shown) - 1) / 2)

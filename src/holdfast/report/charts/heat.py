@@ -39,7 +39,7 @@ class Heat(Drawing):
     def draw(self, axes: Axes, sheet: Sheet) -> None:
         """Draw the cells, and a line between bands."""
         axes.imshow(
-            coloured(self.values, float(np.abs(self.values).max())),
+            map_to_rgba(self.values, float(np.abs(self.values).max())),
             aspect="auto" if self.bands else "equal",
             interpolation="none",
         )
@@ -60,7 +60,7 @@ class Heat(Drawing):
                 yield {"name": name, "row": row, "column": column, "value": value}
 
 
-def coloured(values: np.ndarray, most: float) -> np.ndarray:
+def map_to_rgba(values: np.ndarray, most: float) -> np.ndarray:
     """Return [rows, columns, 4] bytes: the sign is the colour, the magnitude how opaque it is, fully so at `most`."""
     share = np.abs(values) / max(most, np.finfo(float).tiny)
     alpha = np.round(share * LEVELS) / LEVELS

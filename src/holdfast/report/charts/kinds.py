@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.report.cells import Cell, Grid, caution, drawn_score, nan, standing
+from holdfast.report.cells import Cell, Grid, caution, nan, standing, unpack_score
 from holdfast.report.charts import figure
 from holdfast.report.charts.forest import Forest, Row
 from holdfast.report.charts.histogram import Histogram, Spread
 from holdfast.report.charts.lines import Curve, Horizontal, Lines
 from holdfast.report.charts.matrix import Matrix
 from holdfast.report.charts.points import Cloud, Scattered
-from holdfast.report.charts.twins import told_apart
+from holdfast.report.charts.twins import disambiguate
 from holdfast.report.folder import read_column
 from holdfast.report.names import short_names
 from holdfast.report.numbers import choice, finite, number, plural, score, statement
@@ -45,19 +45,19 @@ class Contribution:
     key: str = ""
 
     @property
-    def judged(self) -> Mapping[str, Any]:
+    def headline_score(self) -> Mapping[str, Any]:
         """The score that the chart is about, by which it is marked."""
         return self.score(self.chart["score"] or self.measure.get("headline") or "")
 
     @property
     def void(self) -> bool:
         """Whether nothing of it means anything."""
-        return standing(self.judged) == VOID
+        return standing(self.headline_score) == VOID
 
     @property
     def bound(self) -> bool:
         """Whether it is only a bound on one side."""
-        return standing(self.judged) in ONE_SIDE
+        return standing(self.headline_score) in ONE_SIDE
 
     def score(self, name: str) -> Mapping[str, Any]:
         """Return a score of its measure; empty where there is none of that name."""
@@ -71,7 +71,7 @@ def readouts(key: str, title: str, parts: Sequence[Contribution], folder: RunFil
     for p in parts:
         ordered = sorted(zip(p.chart["at"], map(p.score, p.chart["scores"]), strict=False), key=lambda point: point[0])
         at, scores = [x for x, _ in ordered], [s for _, s in ordered]
-        y, low, high, bounds = zip(*map(drawn_score, scores), strict=True) if scores else ((), (), (), ())
+        y, low, high, bounds = zip(*map(unpack_score, scores), strict=True) if scores else ((), (), (), ())
         notes += dict.fromkeys(filter(None, (caution(p.name, s) for s in scores)))
         if np.isfinite(y).sum() < 2:
             continue
@@ -97,16 +97,16 @@ def readouts(key: str, title: str, parts: Sequence[Contribution], folder: RunFil
 
 def curves(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles) -> list[Panel]:
     """Draw lines: those without names of all encoders in one chart, those with names in one for each encoder."""
-    notes = [caution(p.name, p.judged) for p in parts if caution(p.name, p.judged)]
+    notes = [caution(p.name, p.headline_score) for p in parts if caution(p.name, p.headline_score)]
     parts = [p for p in parts if not p.void]
     shared = [p for p in parts if not any(line["name"] for line in p.chart["lines"])]
-    panels = [drawn_together(f"{key}-{p.series}", p.name, [p], p.series) for p in parts if p not in shared]
+    panels = [draw_together(f"{key}-{p.series}", p.name, [p], p.series) for p in parts if p not in shared]
     if shared:
-        panels.insert(0, drawn_together(key, title, shared))
-    return [*panels[:-1], _noted(panels[-1], notes)] if panels else [Panel(title, notes=notes)] if notes else []
+        panels.insert(0, draw_together(key, title, shared))
+    return [*panels[:-1], _add_notes(panels[-1], notes)] if panels else [Panel(title, notes=notes)] if notes else []
 
 
-def drawn_together(key: str, title: str, parts: Sequence[Contribution], series: int | None = None) -> Panel:
+def draw_together(key: str, title: str, parts: Sequence[Contribution], series: int | None = None) -> Panel:
     """Draw lines of some encoders, or those with names of one, on one pair of axes.
 
     Args:
@@ -164,7 +164,7 @@ def _marks(charts: Sequence[Mapping[str, Any]]) -> tuple[tuple[float, str], ...]
     return tuple(marks)
 
 
-def _noted(panel: Panel, notes: list[str]) -> Panel:
+def _add_notes(panel: Panel, notes: list[str]) -> Panel:
     return replace(panel, notes=[*panel.notes, *notes])
 
 
@@ -180,7 +180,7 @@ def columns(
     """
     readable, notes = [], []
     for p in parts:
-        notes += [caution(p.name, p.judged)] if caution(p.name, p.judged) else []
+        notes += [caution(p.name, p.headline_score)] if caution(p.name, p.headline_score) else []
         if p.void or not p.measure.get("table"):
             continue
         try:
@@ -238,20 +238,20 @@ def rows(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles) 
     # a mark with its interval for each encoder; what has no value is named
     drawn, notes, words = [], [], {}
     for name, contributions in zip(
-        told_apart([p.chart["name"] for p in firsts], hows), by_measure.values(), strict=True
+        disambiguate([p.chart["name"] for p in firsts], hows), by_measure.values(), strict=True
     ):
         points = []
         for p in contributions:
-            value, low, high, bound = drawn_score(p.judged)
-            if caution(p.name, p.judged):
-                notes.append(caution(f"{p.name}: {name}", p.judged))
+            value, low, high, bound = unpack_score(p.headline_score)
+            if caution(p.name, p.headline_score):
+                notes.append(caution(f"{p.name}: {name}", p.headline_score))
             elif not finite(value):
-                why = p.measure.get("error") or p.judged.get("note") or "no value"
+                why = p.measure.get("error") or p.headline_score.get("note") or "no value"
                 notes.append(f"{p.name}: {name} is left out ({why.rstrip('.')}).")
             if finite(value):
                 ends = [end if finite(end) else value for end in (low, high)]
                 points.append((p.series, value, *ends, bound))
-                words.setdefault((p.series, p.name), []).append(f"{name} {score(p.judged, p.measure['unit'])}")
+                words.setdefault((p.series, p.name), []).append(f"{name} {score(p.headline_score, p.measure['unit'])}")
         if points:
             place = contributions[0].chart["place"]
             drawn.append(Row(name, place[0] if place else 0, points))
@@ -275,7 +275,7 @@ def cells(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles)
 
 def _row(p: Contribution, names: Sequence[str]) -> list[Cell]:
     scores = [p.score(name) for name in names]
-    values = [drawn_score(s)[0] for s in scores]
+    values = [unpack_score(s)[0] for s in scores]
     finite_values = [value for value in values if finite(value)]
     best = (min if p.measure["better"] == "lower" else max)(finite_values) if len(set(finite_values)) > 1 else None
     at = values.index(best) if best is not None else None
@@ -292,7 +292,7 @@ def shades(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles
     for row, p in enumerate(parts):
         scores = dict(zip(p.chart["columns"], map(p.score, p.chart["scores"]), strict=False))
         notes += dict.fromkeys(filter(None, (caution(f"{p.name}, {heads[name]}", s) for name, s in scores.items())))
-        values[row] = [drawn_score(scores.get(column, {}))[0] for column in columns]
+        values[row] = [unpack_score(scores.get(column, {}))[0] for column in columns]
         unit, drawn = p.measure["unit"], dict(zip(columns, values[row], strict=True))
         cells = {c: statement(scores[c], unit) if finite(value) else ("", "") for c, value in drawn.items()}
         texts.append(list(cells.values()))

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from holdfast.report.charts.figure import CARD, GRID, PAGE, TEXT, Drawing, Sheet, Value
-from holdfast.report.charts.heat import coloured
+from holdfast.report.charts.heat import map_to_rgba
 
 STRONGEST = 0.6
 """Of the full colour, for the largest share: text on it must be read, in both themes."""
@@ -52,7 +52,7 @@ class Matrix(Drawing):
     def draw(self, axes: Axes, sheet: Sheet) -> None:
         """Draw the cells, their numbers, and the heads above them."""
         values = np.nan_to_num(self.values)
-        axes.imshow(coloured(values, float(values.max()) / STRONGEST), aspect="auto", interpolation="none")
+        axes.imshow(map_to_rgba(values, float(values.max()) / STRONGEST), aspect="auto", interpolation="none")
         small = min(sheet.small, sheet.width * 10 / max(1, len(self.columns)))
         for row, cells in enumerate(self.texts):
             for column, (value, interval) in enumerate(cells):

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.report.apart import Apart
 from holdfast.report.charts.kinds import KINDS, Contribution
-from holdfast.report.charts.twins import told_apart
+from holdfast.report.charts.twins import disambiguate
 from holdfast.report.panel import Panel
 from holdfast.storage.record_file import RunFiles
 
@@ -35,9 +35,9 @@ class Section:
 def chart_sections(record: Mapping[str, Any], folder: RunFiles, apart: Apart) -> list[Section]:
     """Return all sections of charts; a chart that cannot be drawn is named among the problems of `apart`."""
     sections = []
-    for number, (heading, charts) in enumerate(_gathered(record).items()):
+    for number, (heading, charts) in enumerate(_group_by_heading(record).items()):
         panels = []
-        for place, (title, parts) in enumerate(_titled(charts)):
+        for place, (title, parts) in enumerate(_title_charts(charts)):
             draw, key = KINDS[parts[0].chart["kind"]], f"chart{number}-{place}"
             drawn = apart(heading, lambda d=draw, k=key, t=title, p=parts: d(k, t, p, folder), [])
             whose = parts[0].key if _keys(charts).count(parts[0].key) == 1 else f"{parts[0].key} {title}"
@@ -51,7 +51,7 @@ def chart_sections(record: Mapping[str, Any], folder: RunFiles, apart: Apart) ->
 
 def first_chart(record: Mapping[str, Any], folder: RunFiles) -> Section | None:
     """Return the chart that a report begins with, drawn for that place: of a measure that answers in words, if any."""
-    everything = [parts for charts in _gathered(record).values() for parts in charts.values()]
+    everything = [parts for charts in _group_by_heading(record).values() for parts in charts.values()]
     answering = [parts for parts in everything if any(p.measure.get("in_words") for p in parts)]
     for parts in answering or everything[:1]:
         chart = parts[0].chart
@@ -71,7 +71,7 @@ def _keys(charts: Charts) -> list[str]:
     return [parts[0].key for parts in charts.values()]
 
 
-def _gathered(record: Mapping[str, Any]) -> dict[str, Charts]:
+def _group_by_heading(record: Mapping[str, Any]) -> dict[str, Charts]:
     """Return heading -> its charts; headings in the order of `KINDS`, then as the record has them."""
     measures = [(key, m) for e in record["encoders"] for key, m in e.get("measures", {}).items()]
     # where a measure failed, the row that it has elsewhere says why it is missing
@@ -106,18 +106,18 @@ def _gathered(record: Mapping[str, Any]) -> dict[str, Charts]:
     return dict(sorted(gathered.items(), key=lambda item: first[item[0]]))
 
 
-def _titled(charts: Charts) -> Iterator[tuple[str, list[Contribution]]]:
+def _title_charts(charts: Charts) -> Iterator[tuple[str, list[Contribution]]]:
     """Yield (title, parts) of each chart; titles that read the same are told apart."""
     twins = Counter(title for _, title, _ in charts)
     names, settings = [], []
     for (_, title, _), parts in charts.items():
         source = parts[0].measure.get("title", "") if parts[0].chart["kind"] != "row" else ""
         names.append(": ".join(filter(None, [source, title])) if twins[title] > 1 else title or source)
-        settings.append({name: _parsed(value) for name, value in parts[0].chart.get("setting", ())})
-    yield from zip(told_apart(names, settings), charts.values(), strict=True)
+        settings.append({name: _parse_value(value) for name, value in parts[0].chart.get("setting", ())})
+    yield from zip(disambiguate(names, settings), charts.values(), strict=True)
 
 
-def _parsed(value: str) -> Any:
+def _parse_value(value: str) -> Any:
     try:
         return json.loads(value)
     except ValueError:

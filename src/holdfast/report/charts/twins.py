@@ -6,7 +6,7 @@ from typing import Any
 from holdfast.report import numbers
 
 
-def told_apart(names: Iterable[str], parameters: Sequence[Mapping[str, Any]]) -> list[str]:
+def disambiguate(names: Iterable[str], parameters: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return names; those that read the same get the first parameters that set them apart."""
     names, flats = list(names), [_flat(each) for each in parameters]
     longer = []

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure as Drawn
 from holdfast.report.charts.figure import Drawing
 from holdfast.report.panel import Panel
 from holdfast.report.paper.style import Style
-from holdfast.runtime.checked import checked
+from holdfast.runtime.checked import check_arguments
 from holdfast.runtime.errors import HoldfastError, missing, unknown
 from holdfast.storage.outputs import write_file
 
@@ -63,7 +63,7 @@ class Figure:
         """What it shows and how it is read, as text for a caption."""
         return " ".join(filter(None, [f"{self.subject.rstrip('.')}.", self.how_to_read, *self.panel.notes]))
 
-    @checked
+    @check_arguments
     def save(self, path: str | os.PathLike[str], *, dpi: float = DPI) -> str:
         """Write it as the ending of the path says, .svg, .pdf, .png or .csv, and return where it is.
 
@@ -107,7 +107,7 @@ class Figure:
             raise missing("pandas", "pandas", "to_pandas()") from error
         return pandas.DataFrame(list(self.drawing.rows()))
 
-    def _rendered(self, kind: str, dpi: float = DPI) -> bytes:
+    def _render(self, kind: str, dpi: float = DPI) -> bytes:
         sheet, buffer = self.style.sheet(), io.BytesIO()
         with self.drawing.context(sheet):
             figure = self.drawing.figure(sheet)
@@ -118,18 +118,18 @@ class Figure:
         return buffer.getvalue()
 
     def _repr_svg_(self) -> str:
-        return self._rendered("svg").decode()
+        return self._render("svg").decode()
 
     def _repr_png_(self) -> bytes:
-        return self._rendered("png", 150)
+        return self._render("png", 150)
 
     def __repr__(self) -> str:
         return f"Figure {self.name!r}: {self.subject}; save it as .{', .'.join(FORMATS)}"
 
 
 FORMATS: Mapping[str, Callable[[Figure, float], bytes]] = {
-    "svg": lambda figure, _: figure._rendered("svg"), "pdf": lambda figure, _: figure._rendered("pdf"),
-    "png": lambda figure, dpi: figure._rendered("png", dpi), "csv": lambda figure, _: figure.csv().encode(),
+    "svg": lambda figure, _: figure._render("svg"), "pdf": lambda figure, _: figure._render("pdf"),
+    "png": lambda figure, dpi: figure._render("png", dpi), "csv": lambda figure, _: figure.csv().encode(),
 }  # fmt: skip
 """Ending of a file -> what is in it."""
 

@@ -51,12 +51,12 @@ def write_figures(
     chosen = [figures.pick(name, style) for name in dict.fromkeys(only or figures.by_name or ("",))]
     written = []
     for figure in chosen:
-        places = [place.named(f"{figure.name}.{kind}") for kind in formats]
+        places = [place.format_path(f"{figure.name}.{kind}") for kind in formats]
         for path in places:
             figure.save(path, dpi=dpi)
         written.append((figure, places))
     for name, text in zip(CAPTIONS, (_captions(chosen), _latex(chosen)), strict=True):
-        write_text(place.named(name), text)
+        write_text(place.format_path(name), text)
     return written
 
 

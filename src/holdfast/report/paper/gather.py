@@ -10,7 +10,7 @@ from holdfast.report.charts.sections import chart_sections
 from holdfast.report.corruptions import relation_charts
 from holdfast.report.leaderboard import pareto
 from holdfast.report.names import with_short_names
-from holdfast.report.noises import learned_noises
+from holdfast.report.noises import collect_noises
 from holdfast.report.numbers import plural
 from holdfast.report.panel import Panel
 from holdfast.report.paper.figure import Figure
@@ -64,7 +64,7 @@ def figures_of_record(record: Mapping[str, Any], files: RunFiles) -> Figures:
         each = [("", "Checkpoints", panel) for panel in series.together]
         each += [(run.name, f"Checkpoints of {run.name}", panel) for run in series.each for panel in run.panels]
         shown += [_Shown("checkpoints", f"{of} {panel.title}", title, "", panel) for of, title, panel in each]
-    for learned in apart("learned noises", lambda: learned_noises(record, files), []):
+    for learned in apart("learned noises", lambda: collect_noises(record, files), []):
         each = [("", f"Noises learned for {learned.name}", panel) for panel in learned.training]
         for number, noise in enumerate(learned.noises, 1):
             of = str(number) if len(learned.noises) > 1 else ""
@@ -73,7 +73,7 @@ def figures_of_record(record: Mapping[str, Any], files: RunFiles) -> Figures:
             _Shown("noise", f"{learned.name} {of} {panel.title.partition(':')[0]}", about, "", panel)
             for of, about, panel in each
         ]
-    return _named(shown, apart)
+    return _name_figures(shown, apart)
 
 
 def figures_of_comparison(data: Mapping[str, Any], joint: Mapping[str, Any], files: RunFiles) -> Figures:
@@ -91,7 +91,7 @@ def figures_of_comparison(data: Mapping[str, Any], joint: Mapping[str, Any], fil
     series = {encoder["name"]: place for place, encoder in enumerate(data["encoders"])}
     if panel := apart("pareto", lambda: pareto("pareto", data, series), None):
         shown.append(_Shown("pareto", "", "Two measures", "", panel))
-    return _named(shown, apart)
+    return _name_figures(shown, apart)
 
 
 class _Shown(NamedTuple):
@@ -121,7 +121,7 @@ def _scope(record: Mapping[str, Any]) -> str:
     return f"{'Encoder' if len(names) == 1 else 'Encoders'}: {', '.join(names)}. Images: {images}."
 
 
-def _named(shown: Iterable[_Shown], apart: Apart) -> Figures:
+def _name_figures(shown: Iterable[_Shown], apart: Apart) -> Figures:
     """Give each figure a name of its own: one of a kind is called as the kind is."""
     drawn = [item for item in shown if item.panel.drawing is not None]
     kinds = [_slug(item.kind) for item in drawn]

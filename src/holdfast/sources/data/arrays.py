@@ -13,10 +13,10 @@ from torch import Tensor
 from holdfast.core import ImageSource
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.sources.data.shared.array_file import ArrayFile, map_array
-from holdfast.sources.data.shared.in_words import named, plural
+from holdfast.sources.data.shared.in_words import join_names, plural
 from holdfast.sources.data.shared.labels import NONE, class_number
 from holdfast.sources.data.shared.range import check_range
-from holdfast.sources.data.shared.reader import copied
+from holdfast.sources.data.shared.reader import copy_picture
 
 LAYOUTS = ("NHW", "NHWC", "NCHW")
 _SCALE = {"uint8": 255.0, "uint16": 65535.0, "bool": 1.0, "float16": 1.0, "float32": 1.0, "float64": 1.0}
@@ -95,7 +95,7 @@ class Arrays(ImageSource):
                 others = [name for name in held if name not in (chosen, *extra)]
             opened = cls(images, **extra, layout=layout, name=file.name)
             notes = [] if chosen in ("images", key) else [f"the array {chosen!r} is read as the images"]
-            notes += [f"{plural(len(others), 'array')} not read: {named(others)}"] if others else []
+            notes += [f"{plural(len(others), 'array')} not read: {join_names(others)}"] if others else []
             opened.notes = tuple(notes)
         elif key is not None:
             raise HoldfastError(f"{file.name} holds one array without a name; leave out key={key}")
@@ -140,7 +140,7 @@ class Arrays(ImageSource):
 
     def _column(self, values: Any, name: str) -> np.ndarray:
         try:
-            values = copied(values)  # which its owner may change
+            values = copy_picture(values)  # which its owner may change
             column = values.numpy() if isinstance(values, Tensor) else np.asarray(values)
         except ValueError as error:  # rows of several lengths
             raise HoldfastError(f"{self.name}: expected {len(self)} {name}, one per image, got lists") from error

@@ -23,7 +23,7 @@ def cifar10c(folder: str | Path, corruption: str, severity: int) -> Arrays:
     Raises:
         HoldfastError: files that are not there or of another form, or a severity outside 1 to 5.
     """
-    images = stacked(folder, corruption, severity)
+    images = load_severity(folder, corruption, severity)
     labels = map_array(Path(folder) / "labels.npy")
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or len(labels) not in (len(images), SEVERITIES * len(images)):
         raise HoldfastError(
@@ -46,7 +46,7 @@ def imagenetc(folder: str | Path, corruption: str, severity: int) -> Folder:
     return Folder(pictures(folder, corruption, severity))
 
 
-def stacked(folder: str | Path, corruption: str, severity: int) -> np.ndarray:
+def load_severity(folder: str | Path, corruption: str, severity: int) -> np.ndarray:
     """Return the images of one severity, uint8 [N, H, W, C], of a file that stays on disk; see `cifar10c`."""
     _check(folder, severity)
     file = Path(folder) / f"{corruption}.npy"

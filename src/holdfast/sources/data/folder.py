@@ -11,7 +11,7 @@ import PIL.Image
 from holdfast.core import ImageSource
 from holdfast.runtime.errors import HoldfastError, os_reason
 from holdfast.runtime.guess import path_meant
-from holdfast.sources.data.shared.in_words import counted, plural
+from holdfast.sources.data.shared.in_words import format_counts, plural
 from holdfast.sources.data.shared.pictures import EXTENSIONS, decode, shape_in
 from holdfast.storage.record_file import OWN, holds_run
 
@@ -52,7 +52,7 @@ class Folder(ImageSource):
             if any((self.path / name).exists() for name in _SAVED) or any(self.path.glob("*.parquet")):
                 raise HoldfastError(f"{str(path)!r} looks like a Hugging Face dataset; write --data hf:{path}")
             raise HoldfastError(
-                f"no images in the folder {str(path)!r} (other files: {counted(self.ignored) or 'none'}); "
+                f"no images in the folder {str(path)!r} (other files: {format_counts(self.ignored) or 'none'}); "
                 f"expected files named {' '.join(EXTENSIONS)}"
             )
         tops = {_name(file).partition("/")[0] for file in self._files}
@@ -91,7 +91,7 @@ class Folder(ImageSource):
         """Yield what is not read; so many pictures lie in no folder of a class."""
         if count := self.ignored.total():
             by_name = "is no picture by its name" if count == 1 else "are no pictures by their names"
-            yield f"{plural(count, 'file')} {by_name} ({counted(self.ignored)})"
+            yield f"{plural(count, 'file')} {by_name} ({format_counts(self.ignored)})"
         if self._hidden:
             yield f"{plural(self._hidden, 'hidden picture')}, with a name that begins with a dot, not read"
         if self._again:

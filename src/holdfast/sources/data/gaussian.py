@@ -17,7 +17,7 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError, ImageSource, Rng
 from holdfast.numerics.gaussian_classes.covariance import Covariance, isotropic
-from holdfast.numerics.gaussian_classes.robust_bayes import GaussianClasses, lumped
+from holdfast.numerics.gaussian_classes.robust_bayes import GaussianClasses, build_mixture
 
 __all__ = ["ConditionalGaussian", "Covariance", "Gaussian", "isotropic", "ones", "random_direction"]
 
@@ -109,7 +109,7 @@ class ConditionalGaussian:
             vectors = torch.linalg.qr(torch.cat([vectors, torch.eye(len(half), dtype=torch.float64)], 1)).Q
             values = torch.cat([values, values.new_zeros(len(half) - len(values))])
         positive = values + rest > 0
-        return lumped(vectors[:, positive], values[positive], rest, half, centre, self.share)
+        return build_mixture(vectors[:, positive], values[positive], rest, half, centre, self.share)
 
 
 def ones(pixels: int) -> Direction:

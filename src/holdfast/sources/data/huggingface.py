@@ -9,10 +9,10 @@ import PIL.Image
 from holdfast.core import ImageSource
 from holdfast.runtime.errors import HoldfastError, first_line, missing, unknown
 from holdfast.runtime.foreign import TURN
-from holdfast.sources.data.shared.in_words import named, plural
+from holdfast.sources.data.shared.in_words import join_names, plural
 from holdfast.sources.data.shared.labels import class_number
 from holdfast.sources.data.shared.pictures import decode
-from holdfast.sources.data.shared.reader import copied
+from holdfast.sources.data.shared.reader import copy_picture
 
 
 class HuggingFace(ImageSource):
@@ -82,9 +82,9 @@ class HuggingFace(ImageSource):
         elif len(classes) == 1:
             label = classes[0]
         elif classes:
-            notes.append(f"no labels are read: choose one of the columns {named(classes)} with ?label=NAME")
+            notes.append(f"no labels are read: choose one of the columns {join_names(classes)} with ?label=NAME")
         if others := [key for key in features if key not in (self.column, label)]:
-            notes.append(f"{plural(len(others), 'column')} not read: {named(others)}")
+            notes.append(f"{plural(len(others), 'column')} not read: {join_names(others)}")
         self.notes = tuple(notes)
         self._label = label
         self._labels: Any = None if label is None else loaded.with_format(None).select_columns([label])
@@ -111,7 +111,7 @@ class HuggingFace(ImageSource):
                 encoded = self._encoded[index][self.column] or {}
                 file = _file(encoded)
                 if file is None and encoded.get("path"):  # in an archive, which `datasets` knows to read
-                    return copied(self._images[index][self.column])
+                    return copy_picture(self._images[index][self.column])
         except Exception as error:  # Pillow's and Arrow's errors
             raise HoldfastError(
                 f"cannot read image {self.id(index)!r} of hf:{self.name} ({error}); repair it"

@@ -10,14 +10,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import ImageSource
-from holdfast.runtime.checked import checked
+from holdfast.runtime.checked import check_arguments
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.foreign import foreign
 from holdfast.sources.data.shared.in_processes import InProcesses
-from holdfast.sources.data.shared.in_words import named
+from holdfast.sources.data.shared.in_words import join_names
 from holdfast.sources.data.shared.labels import class_number
 from holdfast.sources.data.shared.range import check_range
-from holdfast.sources.data.shared.reader import copied
+from holdfast.sources.data.shared.reader import copy_picture
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class TorchDataset(ImageSource):
 
     concurrent = True  # items are read in their turn, and made into images side by side
 
-    @checked
+    @check_arguments
     def __init__(self, items: Any, name: str = "", *, processes: int = 0):
         self.name = name or f"a {type(items).__name__}"
         if not hasattr(items, "__getitem__") or not hasattr(items, "__len__"):
@@ -63,7 +63,7 @@ class TorchDataset(ImageSource):
         self._labels: dict[int, int | HoldfastError | None] = {}
         names = getattr(items, "classes", None)
         self.classes = tuple(map(str, names)) if isinstance(names, (list, tuple)) else ()
-        self.notes = self._made_of([0], _unread)[0] if len(self) else ()
+        self.notes = self._make_each([0], _unread)[0] if len(self) else ()
         for index in range(min(READ_TWICE, len(self))):
             if not _same(self.load(index), self.load(index)):
                 raise HoldfastError(
@@ -92,36 +92,36 @@ class TorchDataset(ImageSource):
     def label(self, index: int) -> int | None:
         """Return the class of an item, where it says one; reads the item."""
         if index not in self._labels:
-            self._labels[index] = self._made_of([index], _taken)[0][1]
+            self._labels[index] = self._make_each([index], _parse_item)[0][1]
         if isinstance(label := self._labels[index], HoldfastError):
             raise label
         return label
 
     def _images(self, indices: Sequence[int]) -> list[PIL.Image.Image | Tensor]:
         """Return the pictures of some items, and note their classes."""
-        given = self._made_of(indices, _taken)
+        given = self._make_each(indices, _parse_item)
         self._labels.update((index, label) for index, (_, label) in zip(indices, given, strict=True))
-        return [_image(picture, self._called(index)) for index, (picture, _) in zip(indices, given, strict=True)]
+        return [_image(picture, self._describe_item(index)) for index, (picture, _) in zip(indices, given, strict=True)]
 
-    def _made_of(self, indices: Sequence[int], make: Callable[[Any, str], T]) -> list[T]:
+    def _make_each(self, indices: Sequence[int], make: Callable[[Any, str], T]) -> list[T]:
         """Return what is made of some items and their names, while nobody else may read one."""
         if self._processes is None:
             made = []
             for index in indices:
-                with foreign(self._called(index), "read", wrap=True, alone=True):
-                    made.append(make(self._items[index], self._called(index)))
+                with foreign(self._describe_item(index), "read", wrap=True, alone=True):
+                    made.append(make(self._items[index], self._describe_item(index)))
             return made
         answers = list(zip(indices, self._processes.read(indices), strict=True))
         for index, (_, problem) in answers:
             if problem:
-                raise HoldfastError(f"{self._called(index)}, while it was read: {problem}")
-        return [make(item, self._called(index)) for index, (item, _) in answers]
+                raise HoldfastError(f"{self._describe_item(index)}, while it was read: {problem}")
+        return [make(item, self._describe_item(index)) for index, (item, _) in answers]
 
-    def _called(self, index: int) -> str:
+    def _describe_item(self, index: int) -> str:
         return f"{self.name}, item {index}"
 
 
-def _taken(item: Any, name: str) -> tuple[Any, int | HoldfastError | None]:
+def _parse_item(item: Any, name: str) -> tuple[Any, int | HoldfastError | None]:
     """Return the picture of an item, which nobody else has, and its class, or what is wrong with that."""
     picture, label = item, None
     if isinstance(item, (tuple, list)):
@@ -129,9 +129,9 @@ def _taken(item: Any, name: str) -> tuple[Any, int | HoldfastError | None]:
     elif isinstance(item, Mapping):
         picture, label = (next((item[key] for key in keys if key in item), None) for keys in (IMAGE, LABEL))
     try:
-        return copied(picture), class_number(label, name)
+        return copy_picture(picture), class_number(label, name)
     except HoldfastError as error:  # which is told where a measure reads classes
-        return copied(picture), error
+        return copy_picture(picture), error
 
 
 def _unread(item: Any, name: str) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ def _unread(item: Any, name: str) -> tuple[str, ...]:
     if not image or not others:
         return ()
     as_class = f", {label!r} as the class" if label else ""
-    return (f"of items {image!r} is read as the image{as_class}; not read: {named(others)}",)
+    return (f"of items {image!r} is read as the image{as_class}; not read: {join_names(others)}",)
 
 
 def _image(picture: Any, item: str) -> PIL.Image.Image | Float[Tensor, "channel height width"]:

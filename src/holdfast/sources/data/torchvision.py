@@ -12,7 +12,7 @@ from holdfast.runtime.errors import HoldfastError, missing, unknown
 from holdfast.runtime.foreign import TURN
 from holdfast.runtime.torchvision_guard import guard_torchvision
 from holdfast.sources.data.shared.labels import class_number
-from holdfast.sources.data.shared.reader import copied
+from holdfast.sources.data.shared.reader import copy_picture
 
 
 class Torchvision(ImageSource):
@@ -95,7 +95,7 @@ class Torchvision(ImageSource):
         try:
             with TURN:  # FakeData and others touch global state while they read
                 image, target, *_ = self._dataset[index]
-                return copied(image), target
+                return copy_picture(image), target
         except Exception as error:  # whatever the dataset's own reader raises
             raise HoldfastError(
                 f"cannot read image {self.id(index)!r} of torchvision:{self.name} ({_one_line(error)}); repair it"

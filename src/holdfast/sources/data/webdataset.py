@@ -13,9 +13,9 @@ from typing import NamedTuple
 import PIL.Image
 
 from holdfast.core import ImageSource
-from holdfast.runtime.doors import opened, regular
+from holdfast.runtime.doors import open_regular, regular
 from holdfast.runtime.errors import HoldfastError, os_reason
-from holdfast.sources.data.shared.in_words import counted, plural
+from holdfast.sources.data.shared.in_words import format_counts, plural
 from holdfast.sources.data.shared.labels import class_number
 from holdfast.sources.data.shared.pictures import EXTENSIONS, decode
 
@@ -59,7 +59,9 @@ class WebDataset(ImageSource):
                 f"no images in {len(self._shards)} shards of {patterns[0]!r}; expected members {wanted}"
             )
 
-        notes = [f"{plural(others.total(), 'member')} of the shards not read ({counted(others)})"] if others else []
+        notes = (
+            [f"{plural(others.total(), 'member')} of the shards not read ({format_counts(others)})"] if others else []
+        )
         if lone := len(self._classes.keys() - set(self._keys)):
             notes.append(f"{plural(lone, 'class file')} of samples without a picture not read")
         self.notes = tuple(notes)
@@ -119,7 +121,7 @@ class WebDataset(ImageSource):
     def _read(self, member: _Member) -> bytes:
         shard = self._shards[member.shard]
         try:
-            with opened(shard) as file:  # one handle per read: threads do not share a position
+            with open_regular(shard) as file:  # one handle per read: threads do not share a position
                 file.seek(member.offset)
                 return file.read(member.size)
         except OSError as error:

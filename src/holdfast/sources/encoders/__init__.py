@@ -10,7 +10,7 @@ from holdfast.core.encoder_source import EncoderSource, TextTower
 from holdfast.core.spec_string import Options, parse, positive, take
 from holdfast.runtime.doctor import advice, doctor
 from holdfast.runtime.errors import HoldfastError
-from holdfast.runtime.guess import ALIKE, likeness, nearest, offered
+from holdfast.runtime.guess import ALIKE, format_suggestions, likeness, nearest
 
 __all__ = [
     "advice",
@@ -18,11 +18,11 @@ __all__ = [
     "doctor",
     "draws_of",
     "files_of",
+    "find_weights_suffix",
     "open_encoder",
     "open_texts",
     "suffixes",
     "write",
-    "written_as",
 ]
 
 
@@ -41,7 +41,7 @@ def open_encoder(spec: str) -> Encoder:
     """
     source, name, options = _source(spec)
     draws, steps = _randomness(options)
-    return source.open(name, options).randomised(draws, steps)
+    return source.open(name, options).set_randomness(draws, steps)
 
 
 def draws_of(spec: str) -> int | None:
@@ -81,7 +81,7 @@ def files_of(spec: str) -> Sequence[Path] | None:
     return source.files(name, options)
 
 
-def written_as(spec: str) -> str | None:
+def find_weights_suffix(spec: str) -> str | None:
     """Return how files of the source of a spec end, where it writes some of encoders that were trained."""
     return _source(spec)[0].writes
 
@@ -112,7 +112,9 @@ def _source(spec: str) -> tuple[EncoderSource, str, Options]:
     if source not in sources:
         tail = f":{spec.strip().partition(':')[2]}"
         near = [f"{other}{tail}" for other in nearest(source, sources)]
-        raise HoldfastError(f"unknown encoder source {source!r}{offered(near) or ';'} known: {', '.join(sources)}")
+        raise HoldfastError(
+            f"unknown encoder source {source!r}{format_suggestions(near) or ';'} known: {', '.join(sources)}"
+        )
     part: Any = registry.find("encoders", source)
     return part(), name, options
 
@@ -134,7 +136,7 @@ def _no_source(spec: str, name: str) -> HoldfastError:
         meant = [f"{near}{name[len(plain) :]}{tail}" for near in near[:2]]
         meant = [f"hf:{name}{tail}"] if not meant and name.count("/") == 1 else meant
     return HoldfastError(
-        f"encoder {spec!r} names no source{offered(meant) or ':'} expected source:name such as timm:resnet18 or "
+        f"encoder {spec!r} names no source{format_suggestions(meant) or ':'} expected source:name such as timm:resnet18 or "
         "zoo:digits-simclr, or the path of a .safetensors or .onnx file; see holdfast list encoders"
     )
 

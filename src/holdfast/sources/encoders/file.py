@@ -13,12 +13,12 @@ from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.spec_string import Options, take
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.sources.encoders.shared.assemble import assemble
-from holdfast.sources.encoders.shared.checkpoint import LAYERS, Checkpoint, arranged
+from holdfast.sources.encoders.shared.checkpoint import LAYERS, Checkpoint, align_checkpoint
 from holdfast.sources.encoders.shared.heads import head
 from holdfast.sources.encoders.shared.naming import Choice, read_choice
 from holdfast.sources.encoders.shared.networks import NETWORKS
 from holdfast.sources.encoders.shared.options import Common, read
-from holdfast.sources.encoders.shared.weights import check_file, fill, misfits, read_safetensors, seeded
+from holdfast.sources.encoders.shared.weights import check_file, fill, fix_seed, misfits, read_safetensors
 from holdfast.sources.encoders.zoo import preprocessing
 
 _HEADS = ("linear", "fc", "head", "classifier")
@@ -33,7 +33,7 @@ class File(EncoderSource):
 
     def check(self, name: str, options: Options) -> None:
         """Look up the file, the architecture and the options."""
-        self._asked(name, options)
+        self._parse_options(name, options)
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `file:weights.safetensors?arch=cnn_a_mnist&mean=0&std=1`.
@@ -46,15 +46,15 @@ class File(EncoderSource):
         Raises:
             HoldfastError: no such file, no network or several that fit, no mean and std, a head and no word on it.
         """
-        arch, choice, common = self._asked(name, options)
+        arch, choice, common = self._parse_options(name, options)
         stored, metadata = read_safetensors(name)
         chosen, reason = _architecture(name, stored, arch, metadata, choice)
-        with seeded(common.seed):
+        with fix_seed(common.seed):
             network, checkpoint, behind = _read(chosen, name, stored, metadata, choice)
         fill(network, _without(checkpoint.state, behind), f"{name!r} (as {chosen})")
         origin: dict[str, object] = {"source": f"file:{name}", "weights": name, "architecture": f"{chosen} ({reason})"}
         origin |= checkpoint.origin
-        whole = _meant(network, behind, common.layer, name)
+        whole = _resolve_head(network, behind, common.layer, name)
         if behind and whole is network:
             origin["dropped"] = f"head behind the representation: {', '.join(sorted(behind))}"
         output = "network output" if whole is network else f"the head {', '.join(sorted(behind))}"
@@ -67,7 +67,7 @@ class File(EncoderSource):
         """Return the file."""
         return (Path(name),)
 
-    def _asked(self, name: str, options: Options) -> tuple[str | None, Choice, Common]:
+    def _parse_options(self, name: str, options: Options) -> tuple[str | None, Choice, Common]:
         arch = take(options, "arch", str, None)
         if "weights" in options:
             raise HoldfastError(
@@ -114,10 +114,10 @@ def _read(
     """Return a zoo network as wide as the file has it, what the file holds of it, and a head behind it."""
     with torch.device("meta"):
         usual = NETWORKS[arch].build()
-    checkpoint = arranged(name, stored, metadata, usual, choice=choice)
+    checkpoint = align_checkpoint(name, stored, metadata, usual, choice=choice)
     last = checkpoint.state.get(list(usual.state_dict())[-1])  # its bias
     wide = None if NETWORKS[arch].dim is None or last is None or last.ndim != 1 else len(last)
-    network = NETWORKS[arch].made(wide)
+    network = NETWORKS[arch].instantiate(wide)
     return network, checkpoint, _head(network, checkpoint.state, NETWORKS[arch].shape)
 
 
@@ -146,7 +146,7 @@ def _head(network: nn.Module, state: Mapping[str, Tensor], shape: tuple[int, int
     return {key: state[key] for key in behind} if state[matrices[0]].shape[1] == width else {}
 
 
-def _meant(network: nn.Module, behind: Mapping[str, Tensor], layer: str | None, name: str) -> nn.Module:
+def _resolve_head(network: nn.Module, behind: Mapping[str, Tensor], layer: str | None, name: str) -> nn.Module:
     """Return the network with the head behind it, or without, as `layer` says.
 
     Raises:

@@ -17,11 +17,11 @@ from holdfast.core.spec_string import Options, boolean, take
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
-from holdfast.sources.encoders.shared.hf_processor import called, preprocessing
+from holdfast.sources.encoders.shared.hf_processor import describe_processor, preprocessing
 from holdfast.sources.encoders.shared.layer import POOLS
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.texts import too_long
-from holdfast.sources.encoders.shared.weights import check_weights, fetching, no_pickle, read_safetensors, seeded
+from holdfast.sources.encoders.shared.weights import check_weights, fetching, fix_seed, no_pickle, read_safetensors
 
 NO_PROCESSOR = "none: the spec says how pictures become the input"
 
@@ -77,7 +77,7 @@ class Hf(EncoderSource):
 
     def check(self, name: str, options: Options) -> None:
         """Look up the folder, the options and the weights."""
-        self._asked(name, options)
+        self._parse_options(name, options)
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `hf:org/name` or `hf:./folder` (config.json, model.safetensors, preprocessor_config.json).
@@ -91,13 +91,13 @@ class Hf(EncoderSource):
             HoldfastError: a model, processor or weights that cannot be fetched, weights that are incomplete, no
                 default representation, a processor whose effect on pixels is not what it says.
         """
-        trust, common = self._asked(name, options)
+        trust, common = self._parse_options(name, options)
         transformers = optional("transformers", "transformers", "hf", options.spec)
         local = Path(name).expanduser().is_dir()
         # the model and its processor, without running pickles
         name = str(Path(name).expanduser()) if local else name
         bars = _without_bars(transformers) if local else nullcontext()
-        with seeded(common.seed), fetching(options.spec), no_pickle(), bars:
+        with fix_seed(common.seed), fetching(options.spec), no_pickle(), bars:
             processor = _processor(transformers, name, common, trust)
             model, missing = _model(transformers, name, common, trust)
         prefix = f"{model.base_model_prefix}."  # before transformers 5 names of missing weights begin with it
@@ -115,7 +115,7 @@ class Hf(EncoderSource):
             ),
             "revision": getattr(model.config, "_commit_hash", None) or "local",
             "model": type(model).__name__,
-            "processor": NO_PROCESSOR if processor is None else called(processor),
+            "processor": NO_PROCESSOR if processor is None else describe_processor(processor),
             "transformers": transformers.__version__,
             "trust_remote_code": trust,
         }
@@ -127,18 +127,18 @@ class Hf(EncoderSource):
         described = "image features" if _is_dual(model) and output == "pooler_output" else output or ""
         vision = _Vision(model, output, resized=common.size is not None)
         config = _preprocessing(processor, model, common)
-        size, built = common.size or config.shape[1:], _built_for(model)
+        size, built = common.size or config.shape[1:], _read_image_size(model)
         if built is not None and built != size:
             origin["image_size"] = f"{size[0]}x{size[1]}, and the model was built for {built[0]}x{built[1]}"
         return assemble(vision, replace(common, pool=pool), config, origin, output=described, root=model)
 
     def texts(self, name: str, options: Options) -> TextTower:
         """Open the text tower of a dual encoder such as CLIP, `get_text_features`; see `EncoderSource.texts`."""
-        trust, common = self._asked(name, options)
+        trust, common = self._parse_options(name, options)
         transformers = optional("transformers", "transformers", "hf", options.spec)
         local = Path(name).expanduser().is_dir()
         name = str(Path(name).expanduser()) if local else name
-        with seeded(common.seed), fetching(options.spec), no_pickle(), _without_bars(transformers):
+        with fix_seed(common.seed), fetching(options.spec), no_pickle(), _without_bars(transformers):
             model, missing = _model(transformers, name, common, trust)
             if not hasattr(model, "get_text_features"):
                 return super().texts(name, options)
@@ -161,7 +161,7 @@ class Hf(EncoderSource):
 
         return embed
 
-    def _asked(self, name: str, options: Options) -> tuple[bool, Common]:
+    def _parse_options(self, name: str, options: Options) -> tuple[bool, Common]:
         trust = take(options, "trust_remote_code", boolean, False)
         common = read(options, pools=("pooler", *POOLS))
         if name.startswith((".", "/", "~")) and not Path(name).expanduser().is_dir():
@@ -183,7 +183,7 @@ def _processor(transformers: Any, name: str, common: Common, trust: bool) -> Any
 def _preprocessing(processor: Any, model: Any, common: Common) -> Preprocessing:
     """Return what a processor does to pictures, if the model takes what it gives."""
     channels = getattr(_vision_config(model), "num_channels", None) or 3
-    height, width = common.size or _built_for(model) or (224, 224)
+    height, width = common.size or _read_image_size(model) or (224, 224)
     shape = channels, height, width
     if processor is None:
         return Preprocessing(None, None, NO_PROCESSOR, shape, None)
@@ -194,7 +194,7 @@ def _preprocessing(processor: Any, model: Any, common: Common) -> Preprocessing:
     return Preprocessing(None, None, found.source, shape, None, problem=problem)
 
 
-def _built_for(model: Any) -> tuple[int, int] | None:
+def _read_image_size(model: Any) -> tuple[int, int] | None:
     """Return the (height, width) for which a model was built, where its configuration says it."""
     match getattr(_vision_config(model), "image_size", None):
         case int(side):

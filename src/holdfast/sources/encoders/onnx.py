@@ -15,9 +15,9 @@ from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.weights import check_weights, fill, read_safetensors
 from holdfast.sources.onnx.file import LARGEST, LAYOUTS, LEVELS, Images, load, output_of, package, size
-from holdfast.sources.onnx.metadata import metadata, said_by_file, with_preprocessing
+from holdfast.sources.onnx.metadata import make_preprocessing, metadata, with_preprocessing
 from holdfast.sources.onnx.network import Taken
-from holdfast.sources.onnx.reader import Opened, compared, open_file
+from holdfast.sources.onnx.reader import Opened, compare_with_file, open_file
 from holdfast.sources.onnx.weights import with_weights
 
 KEPT = ("output", "layer", "pool", "grid", "layout", "channels")
@@ -55,7 +55,7 @@ class Onnx(EncoderSource):
 
     def check(self, name: str, options: Options) -> None:
         """Look up the file, the options and the weights."""
-        self._asked(name, options)
+        self._parse_options(name, options)
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `onnx:file.onnx?mean=0.5&std=0.25`; `output=` names the tensor that is the representation.
@@ -78,12 +78,14 @@ class Onnx(EncoderSource):
                 read, an unknown tensor or several outputs to choose from, an input that is no batch of images, a
                 network that computes something else than the file.
         """
-        asked, common = self._asked(name, options)
+        asked, common = self._parse_options(name, options)
         onnx = package(options.spec)
         proto = load(name, onnx)
         said = metadata(proto.metadata_props, name)
-        opened = self._opened(proto, name, asked, common.size or said.pictures.size, onnx)
-        preprocessing, factor = _pixels(said_by_file(said, opened.images.shape, name), common, opened.images, name)
+        opened = self._open_network(proto, name, asked, common.size or said.pictures.size, onnx)
+        preprocessing, factor = _pixels(
+            make_preprocessing(said, opened.images.shape, name), common, opened.images, name
+        )
         # compared with its own weights, then filled with others
         _agree(opened, name, preprocessing, common, onnx)
         if common.weights != "default":
@@ -103,9 +105,9 @@ class Onnx(EncoderSource):
         Raises:
             HoldfastError: activations that are rounded, or a file that computes something else than the encoder.
         """
-        asked, _ = self._asked(name, options)
+        asked, _ = self._parse_options(name, options)
         onnx = package(options.spec)
-        opened = self._opened(load(name, onnx), name, asked, encoder.geometry and encoder.geometry.size, onnx)
+        opened = self._open_network(load(name, onnx), name, asked, encoder.geometry and encoder.geometry.size, onnx)
         if opened.rounds:
             raise HoldfastError(f"{name!r}: its activations are rounded; train the file that was quantised")
         if size(opened.model) >= LARGEST:
@@ -122,12 +124,12 @@ class Onnx(EncoderSource):
         if (apart := float((reps - expected).abs().max())) > SAME * float(expected.abs().max()):
             raise HoldfastError(f"{name!r}: what was written of it differs from what was learned, by {apart:.2g}")
 
-    def _opened(self, proto: Any, name: str, asked: _Asked, size: tuple[int, int] | None, onnx: Any) -> Opened:
+    def _open_network(self, proto: Any, name: str, asked: _Asked, size: tuple[int, int] | None, onnx: Any) -> Opened:
         output = output_of(proto, asked.output, name)
         straight = asked.gradient == "straight"
         return open_file(proto, output, name, onnx, size=size, layout=asked.layout, straight=straight)
 
-    def _asked(self, name: str, options: Options) -> tuple[_Asked, Common]:
+    def _parse_options(self, name: str, options: Options) -> tuple[_Asked, Common]:
         asked = _Asked(
             take(options, "output", str, None),
             take(options, "layout", lambda word: one_of(*LAYOUTS)(word.lower()), None),
@@ -175,7 +177,7 @@ def _agree(opened: Opened, name: str, preprocessing: Preprocessing, common: Comm
         return  # which is refused, for want of both
     means, stds = (torch.as_tensor(values, dtype=torch.float32).reshape(-1, 1, 1) for values in (mean, std))
     if len(means) in (1, opened.images.shape[0]) and len(stds) in (1, opened.images.shape[0]):
-        compared(opened, name, means, stds, onnx)
+        compare_with_file(opened, name, means, stds, onnx)
 
 
 def _origin(name: str, proto: Any, common: Common, asked: _Asked, opened: Opened) -> dict[str, object]:

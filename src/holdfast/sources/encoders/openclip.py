@@ -14,17 +14,17 @@ from holdfast.core.encoder_source import EncoderSource, TextTower
 from holdfast.core.geometry import Geometry
 from holdfast.core.spec_string import Options
 from holdfast.runtime.errors import HoldfastError, unknown
-from holdfast.runtime.names import configured_models
+from holdfast.runtime.names import list_configured_models
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.equip import load
 from holdfast.sources.encoders.shared.naming import Choice, read_choice
 from holdfast.sources.encoders.shared.options import Common, read
-from holdfast.sources.encoders.shared.original import Original, compared
+from holdfast.sources.encoders.shared.original import Original, verify_preprocessing
 from holdfast.sources.encoders.shared.pictures import interpolation
 from holdfast.sources.encoders.shared.stored import weights_files
 from holdfast.sources.encoders.shared.texts import too_long
-from holdfast.sources.encoders.shared.weights import check_weights, fetching, no_pickle, seeded
+from holdfast.sources.encoders.shared.weights import check_weights, fetching, fix_seed, no_pickle
 
 
 class _EncodeImage(nn.Module):
@@ -71,11 +71,11 @@ class Openclip(EncoderSource):
 
     def names(self) -> tuple[str, ...]:
         """Return the models of the package that is installed."""
-        return configured_models("open_clip")
+        return list_configured_models("open_clip")
 
     def check(self, name: str, options: Options) -> None:
         """Look up the model, its weights and the options."""
-        self._asked(name, options)
+        self._parse_options(name, options)
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `openclip:ViT-B-32/laion2b_s34b_b79k`, or `openclip:ViT-B-32?weights=random` (or a path).
@@ -89,7 +89,7 @@ class Openclip(EncoderSource):
             HoldfastError: an unknown model or weights, none named, weights that cannot be fetched, of which the model
                 would compute something else than they were trained for, or whose preprocessing is not known.
         """
-        asked = self._asked(name, options)
+        asked = self._parse_options(name, options)
         common = asked.common
         model, facts = asked.model(options.spec, common.size)
         weights = {"default": asked.tag, "random": f"random, seed {common.seed}"}.get(common.weights, common.weights)
@@ -105,7 +105,7 @@ class Openclip(EncoderSource):
 
     def texts(self, name: str, options: Options) -> TextTower:
         """Open the text tower, `encode_text`; see `EncoderSource.texts`."""
-        asked = self._asked(name, options)
+        asked = self._parse_options(name, options)
         model = asked.model(options.spec, None)[0].eval()
         with fetching(options.spec), no_pickle():
             tokenizer = asked.open_clip.get_tokenizer(asked.model_name)
@@ -122,9 +122,9 @@ class Openclip(EncoderSource):
 
     def files(self, name: str, options: Options) -> tuple[Path, ...] | None:
         """Return the files of weights; None of those that are downloaded."""
-        return weights_files(self._asked(name, options).common.weights)
+        return weights_files(self._parse_options(name, options).common.weights)
 
-    def _asked(self, name: str, options: Options) -> "_Asked":
+    def _parse_options(self, name: str, options: Options) -> "_Asked":
         """Return the options, the package, the name of a model, and the tag of its weights."""
         choice, common = read_choice(options), read(options)
         open_clip = optional("open_clip", "open_clip_torch", "openclip", options.spec)
@@ -173,7 +173,7 @@ class _Asked:
         given: dict[str, Any] = {"pretrained": self.tag}
         if weights != "default":
             given = {"pretrained_text": False, "force_preprocess_cfg": self._preprocess_cfg(spec)}
-        with seeded(self.common.seed), fetching(spec), no_pickle():
+        with fix_seed(self.common.seed), fetching(spec), no_pickle():
             model = self.open_clip.create_model(self.model_name, force_image_size=_side(size), **given)
         if weights not in ("default", "random"):
             facts |= load(model, weights, self.choice).origin
@@ -219,7 +219,7 @@ def preprocessing(config: dict[str, Any]) -> Preprocessing:
     if config["resize_mode"] == "squash" or (config["resize_mode"] == "shortest" and height == width):
         resize = None if config["resize_mode"] == "squash" else height
         geometry = Geometry((height, width), 3, resize, interpolation(config["interpolation"]), source)
-    return compared(
+    return verify_preprocessing(
         original(config), Preprocessing(config["mean"], config["std"], source, (3, height, width), geometry)
     )
 

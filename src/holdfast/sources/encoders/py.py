@@ -15,13 +15,13 @@ from holdfast.core.geometry import BY_CALLER
 from holdfast.core.spec_string import Options, sides, take
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.foreign import foreign
-from holdfast.runtime.network import check_network, unwrapped
+from holdfast.runtime.network import check_network, unwrap
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.equip import load
 from holdfast.sources.encoders.shared.layer import Reshaped, Tap
 from holdfast.sources.encoders.shared.naming import Choice, read_choice
 from holdfast.sources.encoders.shared.options import Common, read
-from holdfast.sources.encoders.shared.weights import check_weights, seeded
+from holdfast.sources.encoders.shared.weights import check_weights, fix_seed
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Py(EncoderSource):
 
     def check(self, name: str, options: Options) -> None:
         """Look up the module, its factory, the options and the weights."""
-        self._asked(name, options)
+        self._parse_options(name, options)
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `py:package.module:factory`: calls `factory()`; modules are also looked for in the current folder.
@@ -51,12 +51,12 @@ class Py(EncoderSource):
             HoldfastError: a module or factory that is not there or fails, mean and std absent or superfluous, words
                 about pictures that are not all of them.
         """
-        shape, choice, common, build = self._asked(name, options)
-        with foreign(f"{options.spec}: {name.rpartition(':')[2]!r}", "called", wrap=True), seeded(common.seed):
+        shape, choice, common, build = self._parse_options(name, options)
+        with foreign(f"{options.spec}: {name.rpartition(':')[2]!r}", "called", wrap=True), fix_seed(common.seed):
             result = build()
         taken: dict[str, object] = {}
         if isinstance(result, nn.Module):
-            result = unwrapped(result)
+            result = unwrap(result)
             check_network(result, common.name)
             if common.weights not in ("default", "random"):
                 inside = result.module.get_submodule(result.root) if isinstance(result, Encoder) else result
@@ -94,7 +94,7 @@ class Py(EncoderSource):
         preprocessing = Preprocessing(None, None, BY_CALLER, (_channels(network, common), *common.size), None)
         return assemble(network, common, preprocessing, origin, root=result)
 
-    def _asked(self, name: str, options: Options) -> tuple[tuple[int, ...] | None, Choice, Common, Any]:
+    def _parse_options(self, name: str, options: Options) -> tuple[tuple[int, ...] | None, Choice, Common, Any]:
         """Return the shape of the input, the options and the factory, once its module is imported."""
         shape = take(options, "input", sides, None)
         choice, common = read_choice(options), read(options)

@@ -18,17 +18,17 @@ from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.geometry import Geometry
 from holdfast.core.spec_string import Options
 from holdfast.runtime.errors import HoldfastError, unknown
-from holdfast.runtime.names import registered_models
+from holdfast.runtime.names import list_registered_models
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.checkpoint import LAYERS, Checkpoint, read_checkpoint
-from holdfast.sources.encoders.shared.equip import equip, named, said
+from holdfast.sources.encoders.shared.equip import apply_metadata, equip, resolve_layer
 from holdfast.sources.encoders.shared.naming import Choice, read_choice
 from holdfast.sources.encoders.shared.options import Common, read
-from holdfast.sources.encoders.shared.original import Original, compared
+from holdfast.sources.encoders.shared.original import Original, verify_preprocessing
 from holdfast.sources.encoders.shared.pictures import interpolation
 from holdfast.sources.encoders.shared.stored import weights_files
-from holdfast.sources.encoders.shared.weights import check_weights, fetching, fill, misfits, no_pickle, seeded
+from holdfast.sources.encoders.shared.weights import check_weights, fetching, fill, fix_seed, misfits, no_pickle
 
 
 class _Unpooled(nn.Module):
@@ -56,11 +56,11 @@ class Timm(EncoderSource):
 
     def names(self) -> tuple[str, ...]:
         """Return the models of the package that is installed."""
-        return registered_models("timm")
+        return list_registered_models("timm")
 
     def check(self, name: str, options: Options) -> None:
         """Look up the model, the options and the weights."""
-        self._asked(name, options)
+        self._parse_options(name, options)
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `timm:resnet18`, `timm:resnet18.a1_in1k`, `timm:hf-hub:org/name` or `timm:local-dir:path`.
@@ -74,12 +74,12 @@ class Timm(EncoderSource):
         Raises:
             HoldfastError: an unknown model, a folder without config.json, weights that cannot be fetched.
         """
-        choice, common, timm = self._asked(name, options)
+        choice, common, timm = self._parse_options(name, options)
         resolve = optional("timm.data", "timm", "timm", options.spec).resolve_data_config
 
         # the network without its classifier
         def build(**given: Any) -> Any:
-            with seeded(common.seed), fetching(options.spec), no_pickle():
+            with fix_seed(common.seed), fetching(options.spec), no_pickle():
                 return timm.create_model(name, **{"num_classes": 0, **given})
 
         default = common.weights == "default"
@@ -90,25 +90,25 @@ class Timm(EncoderSource):
         heads = _classifiers(network)
         if common.weights not in ("default", "random"):
             checkpoint = read_checkpoint(common.weights, network, heads, choice)
-            if given := checkpoint.built_with(name.partition(".")[0]):
+            if given := checkpoint.find_build_arguments(name.partition(".")[0]):
                 network = _as_published(partial(build, **given))
             if misfits(network, checkpoint.state):
                 _resize(network, common)  # they were trained at that size, not moved to it
-            checkpoint = _converted(network, _without_heads(network, checkpoint, build))
+            checkpoint = _convert_names(network, _without_heads(network, checkpoint, build))
             _fill(network, heads, checkpoint, common.layer)
-            ours = said(ours, checkpoint, common)
+            ours = apply_metadata(ours, checkpoint, common)
             origin |= checkpoint.origin
         _resize(network, common)
-        common = named(common, heads[0] if heads else None)
+        common = resolve_layer(common, heads[0] if heads else None)
         if common.pool == "none" and common.layer is None:
             return assemble(_Unpooled(network), common, ours, origin, output="forward_features", root=network)
         return assemble(network, common, ours, origin, output="pooled features (num_classes=0)")
 
     def files(self, name: str, options: Options) -> tuple[Path, ...] | None:
         """Return the files of weights; None of a folder's or the hub's."""
-        return None if ":" in name else weights_files(self._asked(name, options)[1].weights)
+        return None if ":" in name else weights_files(self._parse_options(name, options)[1].weights)
 
-    def _asked(self, name: str, options: Options) -> tuple[Choice, Common, Any]:
+    def _parse_options(self, name: str, options: Options) -> tuple[Choice, Common, Any]:
         """Return the options and the package, once it knows the model."""
         choice, common = read_choice(options), read(options)
         timm = optional("timm", "timm", "timm", options.spec)
@@ -152,7 +152,7 @@ def _without_heads(network: Any, checkpoint: Checkpoint, build: Callable[..., An
     return replace(checkpoint, state={name: value for name, value in checkpoint.state.items() if name not in extra})
 
 
-def _converted(network: Any, checkpoint: Checkpoint) -> Checkpoint:
+def _convert_names(network: Any, checkpoint: Checkpoint) -> Checkpoint:
     """Return a checkpoint in timm's own names and sizes, where it is in others that timm knows for this model."""
     convert = getattr(import_module(type(network).__module__), "checkpoint_filter_fn", None)
     if convert is None or not misfits(network, checkpoint.state):
@@ -203,7 +203,7 @@ def preprocessing(config: dict[str, Any]) -> Preprocessing:
     ours = Preprocessing(config["mean"], config["std"], source, (channels, height, width), geometry)
     if channels not in (1, 3):  # which no pictures have
         return replace(ours, geometry=None)
-    return compared(original(config), ours)
+    return verify_preprocessing(original(config), ours)
 
 
 def original(config: dict[str, Any]) -> Original:

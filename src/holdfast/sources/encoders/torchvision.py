@@ -11,17 +11,17 @@ from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.geometry import Geometry
 from holdfast.core.spec_string import Options
 from holdfast.runtime.errors import HoldfastError, unknown
-from holdfast.runtime.names import registered_models
+from holdfast.runtime.names import list_registered_models
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.checkpoint import read_checkpoint
-from holdfast.sources.encoders.shared.equip import equip, named, said
+from holdfast.sources.encoders.shared.equip import apply_metadata, equip, resolve_layer
 from holdfast.sources.encoders.shared.naming import Choice, read_choice
 from holdfast.sources.encoders.shared.options import Common, read
-from holdfast.sources.encoders.shared.original import Original, compared
+from holdfast.sources.encoders.shared.original import Original, verify_preprocessing
 from holdfast.sources.encoders.shared.pictures import interpolation
 from holdfast.sources.encoders.shared.stored import weights_files
-from holdfast.sources.encoders.shared.weights import check_weights, fetching, no_pickle, seeded
+from holdfast.sources.encoders.shared.weights import check_weights, fetching, fix_seed, no_pickle
 
 _AS_PUBLISHED = {name: {"transform_input": True, "init_weights": False} for name in ("googlenet", "inception_v3")}
 """Arguments that torchvision itself gives a network whose weights are published, and no other network.
@@ -42,11 +42,11 @@ class Torchvision(EncoderSource):
 
     def names(self) -> tuple[str, ...]:
         """Return the models of the package that is installed."""
-        return registered_models("torchvision")
+        return list_registered_models("torchvision")
 
     def check(self, name: str, options: Options) -> None:
         """Look up the model, its weights and the options."""
-        self._asked(name, options)
+        self._parse_options(name, options)
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `torchvision:resnet50@IMAGENET1K_V2`; without "@" torchvision's default weights.
@@ -59,7 +59,7 @@ class Torchvision(EncoderSource):
         Raises:
             HoldfastError: an unknown model or weights entry, weights that cannot be fetched, no linear layer.
         """
-        choice, common, models, model_name, enum = self._asked(name, options)
+        choice, common, models, model_name, enum = self._parse_options(name, options)
         source = f"transforms of torchvision {type(enum).__name__}.{enum.name}"
         # the network, with those weights or others in their place
         fresh: dict[str, Any] = {"weights": None, **_AS_PUBLISHED.get(model_name, {})}
@@ -67,7 +67,7 @@ class Torchvision(EncoderSource):
             fresh["init_weights"] = common.weights == "random"
         if model_name.startswith("vit_"):  # the one family whose size is fixed when it is built
             fresh["image_size"] = (common.size or enum.transforms().crop_size)[0]
-        with seeded(common.seed), fetching(options.spec), no_pickle():
+        with fix_seed(common.seed), fetching(options.spec), no_pickle():
             network = models.get_model(model_name, **({"weights": enum} if common.weights == "default" else fresh))
         for head in _SIDE_HEADS:
             if getattr(network, head, None) is not None:
@@ -83,9 +83,9 @@ class Torchvision(EncoderSource):
             checkpoint = read_checkpoint(common.weights, network, linear[-1:], choice, aside=_SIDE_HEADS)
             equip(network, linear[-1] if linear else None, checkpoint, common.layer)
             origin |= checkpoint.origin
-            ours = said(ours, checkpoint, common)
+            ours = apply_metadata(ours, checkpoint, common)
         # its representation: the input of the classifier
-        common = named(common, linear[-1] if linear else None)
+        common = resolve_layer(common, linear[-1] if linear else None)
         if not linear and not common.layer:
             raise HoldfastError(
                 f"{options.spec}: no nn.Linear whose input could be the representation; give ?layer= and ?pool="
@@ -95,9 +95,9 @@ class Torchvision(EncoderSource):
 
     def files(self, name: str, options: Options) -> tuple[Path, ...] | None:
         """Return the files of weights; None of those that are downloaded."""
-        return weights_files(self._asked(name, options)[1].weights)
+        return weights_files(self._parse_options(name, options)[1].weights)
 
-    def _asked(self, name: str, options: Options) -> tuple[Choice, Common, Any, str, Any]:
+    def _parse_options(self, name: str, options: Options) -> tuple[Choice, Common, Any, str, Any]:
         """Return the options, the package's models, the name of one, and the entry of its weights."""
         choice, common = read_choice(options), read(options)
         models = optional("torchvision.models", "torchvision", "torchvision", options.spec)
@@ -118,7 +118,9 @@ def preprocessing(preset: Any, source: str) -> Preprocessing:
     height, width = (*preset.crop_size, *preset.crop_size)[:2]
     (resize,) = preset.resize_size
     geometry = Geometry((height, width), 3, resize, interpolation(preset.interpolation.value), source)
-    return compared(original(preset), Preprocessing(preset.mean, preset.std, source, (3, height, width), geometry))
+    return verify_preprocessing(
+        original(preset), Preprocessing(preset.mean, preset.std, source, (3, height, width), geometry)
+    )
 
 
 def original(preset: Any) -> Original:

@@ -14,7 +14,7 @@ from holdfast.sources.encoders.shared.naming import Choice, read_choice
 from holdfast.sources.encoders.shared.networks import NETWORKS, Architecture
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.stored import weights_files
-from holdfast.sources.encoders.shared.weights import check_weights, fill, read_safetensors, seeded, stated
+from holdfast.sources.encoders.shared.weights import check_weights, fill, fix_seed, parse_numbers, read_safetensors
 
 DIGITS = "digits_cnn"
 SHIPPED = {
@@ -39,7 +39,7 @@ class Zoo(EncoderSource):
 
     def check(self, name: str, options: Options) -> None:
         """Look up the network, the options and the weights."""
-        self._asked(name, options)
+        self._parse_options(name, options)
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `zoo:cnn_a_mnist?seed=0` (random), `?weights=file.safetensors`, or `zoo:digits-simclr` (trained).
@@ -50,7 +50,7 @@ class Zoo(EncoderSource):
         Raises:
             HoldfastError: an unknown network or option, weights that do not fit or do not say mean and std.
         """
-        dim, choice, common = self._asked(name, options)
+        dim, choice, common = self._parse_options(name, options)
         metadata, facts = {"mean": "0", "std": "1"}, {}
         source, weights = "zoo architecture (no normalisation)", f"random, seed {common.seed}"
         # the architecture, and shipped weights where there are any
@@ -60,8 +60,8 @@ class Zoo(EncoderSource):
         else:
             state, shipped, architecture = {}, {}, NETWORKS[name]
         # its weights: random, of a file, or shipped
-        with seeded(common.seed):
-            network = architecture.made(dim)
+        with fix_seed(common.seed):
+            network = architecture.instantiate(dim)
         if common.weights not in ("default", "random"):
             checkpoint = load(network, common.weights, choice)
             metadata, weights, facts = checkpoint.metadata, common.weights, checkpoint.origin
@@ -78,9 +78,9 @@ class Zoo(EncoderSource):
 
     def files(self, name: str, options: Options) -> tuple[Path, ...]:
         """Return the file of weights, where they are neither random nor shipped."""
-        return weights_files(self._asked(name, options)[2].weights) or ()
+        return weights_files(self._parse_options(name, options)[2].weights) or ()
 
-    def _asked(self, name: str, options: Options) -> tuple[int | None, Choice, Common]:
+    def _parse_options(self, name: str, options: Options) -> tuple[int | None, Choice, Common]:
         if name not in SHIPPED and name not in NETWORKS:
             raise unknown("zoo encoder", name, [*NETWORKS, *SHIPPED])
         wide = name in NETWORKS and NETWORKS[name].dim is not None
@@ -93,6 +93,6 @@ class Zoo(EncoderSource):
 def preprocessing(architecture: Architecture, metadata: dict[str, str], source: str) -> Preprocessing:
     """Return the preprocessing of a zoo network, with mean and std from a weights file's metadata ("0.5,0.5,0.5")."""
     channels, height, width = architecture.shape
-    mean, std = (stated(metadata, key, source.removeprefix("metadata of ")) for key in ("mean", "std"))
+    mean, std = (parse_numbers(metadata, key, source.removeprefix("metadata of ")) for key in ("mean", "std"))
     geometry = Geometry((height, width), channels, min(height, width), "bicubic", "zoo architecture")
     return Preprocessing(mean, std, source, architecture.shape, geometry)

@@ -133,7 +133,7 @@ def _versions(model: Any) -> dict[str, int]:
     return {STANDARD if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
 
 
-def written_out(model: Any, onnx: Any) -> Any:
+def inline_functions(model: Any, onnx: Any) -> Any:
     """Return a model with functions written out, and operators that are not computed here but defined by others."""
     model = onnx.inliner.inline_local_functions(model) if model.functions else model
     expand, versions = getattr(onnx.inliner, "inline_selected_functions", None), _versions(model)

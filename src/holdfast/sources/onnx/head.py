@@ -8,9 +8,9 @@ from torch import Tensor
 
 from holdfast.runtime.errors import HoldfastError
 from holdfast.sources.onnx.file import load, package
-from holdfast.sources.onnx.graph import Node, read_graph, written_out
+from holdfast.sources.onnx.graph import Node, inline_functions, read_graph
 from holdfast.sources.onnx.operator import NotRead
-from holdfast.sources.onnx.specialise import known_values
+from holdfast.sources.onnx.specialise import evaluate_constants
 
 BEHIND = {"Softmax", "LogSoftmax", "Identity"}
 """Operators after a head that leave the order of classes as it is."""
@@ -38,10 +38,10 @@ def head_of_file(path: str) -> FileHead:
     """
     onnx = package(path)
     try:
-        graph = read_graph(written_out(load(path, onnx), onnx), onnx)
+        graph = read_graph(inline_functions(load(path, onnx), onnx), onnx)
     except NotRead as error:
         raise HoldfastError(f"{path!r}: {error}") from error
-    known = {name: value for name, value in known_values(graph).items() if isinstance(value, Tensor)}
+    known = {name: value for name, value in evaluate_constants(graph).items() if isinstance(value, Tensor)}
     makers = {name: node for node in graph.nodes for name in node.outputs if name not in known}
     node = makers.get(graph.outputs[0])
     while node is not None and node.op in BEHIND:

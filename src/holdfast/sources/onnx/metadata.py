@@ -8,7 +8,7 @@ from holdfast.core.geometry import Geometry
 from holdfast.core.spec_string import Options
 from holdfast.sources.encoders.shared.assemble import Preprocessing
 from holdfast.sources.encoders.shared.options import Common, read
-from holdfast.sources.encoders.shared.pictures import reworded
+from holdfast.sources.encoders.shared.pictures import override_geometry
 
 _PREFIX = "holdfast."
 _TAKES = ("mean", "std", "size", "resize", "crop", "interpolation")
@@ -34,10 +34,10 @@ def metadata(properties: Iterable[Any], name: str) -> Common:
     return read(Options(said, f"{name} (its metadata {_PREFIX}*)"), takes=_TAKES)
 
 
-def said_by_file(said: Common, shape: tuple[int, int, int], name: str) -> Preprocessing:
+def make_preprocessing(said: Common, shape: tuple[int, int, int], name: str) -> Preprocessing:
     """Return the preprocessing of a file with these metadata."""
     source = f"metadata of {name}"
-    geometry = reworded(assumed(shape), said.pictures, shape, f"in its {source}", f"{name!r}")
+    geometry = override_geometry(assume_geometry(shape), said.pictures, shape, f"in its {source}", f"{name!r}")
     return Preprocessing(said.mean, said.std, source, shape, geometry)
 
 
@@ -53,7 +53,7 @@ def with_preprocessing(properties: Iterable[Any], encoder: Encoder) -> dict[str,
     return words | {f"{_PREFIX}{key}": value for key, value in pictures.items()}
 
 
-def assumed(shape: tuple[int, int, int]) -> Geometry | None:
+def assume_geometry(shape: tuple[int, int, int]) -> Geometry | None:
     """Return how pictures most likely became an input, where nobody says it: as ImageNet networks are evaluated.
 
     The shorter side is scaled to 1/0.875 of the input and the centre cropped, bilinear: 256 and 224. An input below 96

@@ -74,9 +74,9 @@ class OnnxNetwork(nn.Module):
             self._places[name] = _store(self, name, value, name in plan.weights)
         self._steps: list[tuple[str, Step]] = []
         for step in plan.steps:
-            key, number = _named(step.node.name), 0
+            key, number = _escape_name(step.node.name), 0
             while key in self.operations._modules:
-                key, number = f"{_named(step.node.name)}_{number + 1}", number + 1
+                key, number = f"{_escape_name(step.node.name)}_{number + 1}", number + 1
             self.operations.add_module(key, Operation(step))
             self._steps.append((key, step))
 
@@ -108,13 +108,13 @@ class OnnxNetwork(nn.Module):
         for key, step in self._steps:
             inputs = self._inputs(step, held, x)
 
-            def computed(real: torch.dtype, key: str = key, inputs: Sequence[Any] = inputs) -> Outputs:
+            def compute(real: torch.dtype, key: str = key, inputs: Sequence[Any] = inputs) -> Outputs:
                 values = (_of_type(value, real) for value in inputs)
                 found = self._operation(key)(*values, real=real, device=x.device)
                 return found if isinstance(found, tuple) else (found,)
 
-            found = computed(x.dtype)
-            yield step, found, partial(computed, torch.float64)
+            found = compute(x.dtype)
+            yield step, found, partial(compute, torch.float64)
             for name, value in zip(step.node.outputs, found, strict=False):
                 held[name] = given[name].to(value.dtype) if name in given and isinstance(value, Tensor) else value
 
@@ -133,13 +133,13 @@ class OnnxNetwork(nn.Module):
         if argument.live:
             return held[argument.live]
         if argument.stored:
-            return self.stored(argument.stored)
+            return self.find_tensor(argument.stored)
         if argument.growing is not None:
-            numbers = argument.growing.listed(x.shape[0])
+            numbers = argument.growing.to_numbers(x.shape[0])
             return torch.tensor(numbers, device=x.device) if argument.tensor else numbers
         return argument.plain
 
-    def stored(self, name: str) -> Tensor:
+    def find_tensor(self, name: str) -> Tensor:
         """Return a weight or constant by its name in the file."""
         module, key = self._places[name]
         return getattr(module, key)
@@ -147,7 +147,7 @@ class OnnxNetwork(nn.Module):
     @property
     def learnable(self) -> dict[str, nn.Parameter]:
         """Weights by their names in the file."""
-        stored = {name: self.stored(name) for name in self._places}
+        stored = {name: self.find_tensor(name) for name in self._places}
         return {name: value for name, value in stored.items() if isinstance(value, nn.Parameter)}
 
 
@@ -175,7 +175,7 @@ def _store(root: nn.Module, name: str, value: Tensor, learned: bool) -> tuple[nn
     return at, last
 
 
-def _named(name: str) -> str:
+def _escape_name(name: str) -> str:
     """Return a name that a module may have."""
     return name.replace(".", "/") or "_"
 

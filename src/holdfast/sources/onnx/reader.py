@@ -16,7 +16,7 @@ from holdfast.runtime.errors import HoldfastError
 from holdfast.sources.onnx.compare import Agreement, compare
 from holdfast.sources.onnx.file import Images, cut, images_of, sample
 from holdfast.sources.onnx.gelu import with_gelus
-from holdfast.sources.onnx.graph import read_graph, written_out
+from holdfast.sources.onnx.graph import inline_functions, read_graph
 from holdfast.sources.onnx.network import OnnxNetwork
 from holdfast.sources.onnx.operator import NotRead
 from holdfast.sources.onnx.operators.quantised import ROUNDING
@@ -67,7 +67,7 @@ def open_file(
     """
     try:
         cut(proto, output, onnx)
-        model = written_out(proto, onnx)
+        model = inline_functions(proto, onnx)
         graph = with_gelus(read_graph(model, onnx).computing(output))
     except NotRead as error:
         raise HoldfastError(f"{name!r}: {error}") from error
@@ -87,7 +87,7 @@ def _advice(error: NotRead) -> str:
     return f" {known}; take a tensor before it (?output=), or export the network otherwise" if known else ""
 
 
-def compared(opened: Opened, path: str, mean: Tensor, std: Tensor, onnx: Any) -> Agreement | None:
+def compare_with_file(opened: Opened, path: str, mean: Tensor, std: Tensor, onnx: Any) -> Agreement | None:
     """Compare a network with its file on pictures, normalised as the encoder does it; once for a file.
 
     Args:

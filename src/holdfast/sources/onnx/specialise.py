@@ -57,7 +57,7 @@ def specialise(
     return _Specialiser(graph, shape, batch, straight, kind).run()
 
 
-def known_values(graph: Graph) -> dict[str, Any]:
+def evaluate_constants(graph: Graph) -> dict[str, Any]:
     """Return all values of a graph that depend on no input, by name, as far as they can be worked out."""
     knowing = _Specialiser(graph, (), 0, False, torch.float32)
     for node in graph.nodes:
@@ -84,7 +84,7 @@ class _Specialiser:
         done, output = self._done, self.values[self._done.output]
         if not isinstance(output, Live):
             raise NotRead(f"{done.output!r} does not depend on the image")
-        done.steps[:] = _freed(_needed(done.steps, done.output), done.output)
+        done.steps[:] = _plan_frees(_prune_steps(done.steps, done.output), done.output)
         read = {argument.stored for step in done.steps for argument in step.arguments}
         done.stored = {name: value for name, value in done.stored.items() if name in read}
         done.weights &= done.stored.keys()
@@ -156,7 +156,7 @@ class _Specialiser:
         }  # fmt: skip
         unknown = [name for name in node.attributes if name not in operator.keywords]
         if unknown:
-            raise NotRead(f"its attribute {unknown[0]}={_shown(node.attributes[unknown[0]])} is not known")
+            raise NotRead(f"its attribute {unknown[0]}={_format_value(node.attributes[unknown[0]])} is not known")
         return {**{key: value for key, value in known.items() if key in operator.keywords}, **node.attributes}
 
     def _samples(self, values: Sequence[Value | None]) -> tuple[int, ...]:
@@ -175,9 +175,9 @@ class _Specialiser:
                         raise NotRead("its sizes depend on the image")
                     arguments.append(value.samples[sample])
                 case Growing():
-                    arguments.append(value.listed(images) if place in operator.numbers else value.at(images))
+                    arguments.append(value.to_numbers(images) if place in operator.numbers else value.at(images))
                 case Known():
-                    arguments.append(self._known(value.value, place, operator))
+                    arguments.append(self._unwrap(value.value, place, operator))
                 case None:
                     arguments.append(None)
         if (
@@ -198,7 +198,7 @@ class _Specialiser:
         _check_size(found)
         return list(found) if isinstance(found, tuple) else [found]
 
-    def _known(self, value: Any, place: int, operator: Operator) -> Any:
+    def _unwrap(self, value: Any, place: int, operator: Operator) -> Any:
         """Return what is known as a number or a list where an operator wants that, else as a tensor."""
         if not _is_number(value, place, operator):
             return value
@@ -208,7 +208,7 @@ class _Specialiser:
         """Keep outputs that are known or grow; False where the pass has to compute them."""
         known: list[Value] = []
         for each in zip(*found, strict=True):
-            value = self._settled(node, values, each)
+            value = self._infer_value(node, values, each)
             if value is None:
                 return False
             known.append(value)
@@ -222,7 +222,7 @@ class _Specialiser:
             self._kinds[node.outputs[0]] = self._kinds[node.inputs[0]]
         return True
 
-    def _settled(self, node: Node, values: Sequence[Value | None], found: Sequence[Any]) -> Value | None:
+    def _infer_value(self, node: Node, values: Sequence[Value | None], found: Sequence[Any]) -> Value | None:
         first = found[0]
         if len(found) == 1:
             if not isinstance(first, Tensor):
@@ -247,7 +247,7 @@ class _Specialiser:
         keywords: Mapping[str, Any], found: Sequence[Sequence[Any]] | None,
     ) -> None:  # fmt: skip
         """Add a step, and follow what it gives on tensors without values, where that is not known."""
-        opened = self._opened(node, values)
+        opened = self._free_batch_size(node, values)
         if found is None or len(found) == 1 or any(a is not b for a, b in zip(opened, values, strict=True)):
             without = [
                 Live((_without_values(value.value),) * 2)
@@ -273,7 +273,7 @@ class _Specialiser:
                 self._done.grows = True
                 return Argument(growing=value, tensor=place not in operator.numbers)
             case Known():
-                held = self._known(value.value, place, operator)
+                held = self._unwrap(value.value, place, operator)
                 if not isinstance(held, Tensor):
                     return Argument(plain=held)
                 self._done.stored[name] = held
@@ -282,7 +282,7 @@ class _Specialiser:
                 return Argument(stored=name)
         return Argument()
 
-    def _opened(self, node: Node, values: Sequence[Value | None]) -> list[Value | None]:
+    def _free_batch_size(self, node: Node, values: Sequence[Value | None]) -> list[Value | None]:
         """Return sizes with the number of images in the place of the file's own, where a file takes but one number.
 
         Whether that is what the file means is seen when it is compared image by image.
@@ -371,11 +371,11 @@ def _last(outputs: Sequence[str]) -> int:
     return max((place for place, name in enumerate(outputs) if name), default=0)
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return repr(value) if isinstance(value, (int, float, str, list)) else type(value).__name__
 
 
-def _needed(steps: Sequence[Step], output: str) -> list[Step]:
+def _prune_steps(steps: Sequence[Step], output: str) -> list[Step]:
     """Return the steps that an output depends on."""
     wanted, kept = {output}, []
     for step in reversed(steps):
@@ -385,7 +385,7 @@ def _needed(steps: Sequence[Step], output: str) -> list[Step]:
     return kept[::-1]
 
 
-def _freed(steps: Sequence[Step], output: str) -> Iterator[Step]:
+def _plan_frees(steps: Sequence[Step], output: str) -> Iterator[Step]:
     """Yield steps with the names of values that are read for the last time."""
     later, freeing = {output}, []
     for step in reversed(steps):

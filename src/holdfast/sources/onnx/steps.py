@@ -37,7 +37,7 @@ class Growing:
         """Return the numbers for so many images."""
         return self.base + self.each * images
 
-    def listed(self, images: Any) -> Any:
+    def to_numbers(self, images: Any) -> Any:
         """Return them as a number or a list, of a number of images that may be a symbol."""
         if self.base.ndim == 0:
             return _plus(int(self.base), int(self.each), images)

@@ -33,12 +33,12 @@ def with_weights(model: Any, weights: Mapping[str, Tensor], onnx: Any) -> Any:
         if not (set(node.output) - {""}).issubset(weights)
     ]
     graph.ClearField("node")
-    graph.node.extend(_needed(kept, {value.name for value in graph.output}))
+    graph.node.extend(_prune_nodes(kept, {value.name for value in graph.output}))
     forget_unread(graph)
     return written
 
 
-def _needed(nodes: list[Any], outputs: set[str]) -> list[Any]:
+def _prune_nodes(nodes: list[Any], outputs: set[str]) -> list[Any]:
     """Return the nodes that outputs depend on; those that computed what is a weight now are not among them."""
     wanted, kept = set(outputs), []
     for node in reversed(nodes):

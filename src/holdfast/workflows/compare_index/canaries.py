@@ -72,13 +72,13 @@ def read_canaries(path: Path, ids: Sequence[str], available: int) -> list[Canary
     return list(canaries.values())
 
 
-def known_copies(canaries: Sequence[Canary]) -> Int[Tensor, "pairs 2"]:
+def collect_known_copies(canaries: Sequence[Canary]) -> Int[Tensor, "pairs 2"]:
     """Return the pairs that belong together: no pairs of different images."""
     pairs = [(c.first, c.second) for c in canaries if c.expected == TOGETHER]
     return torch.tensor(pairs, dtype=torch.long).view(-1, 2)
 
 
-def judged(
+def judge_canaries(
     canaries: Sequence[Canary],
     ids: Sequence[str],
     reps: tuple[Float[Tensor, "images old_dim"], Float[Tensor, "images new_dim"]],

@@ -48,7 +48,7 @@ def recall(old: Float[Tensor, "queries images"], new: Float[Tensor, "queries ima
     return {"old": before, "change": statistics.difference(after, before, rho), "new": after}
 
 
-def missed(
+def score_misses(
     distanced: Distanced,
     thresholds: Thresholds,
     clean: tuple[Reps, Reps],
@@ -79,10 +79,10 @@ def missed(
         near = thresholds.near[limits_of]
         if near is None:
             return None
-        shares = partial(_missed, distanced, apart[encoder], limits_of)
+        shares = partial(_average_misses, distanced, apart[encoder], limits_of)
         return AtRate(shares, near, rate, float(distanced.pairs.count))
 
-    def scored(encoder: int, limits_of: int) -> tuple[Score, Float[Tensor, "images"]]:
+    def score_encoder(encoder: int, limits_of: int) -> tuple[Score, Float[Tensor, "images"]]:
         """Return the mean, and what each image has to do with it."""
         if (by_rate := at(encoder, limits_of)) is not None:
             return by_rate.score(reduce), by_rate.influence()
@@ -90,12 +90,12 @@ def missed(
         values = (apart[encoder] >= thresholds.old.value).double().mean(0)
         return reduce(values), statistics.influence_of_mean(values)
 
-    (old, of_old), (new, of_new), (kept, _) = scored(0, 0), scored(1, 1), scored(1, 0)
+    (old, of_old), (new, of_new), (kept, _) = score_encoder(0, 0), score_encoder(1, 1), score_encoder(1, 0)
     change = statistics.difference(new, old, statistics.correlation(of_new, of_old))
     return {"old": old, "kept": kept, "change": change, "new": new}
 
 
-def _missed(
+def _average_misses(
     distanced: Distanced, apart: Float[Tensor, "copies images"], limits_of: int, rate: float
 ) -> Float[Tensor, "images"]:
     return (apart >= distanced.at(limits_of, rate)).double().mean(0)

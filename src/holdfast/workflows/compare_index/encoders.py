@@ -74,7 +74,7 @@ def represent(
             store=store,
             progress=listener.advance,
         )
-    edits: dict[str, Observation] = registry.part("measures", "edited_retrieval").represented if plan.edits else {}
+    edits: dict[str, Observation] = registry.part("measures", "edited_retrieval").representations if plan.edits else {}
     observations = (CLEAN, THUMBNAILS, *edits.values())
     predicted = sum((o.passes * len(rendered) for o in observations), Passes())
     listener.begin(name, predicted.work)

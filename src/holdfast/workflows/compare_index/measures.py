@@ -12,7 +12,7 @@ from holdfast.core import Score
 from holdfast.numerics.geometry.neighbour_lists import (
     Kept,
     Lists,
-    kept,
+    compare_lists,
     neighbour_lists,
     overlap_weights,
     rank_biased_weights,
@@ -58,7 +58,7 @@ def of_lists(
     lists = tuple(neighbour_lists(reps, depth + 1, plan.divergence, listener.advance) for reps in (old, new))
     names = [f"overlap@{k}" for k in plan.k]
     weights = torch.stack([*(overlap_weights(k, depth) for k in plan.k), rank_biased_weights(PERSISTENCE, depth)])
-    both = kept(lists[0], lists[1], weights)
+    both = compare_lists(lists[0], lists[1], weights)
     entries: Entries = {}
     for name, k, values, without in zip(names, plan.k, both.values, both.without, strict=False):
         entries[name] = entry(
@@ -141,7 +141,7 @@ def of_copies(
     if thresholds is not None:
         entries["missed_copies"] = entry(
             "edited copies missed",
-            copies.missed(distanced, thresholds, clean, (old, new), name),
+            copies.score_misses(distanced, thresholds, clean, (old, new), name),
             "new",
             better="lower",
             how_to_read="The share of edited copies that are farther from their originals than the threshold.",

@@ -108,7 +108,7 @@ def compare_index(
             "paired": upgraded.pairs.images,
             "pairs": upgraded.pairs.count,
             "fingerprint": images.fingerprint,
-            "skipped": [list(item) for item in images.skipped],
+            "skipped": [list(item) for item in images.unreadable],
         },
         "encoders": {"old": old.entry, "new": new.entry},
         "measures": upgraded.measures,

@@ -33,7 +33,7 @@ class Distanced:
     new: Distances
 
     @cached_property
-    def ordered(self) -> tuple[Distances, Distances]:
+    def order_statistics(self) -> tuple[Distances, Distances]:
         """Both in rising order."""
         return self.old.sort().values, self.new.sort().values
 
@@ -43,9 +43,9 @@ class Distanced:
 
     def at(self, encoder: int, rate: float) -> float:
         """Return the smallest distance by an encoder, 0 (old) or 1 (new), that more than a rate of the pairs reach."""
-        return float(self.ordered[encoder][min(self.under(rate), self.pairs.count - 1)])
+        return float(self.order_statistics[encoder][min(self.under(rate), self.pairs.count - 1)])
 
-    def translated(self, limit: float) -> tuple[Score, Float[Tensor, "images"]]:
+    def translate(self, limit: float) -> tuple[Score, Float[Tensor, "images"]]:
         """Return the new encoder's distance that as many pairs lie below as below a limit by the old one.
 
         The interval is that of a fixed limit of the old encoder, image by image: what moves both shares cancels. It is
@@ -53,7 +53,7 @@ class Distanced:
         """
         rate = float((self.old < limit).double().mean())
         near = self.below(self.new, self.at(1, rate)) - self.below(self.old, limit) + rate
-        return pair_quantile(self.ordered[1], rate, near), near
+        return pair_quantile(self.order_statistics[1], rate, near), near
 
     def under(self, rate: float) -> int:
         """How many pairs a rate allows."""
@@ -101,7 +101,7 @@ def thresholds_at(distanced: Distanced, rate: float) -> Thresholds:
     Raises:
         HoldfastError: fewer than `LEAST` pairs below it.
     """
-    pairs, (old_ordered, new_ordered) = distanced.pairs, distanced.ordered
+    pairs, (old_ordered, new_ordered) = distanced.pairs, distanced.order_statistics
     if distanced.under(rate) < LEAST:
         raise HoldfastError(f"rate: {enough(pairs.images, rate) or 'too few pairs of different images are left'}")
     limits = [distanced.at(encoder, rate) for encoder in (0, 1)]
@@ -134,7 +134,7 @@ def thresholds_for(distanced: Distanced, threshold: float) -> Thresholds:
     Raises:
         HoldfastError: a threshold that fewer than `LEAST` pairs lie below, or that all do.
     """
-    pairs, ordered = distanced.pairs, distanced.ordered[0]
+    pairs, ordered = distanced.pairs, distanced.order_statistics[0]
     below = int((distanced.old < threshold).sum())
     if below < LEAST:
         raise HoldfastError(
@@ -151,7 +151,7 @@ def thresholds_for(distanced: Distanced, threshold: float) -> Thresholds:
     rate, kept = (statistics.pair_mean(near, near) for near in shares)
     change = statistics.difference(kept, rate, statistics.correlation(shares[1], shares[0]))
     given = Score(threshold, None, None, pairs.images, "given", rate.confidence)
-    new, near = distanced.translated(threshold)
+    new, near = distanced.translate(threshold)
     return Thresholds(given, new, rate, kept, change, (None, near))
 
 
@@ -170,7 +170,7 @@ def translation(distanced: Distanced) -> list[dict[str, float | None]]:
         return rows
     for rate in torch.logspace(math.log10(least), math.log10(MOST), POINTS).tolist():
         limit = distanced.at(0, rate)
-        score, _ = distanced.translated(limit)
+        score, _ = distanced.translate(limit)
         if not rows or limit > (rows[-1]["old"] or 0.0):
             rows.append({"rate": rate, "old": limit, "new": score.value, "low": score.low, "high": score.high})
     return rows

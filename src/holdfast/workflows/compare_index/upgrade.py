@@ -14,7 +14,7 @@ from holdfast.numerics.geometry.image_pairs import ImagePairs
 from holdfast.numerics.geometry.neighbour_lists import Kept, Lists
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.workflows.compare_index import measures
-from holdfast.workflows.compare_index.canaries import Canary, judged, known_copies
+from holdfast.workflows.compare_index.canaries import Canary, collect_known_copies, judge_canaries
 from holdfast.workflows.compare_index.plan import RATE, IndexPlan
 from holdfast.workflows.compare_index.thresholds import (
     Distanced,
@@ -112,7 +112,7 @@ def upgrade(
     listener = listener or Silent()
     entries, each, lists = measures.of_lists(plan, old.reps, new.reps, listener)
     listener.stage("comparing distances")
-    distanced = _distanced(plan, torch.cat([alike, known_copies(canaries)]), old, new)
+    distanced = _measure_distances(plan, torch.cat([alike, collect_known_copies(canaries)]), old, new)
     thresholds, why = _thresholds(plan, distanced, needed=bool(canaries))
     entries |= measures.of_distances(distanced)
     if thresholds is not None:
@@ -122,7 +122,7 @@ def upgrade(
     if old.labels is not None and len(set(old.labels)) > 1:
         entries |= measures.of_classes(plan, lists, torch.tensor(old.labels))
     sides = (
-        judged(canaries, ids, (old.reps, new.reps), thresholds, plan.divergence)
+        judge_canaries(canaries, ids, (old.reps, new.reps), thresholds, plan.divergence)
         if canaries and thresholds is not None
         else []
     )
@@ -151,7 +151,9 @@ def findings(
     return judge({"encoders": [row]}, requirements) if requirements else []
 
 
-def _distanced(plan: IndexPlan, copies: Int[Tensor, "pairs 2"], old: Represented, new: Represented) -> Distanced:
+def _measure_distances(
+    plan: IndexPlan, copies: Int[Tensor, "pairs 2"], old: Represented, new: Represented
+) -> Distanced:
     """Return distances of pairs of different images: those that are no copies of each other."""
     paired = min(len(old.reps), PAIRED)
     pairs = ImagePairs(paired, copies[(copies < paired).all(1)])

@@ -14,7 +14,7 @@ from holdfast.auditing.balls import audit_ball, shape_of
 from holdfast.core import Ball, Encoder, HoldfastError, Images, Reps
 from holdfast.core.registry import part_name
 from holdfast.numerics.bounds.backward import Region
-from holdfast.runtime.checked import checked
+from holdfast.runtime.checked import check_arguments
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import public
 from holdfast.sources.data import ImageSet, open_images
@@ -46,7 +46,7 @@ class Instance:
     margin: float
 
 
-@checked
+@check_arguments
 def export_vnnlib(
     model: Encoder | str,
     data: Any,
@@ -106,7 +106,7 @@ def export_vnnlib(
     opened = open_images(data, images=images, seed=seed)
     opened = opened.with_geometry(encoder.geometry or opened.common_geometry)
     ball = _box(audit_ball(norm, eps, lambda: shape_of(opened)))
-    chosen = _chosen(image, len(opened))
+    chosen = _choose_images(image, len(opened))
     # the questions, from the clean representations
     clean = _clean(encoder, opened, listener)
     if head is None:
@@ -151,7 +151,7 @@ def _box(ball: Ball) -> Ball:
     return ball
 
 
-def _chosen(image: Sequence[int], available: int) -> list[int]:
+def _choose_images(image: Sequence[int], available: int) -> list[int]:
     """Return the numbers of the images to ask about, each once."""
     for number in image:
         if not 0 <= number < available:

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from holdfast.core import Encoder, HoldfastError, Images
 from holdfast.runtime.errors import first_line
-from holdfast.runtime.network import copy_of, frozen
+from holdfast.runtime.network import copy_of, freeze
 from holdfast.runtime.optional import optional
 from holdfast.sources.onnx.file import package
 from holdfast.sources.onnx.graph import read_graph
-from holdfast.sources.onnx.specialise import known_values
+from holdfast.sources.onnx.specialise import evaluate_constants
 from holdfast.sources.onnx.weights import with_weights
 
 OPSET = 13
@@ -61,11 +61,11 @@ def write_onnx(
     last = nn.Linear(weights.shape[1], len(weights))
     last.weight.data, last.bias.data = weights.float(), bias.float()
     network = nn.Sequential(encoder.normalisation, encoder.module, _Flat(), last)
-    network = frozen(copy_of(network), encoder.name).cpu().float()
+    network = freeze(copy_of(network), encoder.name).cpu().float()
     if bad := [name for name, value in network.state_dict().items() if not bool(value.isfinite().all())]:
         raise HoldfastError(f"encoder {encoder.name!r}: expected finite weights, got NaN or infinity in {bad[0]!r}")
     x = x.detach().cpu().float()
-    path.write_bytes(_exported(network, x, encoder.name, onnx))
+    path.write_bytes(_export_onnx(network, x, encoder.name, onnx))
     with torch.no_grad():
         expected = network(x)
     computed = run_onnx(path, x)
@@ -80,7 +80,7 @@ class _Flat(nn.Module):
         return reps if reps.ndim == 2 else reps.flatten(1)
 
 
-def _exported(network: nn.Module, x: Tensor, name: str, onnx: Any) -> bytes:
+def _export_onnx(network: nn.Module, x: Tensor, name: str, onnx: Any) -> bytes:
     """Return a network as an ONNX file for one image, without nodes that compute constants."""
     written, disabled = io.BytesIO(), logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -90,7 +90,7 @@ def _exported(network: nn.Module, x: Tensor, name: str, onnx: Any) -> bytes:
             names = {"input_names": ["X"], "output_names": ["Y"]}
             torch.onnx.export(network, (x,), written, opset_version=OPSET, **names, **TRACED)  # pyright: ignore[reportArgumentType] a file in memory will do
         model = onnx.load_from_string(written.getvalue())
-        known = {name: value for name, value in known_values(read_graph(model, onnx)).items() if name}
+        known = {name: value for name, value in evaluate_constants(read_graph(model, onnx)).items() if name}
         model = with_weights(model, known, onnx)
         onnx.checker.check_model(model)
     except Exception as error:  # whatever the exporter raises

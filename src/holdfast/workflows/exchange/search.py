@@ -50,7 +50,7 @@ def unsafe_inputs(
     )
     low, high = inward(query)
     for first in range(0, len(query.unsafe), AT_ONCE):
-        margin = _stacked(query.unsafe[first : first + AT_ONCE])
+        margin = _stack_margins(query.unsafe[first : first + AT_ONCE])
 
         def goal(images: Images, margin: Margin = margin) -> tuple[PerImage, Reps]:
             if time.monotonic() > until:
@@ -69,7 +69,7 @@ def unsafe_inputs(
                 yield encoder.module.point(images[i].detach()).flatten().clamp(low, high)
 
 
-def _stacked(ways: tuple[Margin, ...]) -> Margin:
+def _stack_margins(ways: tuple[Margin, ...]) -> Margin:
     """Return a margin of one image for each way, in float32; of a way with few rows the last is repeated."""
     rows = max(way.bias.shape[1] for way in ways)
     places = [torch.arange(rows).clamp_max(way.bias.shape[1] - 1) for way in ways]

@@ -13,7 +13,7 @@ from torch import Tensor
 from holdfast.auditing.bound_progress import BoundProgress
 from holdfast.core import Certifier, HoldfastError, Margin, registry
 from holdfast.core.registry import part_name
-from holdfast.runtime.checked import checked
+from holdfast.runtime.checked import check_arguments
 from holdfast.runtime.errors import NotCertified
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.storage.vnnlib_reader import read_vnnlib
@@ -63,7 +63,7 @@ class Answer:
         return {"result": self.result, "by": self.by, "seconds": self.seconds, "lower": lower, **found, **why}
 
 
-@checked
+@check_arguments
 def verify_vnnlib(
     onnx: str | os.PathLike[str],
     vnnlib: str | os.PathLike[str],

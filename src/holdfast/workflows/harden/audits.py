@@ -67,7 +67,7 @@ class Audits:
             HoldfastError: images or a profile that nobody knows.
         """
         spec, apart = hardening.test or hardening.data, opened.test is not None or hardening.test is not None
-        names = [_labelled(hardening.encoder, "before"), _labelled(after, "after")] if after else ["before", "after"]
+        names = [_relabel(hardening.encoder, "before"), _relabel(after, "after")] if after else ["before", "after"]
         ball, run = hardening.ball(), {"seed": hardening.seed, "device": hardening.device, "budget": "none"}
         plan = make_plan(names, spec, profile=hardening.profile, norm=hardening.norm, eps=ball.radius, **run)
         images = opened.test or (spec if apart else opened.data or spec)
@@ -92,7 +92,7 @@ class Audits:
             HoldfastError: no labels where they are asked for.
         """
         plan, hardening = self.plan, self.hardening
-        if held_out.labels is None and (self.train or hardening.head or plan.labelled()):
+        if held_out.labels is None and (self.train or hardening.head or plan.find_label_readers()):
             raise no_labels("the accuracy before and after", str(held_out))
         if held_out.labels is None or not (self.train or labelled or hardening.head):
             return None
@@ -117,7 +117,7 @@ class Audits:
         return replace(plan, measures=(accuracy, under_attack), checks=(), spare=False, **every, **apart)
 
 
-def _labelled(spec: str, label: str) -> str:
+def _relabel(spec: str, label: str) -> str:
     """Return an encoder's spec with another label."""
     _, _, options = parse(spec)
     passed_on = {key: quote(value, safe="/:.,~-_") for key, value in options.items() if key != "label"}

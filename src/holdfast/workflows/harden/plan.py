@@ -125,7 +125,7 @@ class Hardening(metaclass=Checked):
         for field, value, choices in (
             ("attack of a hardening", self.attack or "loss", ATTACKS),
             ("views of a hardening", self.views or "light", VIEWS),
-            ("objective", self.named, {*OBJECTIVES, *registry.names("methods")}),
+            ("objective", self.objective_name, {*OBJECTIVES, *registry.names("methods")}),
         ):
             if value not in choices:
                 raise unknown(field, value, choices)
@@ -152,14 +152,14 @@ class Hardening(metaclass=Checked):
         return replace(self, eps=audit_ball(self.norm, self.eps, lambda: shape_of(images)).radius)
 
     @property
-    def named(self) -> str:
+    def objective_name(self) -> str:
         """The name of its objective, without parameters."""
         return part_table(self.objective)["name"]
 
     @property
     def choice(self) -> Choice:
         """What its objective consists of."""
-        return OBJECTIVES.get(self.named, Choice(self.named))
+        return OBJECTIVES.get(self.objective_name, Choice(self.objective_name))
 
     @property
     def remembers(self) -> bool:

@@ -12,11 +12,11 @@ from holdfast.report.html import write_report
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import public
 from holdfast.sources.data import ImageSet, open_images
-from holdfast.sources.encoders import open_encoder, written_as
-from holdfast.sources.encoders.shared.copies import copied, trainable, with_weights
+from holdfast.sources.encoders import find_weights_suffix, open_encoder
+from holdfast.sources.encoders.shared.copies import copy_encoder, trainable, with_weights
 from holdfast.sources.encoders.shared.equip import load
 from holdfast.storage.record_file import RECORD as RECORD_FILE
-from holdfast.storage.record_file import sealed
+from holdfast.storage.record_file import add_seal
 from holdfast.storage.run_folder import Store
 from holdfast.training.images import TrainingImages
 from holdfast.training.loop import train
@@ -93,7 +93,7 @@ def harden(
         listener.stage(line)
     rates = _rates(hardening, store, start, learned, listener)
     hardening = replace(hardening, rate=rates[0]["rate"])
-    trained = _trained(hardening, store, start, opened, pace, learned, listener)
+    trained = _train_encoder(hardening, store, start, opened, pace, learned, listener)
     training = store.read_json(PLAN)
 
     # Audit both encoders, and measure how far clean representations have moved
@@ -117,12 +117,12 @@ def harden(
     price = drift(start, trained, held_out, hardening.device)
 
     # The record
-    ends = after and written_as(hardening.encoder)
+    ends = after and find_weights_suffix(hardening.encoder)
     record = {
         "encoder": after or str(folder / ENCODER),
         "file": str(folder / f"encoder{ends}") if ends else None,
         "from": hardening.encoder,
-        "objective": hardening.choice.method if hardening.named == "auto" else hardening.named,
+        "objective": hardening.choice.method if hardening.objective_name == "auto" else hardening.objective_name,
         "ball": registry.spec(hardening.ball()),
         "rate": hardening.rate,
         "rates": rates,
@@ -150,7 +150,7 @@ def harden(
     listener.stage("writing the report")
     shown = {key: record[key] for key in ("steps", "seconds", "budget", "price", "warnings")}
     shown["measures"] = [row for row in record["measures"] if row["needs_labels"]]
-    Store(folder / "audit").write_json(RECORD_FILE, sealed(records[0] | {"hardening": shown}))
+    Store(folder / "audit").write_json(RECORD_FILE, add_seal(records[0] | {"hardening": shown}))
     write_report(folder / "audit")
     record["audit_seconds"] = round(time.monotonic() - began, 3)
     store.write_json(RECORD, record)
@@ -207,7 +207,7 @@ def _rates(
     return plan["rates"]
 
 
-def _trained(
+def _train_encoder(
     hardening: Hardening,
     store: Store,
     start: Encoder,
@@ -226,6 +226,6 @@ def _trained(
         return trained.encoder
     if opened.encoder is None:
         return open_encoder(with_weights(hardening.encoder, path))
-    encoder = copied(start)
+    encoder = copy_encoder(start)
     load(encoder.module.get_submodule(encoder.root), str(path))
     return encoder

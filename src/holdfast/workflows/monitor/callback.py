@@ -11,7 +11,7 @@ from torch import nn
 from holdfast.config.overrides import Change
 from holdfast.core import HoldfastError
 from holdfast.runtime.optional import optional
-from holdfast.workflows.monitor.snapshot import Pictures, look, measures_of, opened
+from holdfast.workflows.monitor.snapshot import Pictures, look, measures_of, open_pictures
 
 PACKAGES = {"lightning": "lightning.pytorch", "pytorch_lightning": "pytorch_lightning"}
 """Package -> where its Trainer is; both are Lightning."""
@@ -67,10 +67,10 @@ class HoldfastCallback:
         super().__init__()
         if every < 1:
             raise HoldfastError(f"every: expected at least 1 step between looks, got {every}")
-        self._images = opened(data, images, seed)
+        self._images = open_pictures(data, images, seed)
         self._measures = measures_of(measures, self._images)
         self._how: dict[str, Any] = {"mean": mean, "std": std, "attacked": attacked, "seed": seed, "device": device}
-        self._how |= {"train": None if train is None else opened(train, None, seed), "batch_size": batch_size}
+        self._how |= {"train": None if train is None else open_pictures(train, None, seed), "batch_size": batch_size}
         self._encoder, self._every, self._prefix, self._last = encoder, every, prefix, 0
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *args: Any) -> None:

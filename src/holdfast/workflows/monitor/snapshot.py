@@ -19,12 +19,12 @@ from holdfast.auditing.execute import INLINE, execute, results_of
 from holdfast.auditing.images import AuditImages
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.prepare import PreparedAudit
-from holdfast.config.overrides import Change, changed
+from holdfast.config.overrides import Change, apply_changes
 from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, Table
 from holdfast.core.precision import tf32
-from holdfast.runtime.network import copy_of, unwrapped
+from holdfast.runtime.network import copy_of, unwrap
 from holdfast.sources.data import ImageSet, open_images
-from holdfast.sources.encoders.shared.copies import copied
+from holdfast.sources.encoders.shared.copies import copy_encoder
 from holdfast.storage.run_folder import Store
 
 Pictures = str | Path | ImageSource | np.ndarray | Tensor | ImageSet
@@ -116,13 +116,13 @@ def look(
     Raises:
         HoldfastError: images that cannot be read, a network that cannot be copied, mean and std absent or superfluous.
     """
-    with undisturbed():
+    with isolate_global_state():
         # A copy of the network, the images, and the measures in the ball that is usual for these
-        network = frozen_copy(encoder, mean, std)
+        network = freeze_copy(encoder, mean, std)
         device = device or str(network.device)
-        population = opened(data, images, seed)
+        population = open_pictures(data, images, seed)
         questions = measures_of(measures, population)
-        bank = None if train is None else opened(train, None, seed)
+        bank = None if train is None else open_pictures(train, None, seed)
         if bank is not None:
             if bank.leave_out(population) and len(bank) < 2:
                 raise HoldfastError("train: expected other images than those that are looked at, got the same")
@@ -158,7 +158,7 @@ def look(
     # What came out, by names that a log can take
     failures, entry = list(result.failures), result.entry
     failures += [f"{name}: {m['not_certified']}" for name, m in entry["measures"].items() if m["not_certified"]]
-    return Look(_named(entry["measures"]), tuple(failures), tables)
+    return Look(_flatten_scores(entry["measures"]), tuple(failures), tables)
 
 
 def measures_of(names: Sequence[Change], images: ImageSet | None = None) -> tuple[Measure, ...]:
@@ -173,15 +173,15 @@ def measures_of(names: Sequence[Change], images: ImageSet | None = None) -> tupl
     """
     if not names:
         raise HoldfastError("measures: expected at least one, got none; see holdfast list measures")
-    return changed((), names, usual_ball(NORM, None if images is None else shape_of(images)))
+    return apply_changes((), names, usual_ball(NORM, None if images is None else shape_of(images)))
 
 
-def opened(data: Pictures, images: int | None, seed: int) -> ImageSet:
+def open_pictures(data: Pictures, images: int | None, seed: int) -> ImageSet:
     """Return the images of a set, or so many of those of a source, an array or a spec."""
     return data if isinstance(data, ImageSet) else open_images(data, images=images, seed=seed)
 
 
-def frozen_copy(
+def freeze_copy(
     network: nn.Module, mean: float | Sequence[float] | None = None, std: float | Sequence[float] | None = None
 ) -> Encoder:
     """Return a frozen encoder with a copy of a network.
@@ -195,7 +195,7 @@ def frozen_copy(
             "expected mean and std for a bare network (0 and 1 for none), and none for an Encoder, which has its own; "
             f"got mean={mean}, std={std} for {type(network).__name__}"
         )
-    twin = copy_of(network.module if isinstance(network, Encoder) else unwrapped(network))
+    twin = copy_of(network.module if isinstance(network, Encoder) else unwrap(network))
     for value in twin.parameters():
         value.grad = None
     if not isinstance(network, Encoder):
@@ -203,11 +203,11 @@ def frozen_copy(
         assert std is not None
         frozen = Encoder(twin, mean=mean, std=std, name=type(network).__name__)
         return frozen.to(next((value.device for value in twin.parameters()), torch.device("cpu")))
-    return copied(network, twin)
+    return copy_encoder(network, twin)
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def isolate_global_state() -> Iterator[None]:
     """Look inside as if nobody trained: with gradients, in full precision; all random numbers go on as before."""
     python, numpy = random.getstate(), np.random.get_state()
     devices = list(range(torch.cuda.device_count()))
@@ -226,7 +226,7 @@ def undisturbed() -> Iterator[None]:
         np.random.set_state(numpy)
 
 
-def _named(measures: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+def _flatten_scores(measures: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     """Return all scores by names that logs can take, headlines with the ends of their intervals."""
     values: dict[str, float] = {}
     for name, entry in measures.items():

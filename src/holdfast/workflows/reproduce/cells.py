@@ -68,7 +68,7 @@ def measure_of(run: Run, at: Mapping[str, Any]) -> Mapping[str, Any]:
     return measure
 
 
-def measured(run: Run, at: Mapping[str, Any]) -> Score:
+def read_score(run: Run, at: Mapping[str, Any]) -> Score:
     """Return a score of a measure: its headline, or the one named; of several names, the one that the measure has."""
     measure = measure_of(run, at)
     score = at.get("score") or measure["headline"]
@@ -77,7 +77,7 @@ def measured(run: Run, at: Mapping[str, Any]) -> Score:
     return score_of(pick("score", score, measure["scores"]))
 
 
-def correlated(run: Run, at: Mapping[str, Any]) -> Score:
+def correlate(run: Run, at: Mapping[str, Any]) -> Score:
     """Return Pearson's correlation of two measures' scores over all encoders of an audit.
 
     Args:
@@ -166,7 +166,7 @@ def cost(run: Run, at: Mapping[str, Any]) -> Score:
     return Score(spent / images, None, None, images, "none: one run", note="of one run, on this machine")
 
 
-def headed(entry: Mapping[str, Any], score: str | list[str]) -> Measure | None:
+def select_headline(entry: Mapping[str, Any], score: str | list[str]) -> Measure | None:
     """Return a measure with a score as its headline: its own, a read-out or member of its attacks; None for others.
 
     Args:
@@ -175,7 +175,7 @@ def headed(entry: Mapping[str, Any], score: str | list[str]) -> Measure | None:
     """
     score = next((name for name in ([score] if isinstance(score, str) else score) if name in entry["scores"]), "")
     measure = registry.build(entry["part"])
-    return measure if score == entry["headline"] else measure.headed_by(score)
+    return measure if score == entry["headline"] else measure.select_headline(score)
 
 
 def ratio(upper: Score, lower: Score) -> Score:
@@ -299,7 +299,7 @@ def bound(run: Run, at: Mapping[str, Any]) -> Score:
 
 
 NUMBERS: dict[str, Callable[[Run, Mapping[str, Any]], Score]] = {
-    "fluctuation": fluctuation, "against": correlated, "noise": noise, "cost": cost, "quantile": quantile,
+    "fluctuation": fluctuation, "against": correlate, "noise": noise, "cost": cost, "quantile": quantile,
     "attention": equivariance, "bound": bound,
 }  # fmt: skip
 """Keys of cells whose number is made from a record otherwise than as a score of a measure, and how."""

@@ -133,7 +133,7 @@ class Claim:
             )
         return [list(chain) for chain in zip(*self.operands, strict=True)]
 
-    def compared(self, cells: Cells) -> list[list[Cell]]:
+    def select_chains(self, cells: Cells) -> list[list[Cell]]:
         """Return the chains of cells that are compared: of rows in each column, or of columns in each row."""
         if self.columns:
             return [[cells[name, column] for name in names] for column in self.columns for names in self.chains()]
@@ -145,12 +145,12 @@ class Claim:
             return list(itertools.pairwise(chain))
         return [(cell, chain[0]) for cell in chain[1:]]
 
-    def limited(self, cells: Cells) -> list[Cell]:
+    def select_limited_cells(self, cells: Cells) -> list[Cell]:
         """Return the cells that are limited; those that should agree have a published number."""
         named = [cells[row, column] for column in self.columns for row in self._rows(cells)]
         return [cell for cell in named if self.kind != "agrees" or cell.published is not None]
 
-    def correlated(self, cells: Cells) -> list[tuple[Cell, Cell]]:
+    def select_pairs(self, cells: Cells) -> list[tuple[Cell, Cell]]:
         """Return the pairs of cells, one for each row, that should go together."""
         first, second = self.operands[:2]
         return [(cells[row, first], cells[row, second]) for row in self._rows(cells)]
@@ -158,8 +158,12 @@ class Claim:
     def about(self, cells: Cells) -> list[Cell]:
         """Return all cells that decide the claim."""
         if self.kind == "correlates":
-            return list(itertools.chain(*self.correlated(cells)))
-        return list(itertools.chain(*self.compared(cells))) if self.kind in COMPARED else self.limited(cells)
+            return list(itertools.chain(*self.select_pairs(cells)))
+        return (
+            list(itertools.chain(*self.select_chains(cells)))
+            if self.kind in COMPARED
+            else self.select_limited_cells(cells)
+        )
 
     def _rows(self, cells: Cells) -> tuple[str, ...]:
         """Return the rows named: all of the table where none is."""

@@ -26,7 +26,7 @@ class Published:
     against: tuple[str, ...] = ()
 
 
-def published(claim: Claim, cells: Cells) -> Published | None:
+def judge_published(claim: Claim, cells: Cells) -> Published | None:
     """Return what the paper's own table says of a claim; None where it has no number for it, or agrees by definition.
 
     Args:
@@ -36,10 +36,10 @@ def published(claim: Claim, cells: Cells) -> Published | None:
     if claim.kind == "agrees":
         return None
     if claim.kind == "correlates":
-        return _correlated(claim.correlated(cells))
+        return _correlate_pairs(claim.select_pairs(cells))
     if claim.kind in COMPARED:
-        return _compared(claim, (pair for chain in claim.compared(cells) for pair in claim.pairs(chain)))
-    return _limited(claim, claim.limited(cells))
+        return _compare_pairs(claim, (pair for chain in claim.select_chains(cells) for pair in claim.pairs(chain)))
+    return _check_limits(claim, claim.select_limited_cells(cells))
 
 
 def tied(a: Cell, b: Cell) -> bool:
@@ -47,7 +47,7 @@ def tied(a: Cell, b: Cell) -> bool:
     return a.published is not None and a.published == b.published
 
 
-def _compared(claim: Claim, pairs: Iterable[tuple[Cell, Cell]]) -> Published | None:
+def _compare_pairs(claim: Claim, pairs: Iterable[tuple[Cell, Cell]]) -> Published | None:
     sign = 1 if claim.kind in ("rises", "above") else -1
     number, ties, against = 0, [], []
     for lower, upper in pairs:
@@ -57,31 +57,31 @@ def _compared(claim: Claim, pairs: Iterable[tuple[Cell, Cell]]) -> Published | N
         gap = sign * (upper.published - lower.published)
         if gap <= 0:
             (ties if gap == 0 else against).append(f"{_text(upper)} against {_text(lower)}")
-    return _published(number, ties, against)
+    return _summarise(number, ties, against)
 
 
-def _limited(claim: Claim, limited: Iterable[Cell]) -> Published | None:
+def _check_limits(claim: Claim, limited: Iterable[Cell]) -> Published | None:
     lowest, highest = claim.limits()
     numbers = [cell for cell in limited if cell.published is not None]
     against = [
         _text(cell) for cell in numbers if cell.published is not None and not lowest <= cell.published <= highest
     ]
-    return _published(len(numbers), [], against)
+    return _summarise(len(numbers), [], against)
 
 
-def _correlated(pairs: Iterable[tuple[Cell, Cell]]) -> Published | None:
+def _correlate_pairs(pairs: Iterable[tuple[Cell, Cell]]) -> Published | None:
     numbers = [(a.published, b.published) for a, b in pairs if a.published is not None and b.published is not None]
     if not numbers:
         return None
     first, second = torch.tensor(numbers, dtype=torch.float64).T
     score = pearson(first, second)
     if score.value is None or score.low is None or score.high is None:
-        return _published(1, [score.note or f"{len(numbers)} rows give no interval"], [])
+        return _summarise(1, [score.note or f"{len(numbers)} rows give no interval"], [])
     words = f"Pearson correlation {score.value:.3f} [{score.low:.2f}, {score.high:.2f}] over {len(numbers)} rows"
-    return _published(1, [words] if score.low <= 0 <= score.high else [], [words] if score.high < 0 else [])
+    return _summarise(1, [words] if score.low <= 0 <= score.high else [], [words] if score.high < 0 else [])
 
 
-def _published(number: int, ties: list[str], against: list[str]) -> Published | None:
+def _summarise(number: int, ties: list[str], against: list[str]) -> Published | None:
     return Published(number, number - len(ties) - len(against), tuple(ties), tuple(against)) if number else None
 
 

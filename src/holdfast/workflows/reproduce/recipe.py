@@ -10,7 +10,7 @@ from typing import Any, Literal
 import holdfast
 from holdfast.config.reader import arguments
 from holdfast.config.reader import read as read_table
-from holdfast.config.tables import Table, laid, over, spread
+from holdfast.config.tables import Table, over, resolve_inheritance, spread
 from holdfast.core import HoldfastError
 from holdfast.runtime.errors import pick, unknown
 from holdfast.storage.documents import read_toml
@@ -156,7 +156,9 @@ def read_file(path: Path) -> Table:
     Raises:
         HoldfastError: a file that cannot be read, is not TOML, or is like itself.
     """
-    return laid({"like": path.stem}, lambda like: read_toml(path.with_name(f"{like}.toml"), "recipe"), path.stem)
+    return resolve_inheritance(
+        {"like": path.stem}, lambda like: read_toml(path.with_name(f"{like}.toml"), "recipe"), path.stem
+    )
 
 
 def profiles(values: Mapping[str, Any]) -> list[str]:
@@ -204,7 +206,7 @@ def assemble(values: Mapping[str, Any], name: str, profile: str) -> Reproduction
         notes=table.get("notes", ""),
         minutes=table.get("minutes"),
         seeds=_seeds(table.get("seeds", ()), name),
-        inputs=_needed(inputs, audits, studies),
+        inputs=_select_inputs(inputs, audits, studies),
         audits=audits,
         studies=studies,
         columns=columns,
@@ -219,43 +221,45 @@ def _seeds(seeds: Sequence[int], name: str) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-def filled(value: Any, specs: Mapping[str, str]) -> Any:
+def fill_placeholders(value: Any, specs: Mapping[str, str]) -> Any:
     """Return plain data with every "{name}" in a text replaced by that input's spec.
 
     Raises:
         HoldfastError: a name that is no input.
     """
     if isinstance(value, Mapping):
-        return {key: filled(inner, specs) for key, inner in value.items()}
+        return {key: fill_placeholders(inner, specs) for key, inner in value.items()}
     if isinstance(value, list):
-        return [filled(inner, specs) for inner in value]
+        return [fill_placeholders(inner, specs) for inner in value]
     if not isinstance(value, str):
         return value
 
     return re.sub(r"\{(\w+)\}", lambda match: pick("input", match[1], specs), value)
 
 
-def named(value: Any) -> list[str]:
+def find_placeholders(value: Any) -> list[str]:
     """Return the names in braces of plain data, see `filled`."""
     return re.findall(r"\{(\w+)\}", json.dumps(value))
 
 
-def _needed(
+def _select_inputs(
     inputs: Mapping[str, Input], audits: Mapping[str, Mapping[str, Any]], studies: Mapping[str, Any]
 ) -> dict[str, Input]:
     """Return the inputs that audits and studies read, and those that these are trained with or made of."""
-    names = [name for table in audits.values() for name in table.get("encoders", ())] + named([audits, studies])
+    names = [name for table in audits.values() for name in table.get("encoders", ())] + find_placeholders(
+        [audits, studies]
+    )
     needed: set[str] = set()
     while names:
         if (name := names.pop()) in inputs and name not in needed:
             needed.add(name)
-            names += named([inputs[name].spec, inputs[name].train])
+            names += find_placeholders([inputs[name].spec, inputs[name].train])
     return {name: source for name, source in inputs.items() if name in needed}
 
 
 def _audit(table: Any, where: str, audits: Mapping[str, Any]) -> Table:
     """Return the table of a plan, laid over the audit that it is like; a measure with `each` stands for several."""
-    table = laid(table, lambda like: pick(f"audit that {where} is like", like, audits), where)
+    table = resolve_inheritance(table, lambda like: pick(f"audit that {where} is like", like, audits), where)
     return table | ({"measures": spread(table["measures"])} if "measures" in table else {})
 
 
@@ -265,7 +269,9 @@ def _input(table: Any, where: str, trainings: Mapping[str, Any]) -> Input:
     if values["spec"] and train:
         raise HoldfastError(f"{where}: expected a spec or a training, got both; a profile says spec = '' to have none")
     if train:
-        train = laid(train, lambda like: pick(f"training that {where} is like", like, trainings), f"{where}: train")
+        train = resolve_inheritance(
+            train, lambda like: pick(f"training that {where} is like", like, trainings), f"{where}: train"
+        )
     return read_table(Input, values | {"train": train}, where)
 
 

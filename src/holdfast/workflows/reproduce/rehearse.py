@@ -18,7 +18,7 @@ from holdfast.core.engine import Engine
 from holdfast.runtime.listener import Listener
 from holdfast.sources.data.digits import train_images
 from holdfast.workflows.reproduce.claim import Cell
-from holdfast.workflows.reproduce.recipe import Input, Reproduction, named
+from holdfast.workflows.reproduce.recipe import Input, Reproduction, find_placeholders
 from holdfast.workflows.reproduce.run import reproduce
 from holdfast.workflows.reproduce.table import REFERENCE
 
@@ -100,22 +100,22 @@ def rehearse(
         for column, cell in zip(record["columns"], row["cells"], strict=True)
     }
     undefined = {cell.why for cell in cells.values() if cell.score and cell.value is None}
-    empty = [f"{row}, {name}: {cell.why}" for (row, name), cell in cells.items() if not _reached(cell, undefined)]
-    lost = [claim.text for claim in recipe.claims if not all(_reached(c, undefined) for c in claim.about(cells))]
+    empty = [f"{row}, {name}: {cell.why}" for (row, name), cell in cells.items() if not _is_resolved(cell, undefined)]
+    lost = [claim.text for claim in recipe.claims if not all(_is_resolved(c, undefined) for c in claim.about(cells))]
     return Rehearsal(
         len(cells), tuple(empty), len(recipe.claims), tuple(lost), tuple(record["failures"]), record["seconds"]
     )
 
 
-def _reached(cell: Cell, undefined: Collection[str]) -> bool:
+def _is_resolved(cell: Cell, undefined: Collection[str]) -> bool:
     """Whether a cell has a number, needs none, or has an undefined one: a share of no images, or what is made of it."""
     return cell.score is not None or cell.why == REFERENCE or cell.why in undefined
 
 
 def stand_in(recipe: Reproduction, folder: Path) -> Reproduction:
     """Return a table whose inputs are tiny: digits as large as its images, written to a folder, and small networks."""
-    audits = {name: _limited(table) for name, table in recipe.audits.items()}
-    studies = {name: _trained(table) for name, table in recipe.studies.items()}
+    audits = {name: _shrink(table) for name, table in recipe.audits.items()}
+    studies = {name: _shrink_training(table) for name, table in recipe.studies.items()}
     networks = _networks(recipe)
     specs = " ".join(source.spec or "" for source in recipe.inputs.values())
     network = "mnist" if "MNIST" in specs else "224" if "size=224" in specs else "cifar"
@@ -124,7 +124,7 @@ def stand_in(recipe: Reproduction, folder: Path) -> Reproduction:
         if name in benchmarks:
             inputs[name] = replace(source, spec=str(folder / name))
         elif source.train is not None:
-            inputs[name] = replace(source, train=_trained(source.train))
+            inputs[name] = replace(source, train=_shrink_training(source.train))
         elif name in networks:
             inputs[name] = replace(source, spec=f"zoo:base_{network}?seed={number}")
         else:
@@ -143,13 +143,13 @@ def _benchmarks(recipe: Reproduction) -> dict[str, tuple[str, list[str]]]:
     for table in recipe.audits.values():
         for threat in _reading(table.get("measures")):
             names = threat.get("each", {}).get("corruption", [threat.get("corruption")])
-            benchmarks[named(threat["files"])[0]] = named(table["data"])[0], names
+            benchmarks[find_placeholders(threat["files"])[0]] = find_placeholders(table["data"])[0], names
     return benchmarks
 
 
 def _reading(value: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the tables, at any depth, that name `files` of an input."""
-    if isinstance(value, Mapping) and named(value.get("files")):
+    if isinstance(value, Mapping) and find_placeholders(value.get("files")):
         yield value
     for inner in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
         yield from _reading(inner)
@@ -160,19 +160,21 @@ def _networks(recipe: Reproduction) -> set[str]:
     encoders = [table.get("encoders", []) for table in recipe.audits.values()]
     begun = [table.get("encoder") for table in (*recipe.studies.values(), *map(_training, recipe.inputs.values()))]
     trained = [name for name, source in recipe.inputs.items() if source.train is not None]
-    return {name.partition("/")[0] for name in itertools.chain(*encoders)} | set(named(begun)) | set(trained)
+    return (
+        {name.partition("/")[0] for name in itertools.chain(*encoders)} | set(find_placeholders(begun)) | set(trained)
+    )
 
 
 def _training(source: Input) -> Mapping[str, Any]:
     return source.train or {}
 
 
-def _trained(table: Mapping[str, Any]) -> Mapping[str, Any]:
+def _shrink_training(table: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a table that trains networks, with batches smaller than the usual ones."""
-    return {"batch_size": LIMITS["batch_size"], **_limited(table)}
+    return {"batch_size": LIMITS["batch_size"], **_shrink(table)}
 
 
-def _limited(table: Any, key: str = "") -> Any:
+def _shrink(table: Any, key: str = "") -> Any:
     """Return a table of an audit, a study or a training with few images and epochs, and small networks."""
     if key in CLASSES:
         return CLASSES[key]
@@ -181,9 +183,9 @@ def _limited(table: Any, key: str = "") -> Any:
             fields = registry.find("measures", name).__dataclass_fields__
             table = {**table, **SHORT} if SHORT.keys() <= fields.keys() else table
         has_snapshots = bool(table.get("snapshots"))
-        return {k: v if has_snapshots and k == "epochs" else _limited(v, k) for k, v in table.items()}
+        return {k: v if has_snapshots and k == "epochs" else _shrink(v, k) for k, v in table.items()}
     if isinstance(table, list):
-        return [_limited(value, key) for value in table]
+        return [_shrink(value, key) for value in table]
     if key in LIMITS and isinstance(table, int | float):
         return min(table, LIMITS[key])
     if key == "encoder" and isinstance(table, str) and not table.startswith((*SMALL, "{")):

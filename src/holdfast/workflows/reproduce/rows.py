@@ -50,11 +50,11 @@ def spread(values: Mapping[str, Any], where: str) -> dict[str, Any]:
         ]
         names[str(name)] = [single["name"] for single in spread_rows]
         rows += spread_rows
-    claims = [_renamed(claim, names) if isinstance(claim, Mapping) else claim for claim in values.get("claims", ())]
+    claims = [_expand_rows(claim, names) if isinstance(claim, Mapping) else claim for claim in values.get("claims", ())]
     return {"rows": rows, "claims": claims}
 
 
-def _renamed(claim: Mapping[str, Any], names: Mapping[str, list[str]]) -> dict[str, Any]:
+def _expand_rows(claim: Mapping[str, Any], names: Mapping[str, list[str]]) -> dict[str, Any]:
     """Return a claim whose rows are those that the rows it names stand for."""
     rows = claim.get("rows", [claim["row"]] if "row" in claim else [])
     if not isinstance(rows, list) or not any(name in names for name in rows):

@@ -23,10 +23,10 @@ from holdfast.storage.run_folder import Store
 from holdfast.training.loop import train
 from holdfast.training.recipe_file import make_recipe
 from holdfast.workflows.reproduce.claim import Cell
-from holdfast.workflows.reproduce.recipe import Reproduction, filled, named
+from holdfast.workflows.reproduce.recipe import Reproduction, fill_placeholders, find_placeholders
 from holdfast.workflows.reproduce.table import alike, correlation, table_of
 from holdfast.workflows.reproduce.trainings import together
-from holdfast.workflows.reproduce.verdict import judged
+from holdfast.workflows.reproduce.verdict import judge_claims
 from holdfast.workflows.study.file import make_study
 from holdfast.workflows.study.run import run_study
 
@@ -97,7 +97,7 @@ def reproduce(
     listener, began, store = listener or Silent(), time.perf_counter(), Store(folder)
     check_device(device)
 
-    def filled_once(place: Path, trained: int) -> Filled:
+    def fill_once(place: Path, trained: int) -> Filled:
         # encoders and images, trained where the recipe says so
         specs, problems = _inputs(recipe, place, inputs or {}, device, trained, listener)
 
@@ -108,7 +108,7 @@ def reproduce(
 
         def study(name: str, table: Mapping[str, Any]) -> Mapping[str, Any]:
             own = {"device": device, "seed": trained}
-            plan = make_study(filled(table, specs) | own, f"{recipe.name}: studies.{name}")
+            plan = make_study(fill_placeholders(table, specs) | own, f"{recipe.name}: studies.{name}")
             return run_study(plan, place / "studies" / name, listener=listener, command=command)
 
         # audits and studies, and their numbers in the table
@@ -118,10 +118,10 @@ def reproduce(
 
     # the table, once for each seed of the trainings, and the claims on it
     seeds = [seed + own for own in recipe.seeds]
-    tables = [filled_once(store.folder / f"seed-{own}", own) for own in seeds] or [filled_once(store.folder, seed)]
+    tables = [fill_once(store.folder / f"seed-{own}", own) for own in seeds] or [fill_once(store.folder, seed)]
     specs, problems, runs, *_, cells = tables[0]
     cells = together(recipe, [table.cells for table in tables], seeds) if seeds else cells
-    verdicts = judged(recipe.claims, cells, lambda a, b: correlation(recipe, a, b, runs))
+    verdicts = judge_claims(recipe.claims, cells, lambda a, b: correlation(recipe, a, b, runs))
     record = {
         "schema": 1,
         "holdfast": software(),
@@ -169,7 +169,7 @@ def _inputs(
         elif why := _missing({"made of": spec or source.train}, problems):
             problems[name] = why
         elif spec is not None:
-            specs[name] = filled(spec, specs)
+            specs[name] = fill_placeholders(spec, specs)
         elif source.train is None:
             raise HoldfastError(
                 f"{recipe.name}: input {name!r} is needed: {source.about}; give it as --input {name}=SPEC, or leave "
@@ -177,7 +177,9 @@ def _inputs(
             )
         else:
             try:
-                training = make_recipe(filled(source.train, specs) | {"device": device, "seed": seed}, where=name)
+                training = make_recipe(
+                    fill_placeholders(source.train, specs) | {"device": device, "seed": seed}, where=name
+                )
                 specs[name] = train(training, folder / "inputs" / name, listener=listener).spec
                 if training.snapshots:
                     specs[name] = f"{SERIES}:{folder / 'inputs' / name / 'snapshots'}"
@@ -198,14 +200,16 @@ def _missing(table: Mapping[str, Any], problems: Mapping[str, str]) -> str | Non
     """Return why a table lacks an input that it reads, or all of its encoders as asked; None where it has them."""
     encoders = [problems.get(name) for name in table.get("encoders", ())]
     unwanted = encoders if all(isinstance(why, LeftOut) for why in encoders) else []
-    return next((problems[name] for name in named(table) if name in problems), unwanted[0] if unwanted else None)
+    return next(
+        (problems[name] for name in find_placeholders(table) if name in problems), unwanted[0] if unwanted else None
+    )
 
 
 def _audit(
     table: Mapping[str, Any], specs: Mapping[str, str], problems: Mapping[str, str], device: str, seed: int
 ) -> dict[str, Any]:
     """Return the table of a plan with specs in the place of inputs' names; an input that failed is left out."""
-    values = {key: filled(value, specs) for key, value in table.items() if key != "encoders"}
+    values = {key: fill_placeholders(value, specs) for key, value in table.items() if key != "encoders"}
     encoders = []
     for name in table.get("encoders", []):
         if name not in problems:

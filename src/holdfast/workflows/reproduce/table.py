@@ -11,10 +11,19 @@ from holdfast.core import HoldfastError, Score
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.ratios import relative_drop
 from holdfast.runtime.errors import pick, unknown
-from holdfast.workflows.reproduce.cells import APART, NUMBERS, OTHERS, entry_of, headed, measure_of, measured, ratio
+from holdfast.workflows.reproduce.cells import (
+    APART,
+    NUMBERS,
+    OTHERS,
+    entry_of,
+    measure_of,
+    ratio,
+    read_score,
+    select_headline,
+)
 from holdfast.workflows.reproduce.claim import NETWORKS, STAND_IN, THEIRS, TRAINED, Cell
 from holdfast.workflows.reproduce.derived import mean
-from holdfast.workflows.reproduce.recipe import Line, Reproduction, named
+from holdfast.workflows.reproduce.recipe import Line, Reproduction, find_placeholders
 from holdfast.workflows.study.plan import ORIGINAL
 
 REFERENCE = "the others are compared with it"
@@ -74,7 +83,7 @@ def _network(recipe: Reproduction, at: Mapping[str, Any]) -> str:
     """Return whose network a number is of, by the inputs behind it, see `NETWORKS`."""
     table = dict(recipe.audits.get(at.get("audit", ""), {})) | dict(recipe.studies.get(at.get("study", ""), {}))
     encoders = [at["encoder"]] if "encoder" in at else table.get("encoders", [])
-    others = named({key: value for key, value in table.items() if key != "encoders"})
+    others = find_placeholders({key: value for key, value in table.items() if key != "encoders"})
     inputs = [recipe.inputs[name] for name in (*encoders, *others) if name in recipe.inputs]
     if any(source.says for source in inputs):
         return STAND_IN
@@ -115,7 +124,7 @@ def _score(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> Score:
     run = entry_of("audit", at, runs)
     if isinstance(run, str):
         raise HoldfastError(run)
-    return next((number for key, number in NUMBERS.items() if key in at), measured)(run, at)
+    return next((number for key, number in NUMBERS.items() if key in at), read_score)(run, at)
 
 
 def _differences(
@@ -216,7 +225,7 @@ def correlation(
         run = runs[at["audit"]]
         assert isinstance(run, Run)  # its cells have numbers
         entry = measure_of(run, at)
-        if (measure := headed(entry, at.get("score", entry["headline"]))) is None:
+        if (measure := select_headline(entry, at.get("score", entry["headline"]))) is None:
             return 0.0
         ids, table = run.table(entry["table"])
         influences.append((ids, measure.influence(table)))

@@ -9,7 +9,7 @@ from holdfast.core import Score
 from holdfast.numerics.statistics.correlations import pearson
 from holdfast.numerics.statistics.levels import p_value, reach
 from holdfast.workflows.reproduce.claim import COMPARED, NETWORKS, STAND_IN, Cell, Cells, Claim, ends
-from holdfast.workflows.reproduce.published import Published, published, tied
+from holdfast.workflows.reproduce.published import Published, judge_published, tied
 from holdfast.workflows.reproduce.trainings import p_between
 
 HOLDS, FAILS, NOT_SHOWN = "holds", "fails", "not shown"
@@ -62,9 +62,9 @@ def judge(claim: Claim, cells: Cells, correlation: Correlation) -> Verdict:
     if claim.kind == "correlates":
         return _correlates(claim, cells)
     if claim.kind not in COMPARED:
-        limited = claim.limited(cells)
-        return _without(_missing(limited), _limited(claim, _present(limited)))
-    chains = claim.compared(cells)
+        limited = claim.select_limited_cells(cells)
+        return _without(_missing(limited), _check_limits(claim, _present(limited)))
+    chains = claim.select_chains(cells)
     pairs = [pair for chain in chains for pair in claim.pairs(chain) if not _missing(pair)]
     # One network in two rows shows nothing of their order
     twins = [pair for pair in pairs if pair[0].of and pair[0].of == pair[1].of]
@@ -73,11 +73,11 @@ def judge(claim: Claim, cells: Cells, correlation: Correlation) -> Verdict:
         _missing([cell for chain in chains for cell in chain]),
         *(f"{t}: one network stands for both" for t in titles),
     ]
-    verdict = _compared(claim, [pair for pair in pairs if pair not in twins], correlation)
+    verdict = _compare_pairs(claim, [pair for pair in pairs if pair not in twins], correlation)
     return _without("; ".join(filter(None, lost)), verdict)
 
 
-def judged(claims: Sequence[Claim], cells: Cells, correlation: Correlation) -> list[Verdict]:
+def judge_claims(claims: Sequence[Claim], cells: Cells, correlation: Correlation) -> list[Verdict]:
     """Return the verdict on each claim; see `judge`.
 
     What one network shows that stands for two is shown once: a claim about the same numbers as one before is not shown.
@@ -92,7 +92,7 @@ def judged(claims: Sequence[Claim], cells: Cells, correlation: Correlation) -> l
         elif key is not None:
             before[key] = claim.text
         network = max((cell.network for cell in claim.about(cells)), key=NETWORKS.index, default=STAND_IN)
-        verdicts.append(replace(verdict, network=network, published=published(claim, cells)))
+        verdicts.append(replace(verdict, network=network, published=judge_published(claim, cells)))
     return verdicts
 
 
@@ -101,9 +101,9 @@ def _evidence(claim: Claim, cells: Cells) -> object:
     if claim.kind in ("correlates", "agrees"):
         return None
     if claim.kind in COMPARED:
-        limits, chains = None, claim.compared(cells) if claim.columns else []
+        limits, chains = None, claim.select_chains(cells) if claim.columns else []
     else:
-        limits, chains = claim.limits(), [[cell] for cell in _present(claim.limited(cells))]
+        limits, chains = claim.limits(), [[cell] for cell in _present(claim.select_limited_cells(cells))]
     numbers = frozenset(tuple(cell.of for cell in chain) for chain in chains)
     return (claim.kind, limits, numbers) if numbers and all(map(all, numbers)) else None
 
@@ -129,7 +129,7 @@ def _missing(cells: Sequence[Cell]) -> str:
     return "; ".join(f"{'; '.join(dict.fromkeys(cells))}: {why}" for why, cells in lost.items())
 
 
-def _compared(claim: Claim, pairs: Sequence[tuple[Cell, Cell]], correlation: Correlation) -> Verdict:
+def _compare_pairs(claim: Claim, pairs: Sequence[tuple[Cell, Cell]], correlation: Correlation) -> Verdict:
     sign = 1 if claim.kind in ("rises", "above") else -1
     lines, open_lines, shown, fails = [], [], False, False
     for lower, upper in pairs:
@@ -167,7 +167,7 @@ def _p(a: Cell, b: Cell, correlation: float) -> float | None:
     return p if between is None else max(p, between)
 
 
-def _limited(claim: Claim, cells: Sequence[Cell]) -> Verdict:
+def _check_limits(claim: Claim, cells: Sequence[Cell]) -> Verdict:
     good, bad = True, False
     for cell in cells:
         value, low, high = ends(cell)
@@ -192,7 +192,7 @@ def _open(score: Score | None) -> bool:
 
 
 def _correlates(claim: Claim, cells: Cells) -> Verdict:
-    pairs = claim.correlated(cells)
+    pairs = claim.select_pairs(cells)
     if lost := _missing([cell for pair in pairs for cell in pair]):
         return Verdict(claim.text, NOT_SHOWN, lost)
     x, y = torch.tensor([[ends(cell)[0] for cell in pair] for pair in pairs], dtype=torch.float64).T

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.config.reader import read
 from holdfast.config.tables import over
 from holdfast.core import HoldfastError
-from holdfast.runtime.checked import shown
+from holdfast.runtime.checked import describe_value
 from holdfast.storage.documents import read_toml
 from holdfast.training.recipe_file import make_recipe
 from holdfast.workflows.study.plan import Study
@@ -38,10 +38,12 @@ def make_study(data: Mapping[str, Any], where: str) -> Study:
     shared = {key: value for key, value in data.items() if key not in {"methods", *own}}
     methods, recipes = data.get("methods"), {}
     if not isinstance(methods, list) or not methods or "test" not in study:
-        raise HoldfastError(f"{where}: expected 'test' images and at least one [[methods]], got {shown(methods)}")
+        raise HoldfastError(
+            f"{where}: expected 'test' images and at least one [[methods]], got {describe_value(methods)}"
+        )
     for method in methods:
         if not isinstance(method, Mapping) or not isinstance(title := method.get("title"), str):
-            raise HoldfastError(f"{where}: methods: expected tables with a title, got {shown(method)}")
+            raise HoldfastError(f"{where}: methods: expected tables with a title, got {describe_value(method)}")
         if title in recipes:
             raise HoldfastError(f"{where}: methods: expected different titles, got {title!r} twice")
         changes = {key: value for key, value in method.items() if key != "title"}

@@ -12,7 +12,7 @@ from holdfast.auditing.plan import Plan
 from holdfast.auditing.record import slugs
 from holdfast.auditing.run import run_audit
 from holdfast.core import HoldfastError, Measure, registry
-from holdfast.core.naming import named
+from holdfast.core.naming import name_parts
 from holdfast.runtime.doors import read_bytes, regular
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.sources.data import open_images
@@ -23,7 +23,7 @@ from holdfast.training.loop import train
 from holdfast.training.recipe import Recipe, entry
 from holdfast.workflows.study.outcome import StudyRecord
 from holdfast.workflows.study.plan import ORIGINAL, UNTRAINED, Column, Study
-from holdfast.workflows.study.scores import Answers, scored
+from holdfast.workflows.study.scores import Answers, score_row
 
 SETTINGS = {
     "same": "the probe learns from, and is tested on, images corrupted as those of the training (Table 2)",
@@ -49,17 +49,17 @@ def run_study(study: Study, folder: Path, *, listener: Listener | None = None, c
         HoldfastError: an encoder or images that cannot be opened, images without labels, a folder that cannot be
             written, or one in which a method of the same name was trained by another recipe.
     """
-    _checked(study, folder / "study.json")
+    _check_study(study, folder / "study.json")
     store, listener = Store(folder), listener or Silent()
     columns, rows = (ORIGINAL, *study.columns), {UNTRAINED: None, **study.recipes}
     places = slugs([column.title for column in columns])
-    record = StudyRecord(command=command, study=_described(study), rows=[])
+    record = StudyRecord(command=command, study=_describe_study(study), rows=[])
     # one row of the table for each method, stored as soon as it is done
     for (row, recipe), slug in zip(rows.items(), slugs(list(rows)), strict=True):
         answers: dict[str, Answers | str] = {}
         for column, place in zip(columns, places, strict=True):
             try:
-                answers[column.title] = _trained(study, recipe, column, folder / slug / place, listener)
+                answers[column.title] = _train_seeds(study, recipe, column, folder / slug / place, listener)
             except StoreError:
                 raise
             except HoldfastError as error:
@@ -67,15 +67,15 @@ def run_study(study: Study, folder: Path, *, listener: Listener | None = None, c
         # accuracies by probe and setting; the untrained network has no clean and moved ones
         settings = SETTINGS if recipe else {"same": ""}
         record["rows"] += [
-            {"method": row, "probe": probe, "setting": setting, **scored(study, answers, probe, setting)}
-            for probe in named(study.probes)
+            {"method": row, "probe": probe, "setting": setting, **score_row(study, answers, probe, setting)}
+            for probe in name_parts(study.probes)
             for setting in settings
         ]
         store.write_json("study.json", record)
     return record
 
 
-def _checked(study: Study, before: Path) -> None:
+def _check_study(study: Study, before: Path) -> None:
     """Refuse before the first training what no row could be made of."""
     first = next(iter(study.recipes.values()))
     geometry = open_encoder(first.encoder).geometry
@@ -90,7 +90,7 @@ def _checked(study: Study, before: Path) -> None:
             )
 
 
-def _trained(study: Study, recipe: Recipe | None, column: Column, folder: Path, listener: Listener) -> Answers:
+def _train_seeds(study: Study, recipe: Recipe | None, column: Column, folder: Path, listener: Listener) -> Answers:
     """Train one method on one version of the data with every seed (the untrained encoder: not at all), and test it.
 
     Raises:
@@ -136,7 +136,7 @@ def _cell(study: Study, recipe: Recipe | None, column: Column, folder: Path, lis
         )
         place = folder / f"audit-{digest(data)}"
         audited = run_audit(plan, place, encoders={"encoder": encoder}, listener=listener)["encoders"][0]
-        titles = {measure: title for title, measure in named(measures).items()}
+        titles = {measure: title for title, measure in name_parts(measures).items()}
         for key, measure in questions.items():
             row = audited["measures"].get(titles[measure], {})
             if problem := audited["error"] or row["error"]:
@@ -150,7 +150,7 @@ def _questions(study: Study, column: Column, data: str) -> dict[str, dict[tuple[
     """Return the questions to an encoder, as (probe, setting) -> measure, by the data that the probe learns from."""
     questions: dict[str, dict[tuple[str, str], Measure]] = {data: {}}
     accuracy = partial(registry.part, "measures", "probe_accuracy")
-    for name, probe in named(study.probes).items():
+    for name, probe in name_parts(study.probes).items():
         questions[data][name, "clean"] = accuracy(probe=probe)
         if column.corruption is None:
             questions.setdefault(column.data or data, {})[name, "same"] = accuracy(probe=probe)
@@ -160,7 +160,7 @@ def _questions(study: Study, column: Column, data: str) -> dict[str, dict[tuple[
     return questions
 
 
-def _described(study: Study) -> dict[str, Any]:
+def _describe_study(study: Study) -> dict[str, Any]:
     return {
         "methods": {title: entry(recipe) for title, recipe in study.recipes.items()},
         "columns": [

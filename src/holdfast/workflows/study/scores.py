@@ -22,7 +22,7 @@ Answers = dict[tuple[str, str], Right]
 """Whether each training's encoder classifies each tested image rightly, by (probe, setting)."""
 
 
-def scored(study: Study, answers: Mapping[str, Answers | str], probe: str, setting: str) -> dict[str, Any]:
+def score_row(study: Study, answers: Mapping[str, Answers | str], probe: str, setting: str) -> dict[str, Any]:
     """Return one row of the table, as plain data.
 
     `accuracy`, `drop` and `average` are means over trainings, with intervals over images. Where there are several

@@ -17,7 +17,7 @@ from holdfast.report.names import short_names
 from holdfast.report.numbers import finite, number
 from holdfast.report.pictures import change_in_words
 from holdfast.runtime.errors import HoldfastError, UnreadableRecord
-from holdfast.runtime.sizes import written
+from holdfast.runtime.sizes import format_size
 from holdfast.storage.conditions import question
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import RunFiles, read_record, run_files
@@ -77,13 +77,13 @@ def side_by_side(runs: Sequence[Run]) -> SideBySide:
             continue
         files = run_files(folder, record)
         columns += [_Column(run, record, entry, files) for entry in record["encoders"] if not entry.get("error")]
-    shown.encoders = _named(columns)
+    shown.encoders = _name_columns(columns)
     _add_values(shown, columns)
     _add_pictures(shown, columns)
     return shown
 
 
-def _named(columns: Sequence[_Column]) -> list[dict[str, str]]:
+def _name_columns(columns: Sequence[_Column]) -> list[dict[str, str]]:
     """Return what the columns are called; encoders of one name in several runs by their runs too."""
     names = [column.entry["name"] for column in columns]
     short = short_names(list(dict.fromkeys(names)))
@@ -125,8 +125,10 @@ def _add_values(shown: SideBySide, columns: Sequence[_Column]) -> None:
     for key, by in tables.items():
         name, m = about[key]
         title = m["title"] if titles[m["title"]] == 1 else f"{m['title']} ({name})"
-        values = [_aligned(shown.ids, *by[place]) if place in by else None for place in range(len(columns))]
-        shown.measures.append({"title": title, "values": values, **_written(m), "breaks": _breaks(m, by.values())})
+        values = [_align_values(shown.ids, *by[place]) if place in by else None for place in range(len(columns))]
+        shown.measures.append(
+            {"title": title, "values": values, **_describe_units(m), "breaks": _breaks(m, by.values())}
+        )
 
 
 def _column(files: RunFiles, table: str, column: str) -> tuple[list[str], np.ndarray]:
@@ -145,20 +147,20 @@ def _column(files: RunFiles, table: str, column: str) -> tuple[list[str], np.nda
         ) from error
 
 
-def _aligned(ids: Sequence[str], own: Sequence[str], values: np.ndarray) -> list[float | str | None]:
+def _align_values(ids: Sequence[str], own: Sequence[str], values: np.ndarray) -> list[float | str | None]:
     """Return the values of all images up to the last that has one: of very many images few are attacked."""
     known = {id: value for id, value in zip(own, values.tolist(), strict=True) if not np.isnan(value)}
     last = max((place for place, id in enumerate(ids) if id in known), default=-1)
-    return [_rounded(known[id]) if id in known else None for id in ids[: last + 1]]
+    return [_round_value(known[id]) if id in known else None for id in ids[: last + 1]]
 
 
-def _rounded(value: float) -> float | str | None:
+def _round_value(value: float) -> float | str | None:
     if value == float("inf"):
         return "∞"
     return float(f"{value:.{DIGITS}g}") if finite(value) else None
 
 
-def _written(m: Mapping[str, Any]) -> dict[str, Any]:
+def _describe_units(m: Mapping[str, Any]) -> dict[str, Any]:
     """Return how values of a measure are written, and what they mean."""
     times, after = (100, " %") if m["unit"] == "share" else (255, "/255") if in_levels(m) else (1, "")
     return {"better": m["better"], "question": m.get("question", ""), "times": times, "after": after}
@@ -178,7 +180,7 @@ def _breaks(m: Mapping[str, Any], tables: Any) -> dict[str, Any] | None:
     radius = (m["part"].get("ball") or {}).get("radius")
     if m["unit"] != "pixels" or not finite(radius):
         return None
-    ball = written(radius)
+    ball = format_size(radius)
     if m["column"] == "broken":
         return {"above": False, "at": radius, "words": [f"broken within ε {ball}", f"held within ε {ball}"]}
     return {"above": False, "at": radius, "words": [f"at most ε {ball}", f"beyond ε {ball}"]}
@@ -191,7 +193,7 @@ def _add_pictures(shown: SideBySide, columns: Sequence[_Column]) -> None:
         for id, name in _clean(column.entry):
             if id in numbers and (address := _address(column, name)):
                 shown.clean.setdefault(numbers[id], address)
-        for id, what, attacked, difference, rival in _attacked(column.entry):
+        for id, what, attacked, difference, rival in _list_attacks(column.entry):
             if id in numbers:
                 known = [_address(column, attacked), _address(column, difference)]
                 other = [None, None] if rival is None else [rival["id"], _address(column, rival["picture"])]
@@ -209,7 +211,7 @@ def _clean(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield e["id"], e["picture"]
 
 
-def _attacked(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str, Mapping[str, str] | None]]:
+def _list_attacks(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str, Mapping[str, str] | None]]:
     """Yield id, what it is, picture of the attacked image, of the difference, and the image that it is taken for."""
     for e in entry.get("changes") or []:
         yield e["id"], f"smallest change, {change_in_words(e)}", e["attacked"], e["difference"], e["rival"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from holdfast.report.leader import told
+from holdfast.report.leader import format_score
 from holdfast.report.names import short_names
 from holdfast.report.numbers import BETTER, count, duration, plural
 from holdfast.report.page import fragment, page, script_digest
@@ -145,7 +145,7 @@ def _ready(rounds: Sequence[Mapping[str, Any]]) -> list[Ready]:
         for s in each["scores"]:
             ready = measures.setdefault(s["measure"], Ready(s["title"], BETTER[s["better"]], {}))
             cells = ready.rows.setdefault(names[s["encoder"]], [None] * len(rounds))
-            cells[place] = told(s["score"], s["unit"], s["levels"])
+            cells[place] = format_score(s["score"], s["unit"], s["levels"])
     return list(measures.values())
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.report.brief import best_first, first_keys, in_levels
-from holdfast.report.leader import told
+from holdfast.report.leader import format_score
 from holdfast.report.names import short_names, with_short_names
 from holdfast.report.verdict import titles
 from holdfast.runtime.doors import read_bytes, real
-from holdfast.runtime.errors import HoldfastError, UnreadableRecord, described, os_reason
+from holdfast.runtime.errors import HoldfastError, UnreadableRecord, describe_error, os_reason
 from holdfast.storage.conditions import conditions
 from holdfast.storage.documents import parse_json
 from holdfast.storage.filesystem import Folder
@@ -162,18 +162,18 @@ class Runs:
         now = time.time()
         stamp, facts, reason = None, None, ""
         if folder not in self._kept and self._ahead is not None:
-            return Run(_id(place), place, folder, "unread", "its record is being read", _planned(folder), None, None)
+            return Run(_id(place), place, folder, "unread", "its record is being read", _read_plan(folder), None, None)
         if os.path.lexists(folder / RECORD):
             stamp, read = self._record(folder)
             facts, reason = (None, read) if isinstance(read, str) else (read, "")
         if progress is not None and alive(progress, now):
             state, reason = "running", ""
-            facts = facts or _planned(folder)
+            facts = facts or _read_plan(folder)
         elif stamp is None and os.path.lexists(folder / RECORD):
             state = "unreadable"
         else:
             state, reason = _over(facts, progress, now)
-            facts = facts or _planned(folder)
+            facts = facts or _read_plan(folder)
             if facts is None:
                 state, reason = "failed", f"nothing could be audited, or its {PLAN} is damaged; run the audit again"
         if progress is None and os.path.lexists(folder / PROGRESS):
@@ -202,7 +202,7 @@ def _read(folder: Path) -> Facts | str:
     try:
         return _facts(read_record(Folder(folder)))
     except Exception as error:  # also one that nothing is wrong with but what it says
-        return described(error)
+        return describe_error(error)
 
 
 def _over(facts: Facts | None, progress: Mapping[str, Any] | None, now: float) -> tuple[str, str]:
@@ -219,7 +219,7 @@ def _over(facts: Facts | None, progress: Mapping[str, Any] | None, now: float) -
     return "done", ""
 
 
-def _planned(folder: Path) -> Facts | None:
+def _read_plan(folder: Path) -> Facts | None:
     """Return what the plan of an audit without a record says; None where it has none."""
     try:
         plan = parse_json(read_bytes(folder / PLAN))
@@ -257,7 +257,9 @@ def _numbers(record: Mapping[str, Any]) -> tuple[str, Mapping[str, str]] | None:
     for _, encoder in best_first(audited)[:SHOWN]:
         m = encoder["measures"].get(keys[0], {})
         if m.get("headline") in m.get("scores", {}):
-            numbers[encoder["name"]] = " ".join(told(m["scores"][m["headline"]], m["unit"], in_levels(m))).strip()
+            numbers[encoder["name"]] = " ".join(
+                format_score(m["scores"][m["headline"]], m["unit"], in_levels(m))
+            ).strip()
     return titles(audited)[keys[0]], numbers
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holdfast.runtime.errors import HoldfastError, described, os_reason
+from holdfast.runtime.errors import HoldfastError, describe_error, os_reason
 from holdfast.runtime.optional import optional
 from holdfast.workflows.view.site import Page, Site
 
@@ -48,7 +48,7 @@ def application(site: Site, hosts: list[str]) -> Any:
     async def answer(request: Any) -> Any:
         """Answer one request."""
         try:
-            status, page = await _apart(lambda: _answered(site, request.path_params["address"]))
+            status, page = await _apart(lambda: _answer(site, request.path_params["address"]))
         except asyncio.CancelledError:  # Ctrl-C, while a page was being made
             status, page = 503, _plain("the viewer has ended")
         return response(page.content, status, {**HEADERS, "Content-Security-Policy": page.policy}, page.kind)
@@ -62,14 +62,14 @@ def application(site: Site, hosts: list[str]) -> Any:
     )
 
 
-def _answered(site: Site, address: str) -> tuple[int, Page]:
+def _answer(site: Site, address: str) -> tuple[int, Page]:
     """Return the status of an answer, and what stands at an address, or why nothing does."""
     try:
         page = site.page(address)
     except HoldfastError as error:
         return 404, _plain(str(error))
     except Exception as error:
-        return 500, _plain(f"a fault of Holdfast, not yours: {described(error)}; please report it")
+        return 500, _plain(f"a fault of Holdfast, not yours: {describe_error(error)}; please report it")
     return (404, _plain("there is no such page; the first one is /")) if page is None else (200, page)
 
 

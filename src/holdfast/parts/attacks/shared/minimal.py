@@ -4,13 +4,13 @@ from holdfast.core import Ball, Goal, Images, Passes, PerImage, Reps
 from holdfast.parts.attacks.shared.descent import Descent
 from holdfast.parts.attacks.shared.gradient import evaluate
 from holdfast.parts.attacks.shared.smallest import Breaks, Smallest
-from holdfast.runtime.waiting import judged_at_the_end
+from holdfast.runtime.waiting import defer_expectations
 
 HALVINGS = 10
 """Halvings of the way from the image to the smallest broken one at the end."""
 
 
-@judged_at_the_end()
+@defer_expectations()
 def minimal_radius(
     goal: Goal,
     breaks: Breaks,

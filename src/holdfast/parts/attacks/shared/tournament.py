@@ -13,7 +13,7 @@ from holdfast.core.threat import image_shape
 from holdfast.parts.attacks.shared.descent import Descent
 from holdfast.parts.attacks.shared.gradient import evaluate, pick
 from holdfast.parts.attacks.shared.smallest import Breaks, Smallest
-from holdfast.runtime.waiting import judged_at_the_end
+from holdfast.runtime.waiting import defer_expectations
 
 OPENING = 4
 """Steps of every search in the first round."""
@@ -115,7 +115,7 @@ def most_rivals(steps: int) -> int:
     return max(1, int(SHARES[0] * steps / OPENING))
 
 
-@judged_at_the_end()
+@defer_expectations()
 def tournament(sought: Sought, x: Images, ball: Ball, steps: int, rng: Rng) -> tuple[Smallest, Float[Tensor, "batch"]]:
     """Search for the smallest change that breaks each image, with a budget of passes.
 

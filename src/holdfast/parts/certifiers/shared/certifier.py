@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Ball, Bound, Certifier, Encoder, HoldfastError, Images, Margin, Passes, PerImage
-from holdfast.core.precision import rounded
+from holdfast.core.precision import use_precision
 from holdfast.numerics.bounds.affine import Affine
 from holdfast.numerics.bounds.backward import Region, backward, box_of, boxes
 from holdfast.numerics.bounds.box import Box
@@ -35,10 +35,12 @@ class Propagation(Certifier):
 
     def __call__(self, encoder: Encoder, margin: Margin, x: Images, ball: Ball, radii: PerImage | None = None) -> Bound:
         """Bound the margins of every image from below, see `Certifier`."""
-        with rounded("float32", x.device):  # slopes are looked for in float32, which CUDA's convolutions would shorten
+        with use_precision(
+            "float32", x.device
+        ):  # slopes are looked for in float32, which CUDA's convolutions would shorten
             network, region, margin = prepare(encoder, margin, x, ball, radii)
             lower, ranges = self.lower(network.double, margin, region)
-            bound = finished(network.double, margin, region, lower, ranges)
+            bound = finish_bound(network.double, margin, region, lower, ranges)
         encoder.count(Passes(bounds=len(x)))  # when it is done: who listens takes it for that
         return bound
 
@@ -105,7 +107,7 @@ def prepare(
     return network, Region.around(ball, x, radii.to(x.device)), exact
 
 
-def finished(network: Network, margin: Margin, region: Region, lower: Tensor, ranges: Mapping[int, Box]) -> Bound:
+def finish_bound(network: Network, margin: Margin, region: Region, lower: Tensor, ranges: Mapping[int, Box]) -> Bound:
     """Return the bound with its slack subtracted, and whether it says more than interval arithmetic on all images."""
     trivial, slack = on_all_images(network, margin, region), rounding(network, margin, region, ranges)
     lower = lower - slack
@@ -128,7 +130,7 @@ def _longest(network: Network, region: Region, ranges: Mapping[int, Box]) -> Ten
 def on_all_images(network: Network, margin: Margin, region: Region) -> Tensor:
     """Return lower bounds that hold for every image in [0, 1], by interval arithmetic, [B, R]."""
     everywhere = Region(region.ball, region.x, region.radii, (torch.zeros_like(region.x), torch.ones_like(region.x)))
-    return pulled_back(network, margin, everywhere, boxes(network, everywhere), {}, stop=True)
+    return propagate_backward(network, margin, everywhere, boxes(network, everywhere), {}, stop=True)
 
 
 @torch.no_grad()
@@ -164,7 +166,7 @@ def _last_stretch(network: Network) -> set[int]:
     return stretch
 
 
-def pulled_back(
+def propagate_backward(
     network: Network,
     margin: Margin,
     region: Region,
@@ -189,7 +191,7 @@ def not_below_intervals(
 
     A line is only near where it touches, so over wide ranges the ends of a range prove more, such as below an ELU.
     """
-    return torch.fmax(bound, pulled_back(network, margin, region, ranges, {}, stop=True))
+    return torch.fmax(bound, propagate_backward(network, margin, region, ranges, {}, stop=True))
 
 
 def start(network: Network, margin: Margin) -> tuple[int, Dense]:

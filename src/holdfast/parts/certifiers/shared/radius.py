@@ -28,7 +28,7 @@ ROUNDS = 100
 """Rounds after which a search ends with what is certified by then; a handful is usual."""
 
 
-def certified_radii(
+def certify_radii(
     certifier: Propagation,
     encoder: Encoder,
     margin: Margin,
@@ -131,7 +131,7 @@ class _Search:
                     before[row] = root
             if not probes:
                 break
-            self._probe(_thinned(probes) if count == 0 else probes, exact=False)
+            self._probe(_subsample_radii(probes) if count == 0 else probes, exact=False)
         return settled
 
     def _finish(self, roots: dict[int, tuple[float, float]], tolerance: float) -> None:
@@ -221,7 +221,7 @@ PATIENCE = 4
 """Exact probes that follow the slope; where they do not end the search, it goes on by bisection."""
 
 
-def _thinned(radii: list[float]) -> list[float]:
+def _subsample_radii(radii: list[float]) -> list[float]:
     """Return a few of many radii, evenly through their order, the largest included."""
     ordered = sorted(set(radii))
     return [ordered[(i + 1) * len(ordered) // AHEAD - 1] for i in range(AHEAD)] if len(ordered) > AHEAD else ordered

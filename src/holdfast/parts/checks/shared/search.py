@@ -79,7 +79,7 @@ def rise(subject: Subject, search: Search, first: int) -> Float[Tensor, "images 
     return curves[0]
 
 
-def broken(subject: Subject, search: Search, first: int) -> Bool[Tensor, "images"]:
+def find_broken(subject: Subject, search: Search, first: int) -> Bool[Tensor, "images"]:
     """Return which images a search for a failure makes fail; `rise` is for objectives."""
     (observation,) = runs(search, first)
     return subject.read(observation)["value"] > 0

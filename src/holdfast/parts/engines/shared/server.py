@@ -23,7 +23,7 @@ class Server:
         return _answer(lambda: self._load(make))
 
     def _load(self, make: bytes) -> None:
-        self._work: Work = unpacked(make)
+        self._work: Work = unpack_work(make)
 
     def do(self, task: bytes) -> bytes:
         """Do a pickled task."""
@@ -39,7 +39,7 @@ def _answer(run: Callable[[], Any]) -> bytes:
         return pickle.dumps((None, portable(error)))
 
 
-def packed(make: Callable[[], Work], dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
+def pack_work(make: Callable[[], Work], dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
     """Return what makes a worker's work as bytes, and which files of parts it must run before; see `unpacked`.
 
     Raises:
@@ -54,7 +54,7 @@ def packed(make: Callable[[], Work], dumps: Callable[[Any], bytes] = pickle.dump
         ) from error
 
 
-def unpacked(work: bytes) -> Work:
+def unpack_work(work: bytes) -> Work:
     """Return a worker's work, made in its process, which knows the user's own parts first."""
     paths, make = pickle.loads(work)
     for path in paths:

@@ -77,7 +77,7 @@ def climb(
         # clone: each place left empty gets a copy of a draw above the level
         row, slot = out.nonzero(as_tuple=True)
         populations = active[row]
-        place = gone[row] + copied(gone, n, streams.uniform(owner[populations]))
+        place = gone[row] + choose_parents(gone, n, streams.uniform(owner[populations]))
         parent = s[active].argsort(dim=1)[row, place]  # those above the level come last
         at, height = z[populations, parent], s[populations, parent]
         beta, kept = length[populations, None], torch.zeros_like(height)
@@ -96,7 +96,7 @@ def climb(
     return Climbed(log_weight.exp(), (s > 0).sum(1), levels, extinct, passes)
 
 
-def copied(gone: Int[Tensor, "populations"], n: int, random: Float[Tensor, "places"]) -> Int[Tensor, "places"]:
+def choose_parents(gone: Int[Tensor, "populations"], n: int, random: Float[Tensor, "places"]) -> Int[Tensor, "places"]:
     """Return which draw above the level is copied to each empty place, by its rank among them from 0.
 
     The i-th of k empty places gets the draw of rank (i + u) (n - k) / k, rounded down, for u uniform in [0, 1): one of

@@ -46,10 +46,12 @@ class Draws(metaclass=Checked):
         return min(FIRST, self.most)
 
     @abstractmethod
-    def finished(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
+    def should_stop(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
         """Return which images need no more than `draws` draws, of which so many failed."""
 
-    def answered(self, outcome: Int[Tensor, "images drawn"]) -> tuple[Int[Tensor, "images"], Int[Tensor, "images"]]:
+    def count_until_stop(
+        self, outcome: Int[Tensor, "images drawn"]
+    ) -> tuple[Int[Tensor, "images"], Int[Tensor, "images"]]:
         """Draws that failed, and draws made, up to the first look at which an image's answer is known.
 
         Args:
@@ -60,7 +62,7 @@ class Draws(metaclass=Checked):
         for _, stop in looks(self.most):
             left = (~decided).nonzero().squeeze(1)
             failed[left], drawn[left] = outcome[left, :stop].long().sum(1), stop
-            decided[left] = self.finished(failed[left], stop)
+            decided[left] = self.should_stop(failed[left], stop)
             if bool(decided.all()):
                 break
         return failed, drawn

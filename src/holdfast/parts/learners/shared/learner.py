@@ -102,7 +102,7 @@ class Learner(metaclass=Checked):
         return self.passes
 
 
-def unharmed(clean: Reps, event: Event, most: int | None) -> Int[Tensor, "rows"]:
+def find_unharmed(clean: Reps, event: Event, most: int | None) -> Int[Tensor, "rows"]:
     """Return the images that take part: the first ones, `most` of them at most, that do not fail without noise.
 
     Args:

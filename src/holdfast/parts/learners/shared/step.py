@@ -11,7 +11,7 @@ from torch import Tensor
 from holdfast.core import Encoder, Event, HoldfastError, Images
 from holdfast.parts.threats.shared.generator import Gaussians, Outputs
 from holdfast.parts.threats.shared.learned import LearnedNoise
-from holdfast.runtime.waiting import expect, sent
+from holdfast.runtime.waiting import expect, move_to
 
 PIXELS = 2**19
 """Most pixel values of disturbed images at a time; more are taken in parts, whose gradients are summed."""
@@ -36,10 +36,10 @@ def draw(images: int, samples: int, noise: LearnedNoise, x: Tensor, generator: t
     uniform = torch.rand(images, samples, design.components, generator=generator, dtype=x.dtype).clamp_min(tiny)
     gumbel = -(-uniform.log()).clamp_min(tiny).log()
     zeta = torch.randn(images, samples, design.latent, generator=generator, dtype=x.dtype)
-    return Draw(sent(gumbel, x.device), sent(zeta, x.device))
+    return Draw(move_to(gumbel, x.device), move_to(zeta, x.device))
 
 
-def relaxed(gaussians: Gaussians, numbers: Draw, temperature: float) -> Float[Tensor, "batch draws latent"]:
+def sample_relaxed(gaussians: Gaussians, numbers: Draw, temperature: float) -> Float[Tensor, "batch draws latent"]:
     """Return Σ_k w_k (μ_k + L_k ζ) with w = softmax((log π + g) / τ), which is one-hot in the limit τ → 0."""
     weights = ((gaussians.logits.log_softmax(-1)[:, None] + numbers.gumbel) / temperature).softmax(-1)
     return gaussians.mix(weights, numbers.zeta)
@@ -90,7 +90,7 @@ def descend(
         for start in range(0, samples, draws):
             drawn = slice(start, start + draws)
             part_numbers = Draw(numbers.gumbel[part, drawn], numbers.zeta[part, drawn])
-            delta = noise.shape(relaxed(noise.generator.gaussians(leaves, spread), part_numbers, temperature))
+            delta = noise.shape(sample_relaxed(noise.generator.gaussians(leaves, spread), part_numbers, temperature))
             moved = F.hardtanh((x[part, None] + delta).flatten(0, 1), 0, 1)  # a clamp whose gradient is one pass
             if x.is_contiguous(memory_format=torch.channels_last):
                 moved = moved.contiguous(memory_format=torch.channels_last)

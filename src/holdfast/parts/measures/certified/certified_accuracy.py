@@ -6,7 +6,7 @@ from holdfast.core import Attack, Ball, LinearProbe, Observation, Subject, Table
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
-from holdfast.parts.measures.shared.bracket import RVCL, Bracket, counted, in_order
+from holdfast.parts.measures.shared.bracket import RVCL, Bracket, format_share, in_order
 from holdfast.parts.measures.shared.worst import lowest
 from holdfast.parts.observations.attacked_pairs import AttackedPairs
 from holdfast.parts.observations.certified import Certified
@@ -47,23 +47,23 @@ class CertifiedAccuracy(Bracket):
     reference = f"{RVCL}, section 4.2 (certified accuracy, of which certified instance accuracy is the label-free twin)"
 
     @property
-    def proved(self) -> Certified:
+    def certificate_side(self) -> Certified:
         """The certificate's side."""
         return Certified(self.certifier, self.ball, probe=self.probe, first=self.first)
 
     @property
-    def attacked(self) -> AttackedPairs:
+    def attack_side(self) -> AttackedPairs:
         """The attack's side."""
         return AttackedPairs(self.attack, self.ball, probe=self.probe, first=self.first)
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, certified margins, attacked margins."""
-        return Clean(), self.proved, self.attacked
+        return Clean(), self.certificate_side, self.attack_side
 
     def observe(self, subject: Subject) -> Table:
         """Return whether every image stays right, on both sides."""
-        proved, attacked = subject.read(self.proved), subject.read(self.attacked)
-        margin, slack = lowest(subject, self.attacked, self.ball, attacked["margin"], attacked["rounding"])
+        proved, attacked = subject.read(self.certificate_side), subject.read(self.attack_side)
+        margin, slack = lowest(subject, self.attack_side, self.ball, attacked["margin"], attacked["rounding"])
         in_order(subject.ids, proved["lower"], margin, slack)
         right = (margin > 0).all(1)
         return {
@@ -74,4 +74,4 @@ class CertifiedAccuracy(Bracket):
 
     def remarks(self, table: Table) -> str:
         """Return how many bounds say nothing."""
-        return counted(table, "vacuous", "of the bounds vacuous")
+        return format_share(table, "vacuous", "of the bounds vacuous")

@@ -35,11 +35,11 @@ class CertifiedBreakawayRisk(AgainstPopulation):
 
     def observe(self, subject: Subject) -> Table:
         """Return both roles of every image on both sides."""
-        broken, unproved, vacuous = self.broken(subject)
+        broken, unproved, vacuous = self.find_broken_pairs(subject)
         table = _roles("attack", broken) | _roles("certificate", unproved)
-        return table | {"vacuous": _padded(vacuous, subject.population)}
+        return table | {"vacuous": _pad_with_nan(vacuous, subject.population)}
 
-    def reduced(self, table: Table, column: str) -> Score:
+    def reduce_column(self, table: Table, column: str) -> Score:
         """Return the mean over ordered pairs."""
         return statistics.pair_mean(table[column], table[f"{column} intrudes"])
 
@@ -53,10 +53,10 @@ def _roles(side: str, pairs: Bool[Tensor, "images population"]) -> Table:
     others = torch.full((population,), float(images), dtype=torch.float64)
     others[:images] -= 1  # an image does not intrude on itself
     rows = pairs.double().sum(1) / (population - 1)
-    return {side: _padded(rows, population), f"{side} intrudes": pairs.double().sum(0) / others.clamp_min(1)}
+    return {side: _pad_with_nan(rows, population), f"{side} intrudes": pairs.double().sum(0) / others.clamp_min(1)}
 
 
-def _padded(values: Float[Tensor, "images"], population: int) -> Float[Tensor, "population"]:
+def _pad_with_nan(values: Float[Tensor, "images"], population: int) -> Float[Tensor, "population"]:
     padded = torch.full((population,), torch.nan, dtype=torch.float64)
     padded[: len(values)] = values
     return padded

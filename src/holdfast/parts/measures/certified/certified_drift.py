@@ -15,7 +15,7 @@ from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.attack_measure import PAPER
-from holdfast.parts.measures.shared.bracket import Bracket, counted, in_order
+from holdfast.parts.measures.shared.bracket import Bracket, format_share, in_order
 from holdfast.parts.measures.shared.drift import DRIFTS, drift_bounds
 from holdfast.parts.measures.shared.worst import trajectories
 from holdfast.parts.objectives.untargeted import Untargeted
@@ -59,12 +59,12 @@ class CertifiedDrift(OfAllPairs, Bracket):
     reference = f"{PAPER}, section 5 (universal quantiles), certified by bound propagation"
 
     @property
-    def proved(self) -> Drifts:
+    def certificate_side(self) -> Drifts:
         """The certificate's side."""
         return Drifts(self.certifier, self.ball, first=self.first)
 
     @property
-    def attacked(self) -> tuple[Attacked, ...]:
+    def attack_side(self) -> tuple[Attacked, ...]:
         """The attack's side."""
         return trajectories(self.attack, self.ball, Untargeted(), (self.attack.steps,), self.first)
 
@@ -75,17 +75,17 @@ class CertifiedDrift(OfAllPairs, Bracket):
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, ranges of representations, attacks."""
-        return Clean(), self.proved, *self.attacked
+        return Clean(), self.certificate_side, *self.attack_side
 
     def observe(self, subject: Subject) -> Table:
         """Return drifts and quantiles of every image, on both sides."""
         bank = subject.read(Clean())["reps"].double()
-        ranges, table = subject.read(self.proved), {}
+        ranges, table = subject.read(self.certificate_side), {}
         clean = bank[: len(ranges["apart"])]
         rounding = 4 * REPRESENTATIONS * clean.norm(dim=1).max()
         for name, bound in drift_bounds(ranges, clean).items():
             drift = torch.zeros_like(bound)
-            for points in subject.reached(self.ball):
+            for points in subject.collect_points(self.ball):
                 count = min(len(points), len(clean))
                 for reps in points[:count].unbind(1):
                     drift[:count] = drift[:count].maximum(divergence(name)(reps, clean[:count]))
@@ -94,20 +94,20 @@ class CertifiedDrift(OfAllPairs, Bracket):
             prefix, both = "" if name == DRIFTS[-1] else f"{name} ", torch.stack([drift, bound])
             placed = zip(("attack", "certificate"), both, *self.place(subject, bank, both, name)[:2], strict=True)
             for side, values, quantiles, near in placed:
-                table[f"drift {name} {side}"] = universal.padded(values, len(bank))
+                table[f"drift {name} {side}"] = universal.pad_to_population(values, len(bank))
                 table |= {f"{prefix}{side}": quantiles, f"near {prefix}{side}": near}
-        return table | {"vacuous": universal.padded(ranges["vacuous"].double(), len(bank))}
+        return table | {"vacuous": universal.pad_to_population(ranges["vacuous"].double(), len(bank))}
 
     def remarks(self, table: Table) -> str:
         """Return how many bounds say nothing."""
-        return counted(table, "vacuous", "of the bounds vacuous")
+        return format_share(table, "vacuous", "of the bounds vacuous")
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return both sides for every divergence."""
         sides = [f"{name} {side}" for name in DRIFTS[:-1] for side in ("attack", "certificate")]
-        return {side: self.reduced(table, side) for side in sides} | super().score(table)
+        return {side: self.reduce_column(table, side) for side in sides} | super().score(table)
 
-    def reduced(self, table: Table, column: str) -> Score:
+    def reduce_column(self, table: Table, column: str) -> Score:
         """Return the median quantile of a side."""
         return self.median_quantile(table[column], table[f"near {column}"])
 

@@ -35,7 +35,7 @@ class CertifiedNearestNeighbourAccuracy(AgainstPopulation):
 
     def observe(self, subject: Subject) -> Table:
         """Return whether every image finds itself, on both sides."""
-        broken, unproved, vacuous = self.broken(subject)
+        broken, unproved, vacuous = self.find_broken_pairs(subject)
         return {
             "attack": (~broken.any(1)).double(),
             "certificate": (~unproved.any(1)).double(),

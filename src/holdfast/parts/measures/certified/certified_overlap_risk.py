@@ -11,7 +11,7 @@ from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.measures.shared.attack_measure import PAPER
-from holdfast.parts.measures.shared.bracket import Bracket, counted, in_order
+from holdfast.parts.measures.shared.bracket import Bracket, format_share, in_order
 from holdfast.parts.measures.shared.drift import drift_bounds
 from holdfast.parts.measures.shared.worst import trajectories
 from holdfast.parts.objectives.targeted import Targeted
@@ -61,12 +61,12 @@ class CertifiedOverlapRisk(Bracket):
             raise HoldfastError(f"certified_overlap_risk: first: expected an even number of images, got {self.first}")
 
     @property
-    def proved(self) -> Drifts:
+    def certificate_side(self) -> Drifts:
         """The certificate's side."""
         return Drifts(self.certifier, self.ball, first=self.first)
 
     @property
-    def attacked(self) -> tuple[Attacked, ...]:
+    def attack_side(self) -> tuple[Attacked, ...]:
         """The attack's side."""
         return trajectories(self.attack, self.ball, Targeted(), (self.attack.steps,), self.first)
 
@@ -77,18 +77,18 @@ class CertifiedOverlapRisk(Bracket):
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, ranges of representations, attacks."""
-        return Clean(), self.proved, *self.attacked
+        return Clean(), self.certificate_side, *self.attack_side
 
     def observe(self, subject: Subject) -> Table:
         """Return whether every image and its partner can overlap, on both sides."""
         # certificate: the farthest that f(x') can be from f(x), and the nearest that the partner's can come to f(x)
-        bank, ranges = subject.read(Clean())["reps"].double(), subject.read(self.proved)
+        bank, ranges = subject.read(Clean())["reps"].double(), subject.read(self.certificate_side)
         positions = torch.arange(len(ranges["apart"]))
         partner, clean = partners(positions), bank[: len(positions)]
         reach, apart = drift_bounds(ranges, clean)["l2"], ranges["apart"][partner]
         # attack: the farthest and the nearest that any search of the run reached
         farthest, nearest = torch.zeros_like(reach), l2(clean[partner], clean)
-        for points in subject.reached(self.ball):
+        for points in subject.collect_points(self.ball):
             count = min(len(points), len(positions)) // 2 * 2  # whole pairs
             for reps in points[:count].unbind(1):
                 farthest[:count] = farthest[:count].maximum(l2(reps, clean[:count]))
@@ -109,4 +109,4 @@ class CertifiedOverlapRisk(Bracket):
 
     def remarks(self, table: Table) -> str:
         """Return how many bounds say nothing."""
-        return counted(table, "vacuous", "of the bounds vacuous")
+        return format_share(table, "vacuous", "of the bounds vacuous")

@@ -59,7 +59,7 @@ class CertifiedRadius(Bracket):
     reference = f"{RVCL}, Definition 4, Algorithm 1 and Eq. 18"
 
     @property
-    def proved(self) -> Radii:
+    def certificate_side(self) -> Radii:
         """The certificate's side."""
         return Radii(
             self.certifier, self.ball, self.tolerance, negatives=self.negatives, divergence=self.divergence,
@@ -67,7 +67,7 @@ class CertifiedRadius(Bracket):
         )  # fmt: skip
 
     @property
-    def attacked(self) -> MinimalRadii:
+    def attack_side(self) -> MinimalRadii:
         """The attack's side."""
         return MinimalRadii(
             self.ball, self.steps, negatives=self.negatives, divergence=self.divergence, first=self.first
@@ -75,11 +75,11 @@ class CertifiedRadius(Bracket):
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, certified radii, smallest attacks."""
-        return Clean(), self.proved, self.attacked
+        return Clean(), self.certificate_side, self.attack_side
 
     def observe(self, subject: Subject) -> Table:
         """Return both radii of every image."""
-        proved, attacked = subject.read(self.proved)["radius"], subject.read(self.attacked)["radius"]
+        proved, attacked = subject.read(self.certificate_side)["radius"], subject.read(self.attack_side)["radius"]
         in_order(subject.ids, proved, attacked, 1e-6)
         attacked = attacked.masked_fill(attacked.isinf(), torch.nan)
         sides, has = {"attack": attacked, "certificate": proved}, (proved > 0).double()

@@ -7,7 +7,7 @@ from holdfast.numerics import statistics
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
-from holdfast.parts.measures.shared.bracket import RVCL, Bracket, counted, in_both_roles, in_order
+from holdfast.parts.measures.shared.bracket import RVCL, Bracket, format_share, in_both_roles, in_order
 from holdfast.parts.measures.shared.worst import lowest
 from holdfast.parts.objectives.pair_margin import PairMargin
 from holdfast.parts.observations.attacked_pairs import AttackedPairs
@@ -53,14 +53,14 @@ class InstanceAccuracy(Bracket):
     reference = f"{RVCL}, Definition 3 and section 6.3 (Table 4)"
 
     @property
-    def proved(self) -> Certified:
+    def certificate_side(self) -> Certified:
         """The certificate's side."""
         return Certified(
             self.certifier, self.ball, negatives=self.negatives, divergence=self.divergence, first=self.first
         )
 
     @property
-    def attacked(self) -> AttackedPairs:
+    def attack_side(self) -> AttackedPairs:
         """The attack's side."""
         return AttackedPairs(
             self.attack, self.ball, self.objective, negatives=self.negatives, divergence=self.divergence,
@@ -70,12 +70,12 @@ class InstanceAccuracy(Bracket):
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, negatives where they are made, certified margins, attacked margins."""
         negatives = (replace(self.negatives, first=self.first),) if isinstance(self.negatives, MadeNegatives) else ()
-        return Clean(), *negatives, self.proved, self.attacked
+        return Clean(), *negatives, self.certificate_side, self.attack_side
 
     def observe(self, subject: Subject) -> Table:
         """Return both shares for every image."""
-        proved, attacked = subject.read(self.proved), subject.read(self.attacked)
-        margin, slack = lowest(subject, self.attacked, self.ball, attacked["margin"], attacked["rounding"])
+        proved, attacked = subject.read(self.certificate_side), subject.read(self.attack_side)
+        margin, slack = lowest(subject, self.attack_side, self.ball, attacked["margin"], attacked["rounding"])
         in_order(subject.ids, proved["lower"], margin, slack)
         intact = margin > 0
         sides = {"attack": intact.double(), "certificate": ((proved["lower"] > 0) & intact).double()}
@@ -84,12 +84,12 @@ class InstanceAccuracy(Bracket):
         }
         return table if isinstance(self.negatives, MadeNegatives) else in_both_roles(subject, table, sides)
 
-    def reduced(self, table: Table, column: str) -> Score:
+    def reduce_column(self, table: Table, column: str) -> Score:
         """Return the mean; where every image has one negative, a share with its exact interval."""
         if isinstance(self.negatives, MadeNegatives) and self.negatives.count == 1:
             return statistics.share(table[column], condition=self.condition)
-        return super().reduced(table, column)
+        return super().reduce_column(table, column)
 
     def remarks(self, table: Table) -> str:
         """Return how many bounds say nothing."""
-        return counted(table, "vacuous", "of the bounds vacuous")
+        return format_share(table, "vacuous", "of the bounds vacuous")

@@ -12,7 +12,7 @@ from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.measures.shared.bracket import RVCL, Bracket, in_order
 from holdfast.parts.measures.shared.probe import head_of, labels_of
-from holdfast.parts.measures.shared.reach import certified_within
+from holdfast.parts.measures.shared.reach import chart_certificates
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.logit_radii import LogitRadii
 from holdfast.parts.observations.minimal_radii import MinimalRadii
@@ -65,24 +65,24 @@ class LinearRadius(Bracket):
         super().__post_init__()
 
     @property
-    def proved(self) -> Radii | LogitRadii:
+    def certificate_side(self) -> Radii | LogitRadii:
         """The certificate's side."""
         if self.convention == "paper":
             return LogitRadii(self.certifier, self.ball, self.probe, first=self.first)
         return Radii(self.certifier, self.ball, self.tolerance, probe=self.probe, first=self.first)
 
     @property
-    def attacked(self) -> MinimalRadii:
+    def attack_side(self) -> MinimalRadii:
         """The attack's side."""
         return MinimalRadii(self.ball, self.steps, probe=self.probe, first=self.first)
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, certified radii, smallest attacks."""
-        return Clean(), self.proved, self.attacked
+        return Clean(), self.certificate_side, self.attack_side
 
     def observe(self, subject: Subject) -> Table:
         """Return both radii of every image."""
-        proved, attacked = subject.read(self.proved)["radius"], subject.read(self.attacked)["radius"][:, 0]
+        proved, attacked = subject.read(self.certificate_side)["radius"], subject.read(self.attack_side)["radius"][:, 0]
         proved = proved if proved.ndim == 1 else proved.amin(1)
         in_order(subject.ids, proved, attacked, 1e-6)
         reps, labels = subject.read(Clean())["reps"][: len(proved)], labels_of(subject)[: len(proved)]
@@ -105,4 +105,4 @@ class LinearRadius(Bracket):
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return the certified accuracy against the radius, and how `column` spreads over the images."""
-        return certified_within(table["correct"], table["certificate"]), *super().charts(table, scores)
+        return chart_certificates(table["correct"], table["certificate"]), *super().charts(table, scores)

@@ -114,8 +114,8 @@ class RadiusBound(Measure):
         (low_pair, low_binary, low_rows), (pair, binary, rows) = proved.split(parts, 1), attacked.split(parts, 1)
         several, low_several = rows.amin(1, keepdim=True), low_rows.amin(1, keepdim=True)
         own = torch.arange(classes).repeat_interleave(self.negatives)  # the binary head of each pair's class
-        first = _compared(low_pair, pair, low_binary[:, own], binary[:, own])
-        second = _compared(low_binary, binary, low_several, several)
+        first = _compare_radii(low_pair, pair, low_binary[:, own], binary[:, own])
+        second = _compare_radii(low_binary, binary, low_several, several)
         table = {f"pairs {name}": values.mean(1) for name, values in first.items()}
         table |= {f"classes {name}": values.mean(1) for name, values in second.items()}
         radii = {"pair": pair.amin(1), "binary": binary.amin(1), "several": several.squeeze(1)}
@@ -148,7 +148,7 @@ class RadiusBound(Measure):
         )  # fmt: skip
 
 
-def _compared(low_left: Tensor, left: Tensor, low_right: Tensor, right: Tensor) -> dict[str, Tensor]:
+def _compare_radii(low_left: Tensor, left: Tensor, low_right: Tensor, right: Tensor) -> dict[str, Tensor]:
     """Return what proofs and attacks say of left >= right, as 0 and 1."""
     return {
         "refuted": (left < low_right).double(),

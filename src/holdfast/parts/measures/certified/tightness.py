@@ -15,7 +15,7 @@ from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.measures.certified.instance_accuracy import InstanceAccuracy
-from holdfast.parts.measures.shared.bracket import RVCL, Bracket, counted, in_order
+from holdfast.parts.measures.shared.bracket import RVCL, Bracket, format_share, in_order
 from holdfast.parts.measures.shared.worst import lowest
 from holdfast.parts.objectives.pair_margin import PairMargin
 from holdfast.parts.observations.shared.margins import MadeNegatives
@@ -79,8 +79,8 @@ class Tightness(Bracket):
 
     def observe(self, subject: Subject) -> Table:
         """Return tightness of every image, and both values of its first negative."""
-        proved, searched = subject.read(self._pairs.proved), subject.read(self._pairs.attacked)
-        attacked, slack = lowest(subject, self._pairs.attacked, self.ball, searched["margin"], searched["rounding"])
+        proved, searched = subject.read(self._pairs.certificate_side), subject.read(self._pairs.attack_side)
+        attacked, slack = lowest(subject, self._pairs.attack_side, self.ball, searched["margin"], searched["rounding"])
         in_order(subject.ids, proved["lower"], attacked, slack)
         clean, lower = searched["clean"], proved["lower"].minimum(attacked)
         gap = clean - lower
@@ -103,12 +103,12 @@ class Tightness(Bracket):
 
     def remarks(self, table: Table) -> str:
         """Return how many bounds say nothing."""
-        return counted(table, "vacuous", "of the bounds vacuous")
+        return format_share(table, "vacuous", "of the bounds vacuous")
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the share of vacuous bounds and the tightness."""
         vacuous = statistics.mean(table["vacuous"], condition=self.condition, most=1.0)
-        return {"vacuous": vacuous, "tightness": self.reduced(table, "tightness")}
+        return {"vacuous": vacuous, "tightness": self.reduce_column(table, "tightness")}
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return bound against attack, and how `column` spreads over the images."""

@@ -8,12 +8,12 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError, Observation, Probe, Rng, Score, Subject, Table, Threat
 from holdfast.numerics import statistics
-from holdfast.numerics.statistics.two_way import crossed_mean
+from holdfast.numerics.statistics.two_way import two_way_mean
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.measures.shared.tested import TestedMeasure
 from holdfast.parts.probes.few_shot import FewShot
 from holdfast.parts.probes.linear import Linear
-from holdfast.parts.probes.shared.shots import drawn
+from holdfast.parts.probes.shared.shots import draw_shots
 from holdfast.parts.probes.shared.stream import select
 
 
@@ -75,19 +75,19 @@ class FewShotAccuracy(TestedMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return in which draws every image is classified rightly."""
-        draws = torch.stack([self._drawn(subject, draw) for draw in range(self.draws)]).double()
+        draws = torch.stack([self._score_draw(subject, draw) for draw in range(self.draws)]).double()
         table: Table = {f"right@{title}": hits for title, hits in zip(self.titles, draws.mean(0), strict=True)}
         for draw, rows in enumerate(draws, 1):
             table |= {f"draw {draw}@{title}": hits for title, hits in zip(self.titles, rows, strict=True)}
         return table
 
-    def _drawn(self, subject: Subject, draw: int) -> Bool[Tensor, "shots images"]:
+    def _score_draw(self, subject: Subject, draw: int) -> Bool[Tensor, "shots images"]:
         """Return which images are classified rightly in one draw, for each number of shots."""
         bank = subject.bank(self.threat if self.consistent else None)
         most = max(self.shots)
-        places = drawn(bank.labels, most, Rng(subject.seed, ("few_shot_accuracy", str(draw))))
+        places = draw_shots(bank.labels, most, Rng(subject.seed, ("few_shot_accuracy", str(draw))))
         reps, labels = select(bank, places).unflatten(0, (-1, most)), bank.labels[places].view(-1, most)
-        tested = labels_of(subject)[: self._tested(subject)]
+        tested = labels_of(subject)[: self._count_tested(subject)]
         tested_reps, hits = self._reps(subject, self.threat)[: len(tested)], []
         for shots in self.shots:
             learned = self.probe.fit(reps[:, :shots].flatten(0, 1), labels[:, :shots].flatten())
@@ -97,7 +97,7 @@ class FewShotAccuracy(TestedMeasure):
     def score(self, table: Table) -> dict[str, Score]:
         """Return the accuracy for each number of shots."""
         return {
-            title: crossed_mean(self._hits(table, title), condition="given the training images", most=1.0)
+            title: two_way_mean(self._hits(table, title), condition="given the training images", most=1.0)
             for title in self.titles
         }
 

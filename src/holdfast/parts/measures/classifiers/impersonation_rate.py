@@ -89,7 +89,7 @@ class ImpersonationRate(Measure):
                 f"impersonation_rate: expected read-outs from 0 to {self.attack.steps} steps of the attack, got "
                 f"{list(self.readouts)}"
             )
-        self.impersonated.key()  # refuses what cannot be done
+        self.attack_outcome.key()  # refuses what cannot be done
 
     @property
     def classes_apart(self) -> bool:
@@ -110,7 +110,7 @@ class ImpersonationRate(Measure):
         return beyond(self.attack, self.readouts)
 
     @property
-    def impersonated(self) -> Impersonated:
+    def attack_outcome(self) -> Impersonated:
         """What the attack did."""
         return Impersonated(
             self.attack,
@@ -126,18 +126,18 @@ class ImpersonationRate(Measure):
     @property
     def column(self) -> str:
         """Whether each image is taken for its partner at the last read-out."""
-        return _taken(self.steps[-1])
+        return _name_column(self.steps[-1])
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations and the attacks."""
-        return Clean(), self.impersonated
+        return Clean(), self.attack_outcome
 
     def observe(self, subject: Subject) -> Table:
         """Return what became of every image; a pair counts where both of its images were attacked."""
-        observed, labels = subject.read(self.impersonated), labels_of(subject)
+        observed, labels = subject.read(self.attack_outcome), labels_of(subject)
         partner = observed["partner"]
         paired, labels = (partner >= 0) & (partner < len(partner)), labels[: len(partner)]
-        taken = {name: observed[name].masked_fill(~paired, torch.nan) for name in map(_taken, self.steps)}
+        taken = {name: observed[name].masked_fill(~paired, torch.nan) for name in map(_name_column, self.steps)}
         way = sides(labels, self.classes)
         return taken | {"pair": torch.where(paired, observed["pair"], -1), "way": way, "right": observed["right"]}
 
@@ -159,7 +159,7 @@ class ImpersonationRate(Measure):
         paired = table["pair"] >= 0
         rows = paired if direction is None else paired & direction
         units = table["pair"][rows] if direction is None else None
-        score = statistics.share(table[_taken(step)][rows], units, condition="given the head and the pairs")
+        score = statistics.share(table[_name_column(step)][rows], units, condition="given the head and the pairs")
         return score if paired.any() else replace(score, note=self._reason(table))
 
     def _reason(self, table: Table) -> str:
@@ -169,7 +169,7 @@ class ImpersonationRate(Measure):
             counts.append(f"{int(right.sum())} of {len(right)} attacked images of class {name}")
         return f"undefined, no pair among the attacked images: the head is right about {' and '.join(counts)}"
 
-    def headed_by(self, score: str) -> "ImpersonationRate | None":
+    def select_headline(self, score: str) -> "ImpersonationRate | None":
         """Return the measure at one read-out; None for other scores."""
         step = readout_of(score, self.attack, self.steps)
         return None if step is None else replace(self, readouts=(step,))
@@ -179,5 +179,5 @@ class ImpersonationRate(Measure):
         return statistics.influence_of_mean(table[self.column])
 
 
-def _taken(step: int) -> str:
+def _name_column(step: int) -> str:
     return f"taken@{step}"

@@ -68,7 +68,7 @@ class ProbeAccuracy(TestedMeasure):
         if self.probe.trains:
             classes, sizes = subject.bank().labels.unique(return_counts=True)
             counts = sizes[torch.searchsorted(classes, labels)]  # every class is there: the probe has learned it
-        taught = torch.full_like(labels, self.taught(subject))
+        taught = torch.full_like(labels, self.count_training_images(subject))
         return {"right": (ranks == 0).double(), "rank": ranks, "label": labels, "shots": counts, "taught": taught}
 
     def score(self, table: Table) -> dict[str, Score]:
@@ -88,7 +88,7 @@ class ProbeAccuracy(TestedMeasure):
         scores |= each if len(classes) <= SHOWN else {f"lowest: {lowest}": each[lowest]}
         if len(classes) > 5:
             scores["top-5"] = self._share((rank < 5).double())
-        return scores | {"top-1": self.noted(self._share(right), table)}
+        return scores | {"top-1": self.annotate(self._share(right), table)}
 
     def _share(self, hits: Float[Tensor, "images"]) -> Score:
         return statistics.share(hits, condition=self.condition)

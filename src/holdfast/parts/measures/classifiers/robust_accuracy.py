@@ -60,10 +60,10 @@ class RobustAccuracy(Measure):
     reference = "AutoAttack (Croce & Hein 2020), on a linear probe as in RVCL, section 6 (robust test)"
 
     def __post_init__(self) -> None:
-        self.fooled.key()  # refuses attacks and objectives that do not go together
+        self.attack_outcome.key()  # refuses attacks and objectives that do not go together
 
     @property
-    def fooled(self) -> Fooled:
+    def attack_outcome(self) -> Fooled:
         """What the attacks did."""
         return Fooled(self.attacks, self.objectives, self.ball, self.probe, first=self.first)
 
@@ -74,7 +74,7 @@ class RobustAccuracy(Measure):
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations and the attacks."""
-        return Clean(), self.fooled
+        return Clean(), self.attack_outcome
 
     def relies_on(self, score: str) -> tuple[Search, ...]:
         """Return the searches; without an attack there is none."""
@@ -82,7 +82,7 @@ class RobustAccuracy(Measure):
 
     def observe(self, subject: Subject) -> Table:
         """Return which attack turned every image."""
-        broken_by = subject.read(self.fooled)["broken_by"]
+        broken_by = subject.read(self.attack_outcome)["broken_by"]
         return {"right": (broken_by == -1).double(), "broken_by": broken_by}
 
     def score(self, table: Table) -> dict[str, Score]:
@@ -93,14 +93,14 @@ class RobustAccuracy(Measure):
     @property
     def _members_after(self) -> dict[str, int]:
         """Name of each score under attack -> how many members it is after."""
-        names = self.fooled.members
+        names = self.attack_outcome.members
         members = {}
         for number, name in enumerate(names, 1):
             once = f"after {name}" if name not in names[: number - 1] else f"after {name} ({number})"
             members["after all" if number == len(names) > 1 else once] = number
         return members
 
-    def headed_by(self, score: str) -> "RobustAccuracy | None":
+    def select_headline(self, score: str) -> "RobustAccuracy | None":
         """Return the measure of the first members, whose headline is this score of ours; None for another score."""
         members = self._members_after.get(score, 0)
         return replace(self, attacks=self.attacks[:members], objectives=self.objectives[:members]) if members else None

@@ -24,7 +24,7 @@ from holdfast.core.observation import learning_of
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.invariance import AXES
 from holdfast.parts.attacks.pgd import Pgd
-from holdfast.parts.measures.shared.disturbed import SIX, titled
+from holdfast.parts.measures.shared.disturbed import SIX, index_by_title
 from holdfast.parts.measures.shared.probe import head_of, labels_of
 from holdfast.parts.objectives.cross_entropy import CrossEntropy
 from holdfast.parts.observations.clean import Clean
@@ -86,8 +86,8 @@ class RobustProbe(Measure):
     reference = '"SynBench", Tables 3, 7 and 9 (robust linear probing)'
 
     def __post_init__(self) -> None:
-        titled(self, self.threats)
-        self.fooled["robust"].key()  # refuses attacks and objectives that do not go together
+        index_by_title(self, self.threats)
+        self.attack_outcomes["robust"].key()  # refuses attacks and objectives that do not go together
 
     @property
     def probes(self) -> dict[str, LinearProbe]:
@@ -95,7 +95,7 @@ class RobustProbe(Measure):
         return dict(zip(HEADS, (self.standard, self.robust), strict=True))
 
     @property
-    def fooled(self) -> dict[str, Fooled]:
+    def attack_outcomes(self) -> dict[str, Fooled]:
         """What the attacks on each head did."""
         return {
             name: Fooled(self.attacks, self.objectives, self.ball, probe, first=self.first)
@@ -103,9 +103,11 @@ class RobustProbe(Measure):
         }
 
     @property
-    def represented(self) -> dict[str, Represented]:
+    def representations(self) -> dict[str, Represented]:
         """The corrupted images that it reads, by the title of their corruption."""
-        return {title: Represented(threat=t, first=self.first) for title, t in titled(self, self.threats).items()}
+        return {
+            title: Represented(threat=t, first=self.first) for title, t in index_by_title(self, self.threats).items()
+        }
 
     @property
     def column(self) -> str:
@@ -114,7 +116,7 @@ class RobustProbe(Measure):
 
     def observations(self) -> tuple[Observation, ...]:
         """Representations of tested and of training images, clean and corrupted, and attacks."""
-        return Clean(), *self.represented.values(), Training(), *self.fooled.values()
+        return Clean(), *self.representations.values(), Training(), *self.attack_outcomes.values()
 
     def relies_on(self, score: str) -> tuple[Search, ...]:
         """Return the searches for what is about attacked images."""
@@ -137,9 +139,9 @@ class RobustProbe(Measure):
             right = (head.ranks(clean, labels) == 0).double()
             under = {
                 title: (head.ranks(subject.read(observation)["reps"], labels) == 0).double()
-                for title, observation in self.represented.items()
+                for title, observation in self.representations.items()
             }
-            broken_by = subject.read(self.fooled[name])["broken_by"]
+            broken_by = subject.read(self.attack_outcomes[name])["broken_by"]
             corrupted = torch.stack(list(under.values())).mean(0)
             table |= {f"right@{name}": right} | {f"{title}@{name}": hits for title, hits in under.items()}
             table |= {f"corrupted@{name}": corrupted, f"attacked@{name}": (broken_by == -1).double()}
@@ -175,7 +177,7 @@ class RobustProbe(Measure):
 
     def _share(self, table: Table, column: str, name: str) -> Score:
         """Return the mean of a column; the corrupted versions of one image, and the image itself, are a cluster."""
-        titles = [f"{title}@{name}" for title in self.represented]
+        titles = [f"{title}@{name}" for title in self.representations]
         columns = {"corrupted": titles, "both": titles + [f"right@{name}"] * len(titles)}.get(column)
         if columns is None:
             return statistics.share(table[f"{column}@{name}"], condition="given the head")

@@ -11,7 +11,7 @@ from holdfast.core import Failure, HoldfastError, InWords, Measure, Observation,
 from holdfast.core.chart import Chart
 from holdfast.numerics import statistics
 from holdfast.parts.failures.nearest import Nearest
-from holdfast.parts.measures.shared.broken_median import broken_median
+from holdfast.parts.measures.shared.broken_median import estimate_broken_median
 from holdfast.parts.measures.shared.edit_curves import edit_curves
 from holdfast.parts.measures.shared.edit_pair import APART, PAIR, pair_columns, pair_in_words, pair_scores
 from holdfast.parts.measures.shared.edits import EVERYDAY
@@ -117,7 +117,7 @@ class BreakingEdit(Measure):
         return "reach"
 
     @property
-    def edited(self) -> dict[str, Edited]:
+    def edit_outcomes(self) -> dict[str, Edited]:
         """What is observed of each edit, by its title."""
         return {
             edit.title: Edited(edit, self.failure, self.strengths, self.halvings, first=self.first)
@@ -135,11 +135,11 @@ class BreakingEdit(Measure):
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, every edit, the choice of a pair, and images after it."""
         pairs = () if self.twice is None else (self.twice.chosen, self.twice)
-        return Clean(), *self.edited.values(), *pairs
+        return Clean(), *self.edit_outcomes.values(), *pairs
 
     def observe(self, subject: Subject) -> Table:
         """Return the smallest breaking strengths of every image."""
-        edited = {title: subject.read(observation) for title, observation in self.edited.items()}
+        edited = {title: subject.read(observation) for title, observation in self.edit_outcomes.items()}
         smallest, number = torch.stack([results["strength"] for results in edited.values()]).min(0)
         wrong = next(iter(edited.values()))["wrong"]
         table: Table = {f"strength@{title}": results["strength"] for title, results in edited.items()}
@@ -164,18 +164,18 @@ class BreakingEdit(Measure):
         medians = {MEDIAN.format(edit.title): self._median(edit, table, condition) for edit in self.edits}
         pair = {} if self.twice is None else pair_scores(self.edits, table, condition)
         reach = statistics.mean(table["reach"], condition=condition, most=1.0)
-        return holds | medians | pair | {REACH: replace(reach, note=_joined(self._again(table), reach.note))}
+        return holds | medians | pair | {REACH: replace(reach, note=_join_notes(self._again(table), reach.note))}
 
     def _median(self, edit: Edit, table: Table, condition: str) -> Score:
         """Return the median breaking strength in the edit's own unit."""
-        score = broken_median(table[f"strength@{edit.title}"], condition)
+        score = estimate_broken_median(table[f"strength@{edit.title}"], condition)
         unit = "ratio" if edit.parameter else "share"
         ends = [None if end is None else edit.amount(end) for end in (score.low, score.high)]
         known = [end for end in ends if end is not None]
         low, high = (min(known), max(known)) if len(known) == 2 else (None, None)
         value = None if score.value is None else edit.amount(score.value)
         words = f"in {edit.parameter}" if edit.parameter else "of the way from mild to heavy"
-        return replace(score, value=value, low=low, high=high, unit=unit, note=_joined(words, score.note))
+        return replace(score, value=value, low=low, high=high, unit=unit, note=_join_notes(words, score.note))
 
     def _again(self, table: Table) -> str:
         """Return how often an image that broke held again at a heavier strength."""
@@ -226,7 +226,7 @@ def _percents(share: float) -> str:
     return f"{100 * share:.0f}" if share >= 0.0995 else f"{100 * share:.2g}"
 
 
-def _joined(*notes: str) -> str:
+def _join_notes(*notes: str) -> str:
     return "; ".join(filter(None, notes))
 
 

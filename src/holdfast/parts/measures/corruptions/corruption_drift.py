@@ -50,15 +50,15 @@ class CorruptionDrift(OfAllPairs, DisturbedMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return the quantile of every image's drift under every corruption."""
-        clean, disturbed = self.disturbed(subject)
+        clean, disturbed = self.read_reps(subject)
         drifts = [divergence(self.divergence)(reps, clean[: len(reps)]) for reps in disturbed.values()]
         quantiles, near, near_mean = self.place(subject, clean, torch.stack(drifts), self.divergence)
         pairs = {f"near@{title}": row for title, row in zip(disturbed, near, strict=True)} | {"near": near_mean}
-        return self.averaged(dict(zip(disturbed, quantiles, strict=True))) | pairs
+        return self.add_average(dict(zip(disturbed, quantiles, strict=True))) | pairs
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the median of each corruption, and of the images' means over corruptions."""
-        return self.scored(
+        return self.score_threats(
             table, lambda name: self.median_quantile(table[name], table[name.replace("quantile", "near")])
         )
 

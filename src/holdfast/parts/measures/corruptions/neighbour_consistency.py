@@ -53,7 +53,7 @@ class NeighbourConsistency(DisturbedMeasure):
         Raises:
             HoldfastError: a population of fewer than k other images, or of k, which all would be kept.
         """
-        clean, disturbed = self.disturbed(subject)
+        clean, disturbed = self.read_reps(subject)
         if self.k > len(clean) - 2:
             raise HoldfastError(
                 f"neighbour_consistency: expected k below the number of other images, {len(clean) - 1}, got {self.k}; "
@@ -64,7 +64,7 @@ class NeighbourConsistency(DisturbedMeasure):
             title: (own[:, :, None] == self._others(reps, clean)[:, None]).any(2).double().mean(1)
             for title, reps in disturbed.items()
         }
-        return self.averaged(kept)
+        return self.add_average(kept)
 
     def _others(self, reps: Float[Tensor, "images dim"], clean: Tensor) -> Int[Tensor, "images k"]:
         """Return the k nearest images other than the image itself."""
@@ -76,7 +76,7 @@ class NeighbourConsistency(DisturbedMeasure):
     def score(self, table: Table) -> dict[str, Score]:
         """Return the mean share of each corruption, and over corruptions."""
         condition = "given this population of images"
-        return self.scored(table, lambda column: statistics.mean(table[column], condition=condition, most=1.0))
+        return self.score_threats(table, lambda column: statistics.mean(table[column], condition=condition, most=1.0))
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the mean."""

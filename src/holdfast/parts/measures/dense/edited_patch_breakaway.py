@@ -10,7 +10,7 @@ from holdfast.core import Score, Subject, Table, Threat
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import patches
 from holdfast.parts.measures.shared.disturbed import DisturbedMeasure
-from holdfast.parts.measures.shared.patches import grid_of, lost_within
+from holdfast.parts.measures.shared.patches import grid_of, measure_breakaway_within
 from holdfast.parts.threats.gaussian import Gaussian
 from holdfast.parts.threats.imagenet_c import ImagenetC
 from holdfast.parts.threats.jpeg import Jpeg
@@ -66,17 +66,19 @@ class EditedPatchBreakaway(DisturbedMeasure):
         Raises:
             HoldfastError: an encoder without patches.
         """
-        grid, (clean, disturbed) = grid_of(self, subject), self.disturbed(subject)
-        return self.averaged({title: self._lost(grid.tokens(reps), clean) for title, reps in disturbed.items()})
+        grid, (clean, disturbed) = grid_of(self, subject), self.read_reps(subject)
+        return self.add_average(
+            {title: self._measure_lost(grid.tokens(reps), clean) for title, reps in disturbed.items()}
+        )
 
-    def _lost(self, moved: Float[Tensor, "images patches token"], clean: Tensor) -> Float[Tensor, "images"]:
+    def _measure_lost(self, moved: Float[Tensor, "images patches token"], clean: Tensor) -> Float[Tensor, "images"]:
         before = clean[: len(moved)].view_as(moved)
-        shares = [lost_within(m, c, self.divergence) for m, c in zip(moved, before, strict=True)]
+        shares = [measure_breakaway_within(m, c, self.divergence) for m, c in zip(moved, before, strict=True)]
         return torch.tensor(shares, dtype=torch.float64)
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the share under each edit, and the mean over edits."""
-        return self.scored(table, lambda column: statistics.mean(table[column], most=1.0))
+        return self.score_threats(table, lambda column: statistics.mean(table[column], most=1.0))
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the mean."""

@@ -9,7 +9,15 @@ from torch import Tensor
 from holdfast.core import Objective, Observation, Score, Search, Subject, Table
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise, patches
-from holdfast.parts.measures.shared.patches import Bank, PatchMeasure, Tokens, bank, barred, lost, lost_within
+from holdfast.parts.measures.shared.patches import (
+    Bank,
+    PatchMeasure,
+    Tokens,
+    bank,
+    measure_breakaway,
+    measure_breakaway_within,
+    to_additive_mask,
+)
 from holdfast.parts.measures.shared.worst import trajectories
 from holdfast.parts.objectives.token_drift import TokenDrift
 from holdfast.parts.objectives.token_margin import TokenMargin
@@ -84,24 +92,24 @@ class PatchBreakaway(PatchMeasure):
         table: Table = {}
         for step, moved in attacked.items():
             pairs = zip(moved, clean, strict=False)
-            shares = [lost_within(m, c, self.divergence) for m, c in pairs]
+            shares = [measure_breakaway_within(m, c, self.divergence) for m, c in pairs]
             table[f"lost@{step}"] = torch.tensor(shares, dtype=torch.float64)
         return table | {"others": self._among_others(subject, clean)}
 
     def _among_others(self, subject: Subject, clean: Tokens) -> Float[Tensor, "attacked"]:
         """Return the largest share of lost patches among all that any search met, for each attacked image."""
         others = bank(subject, clean, self.bank)
-        compared = Bank(patches.compared(others.tokens, self.divergence), others.image)
+        compared = Bank(patches.map_to_euclidean(others.tokens, self.divergence), others.image)
         alike = patches.ALIKE * compared.apart("l2").mean()
         worst = torch.full((subject.attacked,), torch.nan, dtype=torch.float64)
-        known = subject.reached(self.ball)
+        known = subject.collect_points(self.ball)
         for image in range(subject.attacked):
             own = clean[image].double()
-            apart = pairwise.pairwise(patches.compared(own, self.divergence), compared.tokens, "l2")
-            rivals = barred((compared.image != image) & (apart > alike))
+            apart = pairwise.pairwise(patches.map_to_euclidean(own, self.divergence), compared.tokens, "l2")
+            rivals = to_additive_mask((compared.image != image) & (apart > alike))
             points = torch.cat([points[image] for points in known if image < len(points)])
             for reps in points[~points.isnan().any(1)]:
-                share = lost(reps.unflatten(0, own.shape), own, others.tokens, self.divergence, rivals)
+                share = measure_breakaway(reps.unflatten(0, own.shape), own, others.tokens, self.divergence, rivals)
                 worst[image] = share if worst[image].isnan() else max(share, float(worst[image]))
         return worst
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from holdfast.core import Score, Search, Subject, Table
 from holdfast.numerics.geometry.divergences import divergence
-from holdfast.numerics.statistics.universal import padded
+from holdfast.numerics.statistics.universal import pad_to_population
 from holdfast.parts.measures.shared.patches import PatchMeasure, bank
 from holdfast.parts.measures.shared.usual_distance import UNIT, in_units, influence_in_units
 from holdfast.runtime.checked import Count
@@ -60,14 +60,14 @@ class PatchDrift(PatchMeasure):
             drifts = torch.stack([divergence(self.divergence)(m.double(), c.double()) for m, c in pairs])
             drifts = drifts / table[UNIT][: len(drifts), None]
             columns = {f"drift@{step}": drifts.mean(1), f"worst@{step}": drifts.amax(1)}
-            table |= {name: padded(values, len(clean)) for name, values in columns.items()}
+            table |= {name: pad_to_population(values, len(clean)) for name, values in columns.items()}
         return table
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the worst patch at the last read-out, and the mean over patches at every one."""
         return {WORST: in_units(table, f"worst@{self.steps[-1]}")} | super().score(table)
 
-    def _reduced(self, table: Table, column: str) -> Score:
+    def _reduce_column(self, table: Table, column: str) -> Score:
         return in_units(table, column)
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:

@@ -11,9 +11,9 @@ from holdfast.core import Measure, Observation, Score, Subject, Table
 from holdfast.core.chart import Chart, Curves, Line, numbers
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.divergences import divergence
-from holdfast.numerics.statistics.universal import padded
+from holdfast.numerics.statistics.universal import pad_to_population
 from holdfast.parts.measures.shared.patches import bank, grid_of
-from holdfast.parts.measures.shared.usual_distance import UNIT, in_units, unpadded
+from holdfast.parts.measures.shared.usual_distance import UNIT, in_units, strip_padding
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.covered import Covered
 from holdfast.runtime.checked import Count
@@ -60,13 +60,13 @@ class PatchSpill(Measure):
         return "spill"
 
     @property
-    def covered(self) -> Covered:
+    def occlusion(self) -> Covered:
         """The covered images."""
         return Covered(first=self.first)
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, and those of covered images."""
-        return Clean(), self.covered
+        return Clean(), self.occlusion
 
     def observe(self, subject: Subject) -> Table:
         """Return how much of every image's drift lies outside, and how far from the covered patch.
@@ -74,7 +74,7 @@ class PatchSpill(Measure):
         Raises:
             HoldfastError: an encoder without patches.
         """
-        grid, observed = grid_of(self, subject), subject.read(self.covered)
+        grid, observed = grid_of(self, subject), subject.read(self.occlusion)
         clean, moved = grid.tokens(subject.read(Clean())["reps"]), grid.tokens(observed["reps"])
         place = observed["place"]
         pairs = zip(moved, clean, strict=False)
@@ -92,14 +92,14 @@ class PatchSpill(Measure):
             for step in range(max(grid.rows, grid.columns))
         }
         columns = {"spill": outside} | away
-        return {name: padded(values, len(clean)) for name, values in columns.items()} | table
+        return {name: pad_to_population(values, len(clean)) for name, values in columns.items()} | table
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return how far the covered patch moves, and the share of all drift outside it."""
         condition = "given one patch of each image"
         return {
             INSIDE: replace(in_units(table, "away@0"), unit="ratio"),
-            "outside": statistics.mean(unpadded(table["spill"]), condition=condition, most=1.0),
+            "outside": statistics.mean(strip_padding(table["spill"]), condition=condition, most=1.0),
         }
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:

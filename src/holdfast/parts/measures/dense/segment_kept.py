@@ -60,18 +60,18 @@ class SegmentKept(PatchMeasure):
             HoldfastError: an encoder without patches, or of fewer patches than segments.
         """
         clean, attacked = self.tokens(subject)
-        before = [patches.compared(image.double(), self.divergence) for image in clean[: subject.attacked]]
+        before = [patches.map_to_euclidean(image.double(), self.divergence) for image in clean[: subject.attacked]]
         segmented = [patches.segments(image, self.segments) for image in before]
         table: Table = {}
         for step, moved in attacked.items():
-            shares = [self._kept(image, *known) for image, known in zip(moved, segmented, strict=True)]
+            shares = [self._measure_kept(image, *known) for image, known in zip(moved, segmented, strict=True)]
             table[f"kept@{step}"] = torch.tensor(shares, dtype=torch.float64)
         return table
 
-    def _kept(self, moved: Float[Tensor, "patches dim"], centres: Tensor, own: Tensor) -> float:
+    def _measure_kept(self, moved: Float[Tensor, "patches dim"], centres: Tensor, own: Tensor) -> float:
         if len(centres) < 2:
             return torch.nan
-        tokens = patches.compared(moved, self.divergence)
+        tokens = patches.map_to_euclidean(moved, self.divergence)
         apart = torch.cdist(tokens, centres, compute_mode="donot_use_mm_for_euclid_dist")
         left = apart.amin(1) < apart.gather(1, own[:, None]).squeeze(1) * (1 - TIE)
         return float((~left).double().mean())

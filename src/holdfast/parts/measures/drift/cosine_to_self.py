@@ -29,6 +29,6 @@ class CosineToSelf(AttackMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return the similarity of every attacked image."""
-        clean, attacked = self.observed(subject)
+        clean, attacked = self.read_reps(subject)
         own = torch.arange(subject.attacked)
         return {f"similarity@{step}": similarity(reps, clean, own) for step, reps in attacked.items()}

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from holdfast.core import Observation, Score, Search, Subject, Table
 from holdfast.numerics.geometry.divergences import divergence
-from holdfast.numerics.statistics.universal import padded
+from holdfast.numerics.statistics.universal import pad_to_population
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.measures.shared.usual_distance import UNIT, in_units, influence_in_units, usual_distance
 from holdfast.parts.measures.shared.worst import worst
@@ -62,7 +62,7 @@ class NaiveOverstatement(AttackMeasure):
             drifts = {"adaptive": adaptive[step], "naive": naive[step]}
             rows = {name: distance(reps, clean[: len(reps)]) / table[UNIT][0] for name, reps in drifts.items()}
             rows["overstated"] = rows["adaptive"] - rows["naive"]
-            table |= {f"{name}@{step}": padded(row, len(clean)) for name, row in rows.items()}
+            table |= {f"{name}@{step}": pad_to_population(row, len(clean)) for name, row in rows.items()}
         return table
 
     def score(self, table: Table) -> dict[str, Score]:
@@ -70,7 +70,7 @@ class NaiveOverstatement(AttackMeasure):
         drifts = {f"{name} attack": in_units(table, f"{name}@{self.steps[-1]}") for name in ("naive", "adaptive")}
         return drifts | super().score(table)
 
-    def _reduced(self, table: Table, column: str) -> Score:
+    def _reduce_column(self, table: Table, column: str) -> Score:
         return in_units(table, column, self.condition)
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:

@@ -42,12 +42,12 @@ class UniversalQuantile(OfAllPairs, AttackMeasure):
         clean, attacked = self.reps(subject)
         drifts = torch.stack([divergence(self.divergence)(reps, clean[: len(reps)]) for reps in attacked.values()])
         quantiles, near, _ = self.place(subject, clean, drifts, self.divergence)
-        columns = {"drift": universal.padded(drifts, len(clean)), "quantile": quantiles, "near": near}
+        columns = {"drift": universal.pad_to_population(drifts, len(clean)), "quantile": quantiles, "near": near}
         return {
             f"{name}@{step}": row for name, rows in columns.items() for step, row in zip(attacked, rows, strict=True)
         }
 
-    def _reduced(self, table: Table, column: str) -> Score:
+    def _reduce_column(self, table: Table, column: str) -> Score:
         return self.median_quantile(table[column], table[column.replace(self.per_image, "near")])
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:

@@ -50,14 +50,14 @@ class Alignment(DisturbedMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return the distance of every image's views."""
-        clean, disturbed = self.disturbed(subject)
-        return self.averaged(
+        clean, disturbed = self.read_reps(subject)
+        return self.add_average(
             {title: feature_space.alignment(reps, clean[: len(reps)], self.alpha) for title, reps in disturbed.items()}
         )
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the mean distance of each kind of view, and over all."""
-        return self.scored(table, lambda column: statistics.mean(table[column], most=2**self.alpha))
+        return self.score_threats(table, lambda column: statistics.mean(table[column], most=2**self.alpha))
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the mean."""

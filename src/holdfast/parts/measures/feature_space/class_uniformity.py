@@ -54,9 +54,9 @@ class ClassUniformity(OfAllPairs, ShapeMeasure):
         """Return 0: classes are not known yet, and have far fewer pairs."""
         return 0
 
-    def timed_on(self, subject: Subject) -> tuple[Measure, float]:
+    def shrink_for_timing(self, subject: Subject) -> tuple[Measure, float]:
         """Return itself on fewer pairs, and how many times as long all pairs of the largest class take."""
-        return self._timed_on(int(labels_of(subject).bincount().max()))
+        return self._limit_pairs(int(labels_of(subject).bincount().max()))
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the uniformity of each class, and their mean."""
@@ -71,4 +71,4 @@ class ClassUniformity(OfAllPairs, ShapeMeasure):
         sizes = table["label"].unique(return_counts=True)[1].tolist()
         largest = max(sizes)
         score = self.mean(table["uniformity"])
-        return replace(score, interval=sampled_pairs.described(score.interval, largest, self.partners(largest)))
+        return replace(score, interval=sampled_pairs.describe_interval(score.interval, largest, self.partners(largest)))

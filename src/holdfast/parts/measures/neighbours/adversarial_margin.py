@@ -6,7 +6,7 @@ import torch
 
 from holdfast.core import Objective, Subject, Table
 from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure
-from holdfast.parts.measures.shared.pairs import attacked_pairs
+from holdfast.parts.measures.shared.pairs import compare_pairs
 from holdfast.parts.objectives.targeted import Targeted
 
 
@@ -36,7 +36,7 @@ class AdversarialMargin(AttackMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return the margin of every attacked image to its partner."""
-        table = attacked_pairs(self, subject)
+        table = compare_pairs(self, subject)
         apart = table["apart"]
         margins = {
             f"margin@{step}": torch.where(apart > 0, (table[f"other@{step}"] - table[f"own@{step}"]) / apart, torch.nan)

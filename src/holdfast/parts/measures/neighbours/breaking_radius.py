@@ -9,13 +9,13 @@ from torch import Tensor
 
 from holdfast.core import Ball, Failure, InWords, Measure, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Chart, Curves
-from holdfast.core.grade import graded
+from holdfast.core.grade import grade_interval
 from holdfast.numerics import statistics
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.measures.shared.bracket import in_order
-from holdfast.parts.measures.shared.broken_median import broken_median
+from holdfast.parts.measures.shared.broken_median import estimate_broken_median
 from holdfast.parts.measures.shared.robustness_curve import curve_difference, robustness_curve
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.observations.clean import Clean
@@ -102,7 +102,7 @@ class BreakingRadius(Measure):
         return "broken"
 
     @property
-    def broken(self) -> BreakingRadii:
+    def attack_side(self) -> BreakingRadii:
         """The attack's side."""
         return BreakingRadii(self.ball, self.failure, self.steps, first=self.first)
 
@@ -117,7 +117,7 @@ class BreakingRadius(Measure):
         return EverydayChanges(self.ball, first=self.first)
 
     @property
-    def proved(self) -> ProvedRadii | None:
+    def certificate_side(self) -> ProvedRadii | None:
         """The certificate's side; None where nothing is to be proved."""
         if not self.certified:
             return None
@@ -127,20 +127,20 @@ class BreakingRadius(Measure):
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, the smallest changes, everyday ones, the nearest other images, and what is proved."""
         nearest = (*self.nearest.prerequisites(), self.nearest)
-        return (Clean(), self.broken, self.everyday, *nearest, *self.optional)
+        return (Clean(), self.attack_side, self.everyday, *nearest, *self.optional)
 
     @property
     def optional(self) -> tuple[Observation, ...]:
         """What is proved."""
-        return () if self.proved is None else (self.proved,)
+        return () if self.certificate_side is None else (self.certificate_side,)
 
     def observe(self, subject: Subject) -> Table:
         """Return both radii of every attacked image."""
-        broken = subject.read(self.broken)
+        broken = subject.read(self.attack_side)
         radius = broken["radius"]
         proved = torch.full_like(radius, torch.nan)
-        if self.proved is not None and not subject.refusal(self.proved):
-            certified = subject.read(self.proved)["radius"]
+        if self.certificate_side is not None and not subject.refusal(self.certificate_side):
+            certified = subject.read(self.certificate_side)["radius"]
             in_order(subject.ids, certified, radius[: len(certified)], self.tolerance)
             proved[: len(certified)] = certified
         population = torch.full_like(radius, float(subject.population))
@@ -156,12 +156,12 @@ class BreakingRadius(Measure):
             for at, name in self.ball.landmarks
         }
         if self.failure.at_others:
-            scores[ANY_ENCODER] = broken_median(table["apart"], condition)
-        if self.proved is not None:
-            scores["proved"] = broken_median(table["proved"], condition)
+            scores[ANY_ENCODER] = estimate_broken_median(table["apart"], condition)
+        if self.certificate_side is not None:
+            scores["proved"] = estimate_broken_median(table["proved"], condition)
         return scores | {
-            "with half the passes": broken_median(table["halfway"], condition),
-            "median": broken_median(radius, condition),
+            "with half the passes": estimate_broken_median(table["halfway"], condition),
+            "median": estimate_broken_median(radius, condition),
         }
 
     def relies_on(self, score: str) -> tuple[Search, ...]:
@@ -187,7 +187,10 @@ class BreakingRadius(Measure):
         population, levels = int(table["population"][0]), self.ball.is_box
         among = "" if median.n == population else f" among {population:,}"
         images = f"half of {median.n} images{among} {self.failure.clause}"
-        further = (*self._limit(scores.get(ANY_ENCODER)), f"Proved: {self._proved_in_words(scores.get('proved'))}.")
+        further = (
+            *self._limit(scores.get(ANY_ENCODER)),
+            f"Proved: {self._describe_certificate(scores.get('proved'))}.",
+        )
         if median.value is None:
             return InWords(f"no change was found after which {images}", further=further, levels=levels)
         # how sure that is, and what one grey level would be
@@ -196,7 +199,7 @@ class BreakingRadius(Measure):
         size = self._size(median.value)
         says = f"{images} after a change of {size} ({interval}; one grey level{own} is {size_in_words(level, levels)})"
         low, high = (median.value if end is None else end for end in (median.low, median.high))
-        name = graded(low / level, high / level, self.ball.grades)
+        name = grade_interval(low / level, high / level, self.ball.grades)
         least = self.ball.grades[0].word if self.ball.grades else ""  # what any smaller radius is called too
         return InWords(says, name, least if name == least else "", further, levels)
 
@@ -206,7 +209,7 @@ class BreakingRadius(Measure):
             return ()
         return (f"No encoder can keep half of them apart beyond {self._size(most.value)}.",)
 
-    def _proved_in_words(self, proved: Score | None) -> str:
+    def _describe_certificate(self, proved: Score | None) -> str:
         """Return what is proved."""
         if proved is None:
             return "nothing, because no certificate was requested"

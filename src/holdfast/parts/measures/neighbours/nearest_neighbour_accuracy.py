@@ -95,7 +95,7 @@ class NearestNeighbourAccuracy(AttackMeasure):
         table: Table = {f"found@{step}": self._finds(reps, clean) for step, reps in attacked.items()}
         if self.pursue == "event":
             worst = torch.ones(subject.attacked, dtype=torch.float64)
-            for points in subject.reached(self.ball):
+            for points in subject.collect_points(self.ball):
                 for reps in points.unbind(1):
                     worst[: len(reps)] = worst[: len(reps)].minimum(self._finds(reps, clean))
             table["found"] = worst

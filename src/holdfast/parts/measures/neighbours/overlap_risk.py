@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from holdfast.core import Objective, Subject, Table
 from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure
-from holdfast.parts.measures.shared.pairs import attacked_pairs
+from holdfast.parts.measures.shared.pairs import compare_pairs
 from holdfast.parts.objectives.targeted import Targeted
 
 
@@ -32,6 +32,6 @@ class OverlapRisk(AttackMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return the overlap of every attacked image with its partner."""
-        table = attacked_pairs(self, subject)
+        table = compare_pairs(self, subject)
         overlaps = {f"overlap@{step}": (table[f"other@{step}"] < table[f"own@{step}"]).double() for step in self.steps}
         return table | overlaps

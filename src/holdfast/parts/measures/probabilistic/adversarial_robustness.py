@@ -45,7 +45,7 @@ class AdversarialRobustness(ChanceMeasure):
     reference = f"{NPPR}, Def. 1 and 4"
 
     @property
-    def attacked(self) -> Broken | BreakingRadii:
+    def attack_outcome(self) -> Broken | BreakingRadii:
         """The attack that it reads."""
         if isinstance(self.attack, MinimumNorm):
             return BreakingRadii(self.ball.of_usual_radius, self.failure, self.attack.steps, first=self.first)
@@ -53,11 +53,11 @@ class AdversarialRobustness(ChanceMeasure):
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations and the attack."""
-        return Clean(), self.attacked
+        return Clean(), self.attack_outcome
 
     def observe(self, subject: Subject) -> Table:
         """Return which images hold."""
-        observed = subject.read(self.attacked)
+        observed = subject.read(self.attack_outcome)
         if "radius" in observed:
             inside, wrong = self.ball.radius - observed["radius"], (observed["radius"] == 0).double()
             value = torch.where(inside == 0, torch.finfo(inside.dtype).tiny, inside)  # what fails on the edge fails
@@ -65,11 +65,11 @@ class AdversarialRobustness(ChanceMeasure):
             value, wrong = observed["value"], observed["wrong"]
         others = subject.broke(self.failure, self.ball)[: len(value)]
         held = ((value <= 0) & ~others).double() * (1 - wrong)
-        return {"held": self.kept(held, wrong), "value": value, "wrong": wrong}
+        return {"held": self.exclude_wrong(held, wrong), "value": value, "wrong": wrong}
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the share of images that hold."""
-        return {"images that hold": self.noted(table, statistics.share(table["held"], condition=self.condition))}
+        return {"images that hold": self.annotate(table, statistics.share(table["held"], condition=self.condition))}
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return its row among worst cases and given noises, and how `column` spreads over the images."""

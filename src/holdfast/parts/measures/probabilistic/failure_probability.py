@@ -53,7 +53,7 @@ class FailureProbability(ChanceMeasure):
             raise HoldfastError(
                 f"failure_probability: expected the estimator splitting, got {part_name(self.estimator)}"
             )
-        _ = self.estimated  # refuses threats that only sample
+        _ = self.estimates  # refuses threats that only sample
 
     @property
     def column(self) -> str:
@@ -61,18 +61,18 @@ class FailureProbability(ChanceMeasure):
         return "probability"
 
     @property
-    def estimated(self) -> RareFailures:
+    def estimates(self) -> RareFailures:
         """The estimates that it reads."""
         return RareFailures(self.noise, self.failure, self.estimator, first=self.first)
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations and estimates."""
-        return Clean(), self.estimated
+        return Clean(), self.estimates
 
     def observe(self, subject: Subject) -> Table:
         """Return every image's probability of failing."""
-        estimates = dict(subject.read(self.estimated))
-        return estimates | {"probability": self.kept(estimates["probability"], estimates["wrong"])}
+        estimates = dict(subject.read(self.estimates))
+        return estimates | {"probability": self.exclude_wrong(estimates["probability"], estimates["wrong"])}
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return how many images were never seen to fail, and the mean and the median probability."""
@@ -84,9 +84,9 @@ class FailureProbability(ChanceMeasure):
         )
         condition = "given each image's estimate"
         return {
-            "no failure reached": self.noted(table, statistics.share(unseen)),
-            "mean": self.noted(table, statistics.share_of_draws(values, MANY, condition), unseen_note),
-            "median": self.noted(table, self._median(table), unseen_note),
+            "no failure reached": self.annotate(table, statistics.share(unseen)),
+            "mean": self.annotate(table, statistics.share_of_draws(values, MANY, condition), unseen_note),
+            "median": self.annotate(table, self._median(table), unseen_note),
         }
 
     def _median(self, table: Table) -> Score:

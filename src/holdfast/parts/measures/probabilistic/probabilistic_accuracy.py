@@ -49,23 +49,23 @@ class ProbabilisticAccuracy(ChanceMeasure):
             )
 
     @property
-    def drawn(self) -> Sampled:
+    def draws(self) -> Sampled:
         """The draws that it reads."""
         return Sampled(self.noise, ((self.failure, self.estimator),), first=self.first)
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations and draws."""
-        return Clean(), self.drawn
+        return Clean(), self.draws
 
     def observe(self, subject: Subject) -> Table:
         """Return every image's answer."""
-        outcome, wrong = outcomes(subject, self.drawn, self.failure)
-        failed, drawn = self.estimator.answered(outcome)
+        outcome, wrong = outcomes(subject, self.draws, self.failure)
+        failed, drawn = self.estimator.count_until_stop(outcome)
         rare, frequent = self.estimator.rare(failed, drawn), self.estimator.frequent(failed, drawn)
         return {
-            "held": self.kept(rare.double(), wrong),
-            "frequent": self.kept(frequent.double(), wrong),
-            "undecided": self.kept((~(rare | frequent)).double(), wrong),
+            "held": self.exclude_wrong(rare.double(), wrong),
+            "frequent": self.exclude_wrong(frequent.double(), wrong),
+            "undecided": self.exclude_wrong((~(rare | frequent)).double(), wrong),
             "failed": failed,
             "drawn": drawn,
             "wrong": wrong,
@@ -80,7 +80,7 @@ class ProbabilisticAccuracy(ChanceMeasure):
             f"{float(table['drawn'].double().mean()):,.0f} draws an image on average",
         )
         return {
-            "proved to fail often": self.noted(table, statistics.share(table["frequent"])),
-            "undecided": self.noted(table, statistics.share(table["undecided"])),
-            "proved to fail rarely": self.noted(table, statistics.share(table["held"]), *words),
+            "proved to fail often": self.annotate(table, statistics.share(table["frequent"])),
+            "undecided": self.annotate(table, statistics.share(table["undecided"])),
+            "proved to fail rarely": self.annotate(table, statistics.share(table["held"]), *words),
         }

@@ -31,13 +31,13 @@ class ProbabilisticRobustness(DrawnMeasure):
     reference = f"{NPPR}, Def. 2 and 4"
 
     @property
-    def drawn(self) -> Sampled:
+    def draws(self) -> Sampled:
         """The draws that it reads."""
         return Sampled(self.noise, ((self.failure, self.estimator),), first=self.first)
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations and draws."""
-        return Clean(), self.drawn
+        return Clean(), self.draws
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return its row among worst cases and given noises, and how `column` spreads over the images.

@@ -61,26 +61,26 @@ class UniversalRobustness(ChanceMeasure):
     reference = f"{NPPR}, Prop. 2 and appendix 7"
 
     @property
-    def learned(self) -> UniversalPerturbation:
+    def perturbation(self) -> UniversalPerturbation:
         """The perturbation."""
         return UniversalPerturbation(self.learner, self.ball, self.failure)
 
     @property
-    def perturbed(self) -> Perturbed:
+    def evaluation(self) -> Perturbed:
         """The images under it."""
-        return Perturbed(self.learned, first=self.first)
+        return Perturbed(self.perturbation, first=self.first)
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, the perturbation, images under it."""
-        return Clean(), self.learned, self.perturbed
+        return Clean(), self.perturbation, self.evaluation
 
     def observe(self, subject: Subject) -> Table:
         """Return which images hold."""
-        learned, judged = subject.read(self.learned), subject.read(self.perturbed)
+        learned, judged = subject.read(self.perturbation), subject.read(self.evaluation)
         failed = (judged["value"] > 0).double()
         rows = torch.ones_like(failed)
         return {
-            "held": self.kept((1 - failed) * (1 - judged["wrong"]), judged["wrong"]),
+            "held": self.exclude_wrong((1 - failed) * (1 - judged["wrong"]), judged["wrong"]),
             "value": judged["value"],
             "failed": failed,
             "wrong": judged["wrong"],
@@ -101,7 +101,7 @@ class UniversalRobustness(ChanceMeasure):
             scores["failing images that are taken for the same one"] = self._same(taken, int(table["target"][0]))
         held = statistics.share(table["held"], condition=self.condition)
         bound = f"an upper bound: the {self._adjective} perturbation is one of those allowed"
-        return scores | {"images that hold": self.noted(table, held, bound)}
+        return scores | {"images that hold": self.annotate(table, held, bound)}
 
     def _same(self, taken: Int[Tensor, "failing"], target: int) -> Score:
         """Return how many failing images are taken for one image, the commonest among those learned from."""

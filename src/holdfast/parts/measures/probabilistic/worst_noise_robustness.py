@@ -39,18 +39,18 @@ class WorstNoiseRobustness(DrawnMeasure):
     reference = f"{NPPR}, Def. 3 and section 4"
 
     @property
-    def learned(self) -> WorstNoise:
+    def worst_noise(self) -> WorstNoise:
         """The noise."""
         return WorstNoise(self.learner, self.ball, self.failure)
 
     @property
-    def drawn(self) -> Sampled:
+    def draws(self) -> Sampled:
         """The draws that it reads."""
-        return Sampled(self.learned, ((self.failure, self.estimator),), first=self.first)
+        return Sampled(self.worst_noise, ((self.failure, self.estimator),), first=self.first)
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, the noise, draws."""
-        return Clean(), self.learned, self.drawn
+        return Clean(), self.worst_noise, self.draws
 
     def remarks(self) -> tuple[str, ...]:
         """Return that it is an upper bound."""

@@ -77,7 +77,7 @@ class CaptionRetrieval(Outranking, Recalling):
     )
 
     @property
-    def pursued(self) -> dict[tuple[str, int], Broken]:
+    def rank_searches(self) -> dict[tuple[str, int], Broken]:
         """For each direction and each k the search for images that are not found, or do not find."""
         return {
             (direction, k): Broken(self.attack, self.ball, Miscaptioned(self.path, k, query))
@@ -89,7 +89,7 @@ class CaptionRetrieval(Outranking, Recalling):
         """Return the search for its direction and k; those of all k for a mean reciprocal rank; none without attack."""
         if score.endswith(CLEAN):
             return ()
-        own = {at: observation.searches for at, observation in self.pursued.items() if score.startswith(at[0])}
+        own = {at: observation.searches for at, observation in self.rank_searches.items() if score.startswith(at[0])}
         exact = [searches for (way, k), searches in own.items() if score == f"{way} recall@{k}, {WORST}"]
         return tuple(search for searches in exact or own.values() for search in searches)
 
@@ -115,7 +115,7 @@ class CaptionRetrieval(Outranking, Recalling):
         clean = subject.read(Clean())["reps"].double()
         self.fits(len(clean))
         captions = read_captions(self.path, clean.shape[1])
-        points = [reps for points in subject.reached(self.ball) for reps in points.unbind(1)]
+        points = [reps for points in subject.collect_points(self.ball) for reps in points.unbind(1)]
         return self.table(captions.texts, captions.owners(subject.ids), clean, subject.attacked, points)
 
     def table(
@@ -151,7 +151,7 @@ class CaptionRetrieval(Outranking, Recalling):
             at = ranked(clean[:attacked])
             worst, which = torch.stack([at, *map(ranked, met)]).max(0)
             for query, ranks in ((CLEAN, at), (WORST, worst)):
-                columns = {name: ranks} if name == "rank" else _numbered(ranks, owners[own], attacked)
+                columns = {name: ranks} if name == "rank" else _split_by_caption(ranks, owners[own], attacked)
                 table |= {f"{column}@{query}": values for column, values in columns.items()}
             if name == "rank":
                 reached = torch.stack([clean[:attacked], *met])[which, torch.arange(attacked)]
@@ -203,7 +203,7 @@ def _parts(table: Table, query: str) -> Float[Tensor, "images"]:
     return table.get(f"parts@{query}", table[f"reciprocal@{query}"])
 
 
-def _numbered(ranks: Tensor, owners: Int[Tensor, "texts"], images: int) -> dict[str, Float[Tensor, "images"]]:
+def _split_by_caption(ranks: Tensor, owners: Int[Tensor, "texts"], images: int) -> dict[str, Float[Tensor, "images"]]:
     """Return a column for the first caption of each image, one for the second, ...; NaN where it has fewer."""
     order = owners.argsort(stable=True)
     ordered = owners[order]

@@ -51,27 +51,29 @@ class EditedMatching(Matched, DisturbedMeasure):  # pyright: ignore[reportIncomp
 
     def observations(self) -> tuple[Observation, ...]:
         """What the threshold is made of, and edited representations."""
-        return *self.compared(), *self.represented.values()
+        return *self.threshold_observations(), *self.representations.values()
 
     def observe(self, subject: Subject) -> Table:
         """Return which edited images no longer match."""
-        clean, disturbed = self.disturbed(subject)
-        quantiles, known = self.placed(subject, [(reps, clean[: len(reps)]) for reps in disturbed.values()])
+        clean, disturbed = self.read_reps(subject)
+        quantiles, known = self.compute_quantiles(subject, [(reps, clean[: len(reps)]) for reps in disturbed.values()])
         placed = dict(zip(disturbed, quantiles, strict=True))
-        missed = self.averaged({title: above(values, self.level) for title, values in placed.items()})
+        missed = self.add_average({title: above(values, self.level) for title, values in placed.items()})
         return missed | {f"quantile@{title}": values for title, values in placed.items()} | known
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the share that each edit takes from its match, and the mean over edits."""
 
-        def reduced(column: str) -> Score:
+        def score_column(column: str) -> Score:
             alone = column != self.per_image or len(self.corruptions) == 1
             reduce = statistics.share if alone else partial(statistics.mean, most=1.0)
             edited = ~table[column].isnan()
-            score = self._missed(table, column).score(lambda values: reduce(values[edited], condition=CONDITION))
-            return self.noted(score, table)
+            score = self._estimate_misses(table, column).score(
+                lambda values: reduce(values[edited], condition=CONDITION)
+            )
+            return self.annotate(score, table)
 
-        return self.scored(table, reduced)
+        return self.score_threats(table, score_column)
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return none: the scores of each edit stand in their own table."""
@@ -79,9 +81,9 @@ class EditedMatching(Matched, DisturbedMeasure):  # pyright: ignore[reportIncomp
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the mean."""
-        return self._missed(table, self.per_image).influence()
+        return self._estimate_misses(table, self.per_image).influence()
 
-    def _missed(self, table: Table, column: str) -> AtRate:
+    def _estimate_misses(self, table: Table, column: str) -> AtRate:
         """Return what is known of one edit's misses, or of their mean over edits."""
         titles = self.corruptions if column == self.per_image else (column.partition("@")[2],)
         columns = [table[f"quantile@{title}"] for title in titles]

@@ -50,12 +50,12 @@ class EditedRetrieval(Searching, DisturbedMeasure):  # pyright: ignore[reportInc
 
     def observe(self, subject: Subject) -> Table:
         """Return where every edited image finds what it was."""
-        clean, disturbed = self.disturbed(subject)
+        clean, disturbed = self.read_reps(subject)
         clean = clean.double()
-        known = {title: (*self.found(subject, reps.double(), clean), reps) for title, reps in disturbed.items()}
+        known = {title: (*self.rank_results(subject, reps.double(), clean), reps) for title, reps in disturbed.items()}
         table = self.columns(subject, clean, known)
         found = {title: self._within(table[f"rank@{title}"], self.k[0]) for title in disturbed}
-        return table | self.averaged(found)
+        return table | self.add_average(found)
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the recall under each edit, and the means over edits."""

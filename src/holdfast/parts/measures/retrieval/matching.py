@@ -20,7 +20,7 @@ from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked, pair_of, partners
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.threats.linf import Linf
-from holdfast.runtime.sizes import written
+from holdfast.runtime.sizes import format_size
 
 STYLES: dict[str, Literal["solid", "dashed"]] = {"evasion": "solid", "collision": "dashed"}
 """How each is drawn against ε."""
@@ -70,11 +70,11 @@ class Matching(Matched):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        different = {written(radius) for radius in (*self.radii, self.ball.radius)}
+        different = {format_size(radius) for radius in (*self.radii, self.ball.radius)}
         if len(different) <= len(self.radii) or any(radius <= 0 for radius in self.radii):
             raise HoldfastError(
                 f"matching: radii: expected sizes above 0 in pixels, each once and none of them the ball's own "
-                f"{self.ball.written}, got {', '.join(map(written, self.radii))}"
+                f"{self.ball.radius_text}, got {', '.join(map(format_size, self.radii))}"
             )
 
     @property
@@ -92,7 +92,7 @@ class Matching(Matched):
     def observations(self) -> tuple[Observation, ...]:
         """What the threshold is made of, and the trajectories, those of the ball itself first."""
         balls = dict.fromkeys((self.ball, *self.balls))
-        return *self.compared(), *(run for ball in balls for runs in self.runs_in(ball) for run in runs)
+        return *self.threshold_observations(), *(run for ball in balls for runs in self.runs_in(ball) for run in runs)
 
     @property
     def searches(self) -> tuple[Search, ...]:
@@ -123,7 +123,7 @@ class Matching(Matched):
             (drifted,), (aimed,) = (worst(subject, self.attack, runs).values() for runs in self.runs_in(ball))
             pairs += [(drifted, x), (aimed, partner)]
             columns += [f"drift{_at(ball)}", f"reached{_at(ball)}"]
-        quantiles, known = self.placed(subject, pairs)
+        quantiles, known = self.compute_quantiles(subject, pairs)
         found = dict(zip(columns, quantiles, strict=True))
         own_drift, own_reached = (found[f"{name}{_at(self.ball)}"] for name in ("drift", "reached"))
         table: Table = {"drift": own_drift, "reached": own_reached, "before": found["before"]}
@@ -154,7 +154,7 @@ class Matching(Matched):
             lambda values: statistics.share(values[attacked], table["pair"][attacked], CONDITION)
         )
         evasion = self._evasion(table).score(lambda values: statistics.share(values[attacked], condition=CONDITION))
-        return {"collision": self.noted(collision, table), "evasion": self.noted(evasion, table)}
+        return {"collision": self.annotate(collision, table), "evasion": self.annotate(evasion, table)}
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return evasion and collision against ε, where there are further radii; yes or no has no spread."""
@@ -194,7 +194,7 @@ class Matching(Matched):
 
 def _at(ball: Ball) -> str:
     """Return how the names of scores and columns about a ball end."""
-    return f"@{written(ball.radius)}"
+    return f"@{format_size(ball.radius)}"
 
 
 def _evades(table: Table, rate: float) -> Float[Tensor, "population"]:

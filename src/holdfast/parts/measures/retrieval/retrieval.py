@@ -68,7 +68,7 @@ class Retrieval(Outranking, Searching):
     )
 
     @property
-    def pursued(self) -> dict[int, BreakingRadii | Broken]:
+    def rank_searches(self) -> dict[int, BreakingRadii | Broken]:
         """For each k the search for images that are not found among the first k; none for other divergences."""
         if self.divergence not in DIVERGENCES:
             return {}
@@ -82,7 +82,7 @@ class Retrieval(Outranking, Searching):
             return ()
         if not score.endswith(WORST):
             return self.searches[:1]
-        at = {f"recall@{k}, {WORST}": observation.searches for k, observation in self.pursued.items()}
+        at = {f"recall@{k}, {WORST}": observation.searches for k, observation in self.rank_searches.items()}
         return at.get(score, self.searches)
 
     @property
@@ -100,20 +100,22 @@ class Retrieval(Outranking, Searching):
         """Return rank and average precision of every attacked image, for each kind of query."""
         clean = subject.read(Clean())["reps"].double()
         (drifted,) = worst(subject, self.attack, self.drift).values()
-        ended = (*self.found(subject, drifted, clean), drifted)
+        ended = (*self.rank_results(subject, drifted, clean), drifted)
         known = {self.attack.label(self.attack.steps): ended, WORST: self._worst(subject, clean, ended)}
         if self.relevant == "class":
             own = clean[: subject.attacked]
-            known[CLEAN] = (*self.found(subject, own, clean), own)
+            known[CLEAN] = (*self.rank_results(subject, own, clean), own)
         return self.columns(subject, clean, {query: known[query] for query in self.queries})
 
     def _worst(self, subject: Subject, clean: Tensor, ended: Found) -> Found:
         """Return the largest rank and the lowest precision of all that any search met, and the points of the latter."""
         rank, precision, worst_reps = (values.clone() for values in ended)
-        for points in subject.reached(self.ball):
+        for points in subject.collect_points(self.ball):
             for reps in points.unbind(1):
                 inside = ~reps.isnan().any(1)
-                ranks, precisions = self.found(subject, torch.where(inside[:, None], reps, clean[: len(reps)]), clean)
+                ranks, precisions = self.rank_results(
+                    subject, torch.where(inside[:, None], reps, clean[: len(reps)]), clean
+                )
                 some = torch.arange(len(reps))[inside]
                 rank[some] = rank[some].maximum(ranks[inside])
                 lower = some[precisions[inside] < precision[some]]

@@ -12,7 +12,7 @@ from holdfast.core import Attack, Ball, HoldfastError, Relevance, Score, Search,
 from holdfast.core.chart import Chart
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.divergences import divergence
-from holdfast.numerics.geometry.judged import judged
+from holdfast.numerics.geometry.judged import score_retrieval
 from holdfast.numerics.geometry.margins import DIVERGENCES
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.failures.outranked import Outranked
@@ -69,7 +69,7 @@ class TaskRetrieval(Outranking, Recalling):
         super().__post_init__()
 
     @property
-    def pursued(self) -> dict[int, Broken]:
+    def rank_searches(self) -> dict[int, Broken]:
         """For each k the search for queries that find nothing relevant there; none for other divergences."""
         if self.divergence not in DIVERGENCES:
             return {}
@@ -79,7 +79,7 @@ class TaskRetrieval(Outranking, Recalling):
         """Return the search for its k; those of all for a mean reciprocal rank; none without attack."""
         if score.endswith(CLEAN):
             return ()
-        own = [search.searches for k, search in self.pursued.items() if score.endswith(f"@{k}, {WORST}")]
+        own = [search.searches for k, search in self.rank_searches.items() if score.endswith(f"@{k}, {WORST}")]
         return own[0] if own else self.searches
 
     @property
@@ -98,7 +98,7 @@ class TaskRetrieval(Outranking, Recalling):
             raise no_relevance("the measure task_retrieval", "the audit's source of images")
         relevance, clean = subject.relevance.complete(), subject.read(Clean())["reps"].double()
         self.fits(int((~relevance.queries).sum()) + 1)
-        points = [reps for points in subject.reached(self.ball) for reps in points.unbind(1)]
+        points = [reps for points in subject.collect_points(self.ball) for reps in points.unbind(1)]
         return self.table(clean, subject.attacked, relevance, points)
 
     def table(
@@ -137,7 +137,7 @@ class TaskRetrieval(Outranking, Recalling):
 
     def _columns(self, reps: Tensor, clean: Tensor, relevance: Relevance) -> dict[str, Float[Tensor, "images"]]:
         """Return rank, recall, average precision and nDCG of disturbed first images."""
-        scores = judged(reps, clean, relevance, self.k, self.divergence)
+        scores = score_retrieval(reps, clean, relevance, self.k, self.divergence)
         cut = {"recall": scores.recall, "map": scores.precision, "ndcg": scores.ndcg}
         columns = {f"{name}@{k}": values for name, rows in cut.items() for k, values in zip(self.k, rows, strict=True)}
         return {"rank": scores.rank, **columns}
@@ -152,7 +152,7 @@ class TaskRetrieval(Outranking, Recalling):
                 scores[f"recall@{k}, {query}"] = _mean(table[f"recall@{k}@{query}"])
                 scores[f"MAP@{k}, {query}"] = _mean(table[f"map@{k}@{query}"])
                 scores[f"nDCG@{k}, {query}"] = _mean(table[f"ndcg@{k}@{query}"])
-        return {name: replace(score, note=_noted(score.note, table)) for name, score in scores.items()}
+        return {name: replace(score, note=_add_caveats(score.note, table)) for name, score in scores.items()}
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return the hit rate against k."""
@@ -171,7 +171,7 @@ def _mean(values: Float[Tensor, "images"]) -> Score:
     return statistics.mean(values, condition=CONDITION, most=1.0)
 
 
-def _noted(note: str, table: Table) -> str:
+def _add_caveats(note: str, table: Table) -> str:
     """Return a note with what makes the numbers other ones than those of the task."""
     notes, copies = [note], int((table["copies"] > 0).sum())
     index, corpus = (int(table[name][0]) for name in ("index", "corpus"))

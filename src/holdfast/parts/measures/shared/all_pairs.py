@@ -45,11 +45,11 @@ class OfAllPairs(Measure):
         """Return how many pairs are compared."""
         return sampled_pairs.work(images, self.pairs_of)
 
-    def timed_on(self, subject: Subject) -> tuple[Measure, float]:
+    def shrink_for_timing(self, subject: Subject) -> tuple[Measure, float]:
         """Return itself on the pairs of some thousand images, and how many times as long all pairs take."""
-        return self._timed_on(subject.population)
+        return self._limit_pairs(subject.population)
 
-    def _timed_on(self, images: int) -> tuple[Measure, float]:
+    def _limit_pairs(self, images: int) -> tuple[Measure, float]:
         """Return the same of images that are compared with each other."""
         fewer = replace(self, pairs_of=min(TIMED, self.pairs_of or TIMED))
         work, some = (sampled_pairs.work(images, part.pairs_of) for part in (self, fewer))

@@ -16,7 +16,7 @@ from holdfast.numerics.geometry.divergences import cosine
 from holdfast.numerics.geometry.divergences import divergence as find_divergence
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.ensemble import Ensemble
-from holdfast.parts.measures.shared.worst import observed, trajectories, worst
+from holdfast.parts.measures.shared.worst import read_attacked_reps, trajectories, worst
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
@@ -150,9 +150,9 @@ class AttackMeasure(Measure):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the `statistic` of `per_image` at every read-out, and before the attack where the table has it."""
-        before = {"clean": self._reduced(table, "clean")} if "clean" in table else {}
+        before = {"clean": self._reduce_column(table, "clean")} if "clean" in table else {}
         return before | {
-            self.attack.label(step): self._reduced(table, f"{self.per_image}@{step}") for step in self.steps
+            self.attack.label(step): self._reduce_column(table, f"{self.per_image}@{step}") for step in self.steps
         }
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
@@ -160,7 +160,7 @@ class AttackMeasure(Measure):
         scored = tuple(step for step in self.steps if self.attack.label(step) in scores)  # a subclass may name others
         return *along_attack(self.attack, scored), *super().charts(table, scores)
 
-    def _reduced(self, table: Table, column: str) -> Score:
+    def _reduce_column(self, table: Table, column: str) -> Score:
         match self.statistic:
             case "mean":
                 most = 1.0 if self.unit == "share" else None
@@ -172,7 +172,7 @@ class AttackMeasure(Measure):
             case "pair mean":
                 return statistics.pair_mean(table[column], table[column.replace(self.per_image, "intrudes")])
 
-    def headed_by(self, score: str) -> "AttackMeasure | None":
+    def select_headline(self, score: str) -> "AttackMeasure | None":
         """Return the measure at one read-out; None for other scores, and for those of ensembles."""
         step = readout_of(score, self.attack, self.steps)
         return None if step is None else replace(self, readouts=(step,))
@@ -191,8 +191,8 @@ class AttackMeasure(Measure):
         """Return the clean representations and the attacked ones at every read-out, in float64; see `worst`."""
         return subject.read(Clean())["reps"].double(), worst(subject, self.attack, self.trajectories)
 
-    def observed(
+    def read_reps(
         self, subject: Subject
     ) -> tuple[Float[Tensor, "population dim"], dict[int, Float[Tensor, "attacked dim"]]]:
         """Return the same as they were observed, in float32: for what goes through them row by row."""
-        return subject.read(Clean())["reps"], observed(subject, self.attack, self.trajectories)
+        return subject.read(Clean())["reps"], read_attacked_reps(subject, self.attack, self.trajectories)

@@ -65,17 +65,17 @@ class Bracket(Measure):
         """Return the searches for the attack's side; nothing else relies on one."""
         return super().relies_on(score) if "attack" in score else ()
 
-    def covered(self, subject: Subject) -> int:
+    def count_images(self, subject: Subject) -> int:
         """Return how many images both sides are about."""
         return min(self.first or subject.attacked, subject.attacked)
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return both sides; the certificate is the headline."""
-        attack, certificate = (self.reduced(table, side) for side in ("attack", "certificate"))
+        attack, certificate = (self.reduce_column(table, side) for side in ("attack", "certificate"))
         note = "; ".join(filter(None, [self.remarks(table), certificate.note]))
         return {"attack": attack, "certificate": replace(certificate, note=note)}
 
-    def reduced(self, table: Table, column: str) -> Score:
+    def reduce_column(self, table: Table, column: str) -> Score:
         """Return the `statistic` of a column."""
         match self.statistic:
             case "median":
@@ -138,10 +138,10 @@ def in_both_roles(subject: Subject, table: Table, pairs: Mapping[str, Float[Tens
         images, count = values.shape
         negatives = negatives_of(subject.seed, tuple(subject.ids[:images]), population, count)
         parts[f"{name} contributes"] = drawn_pairs.contributions(values, negatives, population)
-    return {name: universal.padded(values, population) for name, values in table.items()} | parts
+    return {name: universal.pad_to_population(values, population) for name, values in table.items()} | parts
 
 
-def counted(share: Mapping[str, Tensor], column: str, words: str) -> str:
+def format_share(share: Mapping[str, Tensor], column: str, words: str) -> str:
     """Return "12 % of the pairs vacuous", or nothing where there are none."""
     value = float(share[column].nanmean())
     return f"{100 * value:.3g} % {words}" if value > 0 else ""

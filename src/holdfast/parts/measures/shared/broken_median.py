@@ -10,7 +10,7 @@ from holdfast.core import Score
 from holdfast.numerics import statistics
 
 
-def broken_median(sizes: Float[Tensor, "images"], condition: str) -> Score:
+def estimate_broken_median(sizes: Float[Tensor, "images"], condition: str) -> Score:
     """Return the median, censored on the right; none where half of the images were not broken.
 
     Args:

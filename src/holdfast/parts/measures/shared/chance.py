@@ -88,11 +88,11 @@ class ChanceMeasure(Measure):
             setting=tuple((key, json.dumps(spec(value))) for key, value in setting.items() if value is not None),
         )
 
-    def kept(self, held: Float[Tensor, "images"], wrong: Float[Tensor, "images"]) -> Float[Tensor, "images"]:
+    def exclude_wrong(self, held: Float[Tensor, "images"], wrong: Float[Tensor, "images"]) -> Float[Tensor, "images"]:
         """Return a column with images that fail without a disturbance left out, where they are to be."""
         return held if self.among == "all" else held.masked_fill(wrong == 1, torch.nan)
 
-    def noted(self, table: Table, score: Score, *words: str) -> Score:
+    def annotate(self, table: Table, score: Score, *words: str) -> Score:
         """Return a score that says what counts as a failure and how many images fail without a disturbance."""
         wrong = int(table["wrong"].sum())
         count = "left out" if self.among == "right" else "counted"
@@ -135,16 +135,16 @@ class DrawnMeasure(ChanceMeasure):
 
     @property
     @abstractmethod
-    def drawn(self) -> Sampled:
+    def draws(self) -> Sampled:
         """The draws that it reads."""
 
     def observe(self, subject: Subject) -> Table:
         """Count the failures of every image."""
-        outcome, wrong = outcomes(subject, self.drawn, self.failure)
-        failed, drawn = self.estimator.answered(outcome)
+        outcome, wrong = outcomes(subject, self.draws, self.failure)
+        failed, drawn = self.estimator.count_until_stop(outcome)
         low, high = self.estimator.interval(failed, drawn)
         common = self.estimator.common
-        held = self.kept(1 - outcome[:, :common].double().sum(1) / common, wrong)
+        held = self.exclude_wrong(1 - outcome[:, :common].double().sum(1) / common, wrong)
         return {"held": held, "low": 1 - high, "high": 1 - low, "failed": failed, "drawn": drawn, "wrong": wrong}
 
     def score(self, table: Table) -> dict[str, Score]:
@@ -154,8 +154,8 @@ class DrawnMeasure(ChanceMeasure):
         words = f"{float(draws.double().mean()):,.0f} draws an image"
         share = statistics.share_of_draws(held, self.estimator.common, self.condition)
         return {
-            "images without a failure": self.noted(table, statistics.share(never), words),
-            "draws that hold": self.noted(table, share, words, *self.remarks()),
+            "images without a failure": self.annotate(table, statistics.share(never), words),
+            "draws that hold": self.annotate(table, share, words, *self.remarks()),
         }
 
     def remarks(self) -> tuple[str, ...]:

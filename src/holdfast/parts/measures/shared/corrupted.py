@@ -6,7 +6,7 @@ import torch
 
 from holdfast.core import Observation, Score, Subject, Table, Threat
 from holdfast.numerics import statistics
-from holdfast.parts.measures.shared.disturbed import AVERAGE, SIX, titled
+from holdfast.parts.measures.shared.disturbed import AVERAGE, SIX, index_by_title
 from holdfast.parts.measures.shared.tested import TestedMeasure
 
 
@@ -24,7 +24,7 @@ class CorruptedMeasure(TestedMeasure):
     threats: tuple[Threat, ...] = SIX
 
     def __post_init__(self) -> None:
-        titled(self, self.threats)
+        index_by_title(self, self.threats)
 
     @property
     def column(self) -> str:
@@ -38,23 +38,28 @@ class CorruptedMeasure(TestedMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return whether every image is classified rightly, clean and under every corruption."""
-        titles = titled(self, self.threats)
+        titles = index_by_title(self, self.threats)
         under = {f"right@{t}": (self.ranks(subject, threat) == 0).double() for t, threat in titles.items()}
         average = torch.stack(list(under.values())).mean(0)
         right = (self.ranks(subject, None) == 0).double()
-        return {"right": right, **under, AVERAGE: average, "taught": torch.full_like(right, self.taught(subject))}
+        return {
+            "right": right,
+            **under,
+            AVERAGE: average,
+            "taught": torch.full_like(right, self.count_training_images(subject)),
+        }
 
     @property
     def corruptions(self) -> tuple[str, ...]:
         """The corruptions by their titles."""
-        return tuple(titled(self, self.threats))
+        return tuple(index_by_title(self, self.threats))
 
     def clean(self, table: Table) -> Score:
         """Return the accuracy without a corruption."""
-        return self.noted(statistics.share(table["right"], condition=self.condition), table)
+        return self.annotate(statistics.share(table["right"], condition=self.condition), table)
 
     def average(self, table: Table) -> Score:
         """Return the mean accuracy over the corruptions; the corruptions of one image are a cluster."""
         rows = torch.cat([table[f"right@{title}"] for title in self.corruptions])
         units = torch.arange(len(table["right"])).repeat(len(self.corruptions))
-        return self.noted(statistics.share(rows, units, condition=self.condition), table)
+        return self.annotate(statistics.share(rows, units, condition=self.condition), table)

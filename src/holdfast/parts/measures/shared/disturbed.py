@@ -32,7 +32,7 @@ AVERAGE = "average"
 """The score over all threats, the headline."""
 
 
-def titled(measure: Measure, threats: tuple[Threat, ...]) -> dict[str, Threat]:
+def index_by_title(measure: Measure, threats: tuple[Threat, ...]) -> dict[str, Threat]:
     """Return the threats of a measure by their titles.
 
     Raises:
@@ -64,17 +64,19 @@ class DisturbedMeasure(Measure):
     per_image: ClassVar[str]
 
     def __post_init__(self) -> None:
-        titled(self, self.threats)
+        index_by_title(self, self.threats)
 
     @property
     def corruptions(self) -> tuple[str, ...]:
         """The threats by their titles."""
-        return tuple(titled(self, self.threats))
+        return tuple(index_by_title(self, self.threats))
 
     @property
-    def represented(self) -> dict[str, Represented]:
+    def representations(self) -> dict[str, Represented]:
         """The disturbed images that it reads, by the title of their threat."""
-        return {title: Represented(threat=t, first=self.first) for title, t in titled(self, self.threats).items()}
+        return {
+            title: Represented(threat=t, first=self.first) for title, t in index_by_title(self, self.threats).items()
+        }
 
     @property
     def column(self) -> str:
@@ -83,19 +85,19 @@ class DisturbedMeasure(Measure):
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean and disturbed representations."""
-        return Clean(), *self.represented.values()
+        return Clean(), *self.representations.values()
 
-    def disturbed(self, subject: Subject) -> tuple[Tensor, dict[str, Tensor]]:
+    def read_reps(self, subject: Subject) -> tuple[Tensor, dict[str, Tensor]]:
         """Return clean representations of the population, [N, D], and disturbed ones of each threat, [M, D]."""
-        return subject.read(Clean())["reps"], {t: subject.read(o)["reps"] for t, o in self.represented.items()}
+        return subject.read(Clean())["reps"], {t: subject.read(o)["reps"] for t, o in self.representations.items()}
 
-    def averaged(self, columns: dict[str, Float[Tensor, "images"]]) -> Table:
+    def add_average(self, columns: dict[str, Float[Tensor, "images"]]) -> Table:
         """Return the table of some columns, one for each threat, and their average."""
         average = sum(columns.values()) / len(columns)
         assert isinstance(average, Tensor)
         return {f"{self.per_image}@{title}": values for title, values in columns.items()} | {self.per_image: average}
 
-    def scored(self, table: Table, reduce: Callable[[str], Score]) -> dict[str, Score]:
+    def score_threats(self, table: Table, reduce: Callable[[str], Score]) -> dict[str, Score]:
         """Return the score of each threat's column, and the headline: of the average over all."""
         columns = {title: f"{self.per_image}@{title}" for title in self.corruptions}
         headline = {AVERAGE: self.per_image} if len(columns) > 1 else {}

@@ -15,15 +15,15 @@ def drops(measure: CorruptedMeasure | FineTunedMeasure, table: Table) -> dict[st
     """Return Δ(c) = (Acc - Acc(c)) / Acc of each corruption, and their average, on the same images."""
     clean, right = measure.clean(table), table["right"]
 
-    def dropped(under: Float[Tensor, "images"], score: Score) -> Score:
+    def score_drop(under: Float[Tensor, "images"], score: Score) -> Score:
         rho = statistics.correlation(statistics.influence_of_mean(under), statistics.influence_of_mean(right))
         return relative_drop(score, clean, rho)
 
     columns = {title: table[f"right@{title}"] for title in measure.corruptions}
     each = {
-        title: dropped(rows, statistics.share(rows, condition=measure.condition)) for title, rows in columns.items()
+        title: score_drop(rows, statistics.share(rows, condition=measure.condition)) for title, rows in columns.items()
     }
-    return each | {AVERAGE: dropped(table[AVERAGE], measure.average(table))}
+    return each | {AVERAGE: score_drop(table[AVERAGE], measure.average(table))}
 
 
 def influence_on_drop(table: Table) -> Float[Tensor, "units"]:

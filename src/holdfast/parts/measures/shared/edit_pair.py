@@ -8,7 +8,7 @@ from torch import Tensor
 
 from holdfast.core import Score, Table
 from holdfast.numerics import statistics
-from holdfast.numerics.statistics.universal import padded
+from holdfast.numerics.statistics.universal import pad_to_population
 from holdfast.parts.threats.edit import Edit
 
 PAIR, APART = "worst pair", "worst pair, each alone"
@@ -30,8 +30,8 @@ def pair_columns(chosen: Mapping[str, Tensor], judged: Mapping[str, Tensor], row
             f"at@{place}": float(chosen["strength"][number]) if number >= 0 else torch.nan,
         }
     return {
-        "together": padded(judged["together"], rows),
-        "alone": padded(torch.maximum(judged["first"], judged["second"]), rows),
+        "together": pad_to_population(judged["together"], rows),
+        "alone": pad_to_population(torch.maximum(judged["first"], judged["second"]), rows),
         **{name: torch.full((rows,), float(value), dtype=torch.float64) for name, value in same.items()},
     }
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from holdfast.core import Head, HoldfastError, Measure, Observation, Score, Subject, Table, Threat
 from holdfast.core.registry import part_name
 from holdfast.numerics import statistics
-from holdfast.parts.measures.shared.disturbed import AVERAGE, titled
+from holdfast.parts.measures.shared.disturbed import AVERAGE, index_by_title
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.fine_tuned import FineTuned
@@ -40,7 +40,7 @@ class FineTunedMeasure(Measure):
 
     def __post_init__(self) -> None:
         if self.threats:
-            titled(self, self.threats)
+            index_by_title(self, self.threats)
         if self.consistent and (not self.threats or self.fine_tuned.threat is not None):
             raise HoldfastError(
                 f"{part_name(self)}: consistent: expected threats that befall training images as well, and a "
@@ -55,12 +55,12 @@ class FineTunedMeasure(Measure):
     @property
     def corruptions(self) -> tuple[str, ...]:
         """The threats by their titles."""
-        return tuple(self.titled)
+        return tuple(self.threats_by_title)
 
     @property
-    def titled(self) -> dict[str, Threat]:
+    def threats_by_title(self) -> dict[str, Threat]:
         """The threats by their titles."""
-        return titled(self, self.threats) if self.threats else {}
+        return index_by_title(self, self.threats) if self.threats else {}
 
     def looks(self, threat: Threat | None) -> tuple[FineTuned, Tuned]:
         """Return what a test under a threat, or of clean images, reads."""
@@ -74,7 +74,7 @@ class FineTunedMeasure(Measure):
     def observe(self, subject: Subject) -> Table:
         """Return whether every image is classified rightly, clean and under every threat."""
         right = {"right": (self.ranks(subject, None) == 0).double()}
-        under = {f"right@{title}": (self.ranks(subject, t) == 0).double() for title, t in self.titled.items()}
+        under = {f"right@{title}": (self.ranks(subject, t) == 0).double() for title, t in self.threats_by_title.items()}
         average = {AVERAGE: torch.stack(list(under.values())).mean(0)} if under else {}
         loss = subject.read(self.looks(None)[0])["loss"][-1]
         return right | under | average | {"loss": loss.expand(len(right["right"])).clone()}

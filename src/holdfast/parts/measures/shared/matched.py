@@ -14,7 +14,7 @@ from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.geometry.matching import LEAST, Matches, images_needed, matches, matches_of_copies
 from holdfast.numerics.statistics.thresholds import AtRate
-from holdfast.numerics.statistics.universal import padded
+from holdfast.numerics.statistics.universal import pad_to_population
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.edits import EDITS
 from holdfast.parts.measures.shared.probe import labels_of
@@ -86,11 +86,11 @@ class Matched(OfAllPairs):
         """The edited copies that the threshold is estimated from."""
         return () if self.misses is None else tuple(Represented(threat=edit) for edit in EDITS)
 
-    def compared(self) -> tuple[Observation, ...]:
+    def threshold_observations(self) -> tuple[Observation, ...]:
         """What the threshold is estimated from: clean representations, thumbnails to know look-alikes by, copies."""
         return Clean(), Thumbnails(), *self.copies
 
-    def placed(
+    def compute_quantiles(
         self, subject: Subject, pairs: list[tuple[Float[Tensor, "images dim"], Float[Tensor, "images dim"]]]
     ) -> tuple[list[Float[Tensor, "population"]], Table]:
         """Return the quantiles of distances, NaN where there is no threshold, and the columns that tell what it is.
@@ -106,14 +106,14 @@ class Matched(OfAllPairs):
             result = self._matches(subject, clean, apart)
             limit = math.nan if result.allowed < LEAST else result.threshold
         else:
-            result = matches_of_copies(self._copied(subject, clean), apart, self.level, len(clean))
+            result = matches_of_copies(self._compare_copies(subject, clean), apart, self.level, len(clean))
             limit = math.nan if result.pairs - result.allowed < LEAST else result.threshold
             at = torch.tensor([limit], dtype=torch.float64)
             numbers["false positives"] = float(self._matches(subject, clean, at).quantiles[0])
         quantiles = torch.full_like(result.quantiles, torch.nan) if math.isnan(limit) else result.quantiles
         numbers |= {"threshold": limit, "allowed": float(result.allowed), "pairs": float(result.pairs)}
         columns = {name: torch.full_like(result.near, number) for name, number in numbers.items()}
-        return list(padded(quantiles, len(clean))), {"near": result.near, **columns}
+        return list(pad_to_population(quantiles, len(clean))), {"near": result.near, **columns}
 
     def _matches(
         self, subject: Subject, clean: Float[Tensor, "population dim"], apart: Float[Tensor, "*shape"]
@@ -124,7 +124,9 @@ class Matched(OfAllPairs):
         circle = self.circle(subject)
         return matches(clean, thumbnails, apart, self.rate, self.divergence, labels, circle)
 
-    def _copied(self, subject: Subject, clean: Float[Tensor, "population dim"]) -> Float[Tensor, "edits images"]:
+    def _compare_copies(
+        self, subject: Subject, clean: Float[Tensor, "population dim"]
+    ) -> Float[Tensor, "edits images"]:
         """Return how far copies are from their originals."""
         edited = [subject.read(copy)["reps"].double() for copy in self.copies]
         return torch.stack([divergence(self.divergence)(reps, clean[: len(reps)]) for reps in edited])
@@ -133,11 +135,11 @@ class Matched(OfAllPairs):
         """Return what is known of the mean of values that depend on the rate."""
         return AtRate(values, table["near"], self.level, float(table["pairs"][0]), self.partners(len(table["near"])))
 
-    def noted(self, score: Score, table: Table) -> Score:
+    def annotate(self, score: Score, table: Table) -> Score:
         """Return a score that says what its threshold is, or why there is none."""
         limit, allowed, pairs = (float(table[name][0]) for name in ("threshold", "allowed", "pairs"))
         if self.misses is not None:
-            return self._noted_of_copies(score, table, self.misses)
+            return self._annotate_copies(score, table, self.misses)
         images = len(table["near"])
         of = f"{pairs:,.0f} pairs of {images} images"
         if not math.isnan(limit):
@@ -149,7 +151,7 @@ class Matched(OfAllPairs):
             return replace(score, note=f"undefined: {words}; use {more} or a larger rate")
         return replace(score, note=f"undefined: more than a share of {self.rate:g} of {of} are equal to this encoder")
 
-    def _noted_of_copies(self, score: Score, table: Table, misses: float) -> Score:
+    def _annotate_copies(self, score: Score, table: Table, misses: float) -> Score:
         limit, kept, copies = (float(table[name][0]) for name in ("threshold", "allowed", "pairs"))
         if math.isnan(limit):
             words = f"to miss a share of {misses:g} leaves {copies - kept:.0f} of {copies:,.0f} edited copies"

@@ -29,7 +29,7 @@ class Outranking(Measure):
 
     @property
     @abstractmethod
-    def pursued(self) -> Mapping[Any, BreakingRadii | Broken]:
+    def rank_searches(self) -> Mapping[Any, BreakingRadii | Broken]:
         """For each k, and each direction where there are two, the search for images that are not among the first k."""
 
     @property
@@ -39,10 +39,10 @@ class Outranking(Measure):
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, the trajectories, and what is pursued."""
-        return Clean(), *self.drift, *self.pursued.values()
+        return Clean(), *self.drift, *self.rank_searches.values()
 
     @property
     def searches(self) -> tuple[Search, ...]:
         """The search for drift, as a whole where it is that of an ensemble, and what is pursued."""
-        others = (search for observation in self.pursued.values() for search in observation.searches)
+        others = (search for observation in self.rank_searches.values() for search in observation.searches)
         return (Search(self.attack, self.ball, Untargeted()), *others)

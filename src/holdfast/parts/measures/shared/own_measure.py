@@ -18,8 +18,8 @@ from holdfast.parts.objectives.shared.own_loss import loss as own_loss
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import pair_of, partners
-from holdfast.runtime.checked import checked
-from holdfast.runtime.foreign import untouched
+from holdfast.runtime.checked import check_arguments
+from holdfast.runtime.foreign import forbid_mutation
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class OwnMeasure(FunctionPart, AttackMeasure):
             HoldfastError: no finite value per image, other values the second time, or shares that are none.
         """
         name = registry.part_name(self)
-        with torch.no_grad(), untouched(f"the function {name}", *reps):
+        with torch.no_grad(), forbid_mutation(f"the function {name}", *reps):
             values, again = (value_per_image(self, reps).double() for _ in range(2))
         if not torch.equal(values, again):
             raise HoldfastError(f"{name}: expected the same values each time, got others; seed what is random in it")
@@ -110,7 +110,7 @@ class MeasureOfFunction(Mapping[str, Any]):
 def measure(function: Function, **options: Any) -> MeasureOfFunction: ...
 @overload
 def measure(function: None = None, **options: Any) -> Callable[[Function], MeasureOfFunction]: ...
-@checked
+@check_arguments
 def measure(
     function: Function | None = None,
     *,

@@ -8,7 +8,7 @@ from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.observations.attacked import pair_of, partners
 
 
-def attacked_pairs(measure: AttackMeasure, subject: Subject) -> Table:
+def compare_pairs(measure: AttackMeasure, subject: Subject) -> Table:
     """Return the distances of Eq. 2 for every attacked image x_i and its partner x_j, as seen from x_i.
 
     Columns, one row per attacked image: `own@STEP`, d(f(x_i), f(x̂_i→j)); `other@STEP`, d(f(x_i), f(x̂_j→i));

@@ -105,7 +105,7 @@ def bank(subject: Subject, clean: Tokens, size: int) -> Bank:
     return Bank(tokens.double(), images.repeat(places.shape[1])[:size])
 
 
-def lost(
+def measure_breakaway(
     moved: Float[Tensor, "patches dim"],
     clean: Float[Tensor, "patches dim"],
     others: Float[Tensor, "others dim"],
@@ -128,7 +128,9 @@ def lost(
     return float((nearest < own * (1 - TIE)).double().mean())
 
 
-def lost_within(moved: Float[Tensor, "patches dim"], clean: Float[Tensor, "patches dim"], divergence: str) -> float:
+def measure_breakaway_within(
+    moved: Float[Tensor, "patches dim"], clean: Float[Tensor, "patches dim"], divergence: str
+) -> float:
     """Return the share of an image's patches that are nearer to another patch of it; NaN where all are alike.
 
     Args:
@@ -137,10 +139,10 @@ def lost_within(moved: Float[Tensor, "patches dim"], clean: Float[Tensor, "patch
         divergence: "l2" or "cosine".
     """
     moved, clean = moved.double(), clean.double()
-    rivals = patches.rivals(patches.compared(clean, divergence))
-    return lost(moved, clean, clean, divergence, barred(rivals))
+    rivals = patches.rivals(patches.map_to_euclidean(clean, divergence))
+    return measure_breakaway(moved, clean, clean, divergence, to_additive_mask(rivals))
 
 
-def barred(unlike: Bool[Tensor, "patches others"]) -> Float[Tensor, "patches others"]:
+def to_additive_mask(unlike: Bool[Tensor, "patches others"]) -> Float[Tensor, "patches others"]:
     """Return 0 where something holds, infinity elsewhere."""
     return torch.zeros(unlike.shape, dtype=torch.float64).masked_fill(~unlike, torch.inf)

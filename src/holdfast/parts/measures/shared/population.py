@@ -12,7 +12,7 @@ from holdfast.numerics.geometry.divergences import unit
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
-from holdfast.parts.measures.shared.bracket import Bracket, counted, in_order
+from holdfast.parts.measures.shared.bracket import Bracket, format_share, in_order
 from holdfast.parts.measures.shared.worst import trajectories
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
@@ -40,12 +40,12 @@ class AgainstPopulation(Bracket):
     divergence: str = "l2"
 
     @property
-    def proved(self) -> Certified:
+    def certificate_side(self) -> Certified:
         """The certificate's side: the margins against the whole population."""
         return Certified(self.certifier, self.ball, negatives=None, divergence=self.divergence, first=self.first)
 
     @property
-    def attacked(self) -> tuple[Attacked, ...]:
+    def attack_side(self) -> tuple[Attacked, ...]:
         """The attack's side: drift as far as it goes."""
         return trajectories(self.attack, self.ball, Untargeted(), (self.attack.steps,), self.first)
 
@@ -56,9 +56,9 @@ class AgainstPopulation(Bracket):
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, certified margins, attacks."""
-        return Clean(), self.proved, *self.attacked
+        return Clean(), self.certificate_side, *self.attack_side
 
-    def broken(
+    def find_broken_pairs(
         self, subject: Subject
     ) -> tuple[Bool[Tensor, "images population"], Bool[Tensor, "images population"], Float[Tensor, "images"]]:
         """Return which pairs the attack broke, which ones are not proved to hold, and each image's vacuous share.
@@ -67,12 +67,12 @@ class AgainstPopulation(Bracket):
         ball, whatever it pursued. An image is never broken by itself.
         """
         clean = subject.read(Clean())["reps"].double()
-        proved = subject.read(self.proved)
+        proved = subject.read(self.certificate_side)
         lower = proved["lower"]
         size = unit(clean) if self.divergence == "cosine" else 2 * clean
         apart = pairwise.pairwise(size[: len(lower)], size, "l2")
         broken = torch.zeros_like(lower, dtype=torch.bool)
-        for points in subject.reached(self.ball):
+        for points in subject.collect_points(self.ball):
             own = torch.arange(min(len(points), len(lower)))
             for reps in points[own].unbind(1):
                 margin, ties = margins_against(reps, clean, own, self.divergence)
@@ -85,7 +85,7 @@ class AgainstPopulation(Bracket):
 
     def remarks(self, table: Table) -> str:
         """Return how many bounds say nothing."""
-        return counted(table, "vacuous", "of the bounds vacuous")
+        return format_share(table, "vacuous", "of the bounds vacuous")
 
 
 def margins_against(

@@ -20,6 +20,6 @@ def labels_of(subject: Subject) -> Int[Tensor, "population"]:
 
 def head_of(subject: Subject, probe: LinearProbe, threat: Threat | None = None) -> Head:
     """Return the linear head that a probe learns; see `Subject.learned`."""
-    head = subject.learned(probe, threat)
+    head = subject.fit_probe(probe, threat)
     assert isinstance(head, Head)  # so says LinearProbe
     return head

@@ -12,7 +12,7 @@ POINTS = 60
 """Radii at which the share is drawn."""
 
 
-def certified_within(right: Float[Tensor, "images"], radius: Float[Tensor, "images"]) -> Curves:
+def chart_certificates(right: Float[Tensor, "images"], radius: Float[Tensor, "images"]) -> Curves:
     """Return #{right and radius >= r} / n against r, with exact (Clopper-Pearson) 95 % intervals at each r by itself.
 
     Args:

@@ -14,9 +14,9 @@ from holdfast.core.registry import part_name
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.divergences import divergence
-from holdfast.numerics.geometry.ranking import first_without, ranked, without
+from holdfast.numerics.geometry.ranking import first_without, rank_queries, without
 from holdfast.numerics.statistics import drawn_pairs
-from holdfast.numerics.statistics.universal import padded
+from holdfast.numerics.statistics.universal import pad_to_population
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.runtime.checked import Count
 from holdfast.runtime.errors import unknown
@@ -132,7 +132,7 @@ class Searching(Recalling):
         """What the mean of `precision` is called."""
         return "mean average precision" if self.relevant == "class" else "mean reciprocal rank"
 
-    def found(self, subject: Subject, reps: Tensor, clean: Tensor) -> tuple[Ranks, Ranks]:
+    def rank_results(self, subject: Subject, reps: Tensor, clean: Tensor) -> tuple[Ranks, Ranks]:
         """Return for each query the rank of the first relevant result, and its average precision.
 
         Where the original alone is relevant, the average precision is 1 / rank.
@@ -143,7 +143,7 @@ class Searching(Recalling):
         self.fits(len(clean))
         own = torch.arange(len(reps))
         if self.relevant == "class":
-            return ranked(reps, clean, own, labels_of(subject), self.divergence)
+            return rank_queries(reps, clean, own, labels_of(subject), self.divergence)
         nearer, _ = pairwise.closer(reps, clean, own, self.divergence)
         rank = 1.0 + nearer.double()
         return rank, 1 / rank
@@ -169,30 +169,37 @@ class Searching(Recalling):
         table, labels = {"population": torch.full((len(clean),), len(clean)).double()}, labels_of(subject)
         for query, (rank, precision, reps) in known.items():
             removed = without(reps, clean, torch.arange(len(reps)), labels, self.divergence)
-            own = padded(precision - precision.nanmean(), len(clean)).nan_to_num(0.0) / (~precision.isnan()).sum()
+            own = (
+                pad_to_population(precision - precision.nanmean(), len(clean)).nan_to_num(0.0)
+                / (~precision.isnan()).sum()
+            )
             parts = precision.nanmean() + len(clean) * (own - (removed - removed.mean()))
-            rows = {"rank": padded(rank, len(clean)), "precision": padded(precision, len(clean)), "parts": parts}
+            rows = {
+                "rank": pad_to_population(rank, len(clean)),
+                "precision": pad_to_population(precision, len(clean)),
+                "parts": parts,
+            }
             table |= {f"{name}@{query}": values for name, values in rows.items()}
         return table
 
     def mean(self, table: Table, queries: Sequence[str]) -> Score:
         """Return the mean average precision, averaged over some kinds of queries."""
-        precision = self.averaged_over("precision", table, queries)
+        precision = self.average_queries("precision", table, queries)
         if not self._knows_parts(table, queries):
             return statistics.mean(precision, condition=CONDITION, most=1.0)
-        return drawn_pairs.mean(precision, self.averaged_over("parts", table, queries), most=1.0)
+        return drawn_pairs.mean(precision, self.average_queries("parts", table, queries), most=1.0)
 
     def influence_on_mean(self, table: Table, queries: Sequence[str]) -> Float[Tensor, "units"]:
         """Return each image's influence on that mean."""
         column = "parts" if self._knows_parts(table, queries) else "precision"
-        return statistics.influence_of_mean(self.averaged_over(column, table, queries))
+        return statistics.influence_of_mean(self.average_queries(column, table, queries))
 
     @staticmethod
     def _knows_parts(table: Table, queries: Sequence[str]) -> bool:
         """Whether what each image contributes in the index is known; of originals, in no table of earlier versions."""
         return all(f"parts@{query}" in table for query in queries)
 
-    def averaged_over(self, column: str, table: Table, queries: Sequence[str]) -> Float[Tensor, "rows"]:
+    def average_queries(self, column: str, table: Table, queries: Sequence[str]) -> Float[Tensor, "rows"]:
         """Return the mean of a column over kinds of queries; of precisions, those that are defined."""
         values = torch.stack([table[f"{column}@{query}"] for query in queries]).mean(0)
         return values[~values.isnan()] if column == "precision" and self.relevant == "class" else values

@@ -38,7 +38,7 @@ class ShapeMeasure(Measure):
         """
         score = statistics.mean(contributions, condition="of the images' contributions (jackknife)")
         images = len(contributions)
-        kind = sampled_pairs.described(score.interval, images, images - 1 if partners is None else partners)
+        kind = sampled_pairs.describe_interval(score.interval, images, images - 1 if partners is None else partners)
         return replace(score, interval=kind)
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:

@@ -9,7 +9,7 @@ import torch
 from holdfast.core import Chart, HoldfastError, Score, Table
 from holdfast.core.registry import part_name
 from holdfast.numerics import statistics
-from holdfast.parts.measures.shared.reach import certified_within
+from holdfast.parts.measures.shared.reach import chart_certificates
 from holdfast.parts.measures.shared.smoothed_measure import SmoothedMeasure
 from holdfast.parts.smoothing.classifier import Classifier
 from holdfast.parts.smoothing.shared.certificate import Certificate
@@ -67,4 +67,4 @@ class SmoothedShare(SmoothedMeasure):
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return the certified accuracy against the radius, and how `column` spreads over the images."""
-        return certified_within(table["found"], table["radius"]), *super().charts(table, scores)
+        return chart_certificates(table["found"], table["radius"]), *super().charts(table, scores)

@@ -33,7 +33,7 @@ class TestedMeasure(Measure):
     reads_labels = True
 
     @property
-    def shown_probe(self) -> LinearProbe | None:
+    def attention_probe(self) -> LinearProbe | None:
         """The probe, where it is linear and learns from clean images."""
         return self.probe if isinstance(self.probe, LinearProbe) and not self.consistent else None
 
@@ -44,25 +44,25 @@ class TestedMeasure(Measure):
 
     def ranks(self, subject: Subject, threat: Threat | None) -> Int[Tensor, "images"]:
         """Return how many classes come before each image's own under a threat, or of clean images."""
-        labels = labels_of(subject)[: self._tested(subject)]
+        labels = labels_of(subject)[: self._count_tested(subject)]
         return self.classifier(subject, threat).ranks(self._reps(subject, threat)[: len(labels)], labels)
 
     def classifier(self, subject: Subject, threat: Threat | None) -> Classifier:
         """Return the classifier that a test under a threat uses."""
-        return subject.learned(self.probe, threat if self.consistent else None)
+        return subject.fit_probe(self.probe, threat if self.consistent else None)
 
-    def _tested(self, subject: Subject) -> int:
+    def _count_tested(self, subject: Subject) -> int:
         return subject.attacked if self.first is None else min(self.first, subject.attacked)
 
     def _reps(self, subject: Subject, threat: Threat | None) -> Reps:
         observation = Clean() if threat is None else Represented(threat=threat, first=self.first)
         return subject.read(observation)["reps"]
 
-    def taught(self, subject: Subject) -> int:
+    def count_training_images(self, subject: Subject) -> int:
         """Return how many images the probe learned from; 0 for one that learns nothing."""
         return len(subject.bank().labels) if self.probe.trains else 0
 
-    def noted(self, score: Score, table: Table) -> Score:
+    def annotate(self, score: Score, table: Table) -> Score:
         """Return a score that says so where fewer training images vote than were asked for."""
         size = int(table["taught"][0])
         if not isinstance(self.probe, Knn) or size >= self.probe.k:

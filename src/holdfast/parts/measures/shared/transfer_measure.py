@@ -124,7 +124,7 @@ class TransferMeasure(Measure):
         """
 
     @abstractmethod
-    def scored(self, table: Table, source: str) -> Score:
+    def score_source(self, table: Table, source: str) -> Score:
         """Return the score of one of the `sources`."""
 
     @abstractmethod
@@ -153,7 +153,7 @@ class TransferMeasure(Measure):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the score of each source, and two paired differences; that of any surrogate is the last one."""
-        scores = {source: self.scored(table, source) for source in self.sources}
+        scores = {source: self.score_source(table, source) for source in self.sources}
         for name in self.names:
             if bool(table[f"same@{name}"].all()):
                 scores[name] = replace(scores[name], note=ITSELF)

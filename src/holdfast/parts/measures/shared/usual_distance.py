@@ -62,7 +62,7 @@ def usual_distance(
     return {UNIT: torch.full((images,), median, dtype=torch.float64), MOVES: -slope * moves}
 
 
-def unpadded(values: Float[Tensor, "images"]) -> Float[Tensor, "attacked"]:
+def strip_padding(values: Float[Tensor, "images"]) -> Float[Tensor, "attacked"]:
     """Return the rows of a column up to the last one that has a value."""
     known = (~values.isnan()).nonzero()
     return values[: int(known.max()) + 1] if len(known) else values
@@ -80,15 +80,15 @@ def in_units(table: Table, column: str, condition: str = "") -> Score:
         condition: what else the interval is conditional on.
     """
     values, moves = table[column], table[MOVES]
-    score, images = statistics.mean(unpadded(values), condition=condition), int((moves != 0).sum())
+    score, images = statistics.mean(strip_padding(values), condition=condition), int((moves != 0).sum())
     if score.value is None or score.low is None or score.high is None or images < 2:
         return score
     error = float(scipy.stats.t.ppf((1 + level(score.confidence)) / 2, images - 1)) * float(moves.norm())
     least, most = sorted(score.value * math.exp(sign * error) for sign in (-1, 1))
     rho = statistics.correlation(*_influences(table, column))
     floor = -math.inf if bool((values < 0).any()) else 0.0
-    low = score.value - statistics.combined(score.value - score.low, score.value - least, -rho)
-    high = score.value + statistics.combined(score.high - score.value, most - score.value, -rho)
+    low = score.value - statistics.combine_reaches(score.value - score.low, score.value - least, -rho)
+    high = score.value + statistics.combine_reaches(score.high - score.value, most - score.value, -rho)
     return replace(
         score, low=max(low, floor), high=high, interval=f"{score.interval}, and of the usual distance (MOVER)"
     )

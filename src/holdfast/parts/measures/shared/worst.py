@@ -31,7 +31,7 @@ def lowest(subject: Subject, observed: OfMargins, ball: Ball, margins: Rows, sla
         slack: what float32 may have changed these by, [M, R].
     """
     margin, margins, slack = observed.margins(subject.shard(len(margins))), margins.clone(), slack.clone()
-    for points in subject.reached(ball):
+    for points in subject.collect_points(ball):
         part = slice(min(len(points), len(margins)))
         for reps in points[part].unbind(1):
             margins[part] = margins[part].minimum(margin.part(part)(reps))
@@ -41,10 +41,12 @@ def lowest(subject: Subject, observed: OfMargins, ball: Ball, margins: Rows, sla
 
 def worst(subject: Subject, attack: Attack, runs: tuple[Attacked, ...]) -> dict[int, Float[Tensor, "attacked dim"]]:
     """Return the attacked representations at every read-out of some trajectories, in float64; see `observed`."""
-    return {step: reps.double() for step, reps in observed(subject, attack, runs).items()}
+    return {step: reps.double() for step, reps in read_attacked_reps(subject, attack, runs).items()}
 
 
-def observed(subject: Subject, attack: Attack, runs: tuple[Attacked, ...]) -> dict[int, Float[Tensor, "attacked dim"]]:
+def read_attacked_reps(
+    subject: Subject, attack: Attack, runs: tuple[Attacked, ...]
+) -> dict[int, Float[Tensor, "attacked dim"]]:
     """Return the attacked representations at every read-out of some trajectories, as they were observed.
 
     For an ensemble those of each image's strongest member: the one with the largest final objective.

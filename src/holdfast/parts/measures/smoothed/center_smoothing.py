@@ -62,7 +62,9 @@ class CenterSmoothing(OfAllPairs, SmoothedMeasure):
         certified, clean = self.conclusions(subject), subject.read(Clean())["reps"].double()
         bank = unit(clean) if certificate.normalised else clean
         quantile, near, _ = self.place(subject, bank, certified["radius"][None])
-        radius, abstained = (universal.padded(certified[name], len(bank)) for name in ("radius", "abstained"))
+        radius, abstained = (
+            universal.pad_to_population(certified[name], len(bank)) for name in ("radius", "abstained")
+        )
         return {"radius": radius, "quantile": quantile[0], "abstained": abstained, "near": near[0]}
 
     def score(self, table: Table) -> dict[str, Score]:

@@ -94,7 +94,7 @@ class Synbench(Measure):
     @property
     def headline(self) -> str:
         """The name of the last score: at `start`, with the first ε."""
-        return _named(self.start, self.mixtures.epsilons[0])
+        return _name_score(self.start, self.mixtures.epsilons[0])
 
     def observations(self) -> tuple[Observation, ...]:
         """Classifiers of synthetic images, tested; before them what the images are to be like, where that is asked."""
@@ -115,7 +115,7 @@ class Synbench(Measure):
                 both = values.flatten() if values.dim() == 2 else values.repeat_interleave(halves)
                 table[f"{kind}@{epsilon:g}"] = both.double()
         first = self._trade_off(table, self.mixtures.epsilons[0])
-        return table | {"kept": (first.kept(self.start) * len(table["s"]) / halves).flatten()}
+        return table | {"kept": (first.normalise_areas(self.start) * len(table["s"]) / halves).flatten()}
 
     def rows(self, table: Table) -> list[str]:
         """Return which direction, s and half each row is about."""
@@ -127,7 +127,7 @@ class Synbench(Measure):
         """Return the score at each a_t for each ε, the best ε, and the headline."""
         trade_offs = {epsilon: self._trade_off(table, epsilon) for epsilon in self.mixtures.epsilons}
         scores = {
-            _named(start, epsilon): synbench.score(trade_off, start, self.over)
+            _name_score(start, epsilon): synbench.score(trade_off, start, self.over)
             for start in self._starts
             for epsilon, trade_off in trade_offs.items()
         }
@@ -148,7 +148,7 @@ class Synbench(Measure):
             heading=HEADING,
             how_to_read=HOW_TO_READ,
             title=f"Score against ε, a_t {self.start:g}",
-            scores=tuple(_named(self.start, epsilon) for epsilon in epsilons),
+            scores=tuple(_name_score(self.start, epsilon) for epsilon in epsilons),
             at=epsilons,
             across="ε, " + ("as a share of half the distance between the classes" if relative else "in units of "
                             "representations"),
@@ -160,7 +160,7 @@ class Synbench(Measure):
             how_to_read=HOW_TO_READ,
             rows=tuple(f"{start:g}" for start in self._starts),
             columns=tuple(f"ε {epsilon:g}" for epsilon in epsilons),
-            scores=tuple(tuple(_named(start, epsilon) for epsilon in epsilons) for start in self._starts),
+            scores=tuple(tuple(_name_score(start, epsilon) for epsilon in epsilons) for start in self._starts),
             corner="a_t",
             note=self.mixtures.description,
         )
@@ -223,5 +223,5 @@ class Synbench(Measure):
         )
 
 
-def _named(start: float, epsilon: float) -> str:
+def _name_score(start: float, epsilon: float) -> str:
     return f"a_t {start:g}, ε {epsilon:g}"

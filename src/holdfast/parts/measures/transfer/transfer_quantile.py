@@ -55,12 +55,12 @@ class TransferQuantile(OfAllPairs, TransferMeasure):
         """Return drifts, quantiles, and what every image's pairs say."""
         clean, drifts = subject.read(Clean())["reps"].double(), torch.stack(list(harm.values()))
         quantiles, near, _ = self.place(subject, clean, drifts, self.divergence)
-        columns = {"drift": universal.padded(drifts, len(clean)), "quantile": quantiles, "near": near}
+        columns = {"drift": universal.pad_to_population(drifts, len(clean)), "quantile": quantiles, "near": near}
         return {
             f"{name}@{source}": row for name, rows in columns.items() for source, row in zip(harm, rows, strict=True)
         }
 
-    def scored(self, table: Table, source: str) -> Score:
+    def score_source(self, table: Table, source: str) -> Score:
         """Return the median quantile."""
         return self.median_quantile(table[f"quantile@{source}"], table[f"near@{source}"])
 

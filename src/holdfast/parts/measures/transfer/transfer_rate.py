@@ -51,7 +51,7 @@ class TransferRate(TransferMeasure):
         event = self.failure.bind(subject.shard(len(reps)))
         return (event(reps[:, None], torch.arange(len(reps))).squeeze(1) > 0).double().cpu()
 
-    def scored(self, table: Table, source: str) -> Score:
+    def score_source(self, table: Table, source: str) -> Score:
         """Return the share of images that fail."""
         return statistics.share(table[f"fails@{source}"], condition=CONDITION)
 

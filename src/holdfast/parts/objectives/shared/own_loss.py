@@ -11,8 +11,8 @@ from holdfast.core import Goal, HoldfastError, Objective, PerImage, Reps
 from holdfast.core.encoder import Images
 from holdfast.core.function_part import FunctionPart, part_of, takes_target, value_per_image
 from holdfast.core.registry import part_name
-from holdfast.runtime.checked import checked
-from holdfast.runtime.foreign import untouched
+from holdfast.runtime.checked import check_arguments
+from holdfast.runtime.foreign import forbid_mutation
 
 Function = Callable[..., Any]
 
@@ -71,7 +71,7 @@ class OwnLoss(FunctionPart, Objective):
         goal = super().pursue(encoder, clean, target)
         if len(clean) > 1:  # each image in another's place, so that values are not all 0
             name, trial = part_name(self), clean.roll(1, 0)
-            with torch.no_grad(), untouched(f"the function {name}", trial, clean, target):
+            with torch.no_grad(), forbid_mutation(f"the function {name}", trial, clean, target):
                 whole = self(trial, clean, target)
                 alone = self(trial[:1], clean[:1], None if target is None else target[:1])
             if not torch.allclose(whole[:1], alone, rtol=1e-3, atol=1e-4 * float(whole.abs().max())):
@@ -87,7 +87,7 @@ class OwnLoss(FunctionPart, Objective):
 def loss(function: Function, *, name: str | None = None) -> OwnLoss: ...
 @overload
 def loss(function: None = None, *, name: str | None = None) -> Callable[[Function], OwnLoss]: ...
-@checked
+@check_arguments
 def loss(function: Function | None = None, *, name: str | None = None) -> Any:
     """Return a function as an objective: what an adversary maximises, in place of `untargeted` or `targeted`.
 

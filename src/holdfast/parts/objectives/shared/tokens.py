@@ -93,13 +93,13 @@ class OfMargins(OfTokens):
             references: what `references` returned.
         """
 
-    def compared(self, reps: Reps) -> Tokens:
+    def to_euclidean(self, reps: Reps) -> Tokens:
         """Return tokens that are compared by Euclidean distance."""
-        return patches.compared(self.tokens(reps), self.divergence)
+        return patches.map_to_euclidean(self.tokens(reps), self.divergence)
 
     def margins(self, clean: Reps) -> Callable[[Reps], Values]:
         """Return m_p as a function of the representations of these images, disturbed."""
-        before = self.compared(clean)
+        before = self.to_euclidean(clean)
         references = self.references(before)
         own, rival = self.distances(before, references)
         exists = rival.isfinite()
@@ -107,7 +107,7 @@ class OfMargins(OfTokens):
         gap = gap.maximum(NARROW * gap.sum(1, keepdim=True) / exists.sum(1, keepdim=True).clamp_min(1))
 
         def margins(reps: Reps) -> Values:
-            own, rival = self.distances(self.compared(reps), references)
+            own, rival = self.distances(self.to_euclidean(reps), references)
             apart = own - torch.where(exists, rival, 0.0)
             return torch.where(exists, apart / gap.clamp_min(torch.finfo(gap.dtype).tiny), -1.0)
 

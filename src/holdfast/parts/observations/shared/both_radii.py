@@ -12,7 +12,7 @@ from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.shared.minimal import minimal_radius, passes
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
-from holdfast.parts.certifiers.shared.radius import certified_radii
+from holdfast.parts.certifiers.shared.radius import certify_radii
 from holdfast.parts.observations.minimal_radii import breaks_of
 from holdfast.parts.observations.radii import PROBES
 from holdfast.parts.observations.shared.first import OfAnyRadius, OfFirst
@@ -71,7 +71,7 @@ class BothRadii(OfAnyRadius, OfFirst):
         if shard.others is None:
             raise HoldfastError(f"{type(self).__name__}: searches begin at other images, and these cannot be had")
         margin, starts = self.compare(shard)
-        proved = certified_radii(self.certifier, shard.encoder, margin, shard.x, self.ball, self.tolerance)
+        proved = certify_radii(self.certifier, shard.encoder, margin, shard.x, self.ball, self.tolerance)
         sizes = []
         with shard.encoder.exactly():  # every pass decides whether a margin is turned
             for number, others in enumerate(starts.unbind(1)):

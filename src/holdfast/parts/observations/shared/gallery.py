@@ -14,7 +14,7 @@ from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.geometry.nearest import nearest
 from holdfast.numerics.geometry.pictures import glowing
-from holdfast.parts.observations.shared.stored_changes import restored, stored
+from holdfast.parts.observations.shared.stored_changes import pack_changes, unpack_change
 
 WORST = 8
 NEIGHBOURS = 3
@@ -34,7 +34,7 @@ def farthest(
         positions: where the images stand in the population.
     """
     rows = _order(reps, clean)
-    return stored(delta[rows.to(delta.device)], positions[rows.to(positions.device)])
+    return pack_changes(delta[rows.to(delta.device)], positions[rows.to(positions.device)])
 
 
 def _order(reps: Float[Tensor, "rows dim"], clean: Float[Tensor, "rows dim"]) -> Int[Tensor, "worst"]:
@@ -43,7 +43,7 @@ def _order(reps: Float[Tensor, "rows dim"], clean: Float[Tensor, "rows dim"]) ->
     return drift.sort(descending=True, stable=True).indices[:WORST]
 
 
-def _drawn(seed: int, images: int) -> Int[Tensor, "drawn"]:
+def _draw_subset(seed: int, images: int) -> Int[Tensor, "drawn"]:
     """Return the images among whose pairs drifts are placed."""
     random = Rng(seed).child("gallery").generator()
     return torch.randperm(images, generator=random)[:PAIRS_OF].sort().values
@@ -66,7 +66,7 @@ def gallery(results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]
     order = _order(results[last][kept], clean[kept])
     positions, rows = kept[order], rows[order].tolist()
     # how far that is among clean distances, and which images are near, before and after
-    among = clean[_drawn(album.seed, len(clean))]
+    among = clean[_draw_subset(album.seed, len(clean))]
     quantiles = pairwise.share_below(among, drift[positions])
     placed_among = {} if len(among) == len(clean) else {"placed_among": len(among)}
     before = nearest(clean[positions], clean, NEIGHBOURS + 1)
@@ -75,7 +75,7 @@ def gallery(results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]
     folder, ids, entries = f"pictures/{album.slug}", album.ids, []
     for rank, position in enumerate(positions.tolist()):
         x = album.picture(position)
-        largest, share = restored(results, rows[rank])
+        largest, share = unpack_change(results, rows[rank])
         shown = {"clean": x, "attacked": x + largest * share, "difference": 0.5 + share / 2}
         if album.grid is not None:
             shown["drift_map"] = _drift_map(album.grid, x, results[last][position], clean[position])

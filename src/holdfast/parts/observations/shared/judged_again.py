@@ -3,11 +3,11 @@
 import torch
 
 from holdfast.core import Encoder, Images, Reps
-from holdfast.core.randomness import GROUPS, judged_by, redrawn
+from holdfast.core.randomness import GROUPS, redrawn, use_draw_group
 
 
 @torch.no_grad()
-def judged_again(encoder: Encoder, x: Images, name: str) -> dict[str, Reps]:
+def reevaluate_with_new_draws(encoder: Encoder, x: Images, name: str) -> dict[str, Reps]:
     """Return the representations of images by each further group of draws; none where nothing is drawn.
 
     Args:
@@ -17,6 +17,6 @@ def judged_again(encoder: Encoder, x: Images, name: str) -> dict[str, Reps]:
     """
     reps = {}
     for group in range(1, GROUPS + 1) if encoder.draws is not None else ():
-        with judged_by(group):
+        with use_draw_group(group):
             reps[redrawn(name, group)] = encoder(x).float()
     return reps

@@ -49,7 +49,7 @@ def sides(labels: Int[Tensor, "*shape"], sets: Sequence[LabelSet]) -> Int[Tensor
     return torch.where(first, 0, torch.where(second, 1, -1))
 
 
-def said(head: Head, reps: Reps, names: LabelSet) -> Bool[Tensor, "batch"]:
+def predict_membership(head: Head, reps: Reps, names: LabelSet) -> Bool[Tensor, "batch"]:
     """Return where a head's best class is of a set; a tie with one that is not does not count.
 
     Raises:

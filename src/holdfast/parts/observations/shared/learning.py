@@ -37,7 +37,7 @@ class Learning(Observation):
         left = max(population - attacked, population // 2)
         return left if self.learner.images is None else min(self.learner.images, left)
 
-    def judged(self, population: int, attacked: int) -> int:
+    def count_held_out(self, population: int, attacked: int) -> int:
         """Return how many images, the first ones of those attacked, have not been learned from."""
         return min(attacked, population - self.images(population, attacked))
 

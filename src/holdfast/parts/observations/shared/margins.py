@@ -87,7 +87,7 @@ class OfMargins(OfFirst):
         return self.probe is not None
 
     @property
-    def compared(self) -> int | None:
+    def comparisons(self) -> int | None:
         """How many images each is compared with at most; None: the whole population."""
         return self.negatives.count if isinstance(self.negatives, MadeNegatives) else self.negatives
 
@@ -121,9 +121,9 @@ class OfMargins(OfFirst):
         """Return the positions of the images that each is compared with (all others if fewer), where none are made."""
         assert shard.clean is not None
         population = len(shard.clean)
-        if self.compared is None:
+        if self.comparisons is None:
             return torch.arange(population).expand(len(shard.x), -1)
-        return draw_negatives(shard.rng, shard.positions, population, min(self.compared, population - 1))
+        return draw_negatives(shard.rng, shard.positions, population, min(self.comparisons, population - 1))
 
 
 def row(margin: Margin, numbers: Int[Tensor, "batch"]) -> Margin:

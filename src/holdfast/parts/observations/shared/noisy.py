@@ -45,16 +45,16 @@ class OfNoise(OfFirst):
 
     def images(self, population: int, attacked: int) -> int:
         """The images that the audit attacks, or the first ones of them; none from which the noise was learned."""
-        own = self.noise.judged(population, attacked) if isinstance(self.noise, WorstNoise) else attacked
+        own = self.noise.count_held_out(population, attacked) if isinstance(self.noise, WorstNoise) else attacked
         return super().images(population, own)
 
 
 def noise_of(shard: Shard, noise: Threat | WorstNoise) -> Threat:
     """Return the noise itself where it was learned first."""
-    return noise.learned(shard) if isinstance(noise, WorstNoise) else noise
+    return noise.read_from(shard) if isinstance(noise, WorstNoise) else noise
 
 
-def represented(shard: Shard, x: Images) -> Reps:
+def represent(shard: Shard, x: Images) -> Reps:
     """Return the representations of disturbed images of a shard, in its order.
 
     Raises:
@@ -81,19 +81,19 @@ def spans(shard: Shard, rows: list[int], start: int, stop: int) -> Iterator[tupl
             yield images, begin, min(begin + room, stop)
 
 
-def drawn(shard: Shard, noise: Threat, rows: Int[Tensor, "rows"], start: int, stop: int) -> Draws:
+def draw_noisy_images(shard: Shard, noise: Threat, rows: Int[Tensor, "rows"], start: int, stop: int) -> Draws:
     """Return draws `start` to `stop` (exclusive) of some images of the shard; `start` begins a unit."""
     ids, rng = [shard.rng.ids[row] for row in rows.tolist()], shard.rng.child("noise")
     if not isinstance(noise, Noise):  # a threat that only samples: one stream for every draw
         names = [f"{image} draw {draw}" for image in ids for draw in range(start, stop)]
         x, positions = (values[rows].repeat_interleave(stop - start, 0) for values in (shard.x, shard.positions))
-        return shard.disturbed(noise, rng.at(names), x, positions).unflatten(0, (len(rows), stop - start))
+        return shard.disturb(noise, rng.at(names), x, positions).unflatten(0, (len(rows), stop - start))
     numbers, units = noise.numbers(shard.x), range(start // UNIT, -(-stop // UNIT))
     z = torch.cat([rng.child(unit).at(ids).normal_on(shard.x.device, UNIT, numbers) for unit in units], 1)
-    return pushed(shard, noise, rows, z[:, : stop - start])
+    return apply_noise(shard, noise, rows, z[:, : stop - start])
 
 
-def pushed(shard: Shard, noise: Noise, rows: Int[Tensor, "rows"], z: Float[Tensor, "rows draws numbers"]) -> Draws:
+def apply_noise(shard: Shard, noise: Noise, rows: Int[Tensor, "rows"], z: Float[Tensor, "rows draws numbers"]) -> Draws:
     """Return the disturbed images that some numbers stand for."""
     assert shard.clean is not None  # clean representations are always observed first
     at = shard.positions[rows]
@@ -122,7 +122,7 @@ def values(shard: Shard, events: Sequence[Event], rows: Int[Tensor, "rows"], ima
     return [event(reps, rows).cpu() for event in events]
 
 
-def undisturbed(shard: Shard, event: Event) -> Float[Tensor, "images"]:
+def evaluate_clean(shard: Shard, event: Event) -> Float[Tensor, "images"]:
     """Return the value of an event for each image as it is."""
     assert shard.clean is not None
     clean = shard.clean[shard.positions].to(shard.x.device).double()
@@ -131,4 +131,4 @@ def undisturbed(shard: Shard, event: Event) -> Float[Tensor, "images"]:
 
 def wrong(shard: Shard, event: Event) -> Float[Tensor, "images"]:
     """Return which images fail without any disturbance, 1 or 0."""
-    return (undisturbed(shard, event) > 0).double()
+    return (evaluate_clean(shard, event) > 0).double()

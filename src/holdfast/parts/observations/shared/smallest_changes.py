@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Album, Images, Positions
-from holdfast.parts.observations.shared.stored_changes import restored, stored
+from holdfast.parts.observations.shared.stored_changes import pack_changes, unpack_change
 
 KEPT = 256
 """Images of the population, the first ones, whose changes are kept: a byte for each number, 38 MB at 224 pixels."""
@@ -16,7 +16,7 @@ SHOWN = 12
 """Of them so many are shown."""
 
 
-def kept(delta: Images, positions: Positions, most: int = KEPT) -> dict[str, Tensor]:
+def pack_first_changes(delta: Images, positions: Positions, most: int = KEPT) -> dict[str, Tensor]:
     """Return the changes of the first images of the population, to be stored, however these are cut into shards.
 
     Args:
@@ -25,7 +25,7 @@ def kept(delta: Images, positions: Positions, most: int = KEPT) -> dict[str, Ten
         most: how many images of the population, the first ones, are meant.
     """
     first = (positions < most).nonzero().flatten()
-    return stored(delta[first.to(delta.device)], positions[first])
+    return pack_changes(delta[first.to(delta.device)], positions[first])
 
 
 def smallest_changes(
@@ -53,7 +53,7 @@ def smallest_changes(
     entries: list[dict[str, Any]] = []
     for place, position in enumerate(order[rank] for rank in ranks):
         x = album.picture(position)
-        largest, share = restored(results, rows[position])
+        largest, share = unpack_change(results, rows[position])
         shown = {"clean": x, "attacked": x + largest * share, "difference": 0.5 + share / 2}
         files = {name: f"{folder}/change{album.number}-{place}-{name}.png" for name in shown}
         for name, pixels in shown.items():

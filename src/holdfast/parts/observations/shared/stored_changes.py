@@ -11,7 +11,7 @@ from holdfast.core import Images, Positions
 LEVELS = 127
 
 
-def stored(delta: Images, positions: Positions) -> dict[str, Tensor]:
+def pack_changes(delta: Images, positions: Positions) -> dict[str, Tensor]:
     """Return changes to be stored, on the CPU; a number loses at most 1/254 of the largest one of its image.
 
     `gallery.position` [K]; `gallery.largest` [K], the largest absolute value of the change; `gallery.change`
@@ -31,6 +31,6 @@ def stored(delta: Images, positions: Positions) -> dict[str, Tensor]:
     }
 
 
-def restored(results: Mapping[str, Tensor], row: int) -> tuple[float, Float[Tensor, "channels height width"]]:
+def unpack_change(results: Mapping[str, Tensor], row: int) -> tuple[float, Float[Tensor, "channels height width"]]:
     """Return the largest absolute value of a stored change, and the change in units of it."""
     return float(results["gallery.largest"][row]), results["gallery.change"][row].float() / LEVELS

@@ -6,7 +6,9 @@ from torch import Tensor
 from holdfast.core import Failure, Reps, Shard
 
 
-def taken(failure: Failure, shard: Shard, reps: Reps, failed: Bool[Tensor, "images"]) -> Int[Tensor, "images"]:
+def find_confusions(
+    failure: Failure, shard: Shard, reps: Reps, failed: Bool[Tensor, "images"]
+) -> Int[Tensor, "images"]:
     """Return the position of the image that each failing one is taken for; -1 for all others, and where none is known.
 
     Args:
@@ -15,6 +17,6 @@ def taken(failure: Failure, shard: Shard, reps: Reps, failed: Bool[Tensor, "imag
         reps: representations of their disturbed versions, in the shard's order.
         failed: which of them fail.
     """
-    positions = failure.taken_for(shard, reps)
+    positions = failure.identify(shard, reps)
     held = ~failed.cpu()
     return held.long().neg() if positions is None else positions.masked_fill(held, -1)

@@ -8,7 +8,7 @@ from holdfast.core import HoldfastError, Rng
 from holdfast.parts.probes.shared.training import classes_of
 
 
-def drawn(labels: Int[Tensor, "bank"], shots: int, rng: Rng) -> Int[Tensor, "some"]:
+def draw_shots(labels: Int[Tensor, "bank"], shots: int, rng: Rng) -> Int[Tensor, "some"]:
     """Positions of `shots` images of each class, class by class, [C · shots].
 
     Each class has a random order of its own, whose first images are taken: more shots keep those of fewer, and what is

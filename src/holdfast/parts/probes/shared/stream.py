@@ -35,7 +35,7 @@ def blocks(bank: Bank, targets: Int[Tensor, "bank"], rows: int) -> Iterator[Labe
         yield left, targets[done:].to(left.device)
 
 
-def shuffled(stream: Iterator[Labelled], random: torch.Generator) -> Iterator[Labelled]:
+def shuffle_stream(stream: Iterator[Labelled], random: torch.Generator) -> Iterator[Labelled]:
     """Yield the rows of a stream of blocks in another order, from a pool of two blocks.
 
     Half of the pool leaves it by chance, then the next block comes in. A row may leave at once or stay for long, so
@@ -44,16 +44,16 @@ def shuffled(stream: Iterator[Labelled], random: torch.Generator) -> Iterator[La
     pool: Labelled | None = None
     for reps, targets in stream:
         if pool is None:
-            pool = _permuted(reps, targets, random)
+            pool = _permute(reps, targets, random)
             continue
-        mixed = _permuted(torch.cat([pool[0], reps]), torch.cat([pool[1], targets]), random)
+        mixed = _permute(torch.cat([pool[0], reps]), torch.cat([pool[1], targets]), random)
         yield mixed[0][: len(reps)], mixed[1][: len(reps)]
         pool = mixed[0][len(reps) :].clone(), mixed[1][len(reps) :].clone()
     if pool is not None:
         yield pool
 
 
-def _permuted(reps: Reps, targets: Int[Tensor, "batch"], random: torch.Generator) -> Labelled:
+def _permute(reps: Reps, targets: Int[Tensor, "batch"], random: torch.Generator) -> Labelled:
     order = torch.randperm(len(reps), generator=random).to(reps.device)
     return reps[order], targets[order]
 

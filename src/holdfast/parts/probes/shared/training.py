@@ -32,7 +32,7 @@ def classes_of(labels: Int[Tensor, "batch"]) -> tuple[Int[Tensor, "classes"], In
     return classes, targets
 
 
-def standardised(
+def standardise(
     reps: Reps,
 ) -> tuple[Float[Tensor, "batch dim"], Float[Tensor, "dim"], Float[Tensor, "dim"]]:
     """Return (r - m) / s in float64, m and s, feature by feature; s = 1 for a feature that does not vary."""

@@ -12,7 +12,7 @@ from holdfast.core import Corruption, HoldfastError, Images, Rng
 from holdfast.parts.threats.imagenet_c import blur, digital, noise, spatter, weather
 from holdfast.parts.threats.imagenet_c.batches import in_parts
 from holdfast.parts.threats.imagenet_c.constants import CIFAR, IMAGENET
-from holdfast.parts.threats.imagenet_c.stored import stored
+from holdfast.parts.threats.imagenet_c.stored import load_stored
 from holdfast.runtime.errors import unknown
 
 CORRUPTIONS = (
@@ -122,7 +122,7 @@ class ImagenetC(Corruption):
         """For example "gaussian noise 3"."""
         constants = "" if self.constants == "auto" else f" ({self.constants})"
         files = ", published" if self.files else ""
-        return f"{self.corruption.replace('_', ' ')} {self.severity}{constants}{files}{self.resized}"
+        return f"{self.corruption.replace('_', ' ')} {self.severity}{constants}{files}{self.resize_suffix}"
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Corrupt every image; the result has 8 bits.
@@ -132,7 +132,7 @@ class ImagenetC(Corruption):
                 channels are neither 1 nor 3; images without a stored version.
         """
         if self.files:
-            return stored(x, rng, self.files, self.corruption, self.severity)
+            return load_stored(x, rng, self.files, self.corruption, self.severity)
         if x.shape[1] not in (1, 3):
             raise HoldfastError(f"{self.corruption}: expected grey or RGB images, got {x.shape[1]} channels")
         small = self.constants == "cifar" or (self.constants == "auto" and min(x.shape[2:]) < BETWEEN)

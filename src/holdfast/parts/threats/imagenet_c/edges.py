@@ -55,12 +55,12 @@ def edges(x: Grey, low: float, high: float) -> Mask:
     # hysteresis: strong edges grow along candidates until nothing changes
     candidates = highest & (size > low)
     strong = candidates & (size > high)
-    while not torch.equal(strong, grown := candidates & _grown(strong)):
+    while not torch.equal(strong, grown := candidates & _dilate(strong)):
         strong = grown
     return strong
 
 
-def _grown(mask: Mask) -> Mask:
+def _dilate(mask: Mask) -> Mask:
     """Where a pixel or one of its eight neighbours is marked."""
     for dim in (2, 3):
         length = mask.shape[dim] - 1

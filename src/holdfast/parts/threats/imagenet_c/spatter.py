@@ -52,12 +52,12 @@ def relief(depth: Grey) -> Grey:
         depth: whole numbers, [B, 1, H, W].
     """
     far = distance(edges(depth, 50, 150)).clamp_max(20)
-    spread = _equalised(_correlate(far, BOX).div(9).floor())
+    spread = _equalise(_correlate(far, BOX).div(9).floor())
     lit = _correlate(spread, EMBOSS).clamp(0, 255)
     return _correlate(lit, BOX).div(9).round().to(depth)
 
 
-def _equalised(levels: Grey) -> Grey:
+def _equalise(levels: Grey) -> Grey:
     """Return levels 0 ... 20 spread so that all are about as frequent; the lowest becomes 0."""
     places = levels.flatten(1).long()
     counts = places.new_zeros(len(levels), 21).scatter_add_(1, places, torch.ones_like(places))

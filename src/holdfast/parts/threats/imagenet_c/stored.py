@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from holdfast.core import HoldfastError, Images, Rng
-from holdfast.sources.data.corrupted import pictures, stacked
+from holdfast.sources.data.corrupted import load_severity, pictures
 from holdfast.sources.data.shared.geometry import render
 from holdfast.sources.data.shared.pictures import decode
 
@@ -14,7 +14,7 @@ ENOUGH = 8
 """Images from which on they are compared with what is said to be them."""
 
 
-def stored(x: Images, rng: Rng, folder: str, corruption: str, severity: int) -> Images:
+def load_stored(x: Images, rng: Rng, folder: str, corruption: str, severity: int) -> Images:
     """Return the stored versions of images: of CIFAR-10-C by their positions, of ImageNet-C by "synset/file".
 
     Args:
@@ -28,7 +28,7 @@ def stored(x: Images, rng: Rng, folder: str, corruption: str, severity: int) -> 
         HoldfastError: ids that have no stored version, images of another size, or that look like others than theirs.
     """
     if (Path(folder) / f"{corruption}.npy").exists():
-        held = stacked(folder, corruption, severity)
+        held = load_severity(folder, corruption, severity)
         places = [int(name) if name.isdecimal() else len(held) for name in rng.ids]
         if strange := [name for name, place in zip(rng.ids, places, strict=True) if place >= len(held)]:
             raise HoldfastError(

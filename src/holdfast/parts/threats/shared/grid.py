@@ -82,7 +82,7 @@ class Shuffle(Corruption):
     def title(self) -> str:
         """For example "G4x4"."""
         size = f", cells of {self.cell} px" if self.cell else f"{self.grid}x{self.grid}"
-        return f"{self.letter}{size}" + (f" ({self.seed})" if self.seed else "") + self.resized
+        return f"{self.letter}{size}" + (f" ({self.seed})" if self.seed else "") + self.resize_suffix
 
     @property
     def tile(self) -> int:
@@ -94,7 +94,7 @@ class Shuffle(Corruption):
         """Return the permutation for images of this size: which thing each place shows, row by row."""
 
     @abstractmethod
-    def moved(self, parts: Cells, order: Int[Tensor, "things"]) -> Cells:
+    def permute(self, parts: Cells, order: Int[Tensor, "things"]) -> Cells:
         """Return cells whose things stand in another order."""
 
     def sample(self, x: Images, rng: Rng) -> Images:
@@ -103,8 +103,8 @@ class Shuffle(Corruption):
         Raises:
             HoldfastError: a grid that does not divide both sides.
         """
-        return self._shuffled(x, self.order(*x.shape[2:]))
+        return self._apply_order(x, self.order(*x.shape[2:]))
 
-    def _shuffled(self, x: Images, order: Int[Tensor, "things"]) -> Images:
+    def _apply_order(self, x: Images, order: Int[Tensor, "things"]) -> Images:
         grid = layout(x, self.grid, self.cell)
-        return from_cells(self.moved(cells(x, grid), order), grid, x.shape[3])
+        return from_cells(self.permute(cells(x, grid), order), grid, x.shape[3])

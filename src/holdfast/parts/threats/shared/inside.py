@@ -71,7 +71,7 @@ def _unknown(ball: Ball) -> HoldfastError:
     )
 
 
-def disturbed(x: Images, delta: Numbers) -> Draws:
+def perturb(x: Images, delta: Numbers) -> Draws:
     """Return x + δ clamped to [0, 1], [B, S, C, H, W]; clamping moves towards x, so nothing leaves the ball."""
     return (x[:, None] + delta.reshape(*delta.shape[:2], *x.shape[1:]).to(x)).clamp(0, 1)
 

@@ -21,7 +21,7 @@ FARTHEST = 8.0
 """Numbers beyond which the ends of the table are returned; one in 10^15 is."""
 
 
-def truncated_length(z: Tensor, name: str, pixels: int, scale: float) -> Tensor:
+def to_truncated_length(z: Tensor, name: str, pixels: int, scale: float) -> Tensor:
     """Return F⁻¹(Φ(z)) for lengths r in [0, 1] with the density r^(d-1) g(r), within 1e-5.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
-from holdfast.runtime.doors import opened, regular
+from holdfast.runtime.doors import open_regular, regular
 from holdfast.runtime.errors import HoldfastError, first_line, os_reason, unknown
 from holdfast.runtime.guess import path_meant
 
@@ -90,7 +90,7 @@ def map_array(path: Path) -> np.ndarray:
         HoldfastError: a file that is not there, cannot be read, or is no .npy.
     """
     with _reading(path):
-        with opened(path) as file:
+        with open_regular(path) as file:
             _header(file)  # np.load would take a pickle, or a zip, for what its name says it is not
         return npy.open_memmap(regular(path), mode="r", max_header_size=_HEADER)
 

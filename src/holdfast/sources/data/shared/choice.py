@@ -19,7 +19,7 @@ from holdfast.core.ids import Ids
 from holdfast.core.threat import Shape
 from holdfast.sources.data.shared.contents import Content, Traits, contents_of, digest_of
 from holdfast.sources.data.shared.duplicates import equal_pairs
-from holdfast.sources.data.shared.permutation import permutation, written
+from holdfast.sources.data.shared.permutation import permutation, require_utf8
 from holdfast.sources.data.shared.pictures import one_large_at_a_time
 from holdfast.sources.data.shared.reader import Read, Reader
 from holdfast.sources.data.shared.rows_on_disk import RowsOnDisk
@@ -54,7 +54,7 @@ class Choice:
         queries: int | None = None,
     ):
         self.source, self.reader = source, Reader(source)
-        self.notes = tuple(written(line, self.reader.name) for line in source.notes)
+        self.notes = tuple(require_utf8(line, self.reader.name) for line in source.notes)
         if self.reader.count < 2:
             raise HoldfastError(
                 f"expected at least 2 images, got {self.reader.count} in {self.reader}; an audit compares images with "
@@ -72,7 +72,7 @@ class Choice:
         self._noting = False
         self._noted: dict[int, Content] = {}  # of images that were read, by row
         self._number = dict(enumerate(range(len(source.classes))))  # of each class of the source
-        self.classes = tuple(written(name, self.reader.name) for name in source.classes)
+        self.classes = tuple(require_utf8(name, self.reader.name) for name in source.classes)
         self._order = permutation(self.reader, Rng(seed).child("images"))
         if source.relevance is not None:
             self._order = source.relevance.order(torch.from_numpy(self._order).long(), queries, size).numpy()
@@ -103,7 +103,7 @@ class Choice:
         return known if len(known) == len(self.rows) else None
 
     @property
-    def labelled(self) -> tuple[int, str]:
+    def label_coverage(self) -> tuple[int, str]:
         """How many of the chosen images have a label, and why none is read where one of them is no class."""
         own, problem = self._labels
         return len(own) - own.count(None), problem
@@ -170,7 +170,7 @@ class Choice:
         return [shape for shape in self._threads.map(self._shape, rows) if shape is not None]
 
     @property
-    def mixed(self) -> bool:
+    def has_mixed_sizes(self) -> bool:
         """Whether pictures have several sizes, as far as is known: all of them once they were read."""
         known = self.__dict__.get("_survey")
         return len({shape[1:] for shape in self.sample}) > 1 or (known is not None and known.mixed)
@@ -202,7 +202,7 @@ class Choice:
         return equal_pairs(self.digests.view("V32")[:, 0].tolist(), self.source.relevance.queries[self.rows].tolist())
 
     @property
-    def skipped(self) -> list[tuple[str, str]]:
+    def unreadable(self) -> list[tuple[str, str]]:
         """The (id, reason) of every image that was replaced."""
         return self._survey.skipped if self._skip_corrupt else []
 
@@ -231,7 +231,7 @@ class Choice:
         if self.source.relevance is not None or not self._may_be_labelled:
             return 0
         _ = self._survey  # sources that read an image for its label have then read it
-        if not self.labelled[0]:
+        if not self.label_coverage[0]:
             return 0
         return self._keep(np.array([label is not None for label in self._labels[0]]))
 
@@ -254,7 +254,15 @@ class Choice:
     @property
     def selection(self) -> Selection:
         """What reading all images tells."""
-        read = (self.fingerprint, self.skipped, self.duplicates, self.mixed, self._own, self.traits, self.samples)
+        read = (
+            self.fingerprint,
+            self.unreadable,
+            self.duplicates,
+            self.has_mixed_sizes,
+            self._own,
+            self.traits,
+            self.samples,
+        )
         return Selection(self.reader.count, self.rows, *read, copies=self.copies or [])
 
     def recall(self, memory: Selection) -> None:

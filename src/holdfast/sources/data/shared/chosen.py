@@ -124,9 +124,9 @@ class ChosenImages:
         return self._choice.leave_out_unlabelled()
 
     @property
-    def labelled(self) -> tuple[int, str]:
+    def label_coverage(self) -> tuple[int, str]:
         """How many of the images have a label, and why none is read where one of them is no class."""
-        return self._choice.labelled
+        return self._choice.label_coverage
 
     def read_again(self) -> list[tuple[str, str]]:
         """Return the (id, how) of some images across the set: how each has changed since they were read; "": not."""
@@ -151,9 +151,9 @@ class ChosenImages:
         self._choice.recall(memory)
 
     @property
-    def skipped(self) -> list[tuple[str, str]]:
+    def unreadable(self) -> list[tuple[str, str]]:
         """The (id, reason) of every image that could not be read and was replaced."""
-        return self._choice.skipped
+        return self._choice.unreadable
 
     @property
     def duplicates(self) -> list[tuple[str, str, int]]:
@@ -175,5 +175,5 @@ class ChosenImages:
     @property
     def notes(self) -> list[str]:
         """What was not read, and what was done with images of unusual kind: a line each; reads all images once."""
-        lines = [*self._choice.notes, labels_in_words(len(self), *self.labelled)]
+        lines = [*self._choice.notes, labels_in_words(len(self), *self.label_coverage)]
         return [*filter(None, lines), *peculiarities_in_words(self._choice.traits)]

@@ -112,7 +112,7 @@ def convert(pixels: Pixels, conversion: Conversion, geometry: Geometry | None) -
             f"add ?channels={geometry.channels} to the data spec to convert them"
         )
     if (wanted := placement(conversion, None)) is not None:
-        return placed(pixels, wanted)
+        return resize_channels(pixels, wanted)
     # arrays are not resized unasked
     height, width = pixels.shape[1:]
     if geometry is not None and (height, width) != geometry.size:
@@ -131,16 +131,16 @@ def placement(conversion: Conversion, geometry: Geometry | None) -> Geometry | N
     return geometry if size is None else Geometry(size)
 
 
-def placed(pixels: Pixels, wanted: Geometry) -> Float[Tensor, "c h w"]:
+def resize_channels(pixels: Pixels, wanted: Geometry) -> Float[Tensor, "c h w"]:
     """Return pixels in another size, each channel by itself and without rounding to levels."""
     return torch.cat([_pixels(_place(PIL.Image.fromarray(plane), wanted)) for plane in pixels.numpy()])
 
 
-def repainted(pixels: Pixels, wanted: Geometry) -> Float[Tensor, "c h w"]:
+def resize_picture(pixels: Pixels, wanted: Geometry) -> Float[Tensor, "c h w"]:
     """Return pixels in another size, rounded to 8 bits as those of a picture are where they are whole levels."""
     levels = pixels.mul(255).round_().to(torch.uint8)
     if not torch.equal(levels.to(torch.float32).div(255), pixels):
-        return placed(pixels, wanted)
+        return resize_channels(pixels, wanted)
     values = levels.permute(1, 2, 0).numpy() if len(levels) == 3 else levels[0].numpy()
     return _pixels(_place(PIL.Image.fromarray(np.ascontiguousarray(values)), wanted))
 
@@ -149,7 +149,7 @@ def _place(picture: PIL.Image.Image, wanted: Geometry | None) -> PIL.Image.Image
     """Scale a picture and crop its centre."""
     if wanted is None:
         return picture
-    high, wide = wanted.scaled(picture.height, picture.width)
+    high, wide = wanted.scale_size(picture.height, picture.width)
     if high * wide > _MOST_PIXELS:
         raise HoldfastError(
             f"a picture of {picture.width}x{picture.height} is too thin: scaled to a shorter side of "

@@ -14,13 +14,13 @@ from torch import Tensor
 
 from holdfast.core import Corruption, Geometry, HoldfastError, Images, ImageSource, Rng, Threat
 from holdfast.core.geometry import BY_SHAPES
-from holdfast.numerics.geometry.copies import copies, reduced, steps_for
+from holdfast.numerics.geometry.copies import copies, shrink_to_grey, steps_for
 from holdfast.sources.data.shared.cache import LIMIT, Kept
 from holdfast.sources.data.shared.choice import SLICE, TOGETHER, Choice
 from holdfast.sources.data.shared.chosen import ChosenImages
 from holdfast.sources.data.shared.geometry import Conversion, Pixels, convert, fit
 from holdfast.sources.data.shared.in_words import rendering_in_words
-from holdfast.sources.data.shared.own_size import OwnImage, corrupted, mapped, own_image
+from holdfast.sources.data.shared.own_size import OwnImage, corrupt_images, map_to_own_size, own_image
 from holdfast.sources.data.shared.pictures import one_large_at_a_time
 from holdfast.sources.data.shared.selection import Selection
 from holdfast.sources.data.shared.threads import Threads, result
@@ -108,10 +108,10 @@ class ImageSet(ChosenImages):
         if self.conversion.size is not None or not self._choice.sample:
             return None
         channels, heights, widths = zip(*self._choice.sample, strict=True)
-        if not self._choice.mixed and (self.conversion.channels or len(set(channels)) == 1):
+        if not self._choice.has_mixed_sizes and (self.conversion.channels or len(set(channels)) == 1):
             return None
         side = min(USUAL, median_low(map(min, heights, widths)))
-        size = (side, side) if self._choice.mixed else (heights[0], widths[0])
+        size = (side, side) if self._choice.has_mixed_sizes else (heights[0], widths[0])
         return Geometry(size, self.conversion.channels or max(channels), min(size), source=BY_SHAPES)
 
     @property
@@ -143,7 +143,7 @@ class ImageSet(ChosenImages):
             batches = [shown.batch(at, min(at + TOGETHER, len(self))) for at in range(0, len(self), TOGETHER)]
         except HoldfastError:  # what cannot be rendered alike is said where an encoder is shown it
             return []
-        images = torch.cat([reduced(batch) for batch in batches])
+        images = torch.cat([shrink_to_grey(batch) for batch in batches])
         first = copies(images, steps_for(shown.shape))
         levels = (255 * (images - images[first]).abs().flatten(1).amax(1)).round().int().tolist()
         return [
@@ -168,7 +168,9 @@ class ImageSet(ChosenImages):
         """Return the first images without a fingerprint, for which all would be read; nothing they give may be kept."""
         twin = self.with_geometry(self.geometry)
         twin._choice = copy.copy(self._choice)
-        twin._choice.recall(Selection(self.available, self._choice.rows[:size], "", [], [], self._choice.mixed))
+        twin._choice.recall(
+            Selection(self.available, self._choice.rows[:size], "", [], [], self._choice.has_mixed_sizes)
+        )
         if (relevance := twin._choice.relevance) is not None:
             twin._choice.relevance = replace(relevance, missing=0)
         return twin
@@ -206,7 +208,7 @@ class ImageSet(ChosenImages):
         read = self._threads.map(self._read, slices)
         return self._together(places, [pixels for several in read for pixels in several])
 
-    def disturbed(self, x: Images, places: Sequence[int], threat: Threat, rng: Rng, *, as_maps: bool = False) -> Images:
+    def disturb(self, x: Images, places: Sequence[int], threat: Threat, rng: Rng, *, as_maps: bool = False) -> Images:
         """Return images under a threat; those of a corruption at their own resolution are read, corrupted and resized.
 
         Args:
@@ -223,7 +225,7 @@ class ImageSet(ChosenImages):
         if not (isinstance(threat, Corruption) and threat.resolution == "image"):
             return threat.sample(x, rng)
         images = self._own_images(places)
-        out = list(corrupted(map(mapped, images, x) if as_maps else images, threat, rng, x.device))
+        out = list(corrupt_images(map(map_to_own_size, images, x) if as_maps else images, threat, rng, x.device))
         if as_maps:
             return torch.stack(out)
         layout = torch.channels_last if x.is_contiguous(memory_format=torch.channels_last) else torch.contiguous_format
@@ -272,17 +274,17 @@ class ImageSet(ChosenImages):
         missing = [place for place in rows if place not in kept]
         images = self._choice.together([rows[place] for place in missing]) if missing else []
         if images is None:
-            read = map(self._rendered, missing)
+            read = map(self._render, missing)
         else:
-            read = (self._fitted(place, image) for place, image in zip(missing, images, strict=True))
+            read = (self._fit(place, image) for place, image in zip(missing, images, strict=True))
         kept |= dict(zip(missing, read, strict=True))
         return [kept[place] for place in places]
 
-    def _rendered(self, place: int) -> Pixels:
+    def _render(self, place: int) -> Pixels:
         with one_large_at_a_time():
-            return self._fitted(place, self._choice.read(int(self._choice.rows[place])))
+            return self._fit(place, self._choice.read(int(self._choice.rows[place])))
 
-    def _fitted(self, place: int, image: PIL.Image.Image | Tensor) -> Pixels:
+    def _fit(self, place: int, image: PIL.Image.Image | Tensor) -> Pixels:
         """Return an image as the user or the encoder wants it."""
         if not self.sized:
             raise HoldfastError(

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from holdfast.runtime.errors import HoldfastError, described
+from holdfast.runtime.errors import HoldfastError, describe_error
 
 Answer = tuple[Any, str]
 """An item; or why it cannot be read, "" where it can."""
@@ -28,7 +28,7 @@ class _Answering(Dataset[Answer]):
         try:
             return self._items[index], ""
         except Exception as error:
-            return None, described(error)
+            return None, describe_error(error)
 
 
 class _Asked(Sampler[int]):
@@ -80,7 +80,7 @@ class InProcesses:
                 if not self._ended:
                     return self._read() if self._begun else self._begin()
             except Exception as error:  # torch waits seconds before it says so; nobody reads after it
-                self._ended = described(error)
+                self._ended = describe_error(error)
         raise HoldfastError(
             f"a process that reads the dataset ended ({self._ended}); give it more memory, or fewer processes"
         )

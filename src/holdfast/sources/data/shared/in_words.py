@@ -16,7 +16,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def counted(things: Counter[str]) -> str:
+def format_counts(things: Counter[str]) -> str:
     """Return how often each thing occurs, the most frequent first.
 
     Example:
@@ -29,7 +29,7 @@ def counted(things: Counter[str]) -> str:
     return ", ".join([*shown, f"{more:,} others"] if more else shown)
 
 
-def named(things: Sequence[str]) -> str:
+def join_names(things: Sequence[str]) -> str:
     """Return the names of some things, the first ones of many.
 
     Example:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from holdfast.runtime.checked import LARGEST, shown
+from holdfast.runtime.checked import LARGEST, describe_value
 from holdfast.runtime.errors import HoldfastError
 
 NONE = -1
@@ -37,6 +37,6 @@ def class_number(value: Any, where: str) -> int | None:
         if isinstance(value, (str, bytes)):
             advice = "number the classes, and name them in `classes`"
         raise HoldfastError(
-            f"{where}: expected a whole number from 0 on as its class, or {NONE} for none, got {shown(value)}; {advice}"
+            f"{where}: expected a whole number from 0 on as its class, or {NONE} for none, got {describe_value(value)}; {advice}"
         )
     return int(value)

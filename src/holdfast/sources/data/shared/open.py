@@ -10,10 +10,10 @@ from torch import Tensor
 
 from holdfast.core import Geometry, ImageSource
 from holdfast.core.spec_string import Options, boolean, finish, one_of, parse, sides, take
-from holdfast.runtime.checked import checked, integer, number
+from holdfast.runtime.checked import check_arguments, integer, number
 from holdfast.runtime.errors import HoldfastError
-from holdfast.runtime.guess import likeness, nearest, offered, path_meant
-from holdfast.runtime.names import listed_in
+from holdfast.runtime.guess import format_suggestions, likeness, nearest, path_meant
+from holdfast.runtime.names import parse_names
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.corrupted import cifar10c, imagenetc
 from holdfast.sources.data.digits import Digits
@@ -42,7 +42,7 @@ SOURCES: dict[str, tuple[str, str | None]] = {
 """Prefix of a data spec -> (what it reads and its options, extra to install)."""
 
 
-@checked
+@check_arguments
 def open_images(
     spec: str | os.PathLike[str] | ImageSource | np.ndarray | Tensor,
     *,
@@ -98,12 +98,14 @@ def _source(spec: str) -> tuple[ImageSource, Conversion, bool, bool]:
     balanced = _balance(options)
     address = spec.strip().partition("?")[0]
     if prefix is None or (prefix not in SOURCES and Path(address).exists()):
-        source = _named(address, options)
+        source = _open_by_name(address, options)
     elif prefix in SOURCES:
-        source = _prefixed(prefix, name, options)
+        source = _open_by_prefix(prefix, name, options)
     else:
         near = [f"{other}{address[len(prefix) :]}" for other in nearest(prefix, SOURCES)]
-        raise HoldfastError(f"unknown data source {prefix!r}{offered(near) or ';'} known: {', '.join(SOURCES)}")
+        raise HoldfastError(
+            f"unknown data source {prefix!r}{format_suggestions(near) or ';'} known: {', '.join(SOURCES)}"
+        )
     return balanced(source), conversion, skip_corrupt, skip_duplicates
 
 
@@ -116,10 +118,10 @@ def _balance(options: Options) -> Callable[[ImageSource], ImageSource]:
     return partial(LongTail, ratio=ratio, seed=seed, uniform=kind == "uniform")
 
 
-def _named(name: str, options: Options) -> ImageSource:
+def _open_by_name(name: str, options: Options) -> ImageSource:
     path = Path(name).expanduser()
     if name in ("digits", "gaussian"):
-        return _prefixed(name, name, options)
+        return _open_by_prefix(name, name, options)
     if path.exists() or path.suffix in (".npy", ".npz", ".tar") or os.sep in name:
         return _local(path, options)
     raise _no_data(name)
@@ -127,21 +129,21 @@ def _named(name: str, options: Options) -> ImageSource:
 
 def _no_data(name: str) -> HoldfastError:
     """Return the error for data that are no source, file or folder: what of all that there is was meant."""
-    datasets = [f"torchvision:{dataset}?root=FOLDER" for dataset in listed_in("torchvision.datasets", "__all__")]
+    datasets = [f"torchvision:{dataset}?root=FOLDER" for dataset in parse_names("torchvision.datasets", "__all__")]
     near = nearest(name, [entry.name for entry in Path().iterdir()]) + nearest(name, ["digits", "gaussian"])
     near = near or [spec for spec in datasets if likeness(name, spec.partition(":")[2].partition("?")[0]) > 0.9]
     return HoldfastError(
-        f"unknown data {name!r}{offered(near[:2]) or ';'} neither a source ({', '.join(SOURCES)}) nor a file or folder"
+        f"unknown data {name!r}{format_suggestions(near[:2]) or ';'} neither a source ({', '.join(SOURCES)}) nor a file or folder"
     )
 
 
 def _local(path: Path, options: Options) -> ImageSource:
     if path.is_dir():
-        return _prefixed("folder", str(path), options)
+        return _open_by_prefix("folder", str(path), options)
     if path.suffix in (".npy", ".npz"):
-        return _prefixed("arrays", str(path), options)
+        return _open_by_prefix("arrays", str(path), options)
     if path.suffix == ".tar":
-        return _prefixed("webdataset", str(path), options)
+        return _open_by_prefix("webdataset", str(path), options)
     if path.exists():
         raise HoldfastError(f"expected a folder, .npz, .npy or .tar, got the file {str(path)!r}; give its folder")
     known = f"hf:{path}" if len(path.parts) == 2 and not path.is_absolute() and not path.parent.exists() else ""
@@ -151,7 +153,7 @@ def _local(path: Path, options: Options) -> ImageSource:
     raise HoldfastError(f"no file or folder {str(path)!r}; {path_meant(path, advice)}")
 
 
-def _prefixed(prefix: str, name: str, options: Options) -> ImageSource:
+def _open_by_prefix(prefix: str, name: str, options: Options) -> ImageSource:
     def text(option: str) -> str | None:
         return take(options, option, str, None)
 

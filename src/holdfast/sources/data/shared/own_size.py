@@ -13,9 +13,9 @@ from holdfast.sources.data.shared.geometry import (
     Pixels,
     convert,
     fit,
-    placed,
     placement,
-    repainted,
+    resize_channels,
+    resize_picture,
 )
 
 TOGETHER = 2**23
@@ -40,25 +40,29 @@ def own_image(image: PIL.Image.Image | Tensor, conversion: Conversion, geometry:
     """Return a `standard` picture or pixels at their own size; `fit` and `convert` would resize them."""
     if isinstance(image, PIL.Image.Image):
         channels = conversion.channels or (geometry.channels if geometry else None)
-        own = OwnImage(fit(image, Conversion(None, channels), None), placement(conversion, geometry), repainted)
+        own = OwnImage(fit(image, Conversion(None, channels), None), placement(conversion, geometry), resize_picture)
     else:
-        own = OwnImage(convert(image, Conversion(None, conversion.channels), None), placement(conversion, None), placed)
+        own = OwnImage(
+            convert(image, Conversion(None, conversion.channels), None), placement(conversion, None), resize_channels
+        )
     stays = own.placement is None or own.placement.keeps(*own.pixels.shape[1:])
     return own._replace(placement=None) if stays else own
 
 
-def mapped(own: OwnImage, values: Pixels) -> OwnImage:
+def map_to_own_size(own: OwnImage, values: Pixels) -> OwnImage:
     """Return a map of what the encoder sees, [1, H, W], at the image's own size; NaN of an image that is cropped."""
     height, width = own.pixels.shape[1:]
     if own.placement is None:
         return own._replace(pixels=values)
     if own.placement.crops(height, width):
-        return OwnImage(torch.full_like(values, torch.nan), None, placed)
+        return OwnImage(torch.full_like(values, torch.nan), None, resize_channels)
     back = Geometry((height, width))
-    return own._replace(pixels=placed(values, back), resize=placed)
+    return own._replace(pixels=resize_channels(values, back), resize=resize_channels)
 
 
-def corrupted(images: Iterable[OwnImage], corruption: Corruption, rng: Rng, device: torch.device) -> Iterator[Pixels]:
+def corrupt_images(
+    images: Iterable[OwnImage], corruption: Corruption, rng: Rng, device: torch.device
+) -> Iterator[Pixels]:
     """Yield images after a corruption at their own size and in the encoder's; those of one size are corrupted together.
 
     Args:

@@ -18,7 +18,7 @@ def permutation(source: Reader, rng: Rng) -> Int[np.ndarray, "images"]:
     Raises:
         HoldfastError: two images of one id, or one that UTF-8 cannot write.
     """
-    names = (written(source.id(row), source.name) for row in range(source.count))
+    names = (require_utf8(source.id(row), source.name) for row in range(source.count))
     numbers = np.fromiter((rng.number(name) for name in names), np.uint64, source.count)
     order = np.argsort(numbers)
     ranked = numbers[order]
@@ -31,7 +31,7 @@ def permutation(source: Reader, rng: Rng) -> Int[np.ndarray, "images"]:
     return order.astype(np.int32) if len(order) < 2**31 else order
 
 
-def written(name: str, source: str) -> str:
+def require_utf8(name: str, source: str) -> str:
     """Return the name of an image or a class of a source, if UTF-8 can write it; records, tables and digests must.
 
     Raises:

@@ -107,7 +107,7 @@ class Reader:
         with self._calling(f"{self.name}, image {self.id(row)!r}", "read"):
             given = self._source.load(row)
             if self._alone:
-                given = copied(given)
+                given = copy_picture(given)
         return self._read(row, given)
 
     def _read(self, row: int, given: Any) -> Read:
@@ -145,7 +145,11 @@ class Reader:
             with self._calling(f"{self.name}, several images", "read"):
                 given = self._source.load_several(rows)
                 if self._alone:
-                    given = [copied(each) for each in given] if isinstance(given, (list, tuple)) else copied(given)
+                    given = (
+                        [copy_picture(each) for each in given]
+                        if isinstance(given, (list, tuple))
+                        else copy_picture(given)
+                    )
             if isinstance(given, (list, tuple)):
                 return [self._read(row, each) for row, each in zip(rows, given, strict=True)]
         except Exception:  # one after the other it is said of which image
@@ -163,7 +167,7 @@ class Reader:
         return pixels.contiguous() if 0 <= low <= high <= 1 else None
 
 
-def copied(given: Any) -> Any:
+def copy_picture(given: Any) -> Any:
     """Return what its owner may change meanwhile as what nobody else has: a picture, a tensor, an array, or several.
 
     A picture is decoded for it, and keeps what stood beside its pixels.

@@ -55,7 +55,7 @@ class Lines(Table):
 
     def __init__(self, files: Sequence[Path]):
         self.files = files
-        read = [_tabbed(file) if file.suffix == ".tsv" else _json(file) for file in files]
+        read = [_read_tsv(file) if file.suffix == ".tsv" else _json(file) for file in files]
         self.columns = tuple(dict.fromkeys(name for names, _ in read for name in names))
         self._rows = [row for _, rows in read for row in rows]
 
@@ -82,7 +82,7 @@ class Columns(Table):
         self._held: OrderedDict[tuple[int, str], pa.ChunkedArray] = OrderedDict()
         self._bytes = 0
         self._turn = threading.Lock()
-        schemas = [self._mapped(file) if file.suffix == ".arrow" else self._grouped(file) for file in files]
+        schemas = [self._map_arrow(file) if file.suffix == ".arrow" else self._open_parquet(file) for file in files]
         self.columns = schemas[0]
         for file, schema in zip(files, schemas, strict=True):
             if set(schema) != set(self.columns):
@@ -133,7 +133,7 @@ class Columns(Table):
         except (pa.ArrowException, ValueError) as error:  # such as text that is none in UTF-8
             raise _unreadable(self._file_of[piece], error) from error
 
-    def _grouped(self, file: Path) -> Sequence[str]:
+    def _open_parquet(self, file: Path) -> Sequence[str]:
         try:
             metadata = pq.read_metadata(regular(file))
             names = metadata.schema.to_arrow_schema().names
@@ -164,7 +164,7 @@ class Columns(Table):
             self._add(file, metadata.row_group(group).num_rows, lambda name, group=group: load(group, name))
         return names
 
-    def _mapped(self, file: Path) -> Sequence[str]:
+    def _map_arrow(self, file: Path) -> Sequence[str]:
         try:
             table = pa.ipc.open_stream(pa.memory_map(str(regular(file)))).read_all()
             table.validate(full=True)  # else Arrow follows offsets out of the file, and the process ends
@@ -201,7 +201,7 @@ def _json(file: Path) -> Read:
     return [name for row in rows for name in row], rows
 
 
-def _tabbed(file: Path) -> Read:
+def _read_tsv(file: Path) -> Read:
     (_, header), *rows = [(number, line.split("\t")) for number, line in _lines(file)] or [(1, [])]
     for number, row in rows:
         if len(row) != len(header):

@@ -63,8 +63,8 @@ def open_task(root: Path, split: str | None = None, config: str | None = None) -
             f"retrieval:{root}: expected queries that search the whole corpus by an image alone, got the table "
             f"{strange[0]}, {OTHERS[strange[0]]}; choose another task"
         )
-    by_kind = {kind: _named(root, kind, tables) for kind in KINDS}
-    chosen = _judged_split(root, split, list(by_kind["qrels"]))
+    by_kind = {kind: _find_splits(root, kind, tables) for kind in KINDS}
+    chosen = _choose_split(root, split, list(by_kind["qrels"]))
     corpus, queries, qrels = (open_table(_files(root, kind, by_kind[kind], chosen)) for kind in KINDS)
     return TaskTables(corpus, queries, qrels, chosen)
 
@@ -72,7 +72,7 @@ def open_task(root: Path, split: str | None = None, config: str | None = None) -
 def _tables(root: Path, config: str | None) -> FilesOf:
     """Return the tables of a configuration below a folder."""
     configs: dict[str | None, FilesOf] = {}
-    for name, files in sorted(_saved(root)):
+    for name, files in sorted(_find_tables(root)):
         if match := _TABLE.fullmatch(_SHARD.sub("", name)):
             splits = configs.setdefault(match["config"], {}).setdefault(match["name"], {})
             splits.setdefault(match["split"] or "", []).extend(files)
@@ -85,7 +85,7 @@ def _tables(root: Path, config: str | None) -> FilesOf:
     return configs.get(config, {})
 
 
-def _saved(root: Path) -> Iterator[tuple[str, list[Path]]]:
+def _find_tables(root: Path) -> Iterator[tuple[str, list[Path]]]:
     """Yield all that may be a table below a folder: its name, relative and without its ending, and its files."""
     for place, folders, names in os.walk(root):
         folder = Path(place)
@@ -111,7 +111,7 @@ def _arrow(folder: Path) -> list[Path]:
     return files
 
 
-def _named(root: Path, kind: str, tables: FilesOf) -> dict[str, list[Path]]:
+def _find_splits(root: Path, kind: str, tables: FilesOf) -> dict[str, list[Path]]:
     """Return the splits of a table."""
     for name in KINDS[kind]:
         if name in tables:
@@ -121,7 +121,7 @@ def _named(root: Path, kind: str, tables: FilesOf) -> dict[str, list[Path]]:
     )
 
 
-def _judged_split(root: Path, split: str | None, splits: list[str]) -> str:
+def _choose_split(root: Path, split: str | None, splits: list[str]) -> str:
     """Return the split of the judgments that is asked for, or the usual one."""
     if split is not None and split not in splits:
         raise unknown(f"split of retrieval:{root}", split, filter(None, splits))

@@ -32,5 +32,5 @@ class Threads:
 
 def result(future: Future[R]) -> R:
     """Wait for a promise, and return what it is of."""
-    with TURN.passed_on():
+    with TURN.release():
         return future.result()

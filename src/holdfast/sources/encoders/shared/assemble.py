@@ -14,7 +14,7 @@ from holdfast.sources.encoders.shared.channels import IN_WORDS, Reversed
 from holdfast.sources.encoders.shared.layer import Tap
 from holdfast.sources.encoders.shared.options import Common
 from holdfast.sources.encoders.shared.patches import find_grid, patches_in_words
-from holdfast.sources.encoders.shared.pictures import reworded
+from holdfast.sources.encoders.shared.pictures import override_geometry
 
 GIVEN = "given in the spec"
 """Who says how pictures become the input, where the user does."""
@@ -87,14 +87,14 @@ def assemble(
                 f"encoder {common.name!r} takes {shape[0]} channels, {source} has {len(values)} {word}; give one, "
                 f"or {shape[0]}"
             )
-    geometry = reworded(geometry, common.pictures, shape, GIVEN, f"encoder {common.name!r}")
+    geometry = override_geometry(geometry, common.pictures, shape, GIVEN, f"encoder {common.name!r}")
     if common.size is not None:
         shape = (shape[0], *common.size)
     # two grey images show that it runs, before any audit begins, and where patches lie
     grey = torch.full((2, *shape), 0.5)
     grid, patches = None, {}
     if common.pool == "none":
-        with _tried(common.name, shape):
+        with _wrap_errors(common.name, shape):
             grid = find_grid(tap.eval(), grey, common.grid, common.name)
         patches = {"patches": patches_in_words(grid, tap)}
     module = Reversed(tap, shape[0]) if preprocessing.reversed else tap
@@ -117,7 +117,7 @@ def assemble(
         },
         grid=grid,
     )
-    with _tried(common.name, shape), torch.no_grad():
+    with _wrap_errors(common.name, shape), torch.no_grad():
         encoder(grey)
     encoder.passes.forward = 0
     return encoder
@@ -139,7 +139,7 @@ def _check_said(preprocessing: Preprocessing, common: Common) -> None:
 
 
 @contextmanager
-def _tried(name: str, shape: tuple[int, int, int]) -> Iterator[None]:
+def _wrap_errors(name: str, shape: tuple[int, int, int]) -> Iterator[None]:
     try:
         yield
     except HoldfastError:

@@ -68,7 +68,7 @@ class Checkpoint:
         }
         return {name: fact for name, fact in facts.items() if fact}
 
-    def built_with(self, model: str) -> Mapping[str, Any]:
+    def find_build_arguments(self, model: str) -> Mapping[str, Any]:
         """Return the arguments that the authors' network of this name has and the library's has not."""
         return self.format.built_with.get(model, {})
 
@@ -112,10 +112,10 @@ def read_checkpoint(
         HoldfastError: no such file, one that holds more than data, names that begin as no known format's do, several
             copies of which nothing tells which is meant.
     """
-    return arranged(path, *read_stored(path), network, classifier, choice, aside)
+    return align_checkpoint(path, *read_stored(path), network, classifier, choice, aside)
 
 
-def arranged(
+def align_checkpoint(
     path: str,
     stored: Mapping[str, Tensor],
     metadata: dict[str, str],
@@ -130,7 +130,7 @@ def arranged(
     own = [name for name, value in network.state_dict().items() if isinstance(value, Tensor)]
     names = by_bare_names(own)  # the network may be wrapped itself
     wanted = {name for name in names if not name.endswith("num_batches_tracked") and not _under(name, classifier)}
-    formats = [_noted(metadata["format"])] if "format" in metadata else FORMATS
+    formats = [_find_format(metadata["format"])] if "format" in metadata else FORMATS
     place = locate(state, wanted, formats, choice or Choice(), path)
     if place is None:
         raise _unknown(path, state, wanted)
@@ -140,7 +140,7 @@ def arranged(
     return replace(checkpoint, state=own_names, wrappers=tuple(sorted(taken)))
 
 
-def _noted(name: str) -> Format:
+def _find_format(name: str) -> Format:
     """Return the format whose encoder was written again, by names of its network."""
     form = next((form for form in FORMATS if form.name == name), PLAIN)
     return replace(form, encoder="", marks=(), projection="", prediction="", renamed=())

@@ -35,7 +35,7 @@ def trainable(encoder: Encoder) -> Encoder:
                 f"encoder {encoder.name!r}: expected a torch module to train, got a traced one, which may keep weights "
                 "as constants and knows no training mode; open the original network"
             )
-    student = copied(encoder)
+    student = copy_encoder(encoder)
     floats = [value for value in student.module.parameters() if value.is_floating_point()]
     if not floats and any(value.is_floating_point() for value in student.module.buffers()):
         raise HoldfastError(
@@ -54,15 +54,15 @@ def state_of(encoder: Encoder) -> dict[str, Tensor]:
     return {f"{PREFIX}{name}": value.detach().clone() for name, value in state if isinstance(value, Tensor)}
 
 
-def filled(encoder: Encoder, state: Mapping[str, Tensor]) -> Encoder:
+def copy_with_state(encoder: Encoder, state: Mapping[str, Tensor]) -> Encoder:
     """Return a copy of an encoder, frozen, with the weights and buffers that `state_of` gave."""
-    twin = copied(encoder)
+    twin = copy_encoder(encoder)
     tensors = {name.removeprefix(PREFIX): value for name, value in state.items() if name.startswith(PREFIX)}
     fill(twin.module, tensors, f"what was fine-tuned of {encoder.name!r}")
     return twin
 
 
-def copied(encoder: Encoder, network: nn.Module | None = None) -> Encoder:
+def copy_encoder(encoder: Encoder, network: nn.Module | None = None) -> Encoder:
     """Return the same encoder, frozen, with a network of its own (a copy, or the one that is given), on its device."""
     module = copy_of(encoder.module) if network is None else network
     twin = Encoder(

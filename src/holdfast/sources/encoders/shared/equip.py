@@ -9,7 +9,7 @@ from holdfast.sources.encoders.shared.assemble import Preprocessing
 from holdfast.sources.encoders.shared.checkpoint import LAYERS, Checkpoint, read_checkpoint
 from holdfast.sources.encoders.shared.naming import Choice
 from holdfast.sources.encoders.shared.options import Common
-from holdfast.sources.encoders.shared.weights import fill, stated
+from holdfast.sources.encoders.shared.weights import fill, parse_numbers
 
 
 def load(network: nn.Module, path: str, choice: Choice | None = None) -> Checkpoint:
@@ -43,7 +43,7 @@ def equip(network: nn.Module, classifier: str | None, checkpoint: Checkpoint, la
     network.set_submodule(classifier, head or nn.Identity())
 
 
-def named(common: Common, classifier: str | None) -> Common:
+def resolve_layer(common: Common, classifier: str | None) -> Common:
     """Return the options with a named layer, such as "projection", replaced by its place in the network.
 
     Raises:
@@ -65,9 +65,9 @@ def named(common: Common, classifier: str | None) -> Common:
     return replace(common, layer=classifier)
 
 
-def said(preprocessing: Preprocessing, checkpoint: Checkpoint, common: Common) -> Preprocessing:
+def apply_metadata(preprocessing: Preprocessing, checkpoint: Checkpoint, common: Common) -> Preprocessing:
     """Return the preprocessing with the mean and std that a file says, where it says them and the user does not."""
     if common.mean is not None or not {"mean", "std"} <= checkpoint.metadata.keys():
         return preprocessing
-    mean, std = (stated(checkpoint.metadata, key, checkpoint.path) for key in ("mean", "std"))
+    mean, std = (parse_numbers(checkpoint.metadata, key, checkpoint.path) for key in ("mean", "std"))
     return replace(preprocessing, mean=mean, std=std, source=f"metadata of {checkpoint.path}")

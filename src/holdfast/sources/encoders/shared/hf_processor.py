@@ -45,7 +45,7 @@ def preprocessing(processor: Any, shape: tuple[int, int, int]) -> Preprocessing:
         processor: of transformers, or code of a repository.
         shape: (channels, height, width) of the model's input, where the processor does not give one.
     """
-    name = called(processor)
+    name = describe_processor(processor)
     config: Mapping[str, Any] = getattr(processor, "to_dict", dict)()
     original = Original(name, partial(pixel_values, processor))
     nothing = Preprocessing(None, None, name, shape, None)
@@ -60,7 +60,7 @@ def preprocessing(processor: Any, shape: tuple[int, int, int]) -> Preprocessing:
         return replace(found, problem=f"{name} {error}")
 
 
-def called(processor: Any) -> str:
+def describe_processor(processor: Any) -> str:
     """Return the class of a processor, and what it computes with where it says so: its pixels depend on both."""
     backend, name = getattr(processor, "backend", None), type(processor).__name__
     return f"{name} ({backend})" if isinstance(backend, str) else name

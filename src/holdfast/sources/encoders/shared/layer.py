@@ -138,7 +138,7 @@ class Tap(nn.Module):
     def forward(self, x: Float[Tensor, "batch channel height width"]) -> Shaped[Tensor, "batch ..."]:
         """Map normalised images to representations (`Encoder` refuses those that are not real)."""
         if self.layer is None:
-            return self._pooled(self.network(x))
+            return self._pool_output(self.network(x))
         captured: list[Any] = []
         if (
             _exporting()
@@ -155,9 +155,9 @@ class Tap(nn.Module):
                 captured.append(stop.value)
         if not captured:
             raise HoldfastError(f"layer {self.layer!r} is never run when the network maps images; choose another layer")
-        return self._pooled(captured[0])
+        return self._pool_output(captured[0])
 
-    def _pooled(self, value: Any) -> Tensor:
+    def _pool_output(self, value: Any) -> Tensor:
         if isinstance(value, (tuple, list)) and len(value) == 1:
             value = value[0]
         if not isinstance(value, Tensor):
@@ -166,10 +166,10 @@ class Tap(nn.Module):
             )
         if self.pool == "none":
             return value if self.places is None else self.places.features(value).movedim(1, -1).flatten(1)
-        return _pooled(value, self.pool, self.source)
+        return _pool_tensor(value, self.pool, self.source)
 
 
-def _pooled(x: Shaped[Tensor, "batch ..."], pool: str | None, origin: str) -> Tensor:
+def _pool_tensor(x: Shaped[Tensor, "batch ..."], pool: str | None, origin: str) -> Tensor:
     match pool, x.ndim:
         case None, 2:
             return x

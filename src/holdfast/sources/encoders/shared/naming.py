@@ -121,7 +121,7 @@ def locate(
     Raises:
         HoldfastError: what the user wants is not there, or copies differ and nothing tells which is meant.
     """
-    start = "" if choice.prefix is None else _asked(choice.prefix, state, path)
+    start = "" if choice.prefix is None else _resolve_prefix(choice.prefix, state, path)
     copies: dict[frozenset[int], Place] = {}
     most, parts = 1, {root: within(state, start + root) for root in _roots(within(state, start))}
     for form in formats:  # of places that hold the same tensors, the first is taken
@@ -131,16 +131,16 @@ def locate(
             if len(covered) >= most:
                 copies, most = copies if len(covered) == most else {}, len(covered)
                 place = Place(start + root, form, inside)
-                averaged = _averaged(place.prefix) or f"{place.root}{COUNTER}" in state
+                averaged = _is_average(place.prefix) or f"{place.root}{COUNTER}" in state
                 copies.setdefault(frozenset(id(inside[name]) for name in covered), replace(place, averaged=averaged))
-    return _chosen(list(copies.values()), choice, path) if copies else None
+    return _choose_copy(list(copies.values()), choice, path) if copies else None
 
 
-def _averaged(prefix: str) -> bool:
+def _is_average(prefix: str) -> bool:
     return any(word in AVERAGES for word in prefix.split("."))
 
 
-def _asked(prefix: str, state: Mapping[str, Tensor], path: str) -> str:
+def _resolve_prefix(prefix: str, state: Mapping[str, Tensor], path: str) -> str:
     root = "".join(f"{part}." for part in bare(prefix).split(".") if part)
     if not any(name.startswith(root) for name in state):
         firsts = ", ".join(dict.fromkeys(name.partition(".")[0] for name in state))
@@ -161,7 +161,7 @@ def _roots(names: Iterable[str]) -> list[str]:
     return sorted(found, key=lambda root: (root.count("."), root))
 
 
-def _chosen(copies: list[Place], choice: Choice, path: str) -> Place:
+def _choose_copy(copies: list[Place], choice: Choice, path: str) -> Place:
     """Return the copy that is meant: a running mean where there is one, as timm does, unless the user wants another."""
     means = [copy for copy in copies if copy.averaged]
     plain = [copy for copy in copies if not copy.averaged]

@@ -27,7 +27,7 @@ class Architecture:
     about: str
     dim: int | None = None
 
-    def made(self, dim: int | None = None) -> nn.Module:
+    def instantiate(self, dim: int | None = None) -> nn.Module:
         """Return the network with fresh random weights and representations of `dim` numbers; None: the usual ones."""
         return self.build() if dim is None else self.build(dim=dim)
 

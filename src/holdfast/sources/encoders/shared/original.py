@@ -80,7 +80,7 @@ def equal(original: Original, ours: Preprocessing) -> bool:
     return all(difference <= NEAR for difference in differences(original, ours))
 
 
-def compared(original: Original, ours: Preprocessing) -> Preprocessing:
+def verify_preprocessing(original: Original, ours: Preprocessing) -> Preprocessing:
     """Return a preprocessing that was rebuilt from what a library says, if that is what the library does.
 
     Otherwise it is returned without geometry and with the problem, so that the user has to say it; so is one that has

@@ -41,7 +41,7 @@ def find_grid(
             f"encoder {name!r}: pool=none expected a map [{len(x)}, C, rows, columns] or tokens [{len(x)}, T, D], got "
             f"{list(shape)} from {tap.source}; name a layer before the pooling, ?layer=..."
         )
-    tap.places = _given(shape, given, name) if given else _inferred(shape, (x.shape[2], x.shape[3]), grids, name)
+    tap.places = _fit_grid(shape, given, name) if given else _infer_grid(shape, (x.shape[2], x.shape[3]), grids, name)
     features = tap.places.features(value)
     return Grid(tap.places.rows, tap.places.columns, features.shape[1])
 
@@ -52,7 +52,7 @@ def patches_in_words(grid: Grid, tap: Tap) -> str:
     return grid.in_words + (f"; {prefix} tokens before them (class token, registers) are left out" if prefix else "")
 
 
-def _given(shape: tuple[int, ...], grid: tuple[int, int], name: str) -> Arrangement:
+def _fit_grid(shape: tuple[int, ...], grid: tuple[int, int], name: str) -> Arrangement:
     rows, columns = grid
     if len(shape) == 4 and shape[2:] == grid:
         return Arrangement(rows, columns, "channels first")
@@ -67,7 +67,7 @@ def _given(shape: tuple[int, ...], grid: tuple[int, int], name: str) -> Arrangem
     )
 
 
-def _inferred(shape: tuple[int, ...], size: tuple[int, int], grids: list[tuple[int, int]], name: str) -> Arrangement:
+def _infer_grid(shape: tuple[int, ...], size: tuple[int, int], grids: list[tuple[int, int]], name: str) -> Arrangement:
     places = arrangement(shape, size, grids)
     if places is None and len(shape) == 4:  # in other proportions than the image
         places = Arrangement(shape[2], shape[3], "channels first")

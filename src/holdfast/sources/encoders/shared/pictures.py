@@ -53,7 +53,7 @@ def picture_words(options: Options) -> PictureWords:
     raise HoldfastError(f"spec {options.spec!r}: {problem}")
 
 
-def reworded(
+def override_geometry(
     geometry: Geometry | None, words: PictureWords, shape: tuple[int, int, int], where: str, spec: str
 ) -> Geometry | None:
     """Return a geometry in which the words hold, and the rest is as it was.
@@ -82,7 +82,7 @@ def reworded(
     # what is not said stays
     before = geometry or Geometry(shape[1:], shape[0], None, "bilinear", "")
     size = words.size or (before.size if geometry else shape[1:])
-    longest, resize = before.longest, _grown(before, size)
+    longest, resize = before.longest, _scale_resize(before, size)
     if longest is not None:
         longest = round(longest * max(size) / max(before.size))
     if words.resize is not None:
@@ -96,7 +96,7 @@ def reworded(
     return replace(before, size=size, resize=resize, interpolation=filter_name, source=source, longest=longest)
 
 
-def _grown(before: Geometry, size: tuple[int, int]) -> int | tuple[int, int] | None:
+def _scale_resize(before: Geometry, size: tuple[int, int]) -> int | tuple[int, int] | None:
     """Return what a picture is scaled to before `size` is cropped, so that the same share is kept as before."""
     factors = [new / old for new, old in zip(size, before.size, strict=True)]
     if isinstance(before.resize, tuple):

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from holdfast.runtime.doors import opened, read_bytes, regular
+from holdfast.runtime.doors import open_regular, read_bytes, regular
 from holdfast.runtime.errors import HoldfastError, first_line
 from holdfast.sources.encoders.shared.weights import check_file, check_names, read_safetensors
 from holdfast.storage.documents import parse_json
@@ -41,11 +41,11 @@ def read_stored(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
         if absent := [name for name in _index(path) if name not in joined]:
             raise HoldfastError(f"{path!r}: its files lack {absent[0]!r}, which it lists; fetch them again")
         return joined, {}
-    with opened(path) as file:
+    with open_regular(path) as file:
         start = file.read(10)
     if start[8:10] == b'{"' or not start.startswith((b"PK", b"\x80")):  # torch.save writes zip archives or pickles
         return read_safetensors(path)
-    found = list(_tensors(_unpickled(path), DEPTH, set()))
+    found = list(_tensors(_unpickle(path), DEPTH, set()))
     if len(state := dict(found)) < len(found):
         twice = next(name for name, count in Counter(name for name, _ in found).items() if count > 1)
         raise HoldfastError(
@@ -86,7 +86,7 @@ def _shards(path: str) -> dict[str, Path]:
     return {name: Path(path).parent / name for name in names}
 
 
-def _unpickled(path: str) -> object:
+def _unpickle(path: str) -> object:
     try:
         with torch.serialization.safe_globals([argparse.Namespace]):  # the settings that training scripts keep
             return torch.load(regular(path), map_location="cpu", weights_only=True)

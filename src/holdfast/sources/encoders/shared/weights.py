@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holdfast.runtime.doors import open_tensors, opened
+from holdfast.runtime.doors import open_regular, open_tensors
 from holdfast.runtime.errors import HoldfastError, first_line, os_reason
 from holdfast.runtime.guess import path_meant
 
@@ -25,7 +25,7 @@ PRECISIONS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def fix_seed(seed: int) -> Iterator[None]:
     """Build a network inside: its random weights depend on `seed` alone, torch's global generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # the CPU generator only; torch.manual_seed would move GPUs too
@@ -49,7 +49,7 @@ def check_file(path: str | Path) -> None:
         HoldfastError: no file, or none that may be read.
     """
     try:
-        opened(path).close()
+        open_regular(path).close()
     except FileNotFoundError as error:
         meant = path_meant(path, "give the path of a .safetensors file")
         raise HoldfastError(f"weights file {str(path)!r} does not exist; {meant}") from error
@@ -75,7 +75,7 @@ def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str
             "safetensors.torch.save_file(state_dict, path)"
         ) from error
     check_names(read[0], path)
-    if twice := _said_twice(path):
+    if twice := _find_duplicate_names(path):
         raise HoldfastError(
             f"{str(path)!r}: expected each name once, got {twice[0]!r} twice in its header; write the file again with "
             "safetensors.torch.save_file"
@@ -96,7 +96,7 @@ def check_names(names: Iterable[str], path: str | Path) -> None:
         )
 
 
-def _said_twice(path: str | Path) -> list[str]:
+def _find_duplicate_names(path: str | Path) -> list[str]:
     """Return the names that the header of a safetensors file has twice, of which the package takes the last."""
     twice: list[str] = []
 
@@ -104,13 +104,13 @@ def _said_twice(path: str | Path) -> list[str]:
         twice.extend(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
         return dict(pairs)
 
-    with opened(path) as file:
+    with open_regular(path) as file:
         size = int.from_bytes(file.read(8), "little")
         json.loads(file.read(size), object_pairs_hook=once)
     return twice
 
 
-def stated(metadata: Mapping[str, str], key: str, path: str | Path) -> list[float] | None:
+def parse_numbers(metadata: Mapping[str, str], key: str, path: str | Path) -> list[float] | None:
     """Return the numbers that a file says of itself under a key, such as "mean"; None where it says none.
 
     Raises:

@@ -47,7 +47,7 @@ def widths(
     return found
 
 
-def padded(x: Tensor, ends: Sequence[tuple[int, int]], value: float = 0.0) -> Tensor:
+def pad_axes(x: Tensor, ends: Sequence[tuple[int, int]], value: float = 0.0) -> Tensor:
     """Return a tensor with values before and after its last axes; negative numbers cut it."""
     if not any(before or after for before, after in ends):
         return x
@@ -67,7 +67,7 @@ def convolve(
     ends = widths(x.shape[2:], kernel, strides, dilations, pads, auto_pad)
     even = all(before == after >= 0 for before, after in ends)
     padding = [before for before, _ in ends] if even else [0] * rank
-    x = x if even else padded(x, ends)
+    x = x if even else pad_axes(x, ends)
     return CONVOLVE[rank](x, weight, bias, strides, padding, dilations, group)
 
 
@@ -119,5 +119,5 @@ def convolve_transposed(
     if even:
         return TRANSPOSE[rank](x, weight, bias, strides, [before for before, _ in cuts], further, group, dilations)
     y = TRANSPOSE[rank](x, weight, None, strides, 0, 0, group, dilations)
-    y = padded(y, [(-before, f - after) for (before, after), f in zip(cuts, further, strict=True)])
+    y = pad_axes(y, [(-before, f - after) for (before, after), f in zip(cuts, further, strict=True)])
     return y if bias is None else y + bias.view(-1, *[1] * rank)

@@ -161,7 +161,7 @@ def clip(x: Tensor, low: Any = None, high: Any = None, *, consumed_inputs: Any =
 # --- two and more ---
 
 
-def aligned(a: Tensor, b: Tensor, broadcast: int, axis: int | None) -> Tensor:
+def align_axes(a: Tensor, b: Tensor, broadcast: int, axis: int | None) -> Tensor:
     """Return b for a as old versions spread it: its axes begin at `axis` of a, or end where those of a do."""
     if broadcast and axis is not None and b.ndim and b.ndim < a.ndim:
         start = axes_of(axis, a.ndim)[0]
@@ -186,20 +186,20 @@ def arithmetic(
     a: Tensor, b: Tensor, *, op: str, broadcast: int = 0, axis: int | None = None, consumed_inputs: Any = None
 ) -> Tensor:
     """A and b, spread to each other's shape."""
-    return ARITHMETIC[op](a, aligned(a, b, broadcast, axis))
+    return ARITHMETIC[op](a, align_axes(a, b, broadcast, axis))
 
 
 @operator(*(name for name in ARITHMETIC if name not in ("Add", "Sub", "Mul", "Div")))
 def logic(a: Tensor, b: Tensor, *, op: str, broadcast: int = 0, axis: int | None = None) -> Tensor:
     """A and b, spread to each other's shape."""
-    return ARITHMETIC[op](a, aligned(a, b, broadcast, axis))
+    return ARITHMETIC[op](a, align_axes(a, b, broadcast, axis))
 
 
 @operator("Pow", scalars={1: 1})
 def power(a: Tensor, b: Any, *, broadcast: int = 0, axis: int | None = None) -> Tensor:
     """A to the power of b, in the type of a."""
     if isinstance(b, Tensor):
-        return torch.pow(a, aligned(a, b, broadcast, axis)).to(a.dtype)
+        return torch.pow(a, align_axes(a, b, broadcast, axis)).to(a.dtype)
     if not is_real(a) and not float(b).is_integer():
         return torch.pow(a.double(), b).to(a.dtype)
     return torch.pow(a, b if is_real(a) else int(b))

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holdfast.sources.onnx.operator import NotRead, is_real, operator
-from holdfast.sources.onnx.operators.convolution import padded, widths
+from holdfast.sources.onnx.operators.convolution import pad_axes, widths
 
 MAXIMUM: dict[int, Any] = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 MEAN: dict[int, Any] = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
@@ -58,7 +58,7 @@ def largest(
         return MAXIMUM[rank](x, kernel_shape, strides, even, dilations)
     least = -math.inf if is_real(x) else torch.iinfo(x.dtype).min
     ends = [(before, after + more) for (before, after), more in zip(ends, beyond, strict=True)]
-    return MAXIMUM[rank](padded(x, ends, least), kernel_shape, strides, 0, dilations)
+    return MAXIMUM[rank](pad_axes(x, ends, least), kernel_shape, strides, 0, dilations)
 
 
 def _with_places(
@@ -68,7 +68,7 @@ def _with_places(
     if x.ndim != 4 or storage_order:
         raise NotRead("the places of a MaxPool that is not of pictures, row by row")
     ends = [(before, after + more) for (before, after), more in zip(ends, beyond, strict=True)]
-    wide = padded(x, ends, -math.inf)
+    wide = pad_axes(x, ends, -math.inf)
     values, places = F.max_pool2d(wide, list(kernel), list(strides), 0, list(dilations), return_indices=True)
     # places in the padded channel -> in the channel -> in the tensor
     rows, columns = places // wide.shape[3] - ends[0][0], places % wide.shape[3] - ends[1][0]
@@ -92,8 +92,8 @@ def mean(
         return MEAN[rank](x, kernel_shape, strides, even, False, bool(count_include_pad))
     outer = [(0, more) for more in beyond]
     ones = x.new_ones(1, 1, *x.shape[2:])
-    counted = padded(padded(ones, ends, float(count_include_pad)), outer)
-    return _sums(padded(padded(x, ends), outer), kernel_shape, strides, dilations) / _sums(
+    counted = pad_axes(pad_axes(ones, ends, float(count_include_pad)), outer)
+    return _sums(pad_axes(pad_axes(x, ends), outer), kernel_shape, strides, dilations) / _sums(
         counted, kernel_shape, strides, dilations
     )
 
@@ -121,7 +121,7 @@ def norm(
     strides, dilations = strides or [1] * rank, dilations or [1] * rank
     ends, beyond = windows(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     ends = [(before, after + more) for (before, after), more in zip(ends, beyond, strict=True)]
-    return _sums(padded(x.abs() ** p, ends), kernel_shape, strides, dilations) ** (1 / p)
+    return _sums(pad_axes(x.abs() ** p, ends), kernel_shape, strides, dilations) ** (1 / p)
 
 
 @operator("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
@@ -149,4 +149,4 @@ def unpool(
     inner = [x.shape[0], x.shape[1], *sides]
     y = x.new_zeros(math.prod(inner)).scatter(0, places.flatten(), x.flatten()).view(inner)
     # places count in the shape that was pooled; a larger result has zeros behind it
-    return y if shape is None else padded(y, [(0, want - have) for want, have in zip(shape, inner, strict=True)])
+    return y if shape is None else pad_axes(y, [(0, want - have) for want, have in zip(shape, inner, strict=True)])

@@ -32,7 +32,7 @@ ROUNDING = (
 """Operators that give integers by rounding."""
 
 
-def rounded(x: Tensor, scale: Tensor, zero: Tensor | float, kind: int) -> Tensor:
+def round_to_levels(x: Tensor, scale: Tensor, zero: Tensor | float, kind: int) -> Tensor:
     """Return min(max(round(x / scale) + zero, low), high), half to even; the gradient is that of the clipping alone."""
     if kind not in LEVELS:
         raise NotRead(f"a rounding to ONNX's type {kind}, which is none of integers of at most 16 bits")
@@ -66,7 +66,7 @@ def quantise(
 ) -> Tensor:  # fmt: skip
     """Real numbers as integers."""
     kind = output_dtype or (kinds[2] if len(kinds) > 2 and kinds[2] else UINT8)
-    return rounded(x, spread(scale, x, axis, block_size), _zero(zero, x, axis, block_size), kind)
+    return round_to_levels(x, spread(scale, x, axis, block_size), _zero(zero, x, axis, block_size), kind)
 
 
 @operator("DequantizeLinear")
@@ -93,7 +93,7 @@ def quantise_by_range(x: Tensor, *, straight: bool) -> tuple[Tensor, Tensor, Ten
     scale = (high - low) / 255
     scale = torch.where(scale == 0, torch.ones_like(scale), scale)
     zero = (-low / scale).round().clamp(0, 255)
-    return rounded(x, scale, zero, UINT8), scale, zero
+    return round_to_levels(x, scale, zero, UINT8), scale, zero
 
 
 @operator("MatMulInteger")
@@ -136,7 +136,7 @@ def convolve_quantised(
         pads=pads, auto_pad=auto_pad, group=group,
     )  # fmt: skip
     factor = scale.to(real) * spread(scale_weight, sums, 1) / out_scale.to(real)
-    return rounded(sums * factor, sums.new_ones(()), out_zero.to(real), kinds[7])
+    return round_to_levels(sums * factor, sums.new_ones(()), out_zero.to(real), kinds[7])
 
 
 @operator("QLinearMatMul")
@@ -147,7 +147,7 @@ def matmul_quantised(
     """A product of matrices of integers, as integers."""
     sums = _whole(a, zero_a, real, -2) @ _whole(b, zero_b, real, -1)
     factor = spread(scale_a, sums, -2) * spread(scale_b, sums, -1) / spread(scale, sums, -1)
-    return rounded(sums * factor, sums.new_ones(()), spread(zero, sums, -1), kinds[7])
+    return round_to_levels(sums * factor, sums.new_ones(()), spread(zero, sums, -1), kinds[7])
 
 
 @operator("QGemm", domain=MICROSOFT)
@@ -161,7 +161,7 @@ def gemm_quantised(
     sums = (left.mT if transA else left) @ (right.mT if transB else right)
     factor = alpha * scale_a.to(real) * spread(scale_b, sums, -1)
     total = (sums if c is None else sums + c.to(real)) * factor
-    return total if scale is None else rounded(total, scale.to(real), _zero(zero, total), kinds[8])
+    return total if scale is None else round_to_levels(total, scale.to(real), _zero(zero, total), kinds[8])
 
 
 def _real(x: Tensor, scale: Tensor, zero: Tensor | None, real: torch.dtype) -> Tensor:
@@ -176,7 +176,7 @@ def arithmetic_quantised(
     """A + b or a b of integers, as integers."""
     left, right = _real(a, scale_a, zero_a, real), _real(b, scale_b, zero_b, real)
     y = left + right if op == "QLinearAdd" else left * right
-    return rounded(y, scale.to(real), _zero(zero, y), _kind(kinds, 7))
+    return round_to_levels(y, scale.to(real), _zero(zero, y), _kind(kinds, 7))
 
 
 def _kind(kinds: Sequence[int], place: int) -> int:
@@ -191,7 +191,7 @@ def activation_quantised(
     """A function of integers, as integers."""
     y = _real(x, scale, zero, real)
     y = torch.sigmoid(y) if op == "QLinearSigmoid" else F.leaky_relu(y, alpha)
-    return rounded(y, out_scale.to(real), _zero(out_zero, y), _kind(kinds, 4))
+    return round_to_levels(y, out_scale.to(real), _zero(out_zero, y), _kind(kinds, 4))
 
 
 @operator("QLinearSoftmax", domain=MICROSOFT)
@@ -201,7 +201,7 @@ def shares_quantised(
 ) -> Tensor:  # fmt: skip
     """Softmax of integers, as integers."""
     y = shares(_real(x, scale, zero, real), op="Softmax", version=opset, axis=axis)
-    return rounded(y, out_scale.to(real), _zero(out_zero, y), _kind(kinds, 4))
+    return round_to_levels(y, out_scale.to(real), _zero(out_zero, y), _kind(kinds, 4))
 
 
 @operator("QLinearGlobalAveragePool", "QLinearAveragePool", domain=MICROSOFT)
@@ -221,7 +221,7 @@ def mean_quantised(
             count_include_pad=count_include_pad,
         )  # fmt: skip
     y = y.movedim(1, -1) if channels_last else y
-    return rounded(y, out_scale.to(real), _zero(out_zero, y), _kind(kinds, 4))
+    return round_to_levels(y, out_scale.to(real), _zero(out_zero, y), _kind(kinds, 4))
 
 
 @operator("QLinearConcat", domain=MICROSOFT)
@@ -231,4 +231,4 @@ def concat_quantised(
     """Integers of several scales one behind the other, in one scale."""
     triples = zip(parts[::3], parts[1::3], parts[2::3], strict=True)
     y = torch.cat([_real(x, own, own_zero, real) for x, own, own_zero in triples], axis)
-    return rounded(y, scale.to(real), _zero(zero, y), _kind(kinds, 1))
+    return round_to_levels(y, scale.to(real), _zero(zero, y), _kind(kinds, 1))

@@ -116,7 +116,7 @@ def constant(
 
 
 @operator("ConstantOfShape", numbers=(0,))
-def filled(sizes: Sequence[int], *, real: torch.dtype, device: torch.device, value: Any = None) -> Tensor:
+def constant_of_shape(sizes: Sequence[int], *, real: torch.dtype, device: torch.device, value: Any = None) -> Tensor:
     """One value everywhere."""
     if value is None:
         return torch.zeros(list(sizes), dtype=real, device=device)

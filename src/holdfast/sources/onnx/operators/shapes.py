@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holdfast.sources.onnx.operator import NotRead, axes_of, operator, single
-from holdfast.sources.onnx.operators.convolution import padded
+from holdfast.sources.onnx.operators.convolution import pad_axes
 
 
 @operator("Shape")
@@ -115,7 +115,7 @@ def pad(x: Tensor, pads: Sequence[int], value: Any = None, axes: Any = None, *, 
         if isinstance(filling, Tensor):
             raise NotRead("a Pad whose value depends on the image")
         first = next((i for i, pair in enumerate(ends) if any(pair)), x.ndim)
-        return padded(x, ends[first:], filling)
+        return pad_axes(x, ends[first:], filling)
     if mode not in MODES:
         raise NotRead(f"a Pad of mode {mode}")
     for axis, (before, after) in enumerate(ends):
@@ -191,7 +191,7 @@ def center(x: Tensor, sizes: Sequence[int], *, axes: Any = None) -> Tensor:
             x = x.narrow(axis, (have - want) // 2, want)
         else:
             before = (want - have) // 2
-            x = padded(x, [(before, want - have - before), *[(0, 0)] * (x.ndim - axis - 1)])
+            x = pad_axes(x, [(before, want - have - before), *[(0, 0)] * (x.ndim - axis - 1)])
     return x
 
 
