@@ -58,7 +58,7 @@ class ImageRange:
         return move_to_device(x, self.device, self.memory_format)
 
     def disturb(self, x: Images, positions: Positions, threat: Threat, rng: Rng) -> Images:
-        """Return the images at some places, which are x for the encoder, under a threat; see `ImageSet.disturbed`."""
+        """Return the images at some places, which are x for the encoder, under a threat; see `ImageSet.disturb`."""
         return self.images.disturb(x, [self.places.start + place for place in positions.tolist()], threat, rng)
 
     def _read(self, start: int, stop: int) -> Images:

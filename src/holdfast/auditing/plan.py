@@ -133,7 +133,7 @@ class Plan(metaclass=Checked):
 
     @cached_property
     def measures_by_name(self) -> dict[str, Measure]:
-        """The measures by name, see `named`."""
+        """The measures by name, see `name_parts`."""
         return name_parts(self.measures)
 
     @cached_property

@@ -83,7 +83,7 @@ def make_plan(
         source: images that are open already, instead of the data spec.
         settings: changes of single parameters, see `set_parameters`.
         measures: what to ask instead of all of the profile's measures, each as the profile has it but for the fields
-            that are written: names, tables {"name": ..., fields}, or measures; see `changed`.
+            that are written: names, tables {"name": ..., fields}, or measures; see `apply_changes`.
         images: how many of the images; the profile's where None.
         attacked: how many of them are attacked; the profile's where None.
         train: data spec of the labelled images that probes learn from; the images that are not attacked where None.

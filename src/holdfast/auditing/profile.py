@@ -60,8 +60,8 @@ class Profile(metaclass=Checked):
 def profile(name: str, ball: Ball | None = None) -> Profile:
     """Return a profile in a ball.
 
-    Its file has the attributes of `Profile`; `measures` are names and tables as in a plan, see `changed`, all in the
-    audit's ball. `[defaults]` are fields that each measure which has them begins with. `like` names a profile (or a
+    Its file has the attributes of `Profile`; `measures` are names and tables as in a plan, see `apply_changes`, all in
+    the audit's ball. `[defaults]` are fields that each measure which has them begins with. `like` names a profile (or a
     file beside this one) over which the file lies, see `over`.
 
     Args:

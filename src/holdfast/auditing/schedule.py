@@ -210,7 +210,7 @@ class Schedule:
         return work
 
     def died(self, item: WorkItem, cause: str) -> int:
-        """Note that the worker of an item died: it is tried again, up to `ATTEMPTS` times; return as `done` does."""
+        """Note that an item's worker died: it is tried again up to `ATTEMPTS` times; returns as `record_outcome`."""
         # Count its attempts
         self.deaths += 1
         self._attempts[item[:4]] += 1

@@ -263,7 +263,7 @@ class Session:
         return self._learned[key]
 
     def head(self, probe: LinearProbe, threat: Threat | None = None, classes_apart: bool = False) -> Head:
-        """Return the linear head that a probe learns; see `learned`."""
+        """Return the linear head that a probe learns; see `fit_probe`."""
         head = self.fit_probe(probe, threat, classes_apart)
         assert isinstance(head, Head)  # so says LinearProbe
         return head
@@ -283,7 +283,7 @@ class Session:
         return self.refusals.get(observation.key(), "")
 
     def rely_on(self, observations: Iterable[Observation]) -> None:
-        """Say what the measures observe: what searches met there counts for every failure, see `reached`."""
+        """Say what the measures observe: what searches met there counts for every failure, see `collect_points`."""
         self._relied_on = tuple(observations)
 
     def collect_points(self, ball: Ball) -> list[Float[Tensor, "images points dim"]]:

@@ -176,14 +176,14 @@ def run_plan(
     strict: bool = False,
     request: Any = None,
 ) -> None:
-    """Run an audit as `audited` does; of a `request` it leaves a receipt, by which `standing_answer` knows it again."""
+    """Run an audit as `run_and_report` does; a `request` leaves a receipt: by it `standing_answer` knows it again."""
     from holdfast.auditing.execute import INLINE
     from holdfast.auditing.prepare import prepare
     from holdfast.auditing.rounds import complete
     from holdfast.auditing.run import carry_out
 
     def report_round(record: Any) -> None:
-        """Write the report of a round, and say what it answers; `audited` writes that of the last one."""
+        """Write the report of a round, and say what it answers; `run_and_report` writes that of the last one."""
         nonlocal drawn
         if not complete(record) and time.monotonic() - drawn >= REPORT_EVERY:
             drawn = time.monotonic()

@@ -60,7 +60,7 @@ def compare_runs(
     Args:
         runs: what was audited; see `records.open_run`.
         measures: names of those to compare; all where none is given.
-        correction: "holm", "bh" or "none", see `corrections.adjusted`.
+        correction: "holm", "bh" or "none", see `multiple_testing.adjust_p_values`.
         x: measure that is drawn across; see `pareto.axes`.
         y: measure that is drawn up.
         fewest: encoders that must be there, and that a measure must have; 1 for tables without comparisons.

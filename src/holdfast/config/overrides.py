@@ -26,8 +26,9 @@ def apply_changes(profile: Iterable[Measure], changes: Iterable[Change], ball: B
 
     A text and a table of the same are the same, see `part_table`. A measure that the profile has several times is
     changed each time; where a table names a part that only some of them have, only these are, and a name that tells
-    one from its twins, see `named`, is that one. Measures that become equal are asked once. One that the profile lacks
-    begins with the defaults of its class, in the audit's ball. A table with `each` stands for several, see `spread`.
+    one from its twins, see `name_parts`, is that one. Measures that become equal are asked once. One that the profile
+    lacks begins with the defaults of its class, in the audit's ball. A table with `each` stands for several, see
+    `spread`.
 
     Args:
         profile: the measures of the profile, in the audit's ball.

@@ -222,7 +222,7 @@ class Encoder(nn.Module):
             self._plain = before
 
     def keep_unused(self) -> None:
-        """Keep the network as it is before its first pass, for `unused`; what is kept already stays."""
+        """Keep the network as it is before its first pass, for `use_pristine_network`; what is kept already stays."""
         if self._unused is None:
             try:
                 self._unused = Unused(self.module)

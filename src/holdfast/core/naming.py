@@ -79,7 +79,7 @@ def title(part: Reader, name: str) -> str:
 
     Args:
         part: a measure or a check.
-        name: by which it is told from its twins, see `named`.
+        name: by which it is told from its twins, see `name_parts`.
     """
     details = name.partition("[")[2].rstrip("]")
     details = re.sub(r"([\w.]+)=(True|False)", lambda m: ("" if m[2] == "True" else "not ") + m[1], details)

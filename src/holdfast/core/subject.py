@@ -69,7 +69,7 @@ class Subject(Protocol):
         ...
 
     def collect_points(self, ball: Ball) -> list[Float[Tensor, "images points dim"]]:
-        """Return what the searches of all measures met inside a ball, whatever they pursued; see `Observation.reached`.
+        """Return what all measures' searches met inside a ball, whatever they pursue; see `Observation.collect_points`.
 
         One tensor in float64 for each of them, of the first M_i attacked images.
         """

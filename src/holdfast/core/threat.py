@@ -161,7 +161,7 @@ class Ball(Threat):
 
     @property
     def places(self) -> int:
-        """How many balls at fixed places searches choose among, see `placed`; 1: it is no union of such."""
+        """How many balls at fixed places searches choose among, see `fix_place`; 1: it is no union of such."""
         return 1
 
     def fix_place(self, numbers: Int[Tensor, "batch"]) -> "Ball":

@@ -62,7 +62,7 @@ def format_score(score: Mapping[str, Any], unit: str, levels: bool, digits: int 
 
 
 def format_score_inline(score: Mapping[str, Any], unit: str, levels: bool, digits: int | None = None) -> str:
-    """Return what `told` does as one text: "20.0/255 [19.1, 20.6]"."""
+    """Return what `format_score` does as one text: "20.0/255 [19.1, 20.6]"."""
     return " ".join(filter(None, format_score(score, unit, levels, digits)))
 
 

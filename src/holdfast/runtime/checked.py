@@ -1,8 +1,8 @@
 """Arguments held against their annotations: parts, plans and functions take what they say that they take.
 
-A class with the metaclass `Checked` (any dataclass of the library) and a function under `checked` refuse, in one line,
-unknown and missing arguments, values of another type, numbers that are not finite, and text that cannot be written.
-NumPy's and torch's single numbers become Python's, so that what is recorded does not depend on who counted.
+A class with the metaclass `Checked` (any dataclass of the library) and a function under `check_arguments` refuse, in
+one line, unknown and missing arguments, values of another type, numbers that are not finite, and text that cannot be
+written. NumPy's and torch's single numbers become Python's, so that what is recorded does not depend on who counted.
 """
 
 import dataclasses

@@ -85,7 +85,7 @@ def read_bytes(path: Place, most: int | None = MOST) -> bytes:
     """Return the bytes of a regular file.
 
     Raises:
-        OSError: as `opened`.
+        OSError: as `open_regular`.
     """
     with open_regular(path, most) as file:
         return file.read() if most is None else _read(file, most)
@@ -95,7 +95,7 @@ def digest_file(path: Place, heard: Callable[[int], object] = lambda size: None)
     """Return the SHA-256 of a regular file, however large; `heard` is told how many bytes have been read since.
 
     Raises:
-        OSError: as `opened`.
+        OSError: as `open_regular`.
     """
     total = hashlib.sha256()
     with open_regular(path) as file:
@@ -109,7 +109,7 @@ def read_text(path: Place, most: int = MOST, encoding: str = "utf-8") -> str:
     """Return the text of a regular file, whose lines end with a line feed.
 
     Raises:
-        OSError: as `opened`.
+        OSError: as `open_regular`.
         UnicodeDecodeError: bytes that are no such text.
     """
     return _text(read_bytes(path, most), encoding)
@@ -119,7 +119,7 @@ def read_list(path: Place, encoding: str = "utf-8") -> str:
     """Return a text that somebody wrote for a command: a file, or what the shell calls a stream, such as /dev/stdin.
 
     Raises:
-        OSError: as `opened`.
+        OSError: as `open_regular`.
         UnicodeDecodeError: bytes that are no such text.
     """
     if not _STREAM.fullmatch(os.fspath(path)):

@@ -48,7 +48,7 @@ def redact_secrets(text: str) -> str:
 
 
 def brief(text: str) -> str:
-    """Return `concealed` text in which the current folder is left out and the home folder is "~": paths that open."""
+    """Return text after `redact_secrets` without the current folder, and with "~" for the home: paths that open."""
     text = redact_secrets(text).replace("file:///", "/")
     homes = ((os.path.expanduser("~"), "~"),)
     for folder, name in (*((folder, ".") for folder in _current()), *homes):

@@ -143,7 +143,7 @@ class Folder:
         self.write(name, lambda part: part.write_bytes(data))
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a file of text, see `write` and `encoded`.
+        """Write a file of text, see `write` and `encode_text`.
 
         Raises:
             OSError: as `write`.

@@ -54,7 +54,7 @@ def unwrap_batchnorm(encoder: Encoder, module: nn.Module | None = None) -> Encod
     """Return a frozen copy with the plain layers again, whose tensors are named as they were.
 
     Args:
-        encoder: what `prepared` gave.
+        encoder: what `wrap_batchnorm` gave.
         module: another copy of its network, whose weights and statistics come out instead (a running mean).
     """
     network = copy_of(encoder.module if module is None else module)

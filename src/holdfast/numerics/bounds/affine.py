@@ -77,7 +77,7 @@ class Conv(Affine):
         return (F.pad(full, (-left, left + width - full.shape[-1], -top, top + height - full.shape[-2])),)
 
     def local(self, width: int) -> Tensor:
-        """Return `transposed` of the forms that read one value of a row of this width, [C · width, C', h, w]."""
+        """Return `apply_transpose` of the forms that read one value of a row of this width, [C · width, C', h, w]."""
         if width not in self._local:
             channels = self.weight.shape[0]
             units = torch.eye(channels * width, dtype=self.weight.dtype, device=self.weight.device)
@@ -90,7 +90,7 @@ class Conv(Affine):
         return {}
 
     def of_windows(self, forms: Tensor) -> Tensor:
-        """Return `transposed(forms)` for many forms that read small windows: matrix products, shifted and added.
+        """Return `apply_transpose(forms)` for many forms that read small windows: matrix products, shifted and added.
 
         A convolution treats forms one by one. Here a few values beside each other, all channels together, are the rows
         of one product for all forms; wider pieces would multiply more zeros, narrower ones are slower. Where channels

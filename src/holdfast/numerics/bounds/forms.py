@@ -241,7 +241,7 @@ class Patches:
         return self._with(coefs), constant.flatten(1)
 
     def _relax_pairs(self, relaxation: LinearRelaxation) -> tuple["Patches", Tensor]:
-        """Return `relaxed` of pairs, by their first rows: what is positive in one is negative in the other."""
+        """Return `relax` of pairs, by their first rows: what is positive in one is negative in the other."""
         forms = self.coefs[:, :, ::2]
         up, down = self._read(forms.clamp_min(0)), self._read(forms.clamp_max(0))
         below, above = relaxation.below_slope, relaxation.above_slope
@@ -258,7 +258,7 @@ class Patches:
     def relax_max_pool(
         self, chosen: Tensor, rules: Tensor, ceiling: Tensor, operation: MaxPool
     ) -> tuple[Dense, Tensor]:
-        """See `Dense.pooled`."""
+        """See `Dense.relax_max_pool`."""
         return self.dense().relax_max_pool(chosen, rules, ceiling, operation)
 
     def windows(self, values: Tensor) -> tuple[Tensor, Tensor]:

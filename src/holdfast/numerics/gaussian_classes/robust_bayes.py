@@ -116,7 +116,7 @@ class RobustBayes:
     """The ε-robust Bayes classifiers of a mixture, one for each radius.
 
     Where the adversary can make both classes alike (ε >= ||μ̃||, or no direction has noise) w is 0 and the classifier
-    answers nothing: `scaled` and the margins are 0, and so is `bound`.
+    answers nothing: `compute_margins` and the margins are 0, and so is `bound`.
 
     Attributes:
         mixture: the mixture.
@@ -149,7 +149,7 @@ class RobustBayes:
         return self._share(self._mean() - self.radii * self._length())
 
     def bound(self) -> PerRadius:
-        """Return E[y ((x - centre)ᵀFw - q/2) / m | right], the mean of `scaled` over the mixture's right answers.
+        """Return E[y ((x - centre)ᵀFw - q/2) / m | right], the mean of `compute_margins` over the right answers.
 
         With α = m ∓ q/2 for the two classes, Σ share (α Φ(α/v) + v φ(α/v)) / (m accuracy); where p = ½ it is
         1 + φ(Φ⁻¹(a)) / (a Φ⁻¹(a)), a the accuracy.

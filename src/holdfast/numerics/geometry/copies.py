@@ -58,7 +58,7 @@ def copies(images: Grey, steps: tuple[float, ...] = (1.0,)) -> Int[Tensor, "imag
     numbers other pictures may have nearly the same.
 
     Args:
-        images: in grey, see `reduced`.
+        images: in grey, see `shrink_to_grey`.
         steps: s, in pixels of what is given.
 
     Example:

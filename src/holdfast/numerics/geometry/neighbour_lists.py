@@ -45,7 +45,7 @@ def neighbour_lists(
 
 
 def overlap_weights(k: int, depth: int) -> Float[Tensor, "depth"]:
-    """Return weights of which `kept` makes overlap@k: 1/k for what both lists have among their first k.
+    """Return weights of which `compare_lists` makes overlap@k: 1/k for what both lists have among their first k.
 
     Example:
         >>> overlap_weights(2, 3).tolist()
@@ -57,7 +57,7 @@ def overlap_weights(k: int, depth: int) -> Float[Tensor, "depth"]:
 
 
 def rank_biased_weights(p: float, depth: int) -> Float[Tensor, "depth"]:
-    """Return weights of which `kept` makes the rank-biased overlap of lists of some depth.
+    """Return weights of which `compare_lists` makes the rank-biased overlap of lists of some depth.
 
     RBO = Σ_d p^(d-1) |A_d ∩ B_d| / d / Σ_d p^(d-1), d up to the depth: overlaps@d, nearer places counting more. An
     image whose worse place in the two lists is m is in the intersections from m on: its weight is Σ_(d>=m) p^(d-1) / d.

@@ -86,10 +86,10 @@ def without(
     if nothing changed.
 
     Args:
-        queries: as of `ranked`.
-        bank: as of `ranked`.
-        own: as of `ranked`.
-        labels: as of `ranked`.
+        queries: as of `rank_queries`.
+        bank: as of `rank_queries`.
+        own: as of `rank_queries`.
+        labels: as of `rank_queries`.
         name: divergence.
 
     Returns:
@@ -124,9 +124,9 @@ def first_without(queries: Queries, bank: Bank, own: Int[Tensor, "queries"], nam
     Σ_i [b_j nearer to q_i than its own] (1 / (rank_i - 1) - 1 / rank_i) / M, with rank_i = 1 + how many are nearer.
 
     Args:
-        queries: as of `ranked`.
-        bank: as of `ranked`.
-        own: as of `ranked`.
+        queries: as of `rank_queries`.
+        bank: as of `rank_queries`.
+        own: as of `rank_queries`.
         name: divergence.
 
     Example:

@@ -75,7 +75,7 @@ def centre(a: Float[Tensor, "units"]) -> tuple[Tensor, Tensor]:
 
 
 def correlation_of(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> float:
-    """Correlation of what `centred` has returned.
+    """Correlation of what `centre` has returned.
 
     Example:
         >>> a, b = centred(torch.tensor([1.0, 3.0])), centred(torch.tensor([5.0, 4.0]))

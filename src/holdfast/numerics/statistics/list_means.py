@@ -16,10 +16,10 @@ def list_mean(
     """Mean of a value in [0, 1] of each image's lists, with an interval over images in both roles.
 
     The variance v is the jackknife's: each image in turn is taken out, as one that has lists and as one that is in
-    those of others (`kept`). It is on the safe side (Efron and Stein). v gives the number of independent trials that
-    the sample is worth (see `pair_mean`), and their binomial interval. Its ends are moved out to where they would be if
-    all images of a share 1 - (α/2)^(1/N), which N images miss with probability α/2, had lists without anything in
-    common (or with all).
+    those of others (`compare_lists`). It is on the safe side (Efron and Stein). v gives the number of independent
+    trials that the sample is worth (see `pair_mean`), and their binomial interval. Its ends are moved out to where they
+    would be if all images of a share 1 - (α/2)^(1/N), which N images miss with probability α/2, had lists without
+    anything in common (or with all).
 
     Where all lists are alike there is nothing to resample. A list of `depth` changes where so many images come
     together, so that N images are worth N / (depth + 1) trials, for the exact limit of a sample without exception.

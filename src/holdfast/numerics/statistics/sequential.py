@@ -56,7 +56,7 @@ def is_settled(counts: Counts, precision: float, alpha: float, budget: int) -> B
 
 
 def all_settled(counts: Counts, precision: float, alpha: float, budget: int) -> bool:
-    """Whether `settled` holds of all variables; nearly free where there are too few draws for that.
+    """Whether `is_settled` holds of all variables; nearly free where there are too few draws for that.
 
     Of n draws with a plain mean x̄ no bet wins more than n log(x̄ / m) against a mean m <= x̄ (Jensen's inequality).
 

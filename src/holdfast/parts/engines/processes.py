@@ -162,7 +162,7 @@ def serve(connection: Connection, make: bytes, threads: int, gpu: str | None, gi
 
     Args:
         connection: where tasks come from and answers go, after that of `Server.load`.
-        make: what makes the work, see `packed`.
+        make: what makes the work, see `pack_work`.
         threads: of torch.
         gpu: the only GPU that this worker sees; None: as the process that started it.
         given: what it takes over from that process.

@@ -46,8 +46,8 @@ class BreakingRadii(OfAnyRadius, OfFirst):
 
     Also `halfway` [M], the radius known after half of the passes; `reps` [M, D], the representation of the broken
     image, NaN where there is none; `rival` [M], the position of the image that it is taken for, -1 where there is none;
-    and of the first images of the population the changes themselves, see `kept`. Every radius belongs to a real image
-    that fails, so the true radius is at most this; it is 0 where an image fails as it is.
+    and of the first images of the population the changes themselves, see `pack_first_changes`. Every radius belongs to
+    a real image that fails, so the true radius is at most this; it is 0 where an image fails as it is.
 
     Attributes:
         ball: the norm; its radius is not read.

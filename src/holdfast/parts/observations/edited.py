@@ -43,7 +43,7 @@ class Edited(OfFirst):
 
     Also `values` [M, strengths], the value of the failure on the grid, above 0 where it fails; `wrong` [M], whether the
     image fails as it is, which counts as failing at 0; `rival` [M], the position of the image that it is taken for at
-    `strength`, -1 for none; and of some images the edited picture, see `kept`.
+    `strength`, -1 for none; and of some images the edited picture, see `pack_first_changes`.
 
     Attributes:
         edit: the family of threats.

@@ -23,7 +23,8 @@ class WorstNoise(Learning):
     """A mixture that makes as many draws fail as it can, as the tensors of `pack`, and how it came about.
 
     `chance` and `entropy` [epochs]: the share of draws that do not fail and the entropy ratio of the mixture's weights,
-    epoch by epoch; `learned_on` [1], how many images. What is learned here is judged on other images, see `judged`.
+    epoch by epoch; `learned_on` [1], how many images. What is learned here is judged on other images, see
+    `count_held_out`.
 
     Attributes:
         learner: how it is learned.

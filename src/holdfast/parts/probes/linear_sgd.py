@@ -30,8 +30,8 @@ class LinearSgd(LinearProbe):
     The learning rate is rate/L and falls to 0 as a cosine, with L = (λ + D/B) / 2 the smoothness of the loss of a batch
     of B images and λ the largest eigenvalue of the covariance of z; so one rate serves all representations.
 
-    The bank is read epoch by epoch and mixed in a pool, see `shuffled`; of N x D numbers no more than the pool and a
-    chunk are in memory. Where its order tells the classes, the pool must be larger than a class.
+    The bank is read epoch by epoch and mixed in a pool, see `shuffle_stream`; of N x D numbers no more than the pool
+    and a chunk are in memory. Where its order tells the classes, the pool must be larger than a class.
 
     Attributes:
         epochs: passes over the training images.

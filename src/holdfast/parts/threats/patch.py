@@ -100,7 +100,7 @@ class Patch(Ball):
         return 1 if self.is_box else GRID * GRID
 
     def fix_place(self, numbers: Int[Tensor, "batch"]) -> Ball:
-        """Return the patch at places of the grid, numbered row by row; see `Ball.placed`."""
+        """Return the patch at places of the grid, numbered row by row; see `Ball.fix_place`."""
         return self if self.is_box else _Placed(self.radius, self.share, self.place, self.aspect, numbers=numbers)
 
     @property

@@ -63,9 +63,9 @@ class Onnx(EncoderSource):
         It may be any that the graph computes, such as the input of a classifier at its end; else it is the one output.
 
         Mean, std and how pictures become the input: the options, or metadata of the file by the same names (see
-        `metadata`), or assumed (see `assumed`; mean and std never are). The input is [batch, channel, height, width],
-        or [batch, height, width, channel] where the sizes say so or `layout=nhwc` does; `channels=bgr` gives it blue
-        first; one of uint8 gets pixels from 0 to 255. Its size is the file's, or `size=` or `crop=` where the file
+        `metadata`), or assumed (see `assume_geometry`; mean and std never are). The input is [batch, channel, height,
+        width], or [batch, height, width, channel] where the sizes say so or `layout=nhwc` does; `channels=bgr` gives it
+        blue first; one of uint8 gets pixels from 0 to 255. Its size is the file's, or `size=` or `crop=` where the file
         leaves it open. Rounded activations (QDQ) have the gradient of their clipping; where the scale is computed from
         the image, none goes through unless `gradient=straight` asks for it.
 
@@ -170,7 +170,7 @@ def _pixels(preprocessing: Preprocessing, common: Common, images: Images, name: 
 
 
 def _agree(opened: Opened, name: str, preprocessing: Preprocessing, common: Common, onnx: Any) -> None:
-    """Compare the network with its file; see `compared`."""
+    """Compare the network with its file; see `compare_with_file`."""
     mean = preprocessing.mean if common.mean is None else common.mean
     std = preprocessing.std if common.std is None else common.std
     if mean is None or std is None:

@@ -114,7 +114,7 @@ def read_graph(model: Any, onnx: Any) -> Graph:
     """Return the graph of a model.
 
     Args:
-        model: an onnx ModelProto, with functions written out, see `written_out`.
+        model: an onnx ModelProto, with functions written out, see `inline_functions`.
         onnx: the package.
 
     Raises:

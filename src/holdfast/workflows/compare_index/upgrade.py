@@ -55,7 +55,7 @@ class Upgrade:
         pairs: the pairs of different images.
         threshold: why there is no threshold; "" where there is one.
         translation: distances of both encoders at the same rates of false positives.
-        canaries: on which side of the thresholds each lies, see `canaries.judged`.
+        canaries: on which side of the thresholds each lies, see `canaries.judge_canaries`.
     """
 
     measures: measures.Entries

@@ -238,7 +238,7 @@ def fill_placeholders(value: Any, specs: Mapping[str, str]) -> Any:
 
 
 def find_placeholders(value: Any) -> list[str]:
-    """Return the names in braces of plain data, see `filled`."""
+    """Return the names in braces of plain data, see `fill_placeholders`."""
     return re.findall(r"\{(\w+)\}", json.dumps(value))
 
 

@@ -213,8 +213,8 @@ def correlation(
 ) -> float:
     """Return the correlation of two cells' scores by their tables; 0 where they are of different images.
 
-    Scores that `headed` finds no measure for have none, nor have cells that are no scores, but for those whose keys are
-    named in `between`.
+    Scores that `select_headline` finds no measure for have none, nor have cells that are no scores, but for those whose
+    keys are named in `between`.
     """
     columns, rows = ({line.name: line for line in lines} for lines in (recipe.columns, recipe.rows))
     where = [at_of(rows[cell.row], columns[cell.column]) for cell in (a, b)]

@@ -15,7 +15,7 @@ class Server:
     """Does tasks in a worker process, after it has made its work; both return (value, error), pickled."""
 
     def load(self, make: bytes, threads: int) -> bytes:
-        """Make the work from what `packed` has made of it, for so many threads of torch."""
+        """Make the work from what `pack_work` has made of it, for so many threads of torch."""
         import torch
 
         torch.set_num_threads(threads)
@@ -40,7 +40,7 @@ def _answer(run: Callable[[], Any]) -> bytes:
 
 
 def pack_work(make: Callable[[], Work], dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
-    """Return what makes a worker's work as bytes, and which files of parts it must run before; see `unpacked`.
+    """Return what makes a worker's work as bytes, and which files of parts it must run before; see `unpack_work`.
 
     Raises:
         HoldfastError: something of it cannot be sent to another process.

@@ -16,7 +16,7 @@ class AdversarialMargin(AttackMeasure):
 
     Negative margins are overlaps. Undefined (left out, counted) where two images have the same representation.
 
-    Table: `margin@STEP` and the columns of `attacked_pairs`, one row per attacked image (two rows per pair; the
+    Table: `margin@STEP` and the columns of `compare_pairs`, one row per attacked image (two rows per pair; the
     interval counts pairs).
     """
 

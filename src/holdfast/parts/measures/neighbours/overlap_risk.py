@@ -12,7 +12,7 @@ from holdfast.parts.objectives.targeted import Targeted
 class OverlapRisk(AttackMeasure):
     """P[ d(f(x_i), f(x̂_j→i)) < d(f(x_i), f(x̂_i→j)) ] over pairs, from the side of each of the two images.
 
-    Table: `overlap@STEP` and the columns of `attacked_pairs`, one row per attacked image (two rows per pair; the
+    Table: `overlap@STEP` and the columns of `compare_pairs`, one row per attacked image (two rows per pair; the
     interval counts pairs).
     """
 

@@ -19,7 +19,7 @@ def labels_of(subject: Subject) -> Int[Tensor, "population"]:
 
 
 def head_of(subject: Subject, probe: LinearProbe, threat: Threat | None = None) -> Head:
-    """Return the linear head that a probe learns; see `Subject.learned`."""
+    """Return the linear head that a probe learns; see `Subject.fit_probe`."""
     head = subject.fit_probe(probe, threat)
     assert isinstance(head, Head)  # so says LinearProbe
     return head

@@ -40,7 +40,7 @@ def lowest(subject: Subject, observed: OfMargins, ball: Ball, margins: Rows, sla
 
 
 def worst(subject: Subject, attack: Attack, runs: tuple[Attacked, ...]) -> dict[int, Float[Tensor, "attacked dim"]]:
-    """Return the attacked representations at every read-out of some trajectories, in float64; see `observed`."""
+    """Return attacked representations at every read-out of some trajectories, in float64; see `read_attacked_reps`."""
     return {step: reps.double() for step, reps in read_attacked_reps(subject, attack, runs).items()}
 
 

@@ -81,7 +81,7 @@ class OfMargins(OfTokens):
         """Return what tokens are compared with; a search asks once.
 
         Args:
-            clean: tokens of the undisturbed images, as `compared` returns them.
+            clean: tokens of the undisturbed images, as `to_euclidean` returns them.
         """
 
     @abstractmethod
@@ -89,7 +89,7 @@ class OfMargins(OfTokens):
         """Return d_p² and e_p² for every patch of every image; e_p² is infinite where there is no rival.
 
         Args:
-            moved: tokens of the disturbed images, as `compared` returns them.
+            moved: tokens of the disturbed images, as `to_euclidean` returns them.
             references: what `references` returned.
         """
 

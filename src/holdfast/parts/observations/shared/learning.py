@@ -10,7 +10,7 @@ from holdfast.parts.threats.linf import Linf
 
 @dataclass(frozen=True)
 class Learning(Observation):
-    """Something is learned that makes many images fail; what is learned here is judged on other images, see `judged`.
+    """Something is learned that makes many images fail; it is judged on other images, see `count_held_out`.
 
     Attributes:
         learner: how it is learned.

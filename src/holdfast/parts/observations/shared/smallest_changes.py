@@ -34,7 +34,7 @@ def smallest_changes(
     """Write pictures of some images, evenly from the smallest radius to the largest; return the record's entries.
 
     Args:
-        results: what broke: `radius` and `rival` of every image, and what `kept` returned.
+        results: what broke: `radius` and `rival` of every image, and what `pack_first_changes` returned.
         album: the images, and where files go.
         size: what the record says of a radius: its norm, its grey levels, or which edit it is.
         most: how many images.

@@ -64,7 +64,7 @@ def open_images(
         geometry: how pictures become pixels, from the encoder.
         images: how many of them; all where None.
         seed: which images.
-        skip_corrupt: replace unreadable images by others, named in `ImageSet.skipped`, instead of failing.
+        skip_corrupt: replace unreadable images by others, named in `ImageSet.unreadable`, instead of failing.
         workers: threads that read; None: as many as there are cores, at most 16.
         conversion: sizes and channels to convert to; the options of a spec string go before it.
         skip_duplicates: replace images that look like another one, named in `ImageSet.duplicates`.
