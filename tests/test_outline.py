@@ -57,7 +57,7 @@ for line in sys.stdin.read().splitlines():
     light(line)
 for kind in registry.KINDS:
     for name in registry.names(kind):
-        inspect.signature(registry.outlined(kind, name))
+        inspect.signature(registry.find_outline(kind, name))
         light(name)
 for name in profile_names():
     profile_page(name)
@@ -124,5 +124,5 @@ def test_a_part_of_ones_own_is_itself() -> None:
 def test_completion_runs_no_file_of_ones_own(tmp_path: Path) -> None:
     own = tmp_path / "own.py"
     own.write_text("raise SystemExit('it ran')")
-    code = "from holdfast.core.registry import installed; assert 'pgd' in installed('attacks')"
+    code = "from holdfast.core.registry import list_installed; assert 'pgd' in list_installed('attacks')"
     subprocess.run([sys.executable, "-c", code], env=os.environ | {registry.OWN: str(own)}, check=True)

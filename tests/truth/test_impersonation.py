@@ -256,7 +256,7 @@ class Told(Unsearched):
     def bank(self, threat: Threat | None = None) -> Bank:
         raise AssertionError
 
-    def learned(self, probe: Probe, threat: Threat | None = None) -> Classifier:
+    def fit_probe(self, probe: Probe, threat: Threat | None = None) -> Classifier:
         raise AssertionError
 
 

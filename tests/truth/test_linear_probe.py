@@ -67,7 +67,7 @@ class Labelled(Unsearched):
         assert self.labels is not None
         return Bank(self.labels[self.attacked :], lambda: iter([self.reps[self.attacked :]]))
 
-    def learned(self, probe: Probe, threat: Threat | None = None) -> Classifier:
+    def fit_probe(self, probe: Probe, threat: Threat | None = None) -> Classifier:
         return classifier_of(self, probe, threat)
 
 

@@ -81,7 +81,7 @@ class Told(Unsearched):
     def bank(self, threat: Threat | None = None) -> Bank:
         raise AssertionError("these measures read no training images")
 
-    def learned(self, probe: Probe, threat: Threat | None = None) -> Classifier:
+    def fit_probe(self, probe: Probe, threat: Threat | None = None) -> Classifier:
         raise AssertionError("these measures read no labels")
 
     def collect_points(self, ball: Ball) -> list[Tensor]:

@@ -27,7 +27,7 @@ def estimate_remaining(standing: Standing, lasted: float) -> float:
         lasted: seconds since it began.
 
     Example:
-        >>> left(Standing(done=0, total=40, images=1), 0.1), left(Standing(done=10, total=40, images=1), 20)
+        >>> estimate_remaining(Standing(done=0, total=40, images=1), 0.1), estimate_remaining(Standing(done=10, total=40, images=1), 20)
         (40, 60.0)
     """
     share = standing.share

@@ -39,7 +39,7 @@ class Ids(Sequence[str]):
         r"""Return the bytes of all texts, and where each ends in them, after a 0.
 
         Example:
-            >>> part, ends = Ids(["a", "ä", "b"])[1:].encoded()
+            >>> part, ends = Ids(["a", "ä", "b"])[1:].encode()
             >>> bytes(part), ends.tolist()
             (b'\xc3\xa4b', [0, 2, 3])
         """

@@ -86,7 +86,7 @@ def format_bound(bound: str, text: str) -> str:
         text: the number, see `number`.
 
     Example:
-        >>> bounded("≤", "12 %"), bounded("≤", "> 99.9999 %"), bounded("at least", "> 99.9999 %")
+        >>> format_bound("≤", "12 %"), format_bound("≤", "> 99.9999 %"), format_bound("at least", "> 99.9999 %")
         ('≤ 12 %', '< 100 %', '> 99.9999 %')
     """
     if not text.startswith(ALMOST_ALL):

@@ -33,7 +33,7 @@ def format_duration(seconds: float) -> str:
     """Return a time as people read it.
 
     Example:
-        >>> spelled(40.4), spelled(1020), spelled(5400)
+        >>> format_duration(40.4), format_duration(1020), format_duration(5400)
         ('40 s', '17 min', '1 h 30 min')
     """
     minutes = round(seconds / 60)

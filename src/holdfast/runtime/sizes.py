@@ -20,7 +20,7 @@ def format_size(size: float) -> str:
     """Return a size as people write it in a command: 4/255 or 0.1, whichever is shorter and right to three digits.
 
     Example:
-        >>> [written(size) for size in (4 / 255, 0.1, 0.2, 1.0, 0.00392157, 0.05)]
+        >>> [format_size(size) for size in (4 / 255, 0.1, 0.2, 1.0, 0.00392157, 0.05)]
         ['4/255', '0.1', '0.2', '1', '1/255', '0.05']
     """
     levels, plain = round(255 * size), f"{size:.6g}"

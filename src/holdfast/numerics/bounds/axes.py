@@ -58,7 +58,7 @@ class Total:
     Example:
         >>> import torch
         >>> forms, wide = torch.tensor([[[1.0, 2.0, 9.0]]]), torch.ones(1, 3)
-        >>> shifted, constant = Total(1.0).shifted(forms, (0 * wide, wide))
+        >>> shifted, constant = Total(1.0).subtract_medians(forms, (0 * wide, wide))
         >>> shifted.tolist(), constant.tolist()
         ([[[-1.0, 0.0, 7.0]]], [[2.0]])
     """

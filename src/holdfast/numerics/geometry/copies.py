@@ -32,7 +32,7 @@ def shrink_to_grey(pixels: Float[Tensor, "images channels height width"]) -> Gre
     """Return images in grey, their means over a grid of 32 by 32 cells where they are larger.
 
     Example:
-        >>> reduced(torch.rand(2, 3, 64, 8)).shape
+        >>> shrink_to_grey(torch.rand(2, 3, 64, 8)).shape
         torch.Size([2, 32, 8])
     """
     grey = pixels.float().mean(1, keepdim=True)

@@ -63,7 +63,7 @@ def score_retrieval(
     Example:
         >>> bank = torch.tensor([[0.0], [1.0], [2.0], [3.0]])
         >>> task = Relevance(torch.tensor([True, False, False, False]), torch.tensor([[0, 2]]), torch.tensor([1]), 3)
-        >>> scores = judged(bank[:1], bank, task, cuts=[1, 2], name="l2")
+        >>> scores = score_retrieval(bank[:1], bank, task, cuts=[1, 2], name="l2")
         >>> scores.rank.tolist(), scores.recall.tolist(), [round(float(value), 4) for value in scores.ndcg]
         ([2.0], [[0.0], [1.0]], [0.0, 0.6309])
     """

@@ -103,7 +103,7 @@ def compare_lists(first: Lists, second: Lists, weights: Weights) -> Kept:
 
     Example:
         >>> first, second = torch.tensor([[1, 2], [0, 2], [1, 0]]), torch.tensor([[1, 2], [2, 0], [1, 0]])
-        >>> [round(value, 2) for value in kept(first, second, overlap_weights(1, 1)[None]).values[0].tolist()]
+        >>> [round(value, 2) for value in compare_lists(first, second, overlap_weights(1, 1)[None]).values[0].tolist()]
         [1.0, 0.0, 1.0]
     """
     images, places = first.shape

@@ -359,7 +359,7 @@ def iterate_pairs(
         circle: which pairs are compared; None: all.
 
     Example:
-        >>> [(apart.tolist(), pairs.tolist()) for _, _, apart, pairs in compared(torch.tensor([[0.0], [2.0]]), "l2")]
+        >>> [(apart.tolist(), pairs.tolist()) for _, _, apart, pairs in iterate_pairs(torch.tensor([[0.0], [2.0]]), "l2")]
         [([[0.0, 2.0], [2.0, 0.0]], [[False, True], [False, False]])]
     """
     if circle is not None:

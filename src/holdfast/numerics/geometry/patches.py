@@ -25,7 +25,7 @@ def map_to_euclidean(tokens: Tokens, divergence: str) -> Tokens:
         HoldfastError: another divergence than "l2" and "cosine".
 
     Example:
-        >>> compared(torch.tensor([[0.0, 2.0]]), "cosine").tolist()
+        >>> map_to_euclidean(torch.tensor([[0.0, 2.0]]), "cosine").tolist()
         [[0.0, 1.0]]
     """
     check(divergence)
@@ -62,7 +62,7 @@ def square_distances(a: Tokens, b: Float[Tensor, "*batch others dim"]) -> Float[
     """Return ||a_i - b_j||² of all pairs, differentiable, by a matrix product around the mean of b.
 
     Example:
-        >>> squared(torch.tensor([[3.0, 0.0]]), torch.tensor([[0.0, 4.0], [3.0, 0.0]])).tolist()
+        >>> square_distances(torch.tensor([[3.0, 0.0]]), torch.tensor([[0.0, 4.0], [3.0, 0.0]])).tolist()
         [[25.0, 0.0]]
     """
     middle = b.mean(-2, keepdim=True)

@@ -62,7 +62,7 @@ def rank_queries(
 
     Example:
         >>> bank, labels = torch.tensor([[0.0], [1.0], [2.0], [3.0]]), torch.tensor([0, 1, 0, 0])
-        >>> rank, precision = ranked(torch.tensor([[0.9]]), bank, torch.tensor([0]), labels)
+        >>> rank, precision = rank_queries(torch.tensor([[0.9]]), bank, torch.tensor([0]), labels)
         >>> rank.tolist(), [round(p, 4) for p in precision.tolist()]  # in order: 1, 2 and 3
         ([2.0], [0.5833])
     """

@@ -98,7 +98,7 @@ class Relevance:
 
         Example:
             >>> judged = Relevance(torch.tensor([True, False, False]), torch.tensor([[0, 2]]), torch.tensor([3]), 2)
-            >>> judged.graded(torch.tensor([0, 1])).tolist()
+            >>> judged.grade_images(torch.tensor([0, 1])).tolist()
             [[-1, 0, 3], [-1, -1, -1]]
         """
         positions = positions.cpu()

@@ -46,7 +46,7 @@ def combine_reaches(a: float, b: float, correlation: float) -> float:
     """How far a difference reaches whose parts reach a and b, √(a² + b² - 2ρab); for a sum, pass -ρ.
 
     Example:
-        >>> combined(3, 4, correlation=0.0)
+        >>> combine_reaches(3, 4, correlation=0.0)
         5.0
     """
     return math.sqrt(max(0.0, a * a + b * b - 2 * correlation * a * b))
@@ -66,7 +66,7 @@ def centre(a: Float[Tensor, "units"]) -> tuple[Tensor, Tensor]:
     """Return influences less their mean, and the norm of that: what many correlations are made of.
 
     Example:
-        >>> apart, norm = centred(torch.tensor([1.0, 3.0]))
+        >>> apart, norm = centre(torch.tensor([1.0, 3.0]))
         >>> apart.tolist(), round(float(norm), 4)
         ([-1.0, 1.0], 1.4142)
     """
@@ -78,7 +78,7 @@ def correlation_of(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> float:
     """Correlation of what `centre` has returned.
 
     Example:
-        >>> a, b = centred(torch.tensor([1.0, 3.0])), centred(torch.tensor([5.0, 4.0]))
+        >>> a, b = centre(torch.tensor([1.0, 3.0])), centre(torch.tensor([5.0, 4.0]))
         >>> round(correlation_of(a, b), 6)
         -1.0
     """

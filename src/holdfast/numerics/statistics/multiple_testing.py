@@ -32,7 +32,7 @@ def adjust_p_values(p: Sequence[float], correction: str) -> list[float]:
     Source: Holm (1979); Benjamini & Hochberg (1995), Benjamini & Yekutieli (2001).
 
     Example:
-        >>> [round(p, 3) for p in adjusted([0.01, 0.02, 0.5], "holm")]
+        >>> [round(p, 3) for p in adjust_p_values([0.01, 0.02, 0.5], "holm")]
         [0.03, 0.04, 0.5]
     """
     if correction not in CORRECTIONS:

@@ -27,7 +27,7 @@ def widen_interval(score: Score, others: Sequence[float], least: float = -math.i
 
     Example:
         >>> score = Score(0.5, 0.4, 0.7, 50, "binomial")
-        >>> wide = widened(score, [0.48, 0.53, 0.51, 0.5], 0, 1)
+        >>> wide = widen_interval(score, [0.48, 0.53, 0.51, 0.5], 0, 1)
         >>> print(f"[{wide.low:.3f}, {wide.high:.3f}]: {wide.note}")
         [0.388, 0.706]: other draws give 0.48 to 0.53
     """

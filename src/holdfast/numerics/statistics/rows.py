@@ -9,7 +9,7 @@ def drop_undefined(values: Tensor, units: Tensor | None = None) -> tuple[Tensor,
     """Rows that are not NaN, their units, and a note that counts the others.
 
     Example:
-        >>> kept, units, note = defined(torch.tensor([1.0, torch.nan, 3.0]))
+        >>> kept, units, note = drop_undefined(torch.tensor([1.0, torch.nan, 3.0]))
         >>> kept.tolist(), note
         ([1.0, 3.0], '1 of 3 rows are undefined and left out')
     """

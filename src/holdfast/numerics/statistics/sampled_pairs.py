@@ -124,7 +124,7 @@ def describe_interval(interval: str, images: int, of_each: int) -> str:
     """Return the kind of an interval, with how many pairs of each image were compared where these are not all.
 
     Example:
-        >>> described("Student's t", 1_000_000, 2000)
+        >>> describe_interval("Student's t", 1_000_000, 2000)
         "Student's t; each of 1,000,000 images compared with 2,000 others"
     """
     some = of_each < images - 1

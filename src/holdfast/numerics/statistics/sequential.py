@@ -29,7 +29,7 @@ def is_decided(counts: Counts, mean: PerVariable, alpha: float, budget: int) -> 
 
     Example:
         >>> counts = betting.tally_votes(torch.tensor([20, 0, 40, 0]), torch.tensor([20, 20, 96, 2]))
-        >>> decided(counts, torch.tensor(0.5).double(), alpha=0.05, budget=100).tolist()
+        >>> is_decided(counts, torch.tensor(0.5).double(), alpha=0.05, budget=100).tolist()
         [True, True, True, False]
     """
     return _decide_between(counts, mean.expand(counts.shape[:-1]), mean.expand(counts.shape[:-1]), alpha, budget)
@@ -48,7 +48,7 @@ def is_settled(counts: Counts, precision: float, alpha: float, budget: int) -> B
 
     Example:
         >>> counts = betting.tally_votes(torch.tensor([90, 1000, 10]), torch.tensor([100, 1000, 100]))
-        >>> settled(counts, precision=0.2, alpha=0.001, budget=1000).tolist()
+        >>> is_settled(counts, precision=0.2, alpha=0.001, budget=1000).tolist()
         [False, True, True]
     """
     near = betting.near_mean(counts, precision, alpha, budget)

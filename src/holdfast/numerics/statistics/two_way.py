@@ -40,7 +40,7 @@ def two_way_mean(
 
     Example:
         >>> values = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]).repeat(3, 1)
-        >>> score = crossed_mean(values, most=1.0)
+        >>> score = two_way_mean(values, most=1.0)
         >>> print(f"{score.value} in [{score.low:.2f}, {score.high:.2f}]")
         0.625 in [0.00, 1.00]
     """

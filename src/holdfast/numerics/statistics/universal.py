@@ -66,7 +66,7 @@ def pad_to_population(
     """Values of the first images of a population with NaN for the others, in float64.
 
     Example:
-        >>> padded(torch.tensor([0.1, 0.2]), population=3)
+        >>> pad_to_population(torch.tensor([0.1, 0.2]), population=3)
         tensor([0.1000, 0.2000,    nan], dtype=torch.float64)
     """
     rows = torch.full((*values.shape[:-1], population), torch.nan, dtype=torch.float64)

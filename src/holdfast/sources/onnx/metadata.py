@@ -63,7 +63,7 @@ def assume_geometry(shape: tuple[int, int, int]) -> Geometry | None:
         shape: (channels, height, width) of the input; None is returned for channels that pictures do not have.
 
     Example:
-        >>> [assumed((3, *size)).resize for size in ((224, 224), (32, 32), (256, 128))]
+        >>> [assume_geometry((3, *size)).resize for size in ((224, 224), (32, 32), (256, 128))]
         [256, 32, None]
     """
     channels, height, width = shape

@@ -111,7 +111,7 @@ def choose_parents(gone: Int[Tensor, "populations"], n: int, random: Float[Tenso
     Source: Kitagawa (1996), "Monte Carlo filter and smoother for non-Gaussian nonlinear state space models".
 
     Example:
-        >>> copied(torch.tensor([2, 3]), 4, torch.tensor([0.9, 0.1, 0.2, 0.5, 0.8]))
+        >>> choose_parents(torch.tensor([2, 3]), 4, torch.tensor([0.9, 0.1, 0.2, 0.5, 0.8]))
         tensor([0, 1, 0, 0, 0])
     """
     first = (gone.cumsum(0) - gone).repeat_interleave(gone)

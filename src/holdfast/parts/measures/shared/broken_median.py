@@ -18,7 +18,7 @@ def estimate_broken_median(sizes: Float[Tensor, "images"], condition: str) -> Sc
         condition: what the interval is conditional on.
 
     Example:
-        >>> score = broken_median(torch.tensor([1.0, 2.0, torch.inf, torch.inf]), "")
+        >>> score = estimate_broken_median(torch.tensor([1.0, 2.0, torch.inf, torch.inf]), "")
         >>> score.value, score.note
         (None, 'half of the images were not broken at all')
     """

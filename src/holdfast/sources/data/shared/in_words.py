@@ -20,7 +20,7 @@ def format_counts(things: Counter[str]) -> str:
     """Return how often each thing occurs, the most frequent first.
 
     Example:
-        >>> counted(Counter({".txt": 1, ".heic": 20}))
+        >>> format_counts(Counter({".txt": 1, ".heic": 20}))
         '20 .heic, 1 .txt'
     """
     counts = sorted(things.items(), key=lambda item: (-item[1], item[0]))
@@ -33,7 +33,7 @@ def join_names(things: Sequence[str]) -> str:
     """Return the names of some things, the first ones of many.
 
     Example:
-        >>> named(["caption", "bbox"])
+        >>> join_names(["caption", "bbox"])
         'caption, bbox'
     """
     more = len(things) - NAMED
