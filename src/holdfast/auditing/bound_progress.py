@@ -27,7 +27,8 @@ def estimate_remaining(standing: Standing, lasted: float) -> float:
         lasted: seconds since it began.
 
     Example:
-        >>> estimate_remaining(Standing(done=0, total=40, images=1), 0.1), estimate_remaining(Standing(done=10, total=40, images=1), 20)
+        >>> early, late = (Standing(done=done, total=40, images=1) for done in (0, 10))
+        >>> estimate_remaining(early, 0.1), estimate_remaining(late, 20)
         (40, 60.0)
     """
     share = standing.share

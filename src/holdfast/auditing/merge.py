@@ -85,8 +85,8 @@ def merge_parts(
     with closing(audit.claim):
         if not complete and (missing := _missing(audit)):
             raise HoldfastError(
-                f"{str(store.files)!r} is not complete: {format_list(missing)}; run the parts that are missing again, or "
-                "add --complete to make it here"
+                f"{str(store.files)!r} is not complete: {format_list(missing)}; run the parts that are missing again, "
+                "or add --complete to make it here"
             )
         return run_prepared(audit, engine, command)
 

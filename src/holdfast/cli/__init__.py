@@ -129,7 +129,8 @@ def _status() -> int:
     # anything else is a fault of ours
     except Exception as error:
         _say(
-            f"a fault of Holdfast, not yours: {type(error).__name__}: {first_line(error)}; {_save_traceback()}; please report it"
+            f"a fault of Holdfast, not yours: {type(error).__name__}: {first_line(error)}; {_save_traceback()}; "
+            "please report it"
         )
         return ExitStatus.FAULT
 

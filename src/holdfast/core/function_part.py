@@ -83,8 +83,8 @@ def part_of(
     if not name.isidentifier():
         what = "measure" if kind == "measures" else "loss"
         raise HoldfastError(
-            f"holdfast.{what}: expected a function with a name, got {describe_value(function)}; name it: holdfast.{what}(..., "
-            "name='my_name')"
+            f"holdfast.{what}: expected a function with a name, got {describe_value(function)}; name it: "
+            f"holdfast.{what}(..., name='my_name')"
         )
     place = getattr(function, "__module__", None) or "__main__"
     namespace = {"function": staticmethod(function), "__module__": place, **attributes}

@@ -168,7 +168,8 @@ class Effort:
         needed = self._done + self._cost(node, 2 * count, climbing)
         if self._limit.beyond == "refuse" and needed > LATE * self._most:
             raise self._refuse(
-                f"more values inside the network matter than was foretold: it would take more than {format_duration(needed)}"
+                f"more values inside the network matter than was foretold: it would take more than "
+                f"{format_duration(needed)}"
             )
         return self._limit.beyond == "refuse" or needed <= self._most
 

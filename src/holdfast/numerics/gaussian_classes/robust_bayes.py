@@ -351,7 +351,8 @@ def build_mixture(
 
     Example:
         >>> covariance = torch.tensor([[1.0], [0.0]]).double(), torch.tensor([2.0]).double(), 0.5
-        >>> build_mixture(*covariance, half=torch.tensor([1.0, 1.0]).double(), centre=torch.zeros(2).double()).values.tolist()
+        >>> half, centre = torch.tensor([1.0, 1.0]).double(), torch.zeros(2).double()
+        >>> build_mixture(*covariance, half=half, centre=centre).values.tolist()
         [2.5, 0.5]
     """
     inside = half @ vectors

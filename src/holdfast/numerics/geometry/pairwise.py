@@ -359,7 +359,8 @@ def iterate_pairs(
         circle: which pairs are compared; None: all.
 
     Example:
-        >>> [(apart.tolist(), pairs.tolist()) for _, _, apart, pairs in iterate_pairs(torch.tensor([[0.0], [2.0]]), "l2")]
+        >>> reps = torch.tensor([[0.0], [2.0]])
+        >>> [(apart.tolist(), pairs.tolist()) for _, _, apart, pairs in iterate_pairs(reps, "l2")]
         [([[0.0, 2.0], [2.0, 0.0]], [[False, True], [False, False]])]
     """
     if circle is not None:

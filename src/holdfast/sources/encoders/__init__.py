@@ -136,8 +136,8 @@ def _no_source(spec: str, name: str) -> HoldfastError:
         meant = [f"{near}{name[len(plain) :]}{tail}" for near in near[:2]]
         meant = [f"hf:{name}{tail}"] if not meant and name.count("/") == 1 else meant
     return HoldfastError(
-        f"encoder {spec!r} names no source{format_suggestions(meant) or ':'} expected source:name such as timm:resnet18 or "
-        "zoo:digits-simclr, or the path of a .safetensors or .onnx file; see holdfast list encoders"
+        f"encoder {spec!r} names no source{format_suggestions(meant) or ':'} expected source:name such as "
+        "timm:resnet18 or zoo:digits-simclr, or the path of a .safetensors or .onnx file; see holdfast list encoders"
     )
 
 

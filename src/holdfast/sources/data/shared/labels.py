@@ -37,6 +37,7 @@ def class_number(value: Any, where: str) -> int | None:
         if isinstance(value, (str, bytes)):
             advice = "number the classes, and name them in `classes`"
         raise HoldfastError(
-            f"{where}: expected a whole number from 0 on as its class, or {NONE} for none, got {describe_value(value)}; {advice}"
+            f"{where}: expected a whole number from 0 on as its class, or {NONE} for none, got "
+            f"{describe_value(value)}; {advice}"
         )
     return int(value)

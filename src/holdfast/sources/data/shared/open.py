@@ -133,7 +133,8 @@ def _no_data(name: str) -> HoldfastError:
     near = nearest(name, [entry.name for entry in Path().iterdir()]) + nearest(name, ["digits", "gaussian"])
     near = near or [spec for spec in datasets if likeness(name, spec.partition(":")[2].partition("?")[0]) > 0.9]
     return HoldfastError(
-        f"unknown data {name!r}{format_suggestions(near[:2]) or ';'} neither a source ({', '.join(SOURCES)}) nor a file or folder"
+        f"unknown data {name!r}{format_suggestions(near[:2]) or ';'} neither a source "
+        f"({', '.join(SOURCES)}) nor a file or folder"
     )
 
 
