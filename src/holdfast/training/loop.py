@@ -225,8 +225,8 @@ class _Training:
             engines.end(self.accelerator)
         if not self._finite():
             raise HoldfastError(
-                f"training stopped after its last step, {self.step}: not finite: weights; {self._describe_checkpoint()}; lower "
-                "the rate, or clip the gradient (clip=1)"
+                f"training stopped after its last step, {self.step}: not finite: weights; "
+                f"{self._describe_checkpoint()}; lower the rate, or clip the gradient (clip=1)"
             )
         self._save(digest)
         return self._finish(resumed)
@@ -335,15 +335,15 @@ class _Training:
         moment = f"at step {self.step + 1} of {self.pace} (epoch {self.step // (self.per_epoch * self.replays) + 1})"
         if bad:
             raise HoldfastError(
-                f"training stopped {moment}: not finite: {', '.join(bad)}; {self._describe_checkpoint()}; lower the rate, "
-                "clip the gradient (clip=1), or check the images and weights"
+                f"training stopped {moment}: not finite: {', '.join(bad)}; "
+                f"{self._describe_checkpoint()}; lower the rate, clip the gradient (clip=1), or check the images and weights"
             )
         self._flat = self._flat + 1 if facts["spread"] < COLLAPSED else 0
         if self._flat >= PATIENCE:
             raise HoldfastError(
                 f"training stopped {moment}: collapsed: all images have one representation (relative spread "
-                f"{facts['spread']:.1g} for {PATIENCE} steps); {self._describe_checkpoint()}; lower the rate, strengthen the "
-                "augmentations, or choose a method that cannot collapse (simclr, barlow_twins, vicreg)"
+                f"{facts['spread']:.1g} for {PATIENCE} steps); {self._describe_checkpoint()}; lower the rate, strengthen "
+                "the augmentations, or choose a method that cannot collapse (simclr, barlow_twins, vicreg)"
             )
 
     def _describe_checkpoint(self) -> str:
