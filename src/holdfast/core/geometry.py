@@ -74,7 +74,7 @@ class Geometry(metaclass=Checked):
         """Return the (height, width) to which a picture is scaled, before it is cropped.
 
         Example:
-            >>> Geometry((64, 64), resize=72).scaled(100, 151)
+            >>> Geometry((64, 64), resize=72).scale_size(100, 151)
             (72, 108)
         """
         if self.resize is None or isinstance(self.resize, tuple):

@@ -336,14 +336,15 @@ class _Training:
         if bad:
             raise HoldfastError(
                 f"training stopped {moment}: not finite: {', '.join(bad)}; "
-                f"{self._describe_checkpoint()}; lower the rate, clip the gradient (clip=1), or check the images and weights"
+                f"{self._describe_checkpoint()}; lower the rate, clip the gradient (clip=1), or check the "
+                "images and weights"
             )
         self._flat = self._flat + 1 if facts["spread"] < COLLAPSED else 0
         if self._flat >= PATIENCE:
             raise HoldfastError(
                 f"training stopped {moment}: collapsed: all images have one representation (relative spread "
-                f"{facts['spread']:.1g} for {PATIENCE} steps); {self._describe_checkpoint()}; lower the rate, strengthen "
-                "the augmentations, or choose a method that cannot collapse (simclr, barlow_twins, vicreg)"
+                f"{facts['spread']:.1g} for {PATIENCE} steps); {self._describe_checkpoint()}; lower the rate, "
+                "strengthen the augmentations, or choose a method that cannot collapse (simclr, barlow_twins, vicreg)"
             )
 
     def _describe_checkpoint(self) -> str:

@@ -302,7 +302,7 @@ def fit(
     Example:
         >>> reps = torch.tensor([[1.0, 0.1], [1.2, -0.1], [-1.0, 0.1], [-1.2, -0.1]])
         >>> mixture = fit(reps, torch.tensor([1, 1, -1, -1]))
-        >>> mixture.classifiers(torch.zeros(1)).scaled(reps, torch.tensor([1, 1, -1, -1])).min().item() > 0
+        >>> mixture.classifiers(torch.zeros(1)).compute_margins(reps, torch.tensor([1, 1, -1, -1])).min().item() > 0
         True
     """
     _check_signs(signs)

@@ -113,7 +113,7 @@ class TradeOff:
         >>> s = torch.tensor([1.0, 2.0])
         >>> accuracy, bound = reference(s[None])
         >>> halves = [ideal[..., None].expand(1, 2, 2) for ideal in (accuracy, bound)]  # nothing is lost in either half
-        >>> TradeOff(s, *halves, accuracy, bound, samples=100).kept(0.6).sum().item()
+        >>> TradeOff(s, *halves, accuracy, bound, samples=100).normalise_areas(0.6).sum().item()
         2.0
     """
 

@@ -26,7 +26,7 @@ class Precise(Draws):
     Source: Waudby-Smith & Ramdas (2024), "Estimating means of bounded random variables by betting".
 
     Example:
-        >>> Precise(precision=0.05).finished(torch.tensor([0, 50]), 100).tolist()
+        >>> Precise(precision=0.05).should_stop(torch.tensor([0, 50]), 100).tolist()
         [True, False]
     """
 

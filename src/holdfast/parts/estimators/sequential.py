@@ -26,7 +26,7 @@ class Sequential(Draws):
     Source: Waudby-Smith & Ramdas (2024), "Estimating means of bounded random variables by betting".
 
     Example:
-        >>> Sequential(gamma=0.1).finished(torch.tensor([0, 10, 50]), 100).tolist()
+        >>> Sequential(gamma=0.1).should_stop(torch.tensor([0, 10, 50]), 100).tolist()
         [True, False, True]
     """
 
