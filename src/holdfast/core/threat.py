@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import hardshrink
+from typing_extensions import override
 
 from holdfast.core.encoder import Images, Reps
 from holdfast.core.grade import Grade
@@ -123,8 +124,8 @@ class Noise(Threat):
             z: standard normal numbers, a row for every draw of every image, [B, S, numbers].
         """
 
+    @override
     def sample(self, x: Images, rng: Rng) -> Images:
-        """Draw one disturbed version of every image, inside [0, 1]."""
         return self.push(x, rng.normal(1, self.numbers(x)).to(x))[:, 0]
 
     def at(self, reps: Reps, labels: Int[Tensor, "batch"] | None) -> "Noise":

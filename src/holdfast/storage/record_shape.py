@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from typing_extensions import override
+
 from holdfast.storage.shape import (
     ANY,
     COUNT,
@@ -79,8 +81,8 @@ EVERY_CHART = dict.fromkeys(("heading", "how_to_read", "title", "score", "note")
 class AnyChart(Shape):
     """A chart of any kind that there is."""
 
+    @override
     def wrong(self, value: Any, where: str = "") -> Iterator[str]:
-        """Yield what is wrong with it."""
         kind = value.get("kind") if isinstance(value, dict) else None
         if not isinstance(kind, str) or kind not in CHARTS:
             yield f"{where} is no chart: none of {', '.join(CHARTS)}"
@@ -205,8 +207,8 @@ LOST = Object(
 class AnyEncoder(Shape):
     """An encoder that was audited, or one that could not be."""
 
+    @override
     def wrong(self, value: Any, where: str = "") -> Iterator[str]:
-        """Yield what is wrong with it."""
         lost = isinstance(value, dict) and isinstance(value.get("error"), str) and value["error"]
         yield from (LOST if lost else AUDITED).wrong(value, where)
 

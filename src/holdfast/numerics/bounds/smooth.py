@@ -8,6 +8,7 @@ from math import inf
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.numerics.bounds.box import Box
 from holdfast.numerics.bounds.relaxation import Choice, Curved, Line, LinearRelaxation
@@ -55,8 +56,8 @@ class Smooth(Curved):
     unit: float = 1.0
     departs: float = 0.0
 
+    @override
     def __call__(self, z: Tensor) -> Tensor:
-        """Return σ(z)."""
         return self.function(z)
 
     def box(self, box: Box) -> Box:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from typing_extensions import override
 
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
 from holdfast.parts.attacks.pgd import Pgd
@@ -52,8 +53,8 @@ class Apgd(Attack):
         """One forward pass more than backward in each restart."""
         return Passes(forward=self.steps + 1, backward=self.steps) * self.restarts
 
+    @override
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
-        """Attack a batch, see `Attack`."""
         readout = Readout(check_readouts(readouts, self.steps))
         for restart in range(self.restarts):
             readout.restart()

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from typing_extensions import override
+
 from holdfast.core import Attack, Ball, Goal, Images, Passes, Rng, Trajectory
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.runtime.checked import Count, Positive
@@ -53,6 +55,6 @@ class Bim(Attack):
         """As `Pgd`."""
         return self._pgd.passes
 
+    @override
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
-        """Attack a batch, see `Attack`."""
         return self._pgd(goal, x, ball, rng, readouts)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
+from typing_extensions import override
 
 from holdfast.core import Attack, Ball, Goal, Images, Passes, Rng, Trajectory
 from holdfast.core.threat import towards
@@ -74,8 +75,8 @@ class CarliniWagner(Attack):
         """One forward pass more than backward: the last iterate is evaluated, not stepped from."""
         return Passes(forward=self.steps + 1, backward=self.steps) * self.restarts
 
+    @override
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
-        """Attack a batch, see `Attack`."""
         readout = Readout(check_readouts(readouts, self.steps), keep_best=self.keep == "best")
         for restart in range(self.restarts):
             readout.restart()

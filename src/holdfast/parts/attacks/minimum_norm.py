@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, PerImage, Rng, Trajectory
 from holdfast.parts.attacks.pgd import Pgd
@@ -56,8 +57,8 @@ class MinimumNorm(Attack):
         """Those of the search and the look at the edge."""
         return passes(self.steps, from_broken=False) + Passes(forward=1)
 
+    @override
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
-        """Attack a batch, see `Attack`."""
         readout, looks = Readout(check_readouts(readouts, self.steps)), 0
 
         def record_goal(at: Images) -> tuple[PerImage, Tensor]:

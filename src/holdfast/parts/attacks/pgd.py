@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from typing_extensions import override
+
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
 from holdfast.parts.attacks.shared.gradient import evaluate, value_and_grad
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
@@ -71,8 +73,8 @@ class Pgd(Attack):
         """One forward pass more than backward: the last iterate is evaluated, not stepped from."""
         return Passes(forward=self.steps + 1, backward=self.steps) * self.restarts
 
+    @override
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
-        """Attack a batch, see `Attack`."""
         read_at = check_readouts(readouts, self.steps)
         readout = Readout(read_at, keep_best=self.keep == "best")
         for restart in range(self.restarts):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
 from holdfast.parts.attacks.shared.gradient import evaluate, pick
@@ -61,8 +62,8 @@ class Square(Attack):
         """Forward passes only: the start and every proposal."""
         return Passes(forward=self.steps + 1)
 
+    @override
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
-        """Attack a batch, see `Attack`."""
         readout = Readout(check_readouts(readouts, self.steps))
         # initialisation: vertical stripes of ±ε, one pixel wide
         rng = rng.child("square")

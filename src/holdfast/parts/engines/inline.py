@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from holdfast.core.engine import Engine, Outcome, Pool, Work
 
 
@@ -16,8 +18,8 @@ class Inline(Engine):
     here: ClassVar[bool] = True
 
     @property
+    @override
     def title(self) -> str:
-        """What it is, in a few words."""
         return "this process"
 
     @contextmanager

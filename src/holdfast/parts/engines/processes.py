@@ -12,6 +12,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, ClassVar, NoReturn
 
+from typing_extensions import override
+
 from holdfast.core.engine import Engine, Pool, Work
 from holdfast.parts.engines.shared.fork_server import Surroundings, begin, send_prints, surroundings, take_over
 from holdfast.parts.engines.shared.fork_server import context as fork_context
@@ -53,8 +55,8 @@ class Processes(Engine):
             )
 
     @property
+    @override
     def title(self) -> str:
-        """What it is, in a few words."""
         return f"{self.workers} worker process{'es' if self.workers > 1 else ''}"
 
     @classmethod

@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from typing_extensions import override
+
 from holdfast.core.engine import Engine, Pool, Work
 from holdfast.parts.engines.processes import cores
 from holdfast.parts.engines.shared.pool import WorkerPool
@@ -51,8 +53,8 @@ class Ray(Engine):
             raise HoldfastError(f"ray: expected a share of one GPU, or whole GPUs, for each worker, got {self.gpus}")
 
     @property
+    @override
     def title(self) -> str:
-        """What it is, in a few words."""
         return f"{self.workers} Ray worker{'s' if self.workers > 1 else ''}"
 
     @contextmanager

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Event, Failure, HoldfastError, Margin, Rivals, Shard
 from holdfast.numerics.geometry.margins import DIVERGENCES, between
@@ -46,8 +47,8 @@ class Confused(Failure):
             raise HoldfastError(f"the failure confused: expected at least 1 negative, got {self.negatives}")
 
     @property
+    @override
     def title(self) -> str:
-        """What happens."""
         return f"confused with one of {self.negatives} images, {self.divergence}"
 
     def bind(self, shard: Shard) -> Event:

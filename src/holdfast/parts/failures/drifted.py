@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from jaxtyping import Float, Int
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Event, Failure, HoldfastError, Shard
 from holdfast.numerics.geometry import pairwise
@@ -44,8 +45,8 @@ class Drifted(Failure):
             raise HoldfastError(f"the failure drifted: expected a share of pairs in (0, 1), got {self.share}")
 
     @property
+    @override
     def title(self) -> str:
-        """What happens."""
         return f"drifts beyond {100 * self.share:g} % of distances, {self.divergence}"
 
     def bind(self, shard: Shard) -> Event:

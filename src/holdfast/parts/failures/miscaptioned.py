@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Event, Failure, Shard
 from holdfast.numerics.geometry.cross_modal import TIE
@@ -53,15 +54,15 @@ class Miscaptioned(Failure):
     query: Literal["image", "text"] = "image"
 
     @property
+    @override
     def title(self) -> str:
-        """What happens."""
         if self.query == "image":
             return f"no own caption in the first {self.k}"
         return f"not in the first {self.k} of its captions"
 
     @property
+    @override
     def clause(self) -> str:
-        """What happens, as the end of a sentence."""
         how = "do not find an own caption" if self.query == "image" else "are not found by their captions"
         return f"{how} among the first {self.k}"
 

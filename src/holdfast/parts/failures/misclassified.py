@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Event, Failure, LinearProbe, Margin, Rivals, Shard
 from holdfast.core.registry import part_name
@@ -34,13 +35,13 @@ class Misclassified(Failure):
     reads_labels = True
 
     @property
+    @override
     def title(self) -> str:
-        """What happens."""
         return f"misclassified, {part_name(self.probe)}"
 
     @property
+    @override
     def clause(self) -> str:
-        """What happens, as the end of a sentence."""
         return "are misclassified"
 
     def bind(self, shard: Shard) -> Event:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Event, Failure, Margin, Rivals, Shard
 from holdfast.numerics.geometry import pairwise
@@ -51,13 +52,13 @@ class Nearest(Failure):
             raise unknown("divergence of the failure nearest", self.divergence, DIVERGENCES)
 
     @property
+    @override
     def title(self) -> str:
-        """What happens."""
         return f"another image is nearer, {self.divergence}"
 
     @property
+    @override
     def clause(self) -> str:
-        """What happens, as the end of a sentence."""
         return "are taken for another one"
 
     def bind(self, shard: Shard) -> Event:

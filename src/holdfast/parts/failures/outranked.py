@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Event, Failure, Shard
 from holdfast.numerics.geometry.margins import DIVERGENCES
@@ -61,14 +62,14 @@ class Outranked(Failure):
         return self.relevant == "class"
 
     @property
+    @override
     def title(self) -> str:
-        """What happens."""
         wanted = {"original": "the original", "class": "its class", "qrels": "what is relevant"}[self.relevant]
         return f"{wanted} not in the first {self.k}, {self.divergence}"
 
     @property
+    @override
     def clause(self) -> str:
-        """What happens, as the end of a sentence."""
         return f"are not found among the first {self.k} results"
 
     def bind(self, shard: Shard) -> Event:

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Ball, Encoder, Event, HoldfastError, Images, Passes, Reps, Rng, registry
 from holdfast.parts.learners.shared.learner import LearnedPerturbation, Learner
@@ -54,8 +55,8 @@ class Given(Learner):
         return 1
 
     @property
+    @override
     def passes(self) -> Passes:
-        """None."""
         return Passes()
 
     def learn(

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Objective, PerImage, Reps
 from holdfast.numerics.geometry.divergences import unit
@@ -36,8 +37,8 @@ class InfoNce(Objective):
     temperature: Positive = 0.2
     batchwise = True
 
+    @override
     def __call__(self, reps: Reps, clean: Reps, target: Tensor | None = None) -> PerImage:
-        """Return the loss of every image."""
         keys = clean if target is None else torch.cat([clean, target])
         logits = unit(reps) @ unit(keys).T / self.temperature
         own = torch.arange(len(reps), device=reps.device)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Objective, PerImage, Reps
 from holdfast.numerics.geometry.divergences import unit
@@ -34,8 +35,8 @@ class InstanceContrastive(Objective):
     temperature: Positive = 0.5
     needs_target = True
 
+    @override
     def __call__(self, reps: Reps, clean: Reps, target: Reps | None = None) -> PerImage:
-        """Return the loss of every image."""
         assert target is not None  # `pursue` has checked
         positive = (unit(reps) * unit(clean)).sum(1) / self.temperature
         negative: Float[Tensor, "batch"] = (unit(reps) * unit(target)).sum(1) / self.temperature

@@ -5,6 +5,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Attack, Ball, Images, Passes, Rng, Shard, Trajectory
 from holdfast.core.registry import part_name
@@ -47,8 +48,8 @@ class AdversarialNegatives(MadeNegatives):
     count = 1
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         attack = f"{part_name(self.attack)}, {self.attack.steps} steps, {self.ball.title}"
         return f"adversarial negatives: {attack}"
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Album, Attack, Ball, HoldfastError, Objective, Observation, Passes, Positions, Search, Shard
 from holdfast.core.chart import Chart, Curves, Line, numbers
@@ -67,16 +68,16 @@ class Attacked(Observation):
             )
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         words = f"{part_name(self.objective)} {getattr(self.objective, 'divergence', '')}".strip()
         ball = self.ball.title
         first = f", first {self.first}" if self.first is not None else ""
         return f"{words}: {part_name(self.attack)}, {self.attack.steps} steps, {ball}{first}"
 
     @property
+    @override
     def searches(self) -> tuple[Search, ...]:
-        """The one that it makes."""
         return (Search(self.attack, self.ball, self.objective),)
 
     def collect_points(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
@@ -130,8 +131,8 @@ class Attacked(Observation):
         """Leave pictures of the images that went farthest, see `gallery`."""
         return gallery(results, album)
 
+    @override
     def run(self, shard: Shard) -> dict[str, Tensor]:
-        """Attack one shard."""
         assert shard.clean is not None  # clean representations are always observed first
         places = (shard.positions, partners(shard.positions))
         own, other = (shard.clean[place].to(shard.x.device) for place in places)  # these alone go to the device

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Objective, Passes, PerImage, Reps, Search, Shard
 from holdfast.core.registry import part_name
@@ -43,8 +44,8 @@ class AttackedImages(OfFirst):
             )
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         on = public(label(self.surrogate)) if self.surrogate else "the encoder itself"
         return f"images attacked on {on}: {part_name(self.attack)}, {self.attack.steps} steps, {self.ball.title}"
 

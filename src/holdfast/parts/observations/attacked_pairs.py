@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Margin, Objective, Passes, Reps, Search, Shard
 from holdfast.core.registry import part_name
@@ -50,8 +51,8 @@ class AttackedPairs(OfMargins):
             raise HoldfastError("attacked_pairs: every negative is attacked on its own: say how many")
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         attack = f"{part_name(self.attack)}, {self.attack.steps} steps, {self.ball.title}"
         return f"attacked margins, {self.rows}: {attack}"
 

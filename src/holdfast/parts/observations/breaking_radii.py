@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import (
     Album,
@@ -65,13 +66,13 @@ class BreakingRadii(OfAnyRadius, OfFirst):
             raise HoldfastError(f"breaking_radii: expected steps >= {LEAST}, got {self.steps}")
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"smallest changes, {self.failure.title}: {self.steps} passes, {self.ball.norm}"
 
     @property
+    @override
     def searches(self) -> tuple[Search, ...]:
-        """The one that it makes."""
         return (Search(MinimumNorm(self.steps), self.ball.of_usual_radius, self.failure, smallest=True),)
 
     def collect_points(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
@@ -90,8 +91,8 @@ class BreakingRadii(OfAnyRadius, OfFirst):
         """How many rivals there are decides how many images are looked at without a gradient."""
         return True
 
+    @override
     def run(self, shard: Shard) -> dict[str, Tensor]:
-        """Search for one shard."""
         event, rows = self.failure.bind(shard), torch.arange(len(shard.x))
         last: tuple[Reps, PerImage] | None = None
         rivals = self.failure.rivals(shard, most_rivals(self.steps))

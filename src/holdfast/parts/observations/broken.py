@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Attack, Ball, Failure, Images, Passes, PerImage, Reps, Search, Shard
 from holdfast.core.registry import part_name
@@ -36,14 +37,14 @@ class Broken(OfFirst):
     failure: Failure = Nearest()
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         place = self.ball.title
         return f"attacked: {part_name(self.attack)}, {place}: {self.failure.title}"
 
     @property
+    @override
     def searches(self) -> tuple[Search, ...]:
-        """The one that it makes."""
         return (Search(self.attack, self.ball, self.failure),)
 
     def collect_points(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
@@ -60,8 +61,8 @@ class Broken(OfFirst):
         """The image that the attack ends at."""
         return 1
 
+    @override
     def run(self, shard: Shard) -> dict[str, Tensor]:
-        """Attack one shard."""
         event, rows = self.failure.bind(shard), torch.arange(len(shard.x))
 
         def goal(x: Images) -> tuple[PerImage, Reps]:

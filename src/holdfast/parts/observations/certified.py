@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Ball, Certifier, Passes, Shard
 from holdfast.core.registry import part_name
@@ -28,8 +29,8 @@ class Certified(OfMargins):
     ball: Ball = Linf()
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"margins, {self.rows}: {part_name(self.certifier)}, {self.ball.title}"
 
     @property

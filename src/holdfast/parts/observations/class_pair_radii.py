@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Int
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import HoldfastError, LinearProbe, Margin, Shard
 from holdfast.core.registry import part_name
@@ -46,8 +47,8 @@ class ClassPairRadii(BothRadii):
             )
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"radii of pairs and classes, {self.classes} x {self.negatives}: {part_name(self.certifier)}"
 
     @property

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import HoldfastError, Passes, Shard
 from holdfast.parts.observations.shared.all import OfAll
@@ -16,8 +17,8 @@ class Clean(OfAll):
     """f(x) of every image of the population, as `reps` [N, D]; of a mean over draws by others too (`redrawn`)."""
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return "clean representations"
 
     @property

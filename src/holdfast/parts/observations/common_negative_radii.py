@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Int
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import HoldfastError, Margin, Shard
 from holdfast.core.registry import part_name
@@ -31,8 +32,8 @@ class CommonNegativeRadii(BothRadii):
             raise HoldfastError(f"common_negative_radii: expected negatives >= 1, got {self.negatives}")
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"radii against {self.negatives} common negatives: {part_name(self.certifier)}"
 
     @property

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Int
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Grid, HoldfastError, Images, Passes, Shard
 from holdfast.parts.objectives.shared.tokens import no_patches
@@ -23,8 +24,8 @@ class Covered(OfFirst):
     """
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return "one patch covered"
 
     @property

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Ball, Certifier, Margin, Passes, Shard
 from holdfast.core.registry import part_name
@@ -32,8 +33,8 @@ class Drifts(OfFirst):
     ball: Ball = Linf()
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"certified drift: {part_name(self.certifier)}, {self.ball.title}"
 
     @property

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Album, Failure, HoldfastError, Images, Passes, Reps, Shard
 from holdfast.parts.failures.nearest import Nearest
@@ -65,8 +66,8 @@ class Edited(OfFirst):
             raise HoldfastError(f"edited: expected at most 20 halvings, a millionth of the range, got {self.halvings}")
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"edited: {self.edit.title}, {self.strengths} strengths: {self.failure.title}"
 
     @property

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import HoldfastError, Passes, Shard
 from holdfast.parts.observations.harmful_pair import HarmfulPair, find_failures
@@ -25,8 +26,8 @@ class EditedTwice(OfFirst):
     chosen: HarmfulPair = HarmfulPair()
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"images after the most harmful pair of {len(self.chosen.edits)} edits: {self.chosen.failure.title}"
 
     def images(self, population: int, attacked: int) -> int:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Ball, Images, Passes, PerImage, Shard
 from holdfast.numerics.geometry.colour import lab
@@ -50,8 +51,8 @@ class EverydayChanges(OfAnyRadius, OfFirst):
     ball: Ball = Linf()
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"sizes of everyday changes, {self.ball.norm}"
 
     @property

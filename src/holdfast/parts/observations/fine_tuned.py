@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Classifier, Encoder, Head, HoldfastError, Images, Passes, Scope, Shard, Threat
 from holdfast.core.registry import part_name
@@ -70,8 +71,8 @@ class FineTuned(OfTraining):
             raise HoldfastError(f"fine_tuned: expected a rate above 0, or None for the paper's, got {self.rate}")
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         training = f"{self.epochs} epochs, {self.optimiser} {self._rate:g}"
         return f"fine-tuning, {training}" + ("" if self.threat is None else f": {self.threat.title}")
 

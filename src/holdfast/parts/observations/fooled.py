@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn.functional import one_hot
+from typing_extensions import override
 
 from holdfast.core import (
     Attack,
@@ -93,8 +94,8 @@ class Fooled(OfFirst):
         return tuple(f"{name} {rank}" if rank else name for name, rank in zip(names, ranks, strict=True))
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         place = self.ball.title
         return f"fooled, {part_name(self.probe)}, {place}: {'; '.join(self.members)}"
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Corruption, Event, Failure, HoldfastError, Observation, Passes, Scope, Shard
 from holdfast.parts.failures.nearest import Nearest
@@ -53,8 +54,8 @@ class HarmfulPair(Observation):
             raise HoldfastError("harmful_pair: edits: expected one edit or more, got none")
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"pairs of {len(self.edits)} edits, each harmless alone: {self.failure.title}"
 
     def key(self) -> Observation:

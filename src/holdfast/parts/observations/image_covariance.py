@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import HoldfastError, Observation, Passes, Scope, Shard
 from holdfast.core.registry import part_name
@@ -31,8 +32,8 @@ class ImageCovariance(Observation):
             raise HoldfastError(f"image_covariance: expected at least 2 images, got {self.count}")
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return "mean and covariance of the images"
 
     def key(self) -> Observation:
@@ -48,8 +49,8 @@ class ImageCovariance(Observation):
         return min(self.count, population)
 
     @property
+    @override
     def passes(self) -> Passes:
-        """None."""
         return Passes()
 
     def run(self, shard: Shard) -> dict[str, Tensor]:

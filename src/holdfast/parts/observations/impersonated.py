@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 from jaxtyping import Int
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import (
     Album,
@@ -109,8 +110,8 @@ class Impersonated(OfFirst):
         return self.known_as or self.classes
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         attack = f"{part_name(self.attack)}, {self.attack.steps} steps, {self.ball.title}"
         source, target = self.classes
         return f"impersonations, classes {source} and {target} ({part_name(self.probe)}): {attack}"

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Ball, Certifier, HoldfastError, LinearProbe, Margin, Passes, PerImage, Shard
 from holdfast.core.registry import part_name
@@ -43,8 +44,8 @@ class LogitRadii(OfAnyRadius, OfFirst):
             raise HoldfastError(f"logit_radii: halvings: expected at least 1, got {self.halvings}")
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"certified radii, separate logits ({part_name(self.probe)}): {part_name(self.certifier)}"
 
     @property
@@ -52,8 +53,8 @@ class LogitRadii(OfAnyRadius, OfFirst):
         """No encoder pass; one bound propagation for each halving."""
         return Passes(bounds=self.halvings)
 
+    @override
     def run(self, shard: Shard) -> dict[str, Tensor]:
-        """Search for one shard."""
         if shard.labels is None or shard.head is None:
             raise no_labels("the observation logit_radii", "the source of images")
         head = shard.head(self.probe)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Ball, HoldfastError, Images, Margin, Passes, PerImage, Reps, Search, Shard
 from holdfast.parts.attacks.minimum_norm import MinimumNorm
@@ -47,8 +48,8 @@ class MinimalRadii(OfAnyRadius, OfMargins):
             )
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"smallest attacks, {self.rows}: {self.steps} steps, {self.ball.norm}"
 
     @property
@@ -69,8 +70,8 @@ class MinimalRadii(OfAnyRadius, OfMargins):
         """Those of one search for each negative, or class; at most so many where there are fewer classes."""
         return (passes(self.steps, self.probe is None) + Pgd().choosing(self.ball)) * (self.comparisons or 1)
 
+    @override
     def run(self, shard: Shard) -> dict[str, Tensor]:
-        """Search for one shard."""
         margin = self.margins(shard)
         if self.probe is not None:
             classes = nearest_rows(margin, clean_of(shard)[shard.positions], self.comparisons or 1)

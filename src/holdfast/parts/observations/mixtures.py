@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import HoldfastError, Images, Observation, Passes, Reps, Rng, Scope, Shard
 from holdfast.numerics.gaussian_classes.covariance import isotropic
@@ -98,8 +99,8 @@ class Mixtures(Observation):
             raise HoldfastError(f"mixtures: norm: expected 1 or more, got {self.norm:g}")
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         twice = f"{2 * self.samples:,} synthetic images for each of {len(self.separations)} distances"
         return twice + (f" in {self.directions} directions" if self.directions > 1 else "")
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Passes, Shard
 from holdfast.core.chart import Chart
@@ -22,8 +23,8 @@ class NaivelyAttacked(Attacked):
     """
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"naive, {super().title}"
 
     def passes_at(self, precision: str, draws: int | None = None) -> Passes:
@@ -36,8 +37,8 @@ class NaivelyAttacked(Attacked):
         """Nothing: the gallery is that of the stronger attack."""
         return ""
 
+    @override
     def run(self, shard: Shard) -> dict[str, Tensor]:
-        """Attack one shard."""
         with naively():
             results = super().run(shard)
         return {key: value for key, value in results.items() if not key.startswith("gallery.")}

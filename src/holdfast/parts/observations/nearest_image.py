@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Ball, Images, Observation, Passes, PerImage, Shard
 from holdfast.core.threat import image_shape
@@ -35,8 +36,8 @@ class NearestImage(OfAnyRadius, OfFirst):
     candidates: int = 8
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"nearest other images, {self.ball.norm}"
 
     @property

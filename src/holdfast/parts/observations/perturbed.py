@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Ball, Passes, Shard
 from holdfast.parts.observations.shared.first import OfFirst
@@ -31,8 +32,8 @@ class Perturbed(OfFirst):
     perturbation: UniversalPerturbation = UniversalPerturbation()
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"images under one perturbation, {self.perturbation.ball.title}: {self.perturbation.failure.title}"
 
     def images(self, population: int, attacked: int) -> int:

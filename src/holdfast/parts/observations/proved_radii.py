@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Ball, Failure, HoldfastError, Margin, Passes, Shard
 from holdfast.core.registry import part_name
@@ -43,8 +44,8 @@ class ProvedRadii(OfAnyRadius, OfFirst):
             raise HoldfastError(f"proved_radii: expected a tolerance between 0 and 1, in pixels, got {self.tolerance}")
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"proved radii, {self.failure.title}: {part_name(self.certifier)}, {self.ball.norm}"
 
     @property

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Ball, HoldfastError, Passes, Shard
 from holdfast.core.registry import part_name
@@ -39,8 +40,8 @@ class Radii(OfAnyRadius, OfMargins):
             raise HoldfastError(f"radii: expected a tolerance between 0 and 1, in pixels, got {self.tolerance}")
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"certified radii, {self.rows}: {part_name(self.certifier)}, {self.ball.norm}"
 
     @property
@@ -53,8 +54,8 @@ class Radii(OfAnyRadius, OfMargins):
         """No encoder pass; an estimate of the bound propagations."""
         return Passes(bounds=PROBES * (self.comparisons or 10))
 
+    @override
     def run(self, shard: Shard) -> dict[str, Tensor]:
-        """Search for one shard."""
         margin = self.margins(shard)
         radius = certify_radii(self.certifier, shard.encoder, margin, shard.x, self.ball, self.tolerance)
         return {"radius": radius.double().cpu()}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Failure, HoldfastError, Noise, Passes, Shard
 from holdfast.parts.estimators.splitting import Splitting
@@ -38,8 +39,8 @@ class RareFailures(OfNoise):
             )
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"rare failures: {self.noise.title}: {self.failure.title}"
 
     @property

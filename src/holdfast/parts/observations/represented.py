@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Passes, Shard, Threat
 from holdfast.parts.observations.shared.first import OfFirst
@@ -21,8 +22,8 @@ class Represented(OfFirst):
     threat: Threat = Gamma()
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"disturbed: {self.threat.title}"
 
     @property

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import HoldfastError, Images, Observation, Passes, Positions, Scope, Score, Shard, Threat
 from holdfast.core.registry import part_name
@@ -56,8 +57,8 @@ class RobustHead(OfTraining):
         return () if mixtures is None else (*mixtures.reads, mixtures)
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         ball, attack = self.probe.ball, self.probe.attack
         size = "arg max SynBench" if self.probe.chosen_by is not None else f"≤ {ball.radius_text}"
         training = f"{self.probe.epochs} epochs, {part_name(attack)}, {attack.steps} steps, {ball.norm} {size}"

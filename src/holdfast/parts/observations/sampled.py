@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Ball, Failure, Noise, Observation, Passes, Shard
 from holdfast.parts.estimators.counting import Counting
@@ -31,8 +32,8 @@ class Sampled(OfNoise):
     asks: tuple[tuple[Failure, Draws], ...] = ((Nearest(), Counting()),)
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"draws: {self.noise.title}"
 
     @property

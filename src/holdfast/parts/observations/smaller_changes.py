@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Attack, Ball, Images, Passes, PerImage, Reps, Shard
 from holdfast.core.registry import part_name
@@ -35,8 +36,8 @@ class SmallerChanges(OfFirst):
     share: float = 0.9
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"smaller changes than found: {part_name(self.attack)}, {self.radii.ball.norm}"
 
     @property

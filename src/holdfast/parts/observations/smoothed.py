@@ -7,6 +7,7 @@ from itertools import product
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import (
     Encoder,
@@ -85,8 +86,8 @@ class Smoothed(Observation):
         return attacked if self.first is None else min(self.first, attacked)
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         readers = " and ".join(dict.fromkeys(map(part_name, self.certificates))).replace("_", " ")
         clipped = ", clipped" if self.clip else ""
         return f"Gaussian noise, σ {self.sigma:g}{clipped}, at most {self.passes.forward:,} draws: {readers}"

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Passes, Shard, Threat
 from holdfast.parts.observations.shared.noisy import represent
@@ -20,8 +21,8 @@ class Training(OfTraining):
     threat: Threat | None = None
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return "training images" + ("" if self.threat is None else f": {self.threat.title}")
 
     @property

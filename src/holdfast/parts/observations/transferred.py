@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Ball, Observation, Passes, Shard
 from holdfast.numerics.geometry.spread import rounding, spread
@@ -29,8 +30,8 @@ class Transferred(OfFirst):
     attacked: AttackedImages = AttackedImages()
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"transferred {self.attacked.title}"
 
     @property
@@ -38,8 +39,8 @@ class Transferred(OfFirst):
         """One forward pass."""
         return Passes(forward=1)
 
+    @override
     def key(self) -> Observation:
-        """How many images are observed changes nothing for any of them."""
         return replace(self, attacked=self.attacked.key(), first=None)
 
     def collect_points(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import HoldfastError, Passes, Shard, Threat
 from holdfast.parts.observations.fine_tuned import FineTuned
@@ -25,8 +26,8 @@ class Tuned(OfFirst):
     reads_labels = True
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"{self.fine_tuned.title}; tested" + ("" if self.threat is None else f": {self.threat.title}")
 
     @property

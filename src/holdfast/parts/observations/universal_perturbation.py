@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Album, Chart, HoldfastError, Shard
 from holdfast.core.chart import Curves, Line, numbers
@@ -42,8 +43,8 @@ class UniversalPerturbation(Learning):
     learner: Universal | Given = Universal()
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         return f"universal perturbation {self.learner.title}, {self.ball.title}: {self.failure.title}"
 
     @property

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Album, HoldfastError, Noise, Shard
 from holdfast.core.randomness import searching
@@ -37,8 +38,8 @@ class WorstNoise(Learning):
     learner: WorstMixture = WorstMixture()
 
     @property
+    @override
     def title(self) -> str:
-        """What it observes, in a few words."""
         place = self.ball.title
         return f"worst noise learned, {self.learner.structure}, {place}: {self.failure.title}"
 

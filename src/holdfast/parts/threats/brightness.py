@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Draws, HoldfastError, Images, Noise
 from holdfast.parts.threats.shared.inside import even
@@ -34,6 +35,6 @@ class Brightness(Noise):
         """Return 1."""
         return 1
 
+    @override
     def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
-        """Return the images that some numbers stand for; zero stands for the image itself."""
         return (x[:, None] + self.shift * even(z)[..., None, None]).clamp(0, 1)

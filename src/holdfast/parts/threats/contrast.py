@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Draws, HoldfastError, Images, Noise
 from holdfast.parts.threats.shared.inside import even
@@ -34,7 +35,7 @@ class Contrast(Noise):
         """Return 1."""
         return 1
 
+    @override
     def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
-        """Return the images that some numbers stand for; zero stands for the image itself."""
         away = x - x.mean((1, 2, 3), keepdim=True)
         return (x[:, None] + self.factor * even(z)[..., None, None] * away[:, None]).clamp(0, 1)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Draws, HoldfastError, Images, Noise
 from holdfast.numerics.geometry.colour import chroma_maps
@@ -45,8 +46,8 @@ class Hue(Noise):
         _check_colours(x)
         return 1
 
+    @override
     def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
-        """Return the images that some numbers stand for; zero stands for the image itself."""
         _check_colours(x)
         angle = math.radians(self.degrees) * even(z)[..., None, None]
         along, across = (torch.einsum("dc,bchw->bdhw", m.to(x), x)[:, None] for m in chroma_maps())

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.special import ndtr
+from typing_extensions import override
 
 from holdfast.core import Ball, Draws, HoldfastError, Images, Noise
 from holdfast.parts.threats.linf import Linf
@@ -47,8 +48,8 @@ class Laplace(Noise):
         """Return d for ℓ∞, d + 1 for ℓ2."""
         return count(self.ball, x[0].numel())
 
+    @override
     def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
-        """Return the images that some numbers stand for; zeros stand for the image itself."""
         pixels = x[0].numel()
         return perturb(
             x, spread(self.ball, z, self._pixel, lambda last: to_truncated_length(last, "laplace", pixels, self.scale))

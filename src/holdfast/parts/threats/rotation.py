@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Draws, HoldfastError, Images, Noise
 from holdfast.parts.threats.shared.inside import even
@@ -40,8 +41,8 @@ class Rotation(Noise):
         """Return 1."""
         return 1
 
+    @override
     def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
-        """Return the images that some numbers stand for; zero stands for the image itself."""
         angle = math.radians(self.degrees) * even(z)[..., 0]
         cos, sin = angle.cos(), angle.sin()
         turn = torch.stack([torch.stack([cos, sin], -1), torch.stack([-sin, cos], -1)], -2)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Draws, HoldfastError, Images, Noise
 from holdfast.parts.threats.shared.inside import even
@@ -37,7 +38,7 @@ class Translation(Noise):
         """Return 2: down, and to the right."""
         return 2
 
+    @override
     def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
-        """Return the images that some numbers stand for; zeros stand for the image itself."""
         side = torch.tensor(x.shape[2:], dtype=x.dtype, device=x.device)
         return warp(x, torch.eye(2).to(x).expand(*z.shape[:2], 2, 2), -self.share * side * even(z))

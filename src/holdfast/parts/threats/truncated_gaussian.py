@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.special import ndtr, ndtri
+from typing_extensions import override
 
 from holdfast.core import Ball, Draws, HoldfastError, Images, Noise
 from holdfast.parts.threats.linf import Linf
@@ -50,8 +51,8 @@ class TruncatedGaussian(Noise):
         """Return d for ℓ∞ and where clamped, d + 1 for ℓ2."""
         return x[0].numel() if self.clamped else count(self.ball, x[0].numel())
 
+    @override
     def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
-        """Return the images that some numbers stand for; zeros stand for the median, which is x for ℓ∞."""
         if not self.clamped:
             return perturb(x, spread(self.ball, z, self._pixel, self._length(x[0].numel())))
         sigma = self.scale * self.ball.radius / float(self.ball.size(torch.ones_like(x[:1])))

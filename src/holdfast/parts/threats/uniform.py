@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 from torch.special import log_ndtr
+from typing_extensions import override
 
 from holdfast.core import Ball, Draws, Images, Noise
 from holdfast.parts.threats.linf import Linf
@@ -36,7 +37,7 @@ class Uniform(Noise):
         """Return d for ℓ∞, d + 1 for ℓ2."""
         return count(self.ball, x[0].numel())
 
+    @override
     def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
-        """Return the images that some numbers stand for; zeros stand for the image itself."""
         pixels = x[0].numel()
         return perturb(x, spread(self.ball, z, even, lambda last: (log_ndtr(last) / pixels).exp()))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import PIL.Image
+from typing_extensions import override
 
 from holdfast.core import ImageSource
 from holdfast.runtime.errors import HoldfastError, os_reason
@@ -71,8 +72,8 @@ class Folder(ImageSource):
         """Return the path relative to the folder."""
         return _name(self._files[index])
 
+    @override
     def load(self, index: int) -> PIL.Image.Image:
-        """Return the decoded picture."""
         return decode(self.path / self._files[index], self.id(index))
 
     def files(self, indices: Sequence[int]) -> list[Path]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import PIL.Image
+from typing_extensions import override
 
 from holdfast.core import ImageSource
 from holdfast.runtime.errors import HoldfastError, first_line, missing, unknown
@@ -103,8 +104,8 @@ class HuggingFace(ImageSource):
         """Return the position in the split, padded with zeros."""
         return f"{index:0{self._width}d}"
 
+    @override
     def load(self, index: int) -> PIL.Image.Image:
-        """Return the decoded picture."""
         name = f"{self.id(index)} of hf:{self.name}"
         try:
             with TURN:

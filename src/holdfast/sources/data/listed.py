@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import PIL.Image
+from typing_extensions import override
 
 from holdfast.core import ImageSource
 from holdfast.runtime.doors import read_text
@@ -48,8 +49,8 @@ class Listed(ImageSource):
         """Return the path as the list has it."""
         return self._lines[index][0]
 
+    @override
     def load(self, index: int) -> PIL.Image.Image:
-        """Return the decoded picture."""
         return decode(self.root / self.id(index), self.id(index))
 
     def shape(self, index: int) -> tuple[int, int, int]:

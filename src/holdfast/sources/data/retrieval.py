@@ -9,6 +9,7 @@ from typing import Any
 
 import PIL.Image
 import torch
+from typing_extensions import override
 
 from holdfast.core import ImageSource, Relevance
 from holdfast.runtime.errors import HoldfastError
@@ -94,8 +95,8 @@ class RetrievalTask(ImageSource):
         """Return "queries/" or "corpus/" and the id in the task."""
         return self._names[index]
 
+    @override
     def load(self, index: int) -> PIL.Image.Image:
-        """Return the decoded picture."""
         return decode(self._file(index), self.id(index))
 
     def shape(self, index: int) -> tuple[int, int, int]:

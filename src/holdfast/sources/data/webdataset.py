@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import PIL.Image
+from typing_extensions import override
 
 from holdfast.core import ImageSource
 from holdfast.runtime.doors import open_regular, regular
@@ -76,8 +77,8 @@ class WebDataset(ImageSource):
         """Return the sample's key."""
         return self._keys[index]
 
+    @override
     def load(self, index: int) -> PIL.Image.Image:
-        """Return the decoded picture."""
         return decode(io.BytesIO(self._read(self._images[index])), self.id(index))
 
     def label(self, index: int) -> int | None:

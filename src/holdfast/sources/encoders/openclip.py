@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from typing_extensions import override
 
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource, TextTower
@@ -73,8 +74,8 @@ class Openclip(EncoderSource):
         """Return the models of the package that is installed."""
         return list_configured_models("open_clip")
 
+    @override
     def check(self, name: str, options: Options) -> None:
-        """Look up the model, its weights and the options."""
         self._parse_options(name, options)
 
     def open(self, name: str, options: Options) -> Encoder:

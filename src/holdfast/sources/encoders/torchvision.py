@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from torch import nn
+from typing_extensions import override
 
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
@@ -44,8 +45,8 @@ class Torchvision(EncoderSource):
         """Return the models of the package that is installed."""
         return list_registered_models("torchvision")
 
+    @override
     def check(self, name: str, options: Options) -> None:
-        """Look up the model, its weights and the options."""
         self._parse_options(name, options)
 
     def open(self, name: str, options: Options) -> Encoder:

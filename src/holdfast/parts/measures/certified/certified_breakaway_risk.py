@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Score, Subject, Table
 from holdfast.numerics import statistics
@@ -43,8 +44,8 @@ class CertifiedBreakawayRisk(AgainstPopulation):
         """Return the mean over ordered pairs."""
         return statistics.pair_mean(table[column], table[f"{column} intrudes"])
 
+    @override
     def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return the influence of each image on the certificate."""
         return statistics.influence_of_pair_mean(table["certificate"], table["certificate intrudes"])
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Attack, Ball, Observation, Score, Search, Subject, Table
 from holdfast.numerics.geometry.divergences import divergence
@@ -111,6 +112,6 @@ class CertifiedDrift(OfAllPairs, Bracket):
         """Return the median quantile of a side."""
         return self.median_quantile(table[column], table[f"near {column}"])
 
+    @override
     def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return the influence of each image on the certificate."""
         return universal.influence(table["certificate"], table["near certificate"])

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from holdfast.core import Subject, Table
 from holdfast.parts.measures.shared.attack_measure import PAPER
 from holdfast.parts.measures.shared.population import AgainstPopulation
@@ -29,8 +31,8 @@ class CertifiedNearestNeighbourAccuracy(AgainstPopulation):
     reference = f"{PAPER}, Eq. 4, certified through the linear pair margin of RVCL"
 
     @property
+    @override
     def title(self) -> str:
-        """What people call it."""
         return "Certified nearest-neighbour accuracy"
 
     def observe(self, subject: Subject) -> Table:

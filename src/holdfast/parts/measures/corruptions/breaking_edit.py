@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Failure, HoldfastError, InWords, Measure, Observation, Score, Subject, Table
 from holdfast.core.chart import Chart
@@ -185,8 +186,8 @@ class BreakingEdit(Measure):
         words = f"in {count} of {total} cases an image that an edit broke held again at a heavier strength"
         return words if count else ""
 
+    @override
     def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the headline."""
         return statistics.influence_of_mean(table["reach"])
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Score, Subject, Table
 from holdfast.numerics.geometry.divergences import divergence
@@ -62,6 +63,6 @@ class CorruptionDrift(OfAllPairs, DisturbedMeasure):
             table, lambda name: self.median_quantile(table[name], table[name.replace("quantile", "near")])
         )
 
+    @override
     def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the median."""
         return universal.influence(table[self.per_image], table["near"])

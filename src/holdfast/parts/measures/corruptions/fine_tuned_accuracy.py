@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Score, Table
 from holdfast.numerics import statistics
@@ -41,6 +42,6 @@ class FineTunedAccuracy(FineTunedMeasure):
         }
         return clean | each | {AVERAGE: self.average(table)}
 
+    @override
     def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the headline."""
         return statistics.influence_of_mean(table[self.column])

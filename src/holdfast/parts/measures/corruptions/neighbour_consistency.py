@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import HoldfastError, Score, Subject, Table
 from holdfast.numerics import statistics
@@ -78,6 +79,6 @@ class NeighbourConsistency(DisturbedMeasure):
         condition = "given this population of images"
         return self.score_threats(table, lambda column: statistics.mean(table[column], condition=condition, most=1.0))
 
+    @override
     def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the mean."""
         return statistics.influence_of_mean(table[self.per_image])

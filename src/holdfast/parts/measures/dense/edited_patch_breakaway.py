@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Score, Subject, Table, Threat
 from holdfast.numerics import statistics
@@ -80,6 +81,6 @@ class EditedPatchBreakaway(DisturbedMeasure):
         """Return the share under each edit, and the mean over edits."""
         return self.score_threats(table, lambda column: statistics.mean(table[column], most=1.0))
 
+    @override
     def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the mean."""
         return statistics.influence_of_mean(table[self.per_image])

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Measure, Observation, Score, Subject, Table
 from holdfast.core.chart import Chart, Curves, Line, numbers
@@ -126,6 +127,6 @@ class PatchSpill(Measure):
         )
         return (curves, *super().charts(table, scores)) if known else super().charts(table, scores)
 
+    @override
     def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the mean."""
         return statistics.influence_of_mean(table["spill"])

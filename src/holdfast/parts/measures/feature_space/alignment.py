@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import HoldfastError, Score, Subject, Table, Threat
 from holdfast.numerics import statistics
@@ -59,6 +60,6 @@ class Alignment(DisturbedMeasure):
         """Return the mean distance of each kind of view, and over all."""
         return self.score_threats(table, lambda column: statistics.mean(table[column], most=2**self.alpha))
 
+    @override
     def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the mean."""
         return statistics.influence_of_mean(table[self.per_image])

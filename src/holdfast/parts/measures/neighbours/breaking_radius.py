@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Ball, Failure, InWords, Measure, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Chart, Curves
@@ -168,8 +169,8 @@ class BreakingRadius(Measure):
         """Return the search; what is proved, and what holds for any encoder, relies on none."""
         return () if score in ("proved", ANY_ENCODER) else super().relies_on(score)
 
+    @override
     def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return the influence of each image on the median."""
         return statistics.influence_of_median(table["broken"])
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:

@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import HoldfastError, Observation, Score, Search, Subject, Table
 from holdfast.numerics import statistics
@@ -53,8 +54,8 @@ class NearestNeighbourAccuracy(AttackMeasure):
     reference = f"{PAPER}, Eq. 4"
 
     @property
+    @override
     def title(self) -> str:
-        """What people call it."""
         return "Nearest-neighbour accuracy"
 
     def __post_init__(self) -> None:

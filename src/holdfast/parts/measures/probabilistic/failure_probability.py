@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import HoldfastError, Observation, Score, Subject, Table, Threat
 from holdfast.core.registry import part_name
@@ -100,6 +101,6 @@ class FailureProbability(ChanceMeasure):
         end = high.value if high.high is None else high.high
         return replace(middle, low=start, high=end, interval=kind)
 
+    @override
     def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return the influence of each image on the median."""
         return statistics.influence_of_median(table[self.column])

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from holdfast.core import Chart, Observation, Score, Table, Threat
 from holdfast.core.registry import part_name
 from holdfast.parts.measures.shared.chance import NPPR, DrawnMeasure
@@ -31,8 +33,8 @@ class ProbabilisticRobustness(DrawnMeasure):
     reference = f"{NPPR}, Def. 2 and 4"
 
     @property
+    @override
     def draws(self) -> Sampled:
-        """The draws that it reads."""
         return Sampled(self.noise, ((self.failure, self.estimator),), first=self.first)
 
     def observations(self) -> tuple[Observation, ...]:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from holdfast.core import Ball, Chart, Observation, Score, Table
 from holdfast.parts.learners.worst_mixture import WorstMixture
 from holdfast.parts.measures.shared.chance import NPPR, DrawnMeasure
@@ -44,8 +46,8 @@ class WorstNoiseRobustness(DrawnMeasure):
         return WorstNoise(self.learner, self.ball, self.failure)
 
     @property
+    @override
     def draws(self) -> Sampled:
-        """The draws that it reads."""
         return Sampled(self.worst_noise, ((self.failure, self.estimator),), first=self.first)
 
     def observations(self) -> tuple[Observation, ...]:

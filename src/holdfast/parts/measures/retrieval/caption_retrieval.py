@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Attack, Ball, Score, Search, Subject, Table
 from holdfast.core.chart import Chart
@@ -193,8 +194,8 @@ class CaptionRetrieval(Outranking, Recalling):
             for direction, size in sizes.items()
         )
 
+    @override
     def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the mean."""
         return statistics.influence_of_mean(_parts(table, WORST))
 
 

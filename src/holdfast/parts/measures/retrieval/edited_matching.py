@@ -7,6 +7,7 @@ from functools import partial
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Observation, Score, Subject, Table, Threat
 from holdfast.core.chart import Chart
@@ -79,8 +80,8 @@ class EditedMatching(Matched, DisturbedMeasure):  # pyright: ignore[reportIncomp
         """Return none: the scores of each edit stand in their own table."""
         return ()
 
+    @override
     def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the mean."""
         return self._estimate_misses(table, self.per_image).influence()
 
     def _estimate_misses(self, table: Table, column: str) -> AtRate:

@@ -7,6 +7,7 @@ from functools import partial
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Score, Subject, Table, Threat
 from holdfast.core.chart import Chart
@@ -77,6 +78,6 @@ class EditedRetrieval(Searching, DisturbedMeasure):  # pyright: ignore[reportInc
         recalls = [partial(recall_over, [table[f"rank@{title}"] for title in self.corruptions])]
         return (self.curve(int(table["population"][0]) - 1, recalls, about),)
 
+    @override
     def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the mean."""
         return statistics.influence_of_mean(table[self.per_image])

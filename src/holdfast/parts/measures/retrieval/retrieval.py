@@ -7,6 +7,7 @@ from functools import partial
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Attack, Ball, Score, Search, Subject, Table
 from holdfast.core.chart import Chart
@@ -137,6 +138,6 @@ class Retrieval(Outranking, Searching):
         recalls = [partial(recall, table[f"rank@{query}"]) for query in (WORST, second)]
         return (self.curve(int(table["population"][0]) - 1, recalls, about, pursued=True),)
 
+    @override
     def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the mean."""
         return self.influence_on_mean(table, [WORST])

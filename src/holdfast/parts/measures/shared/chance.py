@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Ball, Failure, HoldfastError, Measure, Score, Subject, Table
 from holdfast.core.chart import Row
@@ -55,8 +56,8 @@ class ChanceMeasure(Measure):
         """The share of each image's draws that hold."""
         return "held"
 
+    @override
     def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return the influence of each image on the mean."""
         return statistics.influence_of_mean(table[self.column])
 
     def row(self, name: str, place: tuple[int, ...], ball: Ball) -> Row:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Measure, Observation, Score, Table
 from holdfast.numerics import statistics
@@ -41,6 +42,6 @@ class ShapeMeasure(Measure):
         kind = sampled_pairs.describe_interval(score.interval, images, images - 1 if partners is None else partners)
         return replace(score, interval=kind)
 
+    @override
     def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the headline."""
         return statistics.influence_of_mean(table[self.column])

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Attack, Ball, HoldfastError, Measure, Objective, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Chart, Shades
@@ -166,8 +167,8 @@ class TransferMeasure(Measure):
             scores[name] = statistics.difference(ends[first], ends[second], own)
         return scores | {ANY: headline}
 
+    @override
     def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the headline."""
         return self.influence_of(table, ANY)
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Score, Subject, Table
 from holdfast.numerics import statistics
@@ -82,6 +83,6 @@ class CenterSmoothing(OfAllPairs, SmoothedMeasure):
             "median quantile": self.about(self.median_quantile(table["quantile"], table["near"]), promise, counted),
         }
 
+    @override
     def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return the influence of each image on the median."""
         return universal.influence(table["quantile"], table["near"])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import HoldfastError, Measure, Observation, Score, Subject, Table
 from holdfast.core.chart import Cells, Chart, Curves, Line, Readouts, numbers
@@ -69,8 +70,8 @@ class Synbench(Measure):
     reference = 'Ko et al. (2022), "SynBench: task-agnostic benchmarking of pretrained representations", Eq. 3'
 
     @property
+    @override
     def title(self) -> str:
-        """What people call it."""
         return "SynBench"
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from typing_extensions import override
 
 from holdfast.runtime.doors import read_text, regular
 from holdfast.runtime.errors import HoldfastError, first_line
@@ -66,8 +67,8 @@ class Lines(Table):
         """Return all values of a column; None where a line has none."""
         return [row.get(name) for row in self._rows]
 
+    @override
     def cell(self, name: str, row: int) -> Any:
-        """Return one value."""
         return self._rows[row].get(name)
 
 
@@ -94,8 +95,8 @@ class Columns(Table):
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
+    @override
     def column(self, name: str) -> list[Any]:
-        """Return all values of a column."""
         return [value for piece in range(len(self._loads)) for value in self._values(piece, self._load(piece, name))]
 
     def cell(self, name: str, row: int) -> Any:
