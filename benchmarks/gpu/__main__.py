@@ -19,8 +19,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 CORE = {
-    "torch": "torch", "numpy": "numpy", "scipy": "scipy", "sklearn": "scikit-learn", "jaxtyping": "jaxtyping", "typing_extensions": "typing-extensions",
-    "safetensors": "safetensors", "PIL": "pillow", "pyarrow": "pyarrow", "fsspec": "fsspec", "filelock": "filelock",
+    "torch": "torch", "numpy": "numpy", "scipy": "scipy", "sklearn": "scikit-learn", "jaxtyping": "jaxtyping",
+    "typing_extensions": "typing-extensions", "safetensors": "safetensors", "PIL": "pillow", "pyarrow": "pyarrow",
+    "fsspec": "fsspec", "filelock": "filelock",
     "typer": "typer", "rich": "rich", "jinja2": "jinja2", "matplotlib": "matplotlib",
 }  # fmt: skip
 """Core dependencies: module -> as pip knows it."""

@@ -97,9 +97,6 @@ def audit_ball(norm: str, eps: float | str | None, shape: Callable[[], Shape | N
         norm: the name of a ball, with those of its fields that differ: "patch[share=0.05]".
         eps: its radius in pixels of a [0, 1] image, 0.05 or "4/255"; None: what is usual for the images, or the ball.
         shape: returns that of the images, None where nothing is known of them; called only where there is no radius.
-
-    Raises:
-        HoldfastError: a norm that is no ball, a radius that it cannot have, or none where none is usual.
     """
     fields = part_table(norm)
     norm = fields.pop("name")
@@ -119,11 +116,7 @@ def audit_ball(norm: str, eps: float | str | None, shape: Callable[[], Shape | N
 
 
 def usual_ball(norm: str, shape: Shape | None) -> Ball:
-    """Return the ball that is usual for images of a shape.
-
-    Raises:
-        HoldfastError: a norm of which no usual radius is known.
-    """
+    """Return the ball that is usual for images of a shape."""
     kind = kind_of(shape)
     if norm not in kind.radii:
         raise HoldfastError(f"norm {norm!r} needs a radius: add --eps (pixels of a [0, 1] image)")

@@ -8,10 +8,6 @@ def batch_size_for(shape: tuple[int, int, int], device: str) -> int:
 
     About 2^18 pixel values per pass on a CPU (512 digits, 64 CIFAR images, 8 at 224 x 224), 2^24 on an accelerator;
     where that is too much for the device's memory, passes are halved.
-
-    Args:
-        shape: channels, height and width of an image.
-        device: where the encoder runs, as torch names it.
     """
     values = 2**18 if device == "cpu" else 2**24
     most = 512 if device == "cpu" else 1024

@@ -9,10 +9,6 @@ def cuts_of(most: int, batch_size: int) -> tuple[int, ...]:
 
     Shards end there too, so that no round has to make a shard of an earlier one again.
 
-    Args:
-        most: images that are to be attacked.
-        batch_size: images per encoder pass.
-
     Example:
         >>> cuts_of(40, 16), cuts_of(4, 16)
         ((6, 12, 16, 32, 40), (4,))

@@ -50,10 +50,6 @@ def compare_pairs(scored: Mapping[str, tuple[Influence, Score]], better: str) ->
 
     A number whose check failed is a bound on one side. A difference that this bound may have made has no value: what
     flatters does not win, what is void is compared with nothing.
-
-    Args:
-        scored: for every encoder each unit's influence on its headline score, and that score; all on the same images.
-        better: which direction is better, "lower" or "higher".
     """
     spread = {name: statistics.centre(influence) for name, (influence, _) in scored.items()}
     for first, second in itertools.combinations(scored, 2):
@@ -95,9 +91,6 @@ def best_of(beaten: Mapping[str, Collection[str]]) -> str | None:
     """Return the encoder that beats each other one; None where there is none, or no other.
 
     That needs no correction for the number of encoders: every single comparison must succeed.
-
-    Args:
-        beaten: whom each encoder beats.
     """
     rivals = len(beaten) - 1
     return next((name for name, losers in beaten.items() if 0 < rivals == len(losers)), None)
@@ -106,13 +99,7 @@ def best_of(beaten: Mapping[str, Collection[str]]) -> str | None:
 def contrasts(
     measure: Measure, scored: Mapping[str, tuple[Table, Score]], pairs: Collection[Pair]
 ) -> list[dict[str, Any]]:
-    """Return what the report draws of pairs: `first`, the encoder with the best value, `second`, another, and `chart`.
-
-    Args:
-        measure: see `Measure.contrast`.
-        scored: for every encoder its table and its headline score; all on the same images.
-        pairs: of these encoders.
-    """
+    """Return what the report draws of pairs: `first`, the encoder with the best value, `second`, another, `chart`."""
     sign = -1 if measure.better == "higher" else 1
     order = sorted(scored, key=lambda name: math.inf if (v := scored[name][1].value) is None else sign * v)
     told = {frozenset((pair.first, pair.second)) for pair in pairs if pair.gap.value is not None}
@@ -131,11 +118,6 @@ def compare(measure: Measure, scored: Mapping[str, tuple[Table, Score]], look: i
 
     The best is better than *each* other one by a paired 95 % interval that excludes zero; see `best_of`. No correction
     is made for the number of measures. Encoders whose number is void are left out: they are no rivals.
-
-    Args:
-        measure: the measure.
-        scored: for every encoder its table and its headline score; all on the same images.
-        look: at which intervals are taken, see `statistics.looks`; those of the scores were.
     """
     rivals = {name: (table, score) for name, (table, score) in scored.items() if score.standing != VOID}
     influences = {name: (measure.influence(table), score) for name, (table, score) in rivals.items()}

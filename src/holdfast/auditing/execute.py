@@ -27,9 +27,6 @@ def execute(audit: PreparedAudit, engine: Engine, part: Part | None = None) -> S
         audit: the audit.
         engine: whose workers do them.
         part: which shards to make, and score nothing; None: all, and score all encoders.
-
-    Raises:
-        HoldfastError: an engine that cannot be started, or a folder that cannot be written.
     """
     plan, names, listener = audit.plan, audit.names, _Counting(audit.listener)
     tested, train = audit.images.tested, audit.images.train
@@ -112,16 +109,7 @@ def _encoders(names: Sequence[str], items: Iterable[WorkItem]) -> str:
 
 
 def find_stored_shards(store: Store, shards: Sequence[ShardFile], verified: Collection[int] = ()) -> set[int]:
-    """Return the numbers of those shards of an observation that are stored.
-
-    Args:
-        store: the run folder.
-        shards: of one observation.
-        verified: numbers of shards that are read; those that are not as they were written are deleted.
-
-    Raises:
-        StoreError: a folder that cannot be read or written.
-    """
+    """Return the numbers of those shards of an observation that are stored."""
     names = set(store.names(shards[0].file.rpartition("/")[0])) if shards else set()
     stored = {number for number, shard in enumerate(shards) if shard.file in names}
     damaged = {n for n in stored.intersection(verified) if store.read_tensors(shards[n].file) is None}

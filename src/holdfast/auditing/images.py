@@ -52,16 +52,7 @@ def first_of_pictures(images: ImageSet) -> Int[Tensor, "images"] | None:
 
 
 def open_unread(plan: Plan, source: ImageSource | None = None, training: ImageSource | None = None) -> AuditImages:
-    """Open the images of a plan, of which none is read yet; training images include those that are tested.
-
-    Args:
-        plan: what to open.
-        source: tested images that are open already.
-        training: training images that are open already.
-
-    Raises:
-        HoldfastError: images that cannot be opened.
-    """
+    """Open the images of a plan, of which none is read yet; training images include those that are tested."""
     options = {"seed": plan.seed, "skip_corrupt": plan.skip_corrupt}
     tested = open_images(
         plan.data if source is None else source,
@@ -81,9 +72,6 @@ def open_all(plan: Plan, source: ImageSource | None = None, training: ImageSourc
 
     The tested images take over the numbers of their classes, by name, unless these may be other classes. Where a
     measure reads labels, images without are left out.
-
-    Raises:
-        HoldfastError: images that cannot be used, or training images that are all tested.
     """
     images = open_unread(plan, source, training)
     notes = (_without_unlabelled(each, plan) for each in filter(None, (images.tested, images.train)))
@@ -110,11 +98,7 @@ def open_all(plan: Plan, source: ImageSource | None = None, training: ImageSourc
 
 
 def _without_unlabelled(images: ImageSet, plan: Plan) -> str:
-    """Leave out images without a label where a measure reads labels; return a line that says so, "" where none was.
-
-    Raises:
-        HoldfastError: fewer than two that have one.
-    """
+    """Leave out images without a label where a measure reads labels; return a line that says so, "" where none was."""
     if not (readers := plan.find_label_readers()):
         return ""
     whole = len(images)
@@ -137,11 +121,7 @@ def open_selected(
     selections: tuple[Selection, Selection | None],
     training: ImageSource | None = None,
 ) -> AuditImages:
-    """Open the images of a plan of which another process has read all, without doing so again.
-
-    Raises:
-        HoldfastError: images that came or went meanwhile.
-    """
+    """Open the images of a plan of which another process has read all, without doing so again."""
     images, (tested_selection, train_selection) = open_unread(plan, source, training), selections
     images.tested.recall(tested_selection)
     if images.train is not None and train_selection is not None:

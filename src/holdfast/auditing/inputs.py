@@ -35,17 +35,7 @@ def leave_receipt(
     request: Mapping[str, Any],
     heard: Heard = lambda done, total: None,
 ) -> None:
-    """Leave the receipt of a request in the run folder, if its answer is complete and all that it depends on is known.
-
-    Args:
-        audit: the audit.
-        record: its record; the report is written too.
-        request: what was asked, as JSON data.
-        heard: told how far the inputs have been read.
-
-    Raises:
-        OSError: a folder that cannot be written.
-    """
+    """Leave the receipt of a request in the run folder, if its answer is complete and what it depends on is known."""
     ended = record["run"].get("rounds", {}).get("ended", "complete")
     if record["failures"] or ended not in ("complete", "until") or (inputs := inputs_of(audit)) is None:
         return

@@ -41,12 +41,7 @@ class MemoryLimits:
         return self._limits.get(type(observation))
 
     def run(self, observation: Observation, start: int, stop: int, run: Run) -> dict[str, Tensor]:
-        """Observe some images, together or in parts that fit.
-
-        Raises:
-            HoldfastError: a single image that does not fit, images that can only be observed together and do not, or a
-                device that lacks what the observation computes in.
-        """
+        """Observe some images, together or in parts that fit."""
         if observation.scope.at_once:  # of no image too: it says what it lacks
             tensors = self._try_run(observation, start, stop, run)
             assert tensors is not None  # what does not fit is refused

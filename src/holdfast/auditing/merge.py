@@ -36,22 +36,7 @@ def merge_parts(
     listener: Listener | None = None,
     command: str = "",
 ) -> dict[str, Any]:
-    """Score what parts of an audit have made, and return the record.
-
-    Args:
-        place: the run folder that is to hold the record.
-        others: further folders with parts of the same audit; their shards are copied.
-        complete: make what is missing, instead of refusing.
-        overwrite: replace the record of other weights behind the same names.
-        trust: run code that the plan in the folder names, see `holdfast.sources.trust`.
-        engine: see `run_audit`.
-        listener: told about progress.
-        command: how to do it again, for the record.
-
-    Raises:
-        HoldfastError: folders that hold no part of an audit, or parts of different ones; shards that are missing; a
-            plan that names code, without `trust`.
-    """
+    """Score what parts of an audit have made, and return the record."""
     # Copy the shards of all parts into one run folder
     listener = listener or Silent()
     if not others:

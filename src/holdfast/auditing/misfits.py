@@ -54,10 +54,6 @@ class Fitted(Generic[P]):
 def drop_misfits(part: P, misfit: Callable[[P], str]) -> Fitted[P] | None:
     """Return a part that does not fit without those entries of its lists that do not fit alone.
 
-    Args:
-        part: the part, which does not fit as a whole.
-        misfit: tells why a part does not fit; "" where it does.
-
     Returns:
         None where no list has both, entries that fit and others, or where the rest does not fit together.
     """
@@ -81,10 +77,6 @@ def questions_that_fit(
     asked: Iterable[Observation], runs: Callable[[Observation], bool]
 ) -> tuple[Observation, set[Observation]] | None:
     """Return an observation that serves all those of some, joined in one that failed, which do not fail alone.
-
-    Args:
-        asked: what was joined.
-        runs: tells whether one of them does not fail.
 
     Returns:
         the observation, and which it serves; None where all fail, or none.

@@ -11,12 +11,6 @@ def validity_panel(
     """Return the checks that belong to some measures: of each kind those that it says belong to them.
 
     Where no measure reads the audit's images, what could be wrong with these is not examined.
-
-    Args:
-        measures: the questions of the audit.
-        examined: images on which the checks that cost passes are made.
-        queries: budget of the gradient-free attack.
-        precision: of searches.
     """
     audit = Examination(tuple(measures), examined, queries, precision)
     position: dict[Search | None, int] = {search: number for number, search in enumerate(audit.searches)}

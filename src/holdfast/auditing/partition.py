@@ -21,11 +21,7 @@ def mark_of(file: str) -> str:
 
 
 def part_of(text: str) -> Part:
-    """Read "2/8".
-
-    Raises:
-        HoldfastError: something else.
-    """
+    """Read "2/8"."""
     number, slash, count = text.partition("/")
     if not slash or not number.strip().isdecimal() or not count.strip().isdecimal():
         raise HoldfastError(f"shard: expected NUMBER/COUNT such as 2/8, got {text!r}")
@@ -54,9 +50,6 @@ def make_part(audit: PreparedAudit, part: Part, engine: Engine = INLINE) -> Part
     What others need as a whole (clean representations, what probes learn from) is made together: who finds some of it
     missing when nothing else is left to do makes that too. So parts may run at the same time in one folder, one after
     the other, or in folders of their own.
-
-    Raises:
-        StoreError: a folder that cannot be written.
     """
     with closing(audit.claim):
         return _update_marks(audit, execute(audit, engine, part))

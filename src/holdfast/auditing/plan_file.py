@@ -104,9 +104,6 @@ def make_plan(
         skip_duplicates: leave out images that look like others.
         surrogates: encoders that are attacked in the place of each encoder, for measures of transferred attacks; `EACH`
             stands for all encoders of the plan.
-
-    Raises:
-        HoldfastError: anything unknown or out of range.
     """
     # Encoders; the measures of the profile in the audit's ball, with the changes
     encoders, series = expand(encoders)
@@ -178,11 +175,7 @@ def _ball(
 
 
 def refuse_idle_ball(profile: str, norm: str | None, eps: float | str | None) -> None:
-    """Refuse a norm or a radius beside a profile whose measures are the same in any ball.
-
-    Raises:
-        HoldfastError: such a norm or radius.
-    """
+    """Refuse a norm or a radius beside a profile whose measures are the same in any ball."""
     if norm is None and eps is None:
         return
     try:
@@ -234,9 +227,6 @@ def read_plan(path: Path, **overrides: Any) -> Plan:
     """Return the plan in a TOML file; `overrides` that are not None win over it.
 
     A profile of your own lies beside it.
-
-    Raises:
-        HoldfastError: a file that cannot be read or is not TOML; and as `plan_from`.
     """
     values = read_toml(path, "plan")
     if str(values.get("profile")).endswith(".toml"):
@@ -245,11 +235,7 @@ def read_plan(path: Path, **overrides: Any) -> Plan:
 
 
 def plan_from(values: Mapping[str, Any], where: str) -> Plan:
-    """Return the plan that plain data describe, with the keys of a plan file.
-
-    Raises:
-        HoldfastError: a key that is not known, or a value that is not of its kind.
-    """
+    """Return the plan that plain data describe, with the keys of a plan file."""
     plan = arguments(KEYS, values, where)
     if "encoders" not in plan:
         raise HoldfastError(f"the plan {where} has no 'encoders'")

@@ -97,17 +97,7 @@ class PreparedAudit:
 def _open_elsewhere(
     sent: Mapping[str, Any], selections: tuple[Selection, Selection | None], place: str, home: str
 ) -> PreparedAudit:
-    """Return an audit in another process than that which prepared it.
-
-    Args:
-        sent: fields of the audit.
-        selections: what reading all images has found, see `AuditImages.selections`.
-        place: the run folder.
-        home: the folder in which paths of specs begin.
-
-    Raises:
-        HoldfastError: a run folder or images that are not there.
-    """
+    """Return an audit in another process than that which prepared it."""
     if os.path.isdir(home):  # on another machine it may not be there: then only whole paths and URLs work
         os.chdir(home)
     place = place if "://" in place else os.path.join(home, place)
@@ -148,9 +138,6 @@ def prepare(
         verify: read all shards that are stored, and delete those that are not as they were written.
         shared: it makes a part of the shards, and others make others in the same folder.
         listener: told about progress.
-
-    Raises:
-        HoldfastError: as `run_audit`.
     """
     started, began, listener = datetime.now(UTC), time.perf_counter(), listener or Silent()
     names = _names(plan.encoders, encoders or {})
@@ -210,16 +197,7 @@ def prepare(
 
 
 def check_encoders(plan: Plan, opened: Collection[str], some: bool = False) -> None:
-    """Look up encoders before any image is read: a name mistyped should cost no pass of the others.
-
-    Args:
-        plan: the audit.
-        opened: those that are open already.
-        some: let pass those that cannot be opened, as long as another one may.
-
-    Raises:
-        NothingAudited: one of them cannot be opened.
-    """
+    """Look up encoders before any image is read: a name mistyped should cost no pass of the others."""
     failures: list[str] = []
     for spec in plan.encoders:
         try:
@@ -237,11 +215,7 @@ def check_encoders(plan: Plan, opened: Collection[str], some: bool = False) -> N
 
 
 def _check_surrogates(plan: Plan, opened: Collection[str]) -> None:
-    """Look up surrogates before any image is read.
-
-    Raises:
-        HoldfastError: one that cannot be opened.
-    """
+    """Look up surrogates before any image is read."""
     for spec in dict.fromkeys(observation.surrogate for observation in plan.observations):
         if spec and spec not in opened:
             try:
@@ -251,11 +225,7 @@ def _check_surrogates(plan: Plan, opened: Collection[str]) -> None:
 
 
 def _names(specs: Sequence[str], opened: Collection[str]) -> list[str]:
-    """Return how encoders are called in the record: without the places that they come from.
-
-    Raises:
-        HoldfastError: two with one name.
-    """
+    """Return how encoders are called in the record: without the places that they come from."""
     labels = [spec if spec in opened else label(spec) for spec in specs]
     if len(set(labels)) != len(labels):
         raise HoldfastError("two encoders have one name; give one of them another with ?label=")
@@ -336,11 +306,7 @@ def _train_facts(images: AuditImages) -> dict[str, str]:
 
 
 def check_device(name: str) -> None:
-    """Refuse a device that torch does not have here.
-
-    Raises:
-        HoldfastError: such a device.
-    """
+    """Refuse a device that torch does not have here."""
     try:
         torch.empty(1, device=name)
     except (RuntimeError, AssertionError) as error:

@@ -16,15 +16,6 @@ def classifier_of(
 
     Without training images of their own these are the images at positions >= `subject.attacked`, so that no image that
     is attacked, certified or tested was seen in training. A probe that does not train reads nothing.
-
-    Args:
-        subject: the audit of an encoder.
-        probe: what learns.
-        threat: what disturbs the training images.
-        classes_apart: whether these may lack classes of the tested images.
-
-    Raises:
-        HoldfastError: images without labels, or a class of the tested images of which too few are left to learn from.
     """
     labels = subject.labels
     if labels is None:

@@ -67,9 +67,6 @@ def profile(name: str, ball: Ball | None = None) -> Profile:
     Args:
         name: see `profile_names`, or the path of a TOML file.
         ball: of the audit; None: what it says itself, or what is usual for images of which nothing is known.
-
-    Raises:
-        HoldfastError: a name that is not known, or a file that says what nobody knows.
     """
     table = profile_table(name)
     where = f"profile {Path(name).stem}"
@@ -83,14 +80,7 @@ def profile(name: str, ball: Ball | None = None) -> Profile:
 
 
 def profile_table(name: str) -> Table:
-    """Return what the file of a profile says, laid over the one that it is `like`.
-
-    Args:
-        name: see `profile`.
-
-    Raises:
-        HoldfastError: a name or a key that is not known, a value of another type, or a profile that is like itself.
-    """
+    """Return what the file of a profile says, laid over the one that it is `like`."""
 
     def find(like: str) -> Table:
         if like.endswith(".toml"):

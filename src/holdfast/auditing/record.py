@@ -83,14 +83,7 @@ def encoder_entry(encoder: Encoder, slug: str, geometry: Geometry | None) -> dic
 
 
 def measure_entry(measure: Measure, name: str, alone: Passes, left_out: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a measure asks, without any answer.
-
-    Args:
-        measure: the measure.
-        name: in the plan.
-        alone: what it would cost if it shared nothing with others.
-        left_out: what of its lists does not fit, and why.
-    """
+    """Return what a measure asks, without any answer."""
     return {
         "part": registry.spec(measure),
         "title": title(measure, name),

@@ -19,10 +19,6 @@ def relations(encoders: Sequence[Mapping[str, Any]], unfit: Iterable[str] = ()) 
     Over encoders: between the headlines of two measures, one point for each encoder. Over corruptions: within one
     encoder, between the scores of two measures that look at the same corruptions, one point for each.
 
-    Args:
-        encoders: entries of the record.
-        unfit: names of encoders whose numbers mean nothing; they are left out.
-
     Returns:
         For each pair `over` ("encoders" or "corruptions"), `encoder` (of the latter), `first` and `second` (keys of the
         measures), `points` (how many), and the scores `pearson` and `spearman`.

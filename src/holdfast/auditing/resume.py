@@ -15,12 +15,6 @@ MOVED = 1e-2
 def forget_stale(session: Session, plan: Plan, store: Store, recorded: bool) -> int | None:
     """Delete what other code of an encoder has stored behind the same weights.
 
-    Args:
-        session: the encoder.
-        plan: what was observed of it.
-        store: the run folder.
-        recorded: whether the folder holds a record of the encoder, which is not to be replaced.
-
     Returns:
         How many shards that were; None: there are some, and they belong to the record.
     """

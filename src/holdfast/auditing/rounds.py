@@ -39,16 +39,6 @@ def run_rounds(
     `until`, as in the plan; `before`, the seconds of earlier commands; `answers_only`, whether only the measures were
     asked that answer in a sentence; `look`, see `Round`; and `ended`, why no further round was made: "complete",
     "budget", "until" or "interrupted".
-
-    Args:
-        audit: the audit; its plan has a budget, or says until when.
-        engine: where it observes and scores.
-        command: how to do it again, for the record.
-        told: told the record of each round.
-
-    Raises:
-        HoldfastError: as `run_audit`.
-        KeyboardInterrupt: before there is a record.
     """
     rounds = _Rounds(audit, engine, command)
     record = rounds.begin()

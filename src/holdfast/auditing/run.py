@@ -36,26 +36,6 @@ def run_audit(
     A part that fails is recorded with its error and the audit goes on; a killed audit, run again, continues. One with a
     budget, or that says until when, is made in rounds, see `run_rounds`. While it is at work a local folder holds
     `progress.json`, see `ProgressFile`.
-
-    Args:
-        plan: what to do.
-        folder: the run folder, a path or a URL, see `Folder`.
-        encoders: encoders that are open already, by the names that the plan uses for them.
-        source: images that are open already, instead of the plan's data spec.
-        training: training images that are open already, instead of the plan's spec of them.
-        engine: where it observes and scores. The record is the same.
-        listener: told about progress.
-        command: how to do it again, for the record.
-        overwrite: replace the record of another audit in the same folder.
-        some: go on with encoders that can be opened, where others cannot.
-        told: told the record of each round of an audit in rounds.
-
-    Raises:
-        HoldfastError: images that cannot be used at all, or that have no labels where a measure reads them, a folder
-            that cannot be written, or one that holds the record of another audit, or of other weights behind the same
-            name; workers that cannot be started.
-        NothingAudited: an encoder that is known beforehand not to open, or none that could be audited; no record is
-            written, and the folder stays free.
     """
     options = {"overwrite": overwrite, "engine": engine, "some": some, "listener": listener}
     return carry_out(prepare(plan, folder, encoders, source, training, **options), engine, command, told)
@@ -64,11 +44,7 @@ def run_audit(
 def carry_out(
     audit: PreparedAudit, engine: Engine = INLINE, command: str = "", told: Told = lambda record: None
 ) -> dict[str, Any]:
-    """Run an audit that is prepared, and return its record, see `run_audit`.
-
-    Raises:
-        HoldfastError: as `run_audit`.
-    """
+    """Run an audit that is prepared, and return its record, see `run_audit`."""
     with closing(audit.claim), ProgressFile(audit) as progress:
         audit = replace(audit, listener=progress)
         if not audit.plan.in_rounds:

@@ -29,17 +29,7 @@ from holdfast.storage.standing import void_checks
 def run_prepared(
     audit: PreparedAudit, engine: Engine, command: str = "", facts: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Run an audit that may begin, in one go, and return its record, which is also written to the run folder.
-
-    Args:
-        audit: the audit, or one round of it.
-        engine: where it observes and scores.
-        command: how to do it again, for the record.
-        facts: what else the record says of this run.
-
-    Raises:
-        HoldfastError: as `run_audit`.
-    """
+    """Run an audit that may begin, in one go, and return its record, which is also written to the run folder."""
     plan, images, store = audit.plan, audit.images, audit.store
     if audit.damaged:
         audit.listener.stage(f"{audit.damaged} stored shards are damaged: they are made again")

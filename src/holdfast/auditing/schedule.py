@@ -39,13 +39,7 @@ class Part:
 
 
 def own_shards(shards: Sequence[Sequence[object]], encoder: int, part: Part) -> list[list[int]]:
-    """Return the numbers of the shards of each observation that belong to a part; encoders begin with different parts.
-
-    Args:
-        shards: something for each shard of each observation.
-        encoder: its number in the plan.
-        part: the part.
-    """
+    """Return the numbers of the shards of each observation that belong to a part; encoders begin with other parts."""
     places, first = itertools.count(encoder), part.number - 1
     return [[shard for shard in range(len(files)) if next(places) % part.count == first] for files in shards]
 
@@ -115,11 +109,7 @@ class Schedule:
         return sum(encoder.stored for encoder in self.encoders)
 
     def next(self, last: int | None = None) -> WorkItem | None:
-        """Return the next work item, of the encoder that was open last where it has one; None: none is ready.
-
-        Args:
-            last: the encoder that whoever does the item has open.
-        """
+        """Return the next work item, of the encoder that was open last where it has one; None: none is ready."""
         order = sorted(range(len(self.encoders)), key=lambda number: (number != last, number))
         return next(filter(None, map(self._next, order)), None)
 

@@ -45,9 +45,6 @@ def expand(specs: Iterable[str]) -> tuple[tuple[str, ...], tuple[Series, ...]]:
 
     They stand in natural order (epoch2 before epoch10) and are called as their files; with `label=NAME`, NAME/FILE. All
     other options are passed on to each.
-
-    Raises:
-        HoldfastError: no such folder, fewer than two checkpoints in it, or files that no source opens.
     """
     encoders: list[str] = []
     series: list[Series] = []
@@ -101,14 +98,7 @@ def series_entries(
     measures: Collection[str],
     tables_of: Callable[[str], Mapping[str, Table]],
 ) -> list[dict[str, Any]]:
-    """Return series as the record has them: names of encoders, whose entries hold all scores, and fluctuations.
-
-    Args:
-        plan_series: of the plan.
-        names: how each spec is called in the record.
-        measures: names of those that succeeded for some encoder.
-        tables_of: returns the tables of a measure, of the encoders for which it did.
-    """
+    """Return series as the record has them: names of encoders, whose entries hold all scores, and fluctuations."""
     return [
         {
             "name": series.name,
@@ -124,12 +114,7 @@ def series_entries(
 
 
 def fluctuation(names: list[str], tables: Mapping[str, Table]) -> dict[str, Any]:
-    """Return how much the accuracies of classes fluctuate, of a measure that says which images are right.
-
-    Args:
-        names: of the checkpoints, in order.
-        tables: of the measure, with columns `right` and `label`, by checkpoint; nothing is known where one is missing.
-    """
+    """Return how much the accuracies of classes fluctuate, of a measure that says which images are right."""
     lost = [name for name in names if name not in tables]
     if lost:
         return {"problem": f"not known, because the measure failed for {', '.join(lost)}"}

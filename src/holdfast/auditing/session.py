@@ -220,11 +220,7 @@ class Session:
         return ShardResults(tensors, passes, float(facts["seconds"]))
 
     def bank(self, threat: Threat | None = None) -> Bank:
-        """Return the representations of the training images, and their labels; chunks are read when asked for.
-
-        Raises:
-            HoldfastError: training images without labels, or that were not observed.
-        """
+        """Return the representations of the training images, and their labels; chunks are read when asked for."""
         labels = self._training.labels
         if labels is None:
             raise no_labels("probes", str(self._training))
@@ -340,11 +336,7 @@ class Session:
             self.encoder.watch = None
 
     def _make(self, observation: Observation, shard: ShardFile) -> ShardResults:
-        """Observe one shard and store it.
-
-        Raises:
-            HoldfastError: results that do not have a row for each image.
-        """
+        """Observe one shard and store it."""
         # Observe, and count the passes; adaptive searches may spare some of those that were predicted
         began, before = time.perf_counter(), self.encoder.passes
         results = self.run(observation, shard.start, shard.stop)

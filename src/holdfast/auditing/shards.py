@@ -154,16 +154,7 @@ def spans(
     shape: tuple[int, ...],
     cuts: Sequence[int] = (),
 ) -> list[tuple[int, int]]:
-    """Return the first and the last (exclusive) image of every shard of an observation.
-
-    Args:
-        observation: which.
-        images: how many it sees.
-        population: images of the audit.
-        batch_size: images per encoder pass.
-        shape: of an image.
-        cuts: where shards of the first images end beside whole batches: as many whatever the number of images is.
-    """
+    """Return the first and the last (exclusive) image of every shard of an observation."""
     match observation.scope:
         case Scope.LAST:
             return [(population - images, population)]

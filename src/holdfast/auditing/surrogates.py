@@ -77,11 +77,7 @@ class Surrogate(Encoder):
         self._tell(passes)
 
     def check(self, shape: tuple[int, int, int]) -> None:
-        """Run it on one grey image, uncounted.
-
-        Raises:
-            HoldfastError: images that it does not take, or representations that are not finite.
-        """
+        """Run it on one grey image, uncounted."""
         tell, self._tell = self._tell, lambda passes: None
         try:
             with torch.no_grad():
@@ -115,11 +111,7 @@ class Surrogates:
         self._identities: dict[str, list[str]] = {}
 
     def __call__(self, spec: str) -> Encoder:
-        """Return a surrogate by its spec; the audited encoder itself where that is "".
-
-        Raises:
-            HoldfastError: one that cannot be opened, or does not take these images.
-        """
+        """Return a surrogate by its spec; the audited encoder itself where that is ""."""
         if not spec:
             return self._audited
         if self._last is None or self._last[0] != spec:

@@ -63,9 +63,6 @@ class Until(metaclass=Checked):
 def until_of(text: str) -> Until:
     """Read "24 images", "breaking_radius ± 10%" or "breakaway_risk ± 0.01"; +- stands for ±.
 
-    Raises:
-        HoldfastError: anything else.
-
     Example:
         >>> until_of("breaking_radius +- 10%").width
         0.1

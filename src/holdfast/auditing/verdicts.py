@@ -14,13 +14,7 @@ from holdfast.storage.run_folder import Store, digest
 
 
 def verdict_of(check: Check, session: Session, store: Store) -> dict[str, Any]:
-    """Return the verdict of a check and its own passes; one that made passes is kept, and read by later rounds.
-
-    Args:
-        check: the check.
-        session: the encoder, of which all that the check reads has been observed.
-        store: the run folder.
-    """
+    """Return the verdict of a check and its own passes; one that made passes is kept, and read by later rounds."""
     file = _file(check, session)
     kept: Any = store.read_json(file) if check.lasts else None
     if unbroken(kept):

@@ -116,11 +116,7 @@ class Worker:
         self._progress = BoundProgress(audit.listener)
 
     def __call__(self, item: WorkItem) -> OpenedEncoder | EncoderResult | ItemError | None:
-        """Do a work item; None: the shard is stored.
-
-        Raises:
-            StoreError: a folder that cannot be read or written, or that holds the record of another encoder.
-        """
+        """Do a work item; None: the shard is stored."""
         try:
             match item.step:
                 case Step.OPEN:
@@ -169,12 +165,7 @@ class Worker:
         return Scoring(audit.plan, name, slug, audit.store, audit.listener, session, lost)
 
     def session(self, number: int) -> Session:
-        """Return an encoder of the plan as it is observed; opened unless it was the last one.
-
-        Raises:
-            HoldfastError: an encoder that cannot be opened, or that the images do not fit.
-            OtherEncoder: the folder holds the record of another one of its name.
-        """
+        """Return an encoder of the plan as it is observed; opened unless it was the last one."""
         if self._opened is None or self._opened[0] != number:
             self._opened = None  # two encoders may not fit into memory
             with foreign(f"encoder {self._audit.names[number]!r}", "opened"):

@@ -10,11 +10,7 @@ from holdfast.runtime.errors import HoldfastError
 def engine_of(
     name: str | None, workers: int | None, device: str, address: str | None = None, gpus: float | None = None
 ) -> Any:
-    """Return the engine that options ask for; without options this process.
-
-    Raises:
-        HoldfastError: an engine that nobody knows, or options that it does not take.
-    """
+    """Return the engine that options ask for; without options this process."""
     from holdfast.core import registry
 
     if name != "ray" and (address is not None or gpus is not None):

@@ -17,12 +17,7 @@ FREE = (PAIRED, "attacked images", "seed")
 
 
 def same_images(now: Run, before: Run) -> bool:
-    """Return whether two runs are on the same images, so that these can be paired; else on others of one source.
-
-    Raises:
-        HoldfastError: runs that cannot be compared, with what differs: the source of the images, their number (many
-            measures depend on it), or the precision.
-    """
+    """Return whether two runs are on the same images, so that these can be paired; else on others of one source."""
     first, second = conditions(now.record), conditions(before.record)
     paired = first[PAIRED] == second[PAIRED]
     pairs = [(name, first[name], second[name]) for name in first if name not in FREE]
@@ -47,15 +42,6 @@ def couples(
     """Return each encoder of a run with that of the baseline it is held against.
 
     That is the one of the same name; where each run has one alone, these two; or what `match` says.
-
-    Args:
-        now: the run.
-        before: the baseline.
-        chosen: which encoders of the run; all where none is given.
-        match: "NEW=OLD", or new names with old ones.
-
-    Raises:
-        HoldfastError: an unknown name; an encoder without a partner, or one whose partner could not be audited.
     """
     new = {entry["name"]: entry for entry in now.record["encoders"]}
     old = {entry["name"]: entry for entry in before.record["encoders"]}

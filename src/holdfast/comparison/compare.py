@@ -56,18 +56,6 @@ def compare_runs(
     Every two encoders are compared on every measure that both were asked alike; p-values are adjusted over all of these
     comparisons together, those without an interval counting as undecided (p = 1). Encoders that collapsed or do not
     stand still are shown, but neither compared nor ranked: their numbers mean nothing.
-
-    Args:
-        runs: what was audited; see `records.open_run`.
-        measures: names of those to compare; all where none is given.
-        correction: "holm", "bh" or "none", see `multiple_testing.adjust_p_values`.
-        x: measure that is drawn across; see `pareto.axes`.
-        y: measure that is drawn up.
-        fewest: encoders that must be there, and that a measure must have; 1 for tables without comparisons.
-
-    Raises:
-        HoldfastError: audits of other images, attacked images, seeds or precisions; too few encoders; no measure that
-            they share; an unknown name.
     """
     if correction not in CORRECTIONS:
         raise unknown("correction", correction, CORRECTIONS)

@@ -21,11 +21,7 @@ def software(record: Mapping[str, Any]) -> str:
 
 
 def refuse_mismatches(runs: Sequence[Run]) -> None:
-    """Make sure that all audits are about the same images, in the same way.
-
-    Raises:
-        HoldfastError: no audit; a folder that differs from the first one, in which fields, and both values.
-    """
+    """Make sure that all audits are about the same images, in the same way."""
     if not runs:
         raise HoldfastError("compare: expected records, or folders of audits, got none; give those to be compared")
     first = conditions(runs[0].record)

@@ -109,9 +109,6 @@ class Contrast:
         """How many times as many images would tell with 80 % power, were the true values those that were measured.
 
         None where no number would, or where the standing does not allow what they would tell.
-
-        Args:
-            level: of the p-value that tells.
         """
         return self._times(self.gap, level) if self.tells(self.direction) else None
 

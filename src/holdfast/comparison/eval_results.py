@@ -22,15 +22,6 @@ def write_eval_results(
     task is declared in that dataset's eval.yaml; both are its owner's to do. Encoders whose checks say that their
     numbers mean nothing, and undefined scores, are left out.
 
-    Args:
-        data: see `compare_runs`.
-        folder: where the files go.
-        benchmark: id of the dataset repository on the Hub that holds the leaderboard, "organisation/name".
-        source: address of the evaluation's logs or report.
-
-    Raises:
-        HoldfastError: no such id, an address that is none, or a folder that cannot be written.
-
     Source: huggingface/hub-docs, eval_results.yaml (2026).
     """
     if benchmark is None or not re.fullmatch(r"[\w.-]+/[\w.-]+", benchmark):

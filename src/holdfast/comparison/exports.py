@@ -90,11 +90,7 @@ def pairs(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def write_csv(data: Mapping[str, Any], place: str) -> None:
-    """Write the long table as CSV; text that a spreadsheet would take for a formula begins with an apostrophe.
-
-    Raises:
-        HoldfastError: a place that cannot be written.
-    """
+    """Write the long table as CSV; text that a spreadsheet would take for a formula begins with an apostrophe."""
 
     def put(path: Path) -> None:
         with path.open("w", encoding="utf-8", newline="") as file:
@@ -114,11 +110,7 @@ def harmless(value: Any) -> Any:
 
 
 def write_parquet(data: Mapping[str, Any], place: str) -> None:
-    """Write the long table as Parquet, every column with its type.
-
-    Raises:
-        HoldfastError: a place that cannot be written.
-    """
+    """Write the long table as Parquet, every column with its type."""
     table = long_table(data)
     write_file(place, lambda path: pq.write_table(table, path))
 

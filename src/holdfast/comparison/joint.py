@@ -28,12 +28,7 @@ class JointFiles(RunFiles):
 
 
 def joint(runs: Sequence[Run], data: Mapping[str, Any]) -> tuple[dict[str, Any], JointFiles]:
-    """Return the encoders of some audits with the measures that were compared, as a record has them, and their files.
-
-    Args:
-        runs: what was compared.
-        data: the comparison, see `compare_runs`; its names of encoders and measures are used.
-    """
+    """Return the encoders of some audits with the measures compared, as records have them, and their files."""
     places = distinct([run.place for run in runs])
     runs = [replace(run, place=place) for run, place in zip(runs, places, strict=True)]
     encoders, _ = encoders_of(runs)

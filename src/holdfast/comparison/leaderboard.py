@@ -31,17 +31,6 @@ def leaderboard(
 
     Audits are of one group where images, attacked images, seed and precision are the same and a chain of measures with
     one spec connects them. p-values are adjusted within each group. An audit that compares with no other stands alone.
-
-    Args:
-        place: folder, local or remote; records at any depth are found.
-        correction: see `compare_runs`.
-        x: measure that is drawn across, where a group has it; see `pareto.axes`.
-        y: measure that is drawn up.
-        allow: checks whose failure is accepted.
-
-    Raises:
-        HoldfastError: a folder that cannot be read, or without any record; an unknown correction; a measure or a check
-            that no audit has.
     """
     if correction not in CORRECTIONS:
         raise unknown("correction", correction, CORRECTIONS)
@@ -75,17 +64,7 @@ def leaderboard(
 def in_groups(
     runs: Sequence[Run], correction: str = "holm", x: str | None = None, y: str | None = None
 ) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    """Return a comparison for each group of audits that can be compared, largest first, and what could not be.
-
-    Args:
-        runs: the audits.
-        correction: see `leaderboard`, also for the next two.
-        x: measure that is drawn across.
-        y: measure that is drawn up.
-
-    Raises:
-        HoldfastError: a measure that no audit has.
-    """
+    """Return a comparison for each group of audits that can be compared, largest first, and what could not be."""
     tables: list[dict[str, Any]] = []
     unreadable: list[dict[str, str]] = []
     with many_objects():

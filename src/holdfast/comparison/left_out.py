@@ -12,12 +12,7 @@ from holdfast.storage.conditions import question, read_supervision
 
 
 def list_exclusions(pairs: Iterable[tuple[Audited, Audited]], allow_drop: Iterable[str]) -> list[str]:
-    """Return which measures are left out and why: other parameters, other labels, or only one run was asked.
-
-    Args:
-        pairs: encoders of the run, each with that of the baseline.
-        allow_drop: what may be lost; where every amount names a measure, no other measure is spoken of.
-    """
+    """Return which measures are left out and why: other parameters, other labels, or only one run was asked."""
     subjects = [parse(text).subject for text in allow_drop]
     reasons: dict[str, dict[str, None]] = {}
     for new, old in pairs:

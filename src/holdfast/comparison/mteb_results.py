@@ -30,13 +30,6 @@ def write_mteb_results(run: Run, folder: str) -> list[str]:
     `scores` with the measure's other scores, and `conditions`. Numbers that mean nothing, bounds on one side, which
     would be read as numbers, and undefined ones are left out.
 
-    Args:
-        run: the audit.
-        folder: where to; what `mteb.ResultCache` is given.
-
-    Raises:
-        HoldfastError: nothing that may be written, or a folder that cannot be.
-
     Source: mteb 2.26, `mteb.results.TaskResult` and `mteb.cache.ResultCache`.
     """
     record, written = run.record, []

@@ -18,10 +18,6 @@ def find_dominators(
 
     The others make the front. It holds the true Pareto front with the confidence of the verdicts: an encoder on the
     true front has no other that is truly better on both. It may hold more, where the verdicts leave it open.
-
-    Args:
-        beaten_x: for each encoder those that it is better than on one measure.
-        beaten_y: the same on the other; encoders that are missing from either are left out.
     """
     both = [name for name in beaten_x if name in beaten_y]
     won = {name: set(beaten_x[name]) & set(beaten_y[name]) for name in both}
@@ -39,9 +35,6 @@ def axes(
         measures: of a comparison, by name.
         x: name of the measure across, or None.
         y: name of the measure up, or None.
-
-    Raises:
-        HoldfastError: a name that no compared measure has, or one measure twice.
     """
     across = pick(measures, [x])[0] if x else next(filter(None, (_knn(name, m) for name, m in measures.items())), None)
     if y:
@@ -67,9 +60,6 @@ def pick(measures: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> lis
     """Return the measures that names mean: their full name, or that of the part, which may be several measures'.
 
     `breakaway_risk[attack.steps=50]` means those that have these fields.
-
-    Raises:
-        HoldfastError: a name that no measure has.
     """
     picked: dict[str, None] = {}
     for name in names:

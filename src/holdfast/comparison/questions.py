@@ -32,12 +32,7 @@ class Question:
 
 
 def questions(encoders: Sequence[Audited], fewest: int) -> tuple[list[Question], list[str]]:
-    """Return the measures that at least so many encoders were asked alike, and why others are left out.
-
-    Args:
-        encoders: of audits on the same images.
-        fewest: encoders.
-    """
+    """Return the measures that at least so many encoders were asked alike, and why others are left out."""
     # the answers to each question
     groups: dict[str, list[Answer]] = {}
     for encoder in encoders:

@@ -31,11 +31,7 @@ class Run:
     record: Mapping[str, Any]
 
     def table(self, name: str) -> "tuple[list[str], Table]":
-        """Return the names of the rows of a table, and its columns.
-
-        Raises:
-            UnreadableRecord: a table that is missing, damaged, or outside the folder.
-        """
+        """Return the names of the rows of a table, and its columns."""
         import numpy as np
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -57,16 +53,7 @@ class Run:
 
 
 def open_run(place: str, title: str | None = None, allow: Iterable[str] = ()) -> Run:
-    """Read the record of a run folder, local or remote.
-
-    Args:
-        place: the folder.
-        title: its name in messages; the folder where none is named.
-        allow: checks whose failure is accepted, see `standing.allowing`.
-
-    Raises:
-        UnreadableRecord: no record that can be read, one of another schema, or one that is not of an audit.
-    """
+    """Read the record of a run folder, local or remote."""
     folder = Folder(place)
     return Run(title or place, folder, allowing(read_record(folder, place), allow))
 
@@ -76,10 +63,6 @@ def open_runs(places: Iterable[str], fewest: int = 2, allow: Sequence[str] = ())
 
     Returns:
         The records, and a sentence for each that cannot be read.
-
-    Raises:
-        HoldfastError: a folder given twice, or a check to allow that none of the records has.
-        UnreadableRecord: fewer than `fewest` records that can be read, and all that is wrong with the others.
     """
     runs: dict[str, Run | None] = {}
     lost: list[str] = []

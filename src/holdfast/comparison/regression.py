@@ -72,18 +72,8 @@ def regressions(
     correction leaves: `as_measured`, were the true values those that were measured, and `if_equal`, were both the
     baseline's (None: no number would). Estimates of estimates: half an effect needs four times as many images.
 
-    Args:
-        now: the run.
-        before: the baseline.
-        allow_drop: what may be lost, see `holdfast.config.margins`.
-        match: see `baseline.couples`.
-        encoders: which encoders of the run; all where none is given.
-
     Returns:
         JSON data: `baseline`, `paired`, `comparisons`, `promises`, `passed`, `verdicts`, `left_out`, `cautions`.
-
-    Raises:
-        HoldfastError: runs or encoders that cannot be compared, a margin that cannot be read, or nothing to compare.
     """
     paired = same_images(now, before)
     shown = distinct([now.place, before.place])

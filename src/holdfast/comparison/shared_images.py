@@ -29,12 +29,7 @@ class Side:
     alike: tuple[tuple[str, str], ...] = ()
 
     def on(self, names: Sequence[str], measure: Measure) -> "Side":
-        """Return what it says of some of its rows: the measure's own scores of these, standing as in the record.
-
-        Args:
-            names: of rows.
-            measure: what was asked.
-        """
+        """Return what it says of some of its rows: the measure's own scores of these, standing as in the record."""
         if list(self.rows) == list(names):
             return self
         places = {name: place for place, name in enumerate(self.rows)}
@@ -59,10 +54,6 @@ def sides(question: Question, paired: bool) -> tuple[Side, Side, dict[str, int |
 
     A run that attacked more images than the other is asked about those alone that the other attacked too, so that
     both scores are of the same images.
-
-    Args:
-        question: with two answers.
-        paired: whether both runs are on the same population of images.
 
     Returns:
         both sides; the number of images of `now`, of the `baseline` and `shared` (None where they are not paired), or
@@ -91,14 +82,7 @@ def _read(answer: Answer) -> Side:
 
 
 def correlation(question: Question, title: str, new: Side, old: Side) -> float | None:
-    """Return how two estimates on the same rows are correlated; None where no row contributes known parts of it.
-
-    Args:
-        question: what was asked.
-        title: of the score.
-        new: what the run says.
-        old: what the baseline says.
-    """
+    """Return how two estimates on the same rows are correlated; None where no row contributes known parts of it."""
     measure = question.measure if title == new.entry["headline"] else question.measure.select_headline(title)
     if measure is None or list(new.rows) != list(old.rows):
         return None

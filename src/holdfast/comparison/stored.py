@@ -21,13 +21,6 @@ def load_observation(encoder: Audited, observation: Observation) -> dict[str, Te
     """Return what an observation of all images saw, [images, ...] each; None where the audit did not make it.
 
     No pass is made. Every file is held against its seal.
-
-    Args:
-        encoder: whose observation it is.
-        observation: one that has a row for each image of the population, such as the clean representations.
-
-    Raises:
-        UnreadableRecord: shards that are no longer there, or damaged.
     """
     spec = registry.spec(observation)
     entry = next((entry for entry in encoder.entry["observations"] if entry["part"] == spec), None)

@@ -21,11 +21,7 @@ _PART = re.compile(r"([A-Za-z_]\w*)\[(.*)\]", re.DOTALL)
 
 
 def setting(text: str) -> Table:
-    """Return what `--set` says as a table: `{"adversary": {"threat": {"radius": 0.1}}}`.
-
-    Raises:
-        HoldfastError: a text without a key and a value, or a value that is not of the grammar.
-    """
+    """Return what `--set` says as a table: `{"adversary": {"threat": {"radius": 0.1}}}`."""
     try:
         return nest(*_pair(text))
     except ValueError as error:
@@ -34,11 +30,7 @@ def setting(text: str) -> Table:
 
 
 def part_table(text: str) -> Table:
-    """Return the table of a part, {"name": "it", "attack": {"steps": 5}} of "it[attack.steps=5]"; of a name, its table.
-
-    Raises:
-        HoldfastError: a text that is neither.
-    """
+    """Return the table of a part, {"name": "it", "attack": {"steps": 5}} of "it[attack.steps=5]", of a name a table."""
     if not set("[]") & set(text):
         return {"name": text}
     try:

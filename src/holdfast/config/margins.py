@@ -72,11 +72,7 @@ NONE = Margin(0.0, False, "0")
 
 
 def parse(text: str) -> AllowedDrop:
-    """Return a margin from what a user writes.
-
-    Raises:
-        HoldfastError: no amount at its end, or one below 0 or not finite.
-    """
+    """Return a margin from what a user writes."""
     match = _MARGIN.match(text.strip())
     if match is None:
         raise HoldfastError(f"allowed drop {text!r}: expected {_SHAPE}; for example 'breaking_radius 5%'")
@@ -95,14 +91,6 @@ def margins(texts: Iterable[str], measures: Mapping[str, Scored]) -> dict[tuple[
 
     Those are the scores that are named; the headlines of all measures where an amount stands alone, or where nothing
     is written: then nothing may be lost.
-
-    Args:
-        texts: what was written, see `parse`; a name counts for more than an amount alone.
-        measures: what can be held.
-
-    Raises:
-        HoldfastError: a margin that cannot be read or that nothing could exceed; a measure or score that is not there;
-            one that is named twice.
     """
     written = [parse(text) for text in texts]
     held: dict[tuple[str, str], Margin] = {}

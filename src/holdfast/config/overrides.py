@@ -29,14 +29,6 @@ def apply_changes(profile: Iterable[Measure], changes: Iterable[Change], ball: B
     one from its twins, see `name_parts`, is that one. Measures that become equal are asked once. One that the profile
     lacks begins with the defaults of its class, in the audit's ball. A table with `each` stands for several, see
     `spread`.
-
-    Args:
-        profile: the measures of the profile, in the audit's ball.
-        changes: what is asked instead of all of them.
-        ball: of the audit.
-
-    Raises:
-        HoldfastError: a name or a field that nobody knows, or a value that a field cannot have.
     """
     measures, profile = list[Measure](), tuple(profile)
     twins = {name: twin for name, twin in name_parts(profile).items() if "[" in name}
@@ -63,14 +55,6 @@ def set_parameters(measures: Iterable[Measure], settings: Iterable[str], ball: B
 
     "*" as the measure means all of them that have the parameter. "breakaway_risk.attack.steps=20" says the same as the
     table { name = "breakaway_risk", attack = { steps = 20 } }, see `part`. Measures that become equal are asked once.
-
-    Args:
-        measures: of the plan.
-        settings: in their order.
-        ball: of the audit.
-
-    Raises:
-        HoldfastError: a setting that is not of this form, or names no measure or no parameter.
     """
     specs = [registry.spec(measure) for measure in measures]
     for text in settings:
@@ -106,11 +90,7 @@ def _table(change: Change) -> Spec | Measure:
 
 
 def _resolve_spec(table: Mapping[str, Any], before: Any, ball: Mapping[str, Any]) -> Any:
-    """Return `part` of a table in which the end of a key stands for all of it, `steps` for `attack.steps`.
-
-    Raises:
-        HoldfastError: an end that several parameters have; and as `part`.
-    """
+    """Return `part` of a table in which the end of a key stands for all of it, `steps` for `attack.steps`."""
     name = table.get("name", before and before["name"])
     own = {field.name for field in dataclasses.fields(registry.find("measures", name))} | {"kind", "name"}
     spec = part({key: value for key, value in table.items() if key in own}, before, ball)
@@ -157,14 +137,6 @@ def part(value: Any, before: Any, ball: Mapping[str, Any]) -> Any:
     stands for a table of its name, one value for a list of one. In the place of a list of parts, a table without a name
     changes all that have its fields. Pixels may be written in radii ε of the ball around them: `{ eps = 2 }` is 2 ε,
     `{ eps = 0.04, most = 0.002 }` is 0.04 ε but at most 0.002.
-
-    Args:
-        value: what is written: a number, a text, a list, or a table of a part's fields.
-        before: the spec of what is there.
-        ball: the spec of the ball for parts that have no other.
-
-    Raises:
-        HoldfastError: a part or a field that nobody knows.
     """
     # Lists item by item; names as tables; pixels in radii of the ball
     if isinstance(before, list) and isinstance(value, Mapping) and value.keys().isdisjoint(("name", "each", "eps")):

@@ -17,17 +17,7 @@ from holdfast.runtime.errors import unknown
 
 
 def read(kind: Any, value: Any, where: str) -> Any:
-    """Return plain data as an annotation wants them.
-
-    Args:
-        kind: the annotation. A dataclass is read from a table, a part from its name or a table with its name, a tuple
-            of these from a list; anything else as `fitting` has it.
-        value: the data; what is a part or a dataclass already stays as it is.
-        where: the file and the key, for errors.
-
-    Raises:
-        HoldfastError: what does not fit, in one line that begins with `where`.
-    """
+    """Return plain data as an annotation wants them."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is tuple and inner[1:] == (Ellipsis,) and isinstance(value, (list, tuple)):
         return tuple(read(inner[0], item, where) for item in value)
@@ -42,11 +32,7 @@ def read(kind: Any, value: Any, where: str) -> Any:
 
 
 def arguments(kinds: Mapping[str, Any], table: Any, where: str) -> dict[str, Any]:
-    """Return the values of a table, each as the annotation of its key wants it; see `read`.
-
-    Raises:
-        HoldfastError: no table, a key that nobody knows, or a value that does not fit.
-    """
+    """Return the values of a table, each as the annotation of its key wants it; see `read`."""
     if not isinstance(table, Mapping):
         raise HoldfastError(f"{where}: expected a table, got {describe_value(table)}")
     for key in table:

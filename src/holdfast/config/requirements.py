@@ -94,11 +94,7 @@ Judge = Callable[[Mapping[str, Any]], Finding]
 
 
 def parse(text: str) -> Requirement:
-    """Return a requirement from what a user writes.
-
-    Raises:
-        HoldfastError: no comparison in it, or a right side that is no finite number (or status of a check).
-    """
+    """Return a requirement from what a user writes."""
     match = _EXPRESSION.match(text.strip())
     if match is None:
         raise HoldfastError(f"requirement {text!r}: expected {_SHAPE}; for example 'breakaway_risk < 5 %'")
@@ -129,15 +125,6 @@ def judge(record: Mapping[str, Any], requirements: Iterable[str], encoders: Iter
     Nothing is met by what is not there: a measure that failed, was not certified or was not asked of an encoder, a
     score without a value or without the end of the interval that is compared, an encoder that could not be audited. Nor
     by a number whose check failed, where weakness alone could meet it: one that is void, or a bound on the other side.
-
-    Args:
-        record: the record of a run.
-        requirements: what must hold, see `parse`.
-        encoders: which encoders must meet it; none: all of the record.
-
-    Raises:
-        HoldfastError: a requirement that cannot be read or that nothing could break; a measure, score, check or encoder
-            that the record does not know; no requirement, or a record without encoders.
     """
     parsed = [parse(text) for text in requirements]
     if not parsed:

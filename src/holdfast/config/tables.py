@@ -36,17 +36,7 @@ def _another_part(below: Mapping[str, Any], above: Mapping[str, Any]) -> bool:
 
 
 def resolve_inheritance(table: Any, find: Callable[[str], Any], where: str, above: tuple[str, ...] = ()) -> Table:
-    """Return a table laid over the one that it says it is `like`, which may be like another.
-
-    Args:
-        table: as it is written.
-        find: returns the table of a name.
-        where: the file and the key, for errors.
-        above: names of the tables that lie over it.
-
-    Raises:
-        HoldfastError: no table, or one that is like itself.
-    """
+    """Return a table laid over the one that it says it is `like`, which may be like another."""
     if not isinstance(table, Mapping):
         raise HoldfastError(f"{where}: expected a table, got {describe_value(table)}")
     own = {key: value for key, value in table.items() if key != "like"}
@@ -61,9 +51,6 @@ def spread(tables: Iterable[Any]) -> list[Any]:
     """Return a list in which a table with `each` stands for one table per combination of the values it lists.
 
     `{ name = "breakaway_risk", each = { "attack.steps" = [5, 10] } }` is two measures.
-
-    Raises:
-        HoldfastError: an `each` that is no table of lists.
     """
     every: list[Any] = []
     for table in tables:

@@ -49,14 +49,7 @@ def fingerprint(function: Callable[..., Any], name: str = "the function") -> str
 
 
 def _describe(value: Any, above: tuple[Any, ...], where: str, home: str) -> Any:
-    """Return a value as JSON data that differ where it does.
-
-    Args:
-        value: what to describe.
-        above: in what it is, so that what contains itself ends.
-        where: what holds it, for the error.
-        home: the package of the function, all of whose code counts.
-    """
+    """Return a value as JSON data that differ where it does."""
     inner = functools.partial(_describe, above=(*above, value), where=where, home=home)
     if any(value is other for other in above):
         return "itself"

@@ -68,11 +68,7 @@ class Normalisation(nn.Module):
 
 
 def _numbers(values: Any, what: str) -> list[float]:
-    """Return one number or one per channel as a list, whatever holds them.
-
-    Raises:
-        HoldfastError: what are no numbers, or more than one row of them.
-    """
+    """Return one number or one per channel as a list, whatever holds them."""
     held = values.detach().cpu().double() if isinstance(values, Tensor) else values
     try:
         array = np.asarray(held, dtype=float)

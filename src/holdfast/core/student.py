@@ -286,13 +286,7 @@ class Student(nn.Module, ABC):
         return self.joint([*unattacked, attacked, *further], batch)
 
     def _encode(self, network: nn.Module, views: Mapping[int, View], clean: int) -> dict[int, Reps]:
-        """Encode views of one size together; return the representations of all processes, view by view.
-
-        Args:
-            network: the encoder, or its twin.
-            views: by their places.
-            clean: how many views come before the first one that is attacked.
-        """
+        """Encode views of one size together; return the representations of all processes, view by view."""
         reps: dict[int, Tensor] = {}
         for shape in dict.fromkeys(view.shape for view in views.values()):
             places = [place for place, view in views.items() if view.shape == shape]

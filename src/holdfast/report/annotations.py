@@ -11,9 +11,6 @@ def annotations(data: Mapping[str, Any]) -> Iterator[str]:
 
     What cannot be told is a warning, or an error under --strict.
 
-    Args:
-        data: see `holdfast.workflows.gate.hold`.
-
     Source: GitHub, "Workflow commands for GitHub Actions"; what is escaped follows its toolkit's command.ts.
     """
     for finding in data["findings"]:

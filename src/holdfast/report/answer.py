@@ -10,12 +10,7 @@ from holdfast.storage.standing import SOUND, VOID
 
 
 def answers(record: Mapping[str, Any], closing: bool = True) -> list[tuple[str, Sentence]]:
-    """Return (encoder, answer): what measures say in words, how far it may be believed, and what the checks say.
-
-    Args:
-        record: the record.
-        closing: whether each encoder's last answer ends with what is about all images, and about all checks.
-    """
+    """Return (encoder, answer): what measures say in words, how far it may be believed, and what the checks say."""
     lines: list[tuple[str, Sentence]] = []
     for encoder in record["encoders"]:
         measures = encoder.get("measures", {}).values()

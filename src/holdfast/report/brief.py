@@ -144,12 +144,7 @@ def statuses(record: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def trust(encoder: Mapping[str, Any], keys: list[str]) -> Trust:
-    """Return what the checks behind the first numbers say: those of the first one, which leads, and all others.
-
-    Args:
-        encoder: its entry in the record.
-        keys: the measures that come first.
-    """
+    """Return what the checks behind the first numbers say: those of the first one, which leads, and all others."""
     checks = encoder["checks"]
     behind = _headline(encoder["measures"].get(keys[0])).get("checks", ()) if keys else ()
     first = {key: checks[key] for key in behind if key in checks} or checks

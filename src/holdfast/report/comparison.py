@@ -45,12 +45,7 @@ def heading(m: Mapping[str, Any], name: str) -> str:
 
 
 def print_comparison(data: Mapping[str, Any], console: Console) -> None:
-    """Print who holds best, whom to trust, every measure with its encoders, best value first, then what else to know.
-
-    Args:
-        data: a comparison, see `holdfast.comparison.compare.compare_runs`.
-        console: where to print.
-    """
+    """Print who holds best, whom to trust, every measure with its encoders, best value first, then the rest."""
     # who holds best, and what the checks say of each encoder
     data = with_short_names(data)
     for line in opening(data):

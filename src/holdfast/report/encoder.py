@@ -54,15 +54,7 @@ def print_encoder(encoder: Encoder, x: Images | None, console: Console, geometry
 
 
 def write_row(x: Images, path: Path) -> None:
-    """Write images side by side as a PNG file, small ones enlarged pixel by pixel.
-
-    Args:
-        x: the input of an encoder, before it is normalised, [B, C, H, W] in [0, 1], with 1 or 3 channels.
-        path: the file.
-
-    Raises:
-        HoldfastError: another kind of file, one that cannot be written, or channels that no picture has.
-    """
+    """Write images side by side as a PNG file, small ones enlarged pixel by pixel."""
     if path.suffix.lower() != ".png":
         raise HoldfastError(f"--out: expected the name of a PNG file, got {str(path)!r}; give for example seen.png")
     if x.shape[1] not in (1, 3):

@@ -15,12 +15,7 @@ SHOWN = 0.005
 
 
 def print_estimate(estimate: Mapping[str, Any], console: Console) -> None:
-    """Print expected time and memory of every encoder, and of all of them; passes are in its JSON.
-
-    Args:
-        estimate: what `holdfast.auditing.estimate.estimate.estimate` returned.
-        console: where to print; colours follow it.
-    """
+    """Print expected time and memory of every encoder, and of all of them; passes are in its JSON."""
     for encoder in estimate["encoders"]:
         if encoder["error"]:
             console.print(Text.assemble((encoder["name"], "bold"), ": ", (encoder["error"], "bold red")))

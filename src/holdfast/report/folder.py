@@ -37,11 +37,7 @@ class Picture:
 
 
 def read_column(folder: RunFiles, table: str, column: str) -> np.ndarray:
-    """Return one column of a per-image table as floats [images]; missing values become NaN.
-
-    Raises:
-        UnreadableRecord: a table that cannot be read or that has no such column.
-    """
+    """Return one column of a per-image table as floats [images]; missing values become NaN."""
     data = folder.read(table, "a Parquet table")
     try:
         with pq.ParquetFile(io.BytesIO(data)) as file:
@@ -62,9 +58,6 @@ def read_picture(folder: RunFiles, relative: str, most: int | None = None, *, sp
         relative: the name of the file.
         most: pixels that a side may have; a larger picture is made smaller, and loses what nobody sees. None: as it is.
         sparse: whether a smaller one keeps every second pixel, or third, as it is: means of noise are no noise.
-
-    Raises:
-        UnreadableRecord: a file that is absent or not a PNG.
     """
     data = folder.read(relative, "a PNG picture")
     if not data.startswith(_PNG) or len(data) < 24:

@@ -36,12 +36,7 @@ def holds(verdict: Mapping[str, Any]) -> bool | None:
 
 
 def print_gate(data: Mapping[str, Any], console: Console) -> None:
-    """Print which requirements are met, what became worse, and why.
-
-    Args:
-        data: see `holdfast.workflows.gate.hold`.
-        console: where to print; colours follow it.
-    """
+    """Print which requirements are met, what became worse, and why."""
     if data["findings"]:
         console.print(_requirements(data["findings"]))
     for text in index(data):

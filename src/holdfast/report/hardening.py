@@ -14,11 +14,7 @@ _VERDICT = {"better": "green", "worse": "bold red", "open": "yellow"}
 
 
 def blocks(hardening: Mapping[str, Any]) -> list[Table | Text]:
-    """Return every measure before and after, the price, and what to know: tables and lines of text.
-
-    Args:
-        hardening: what `holdfast.workflows.harden.run.harden` returned.
-    """
+    """Return every measure before and after, the price, and what to know: tables and lines of text."""
     rows = [
         [
             Text.assemble((row["title"], "bold"), f" {BETTER[row['better']][0]}"),
@@ -40,12 +36,7 @@ def blocks(hardening: Mapping[str, Any]) -> list[Table | Text]:
 
 
 def print_hardening(hardening: Mapping[str, Any], console: Console) -> None:
-    """Print a `harden.json`: the table, the price, and how the encoder is used.
-
-    Args:
-        hardening: what `holdfast.workflows.harden.run.harden` returned.
-        console: where to print.
-    """
+    """Print a `harden.json`: the table, the price, and how the encoder is used."""
     for block in blocks(hardening):
         console.print(block.terminal() if isinstance(block, Table) else block)
 
@@ -68,11 +59,7 @@ def has_measurements(hardening: Mapping[str, Any]) -> bool:
 
 
 def price(hardening: Mapping[str, Any]) -> str:
-    """Return what the hardening cost: how far clean representations moved, accuracies, steps and time.
-
-    Args:
-        hardening: a `harden.json`, or the `hardening` of a record.
-    """
+    """Return what the hardening cost: how far clean representations moved, accuracies, steps and time."""
     moved, cosine = (score(hardening["price"][name], "ratio") for name in ("relative_l2", "cosine"))
     parts = [f"clean representations moved by {moved} of their length, cosine {cosine}"]
     for row in hardening["measures"]:

@@ -27,11 +27,7 @@ PICTURED = frozenset({"changes", "gallery", "extremes", "impersonations", "pertu
 
 
 def write_report(folder: Path) -> Path:
-    """Write `folder/report.html` from the record, tables and pictures in `folder`, and return its path.
-
-    Raises:
-        HoldfastError: as `publish`.
-    """
+    """Write `folder/report.html` from the record, tables and pictures in `folder`, and return its path."""
     return Path(publish(folder))
 
 
@@ -39,13 +35,6 @@ def publish(place: Path | str, *, with_pictures: bool = True) -> str:
     """Write the report of a run folder wherever it is, see `Folder`, and return where the report is.
 
     The file holds its style, script, charts (SVG) and pictures (data URIs); it loads nothing.
-
-    Args:
-        place: the run folder.
-        with_pictures: see `render`.
-
-    Raises:
-        HoldfastError: no record that can be read, or a folder that cannot be written.
     """
     folder = Folder(place)
     record = read_record(folder)
@@ -57,11 +46,6 @@ def render(record: Mapping[str, Any], folder: RunFiles, *, with_pictures: bool =
     """Return the report as HTML; every text of the record is escaped.
 
     Each section is made apart, and each encoder's in it: one that cannot be made is named at the head of the page.
-
-    Args:
-        record: a record, see `holdfast.storage.record_file.read_record`.
-        folder: its tables and pictures.
-        with_pictures: show pictures of images, clean, attacked, or as attention sees them; charts and numbers always.
     """
     # What is shown of one encoder, apart from the others
     record = with_short_names(record if with_pictures else _without_pictures(record))

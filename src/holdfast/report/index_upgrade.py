@@ -40,12 +40,7 @@ class Changed:
 
 
 def print_upgrade(record: Mapping[str, Any], console: Console) -> None:
-    """Print what changes where the new encoder takes the old one's place.
-
-    Args:
-        record: see `holdfast.workflows.compare_index.run.compare_index`.
-        console: where to print; colours follow it.
-    """
+    """Print what changes where the new encoder takes the old one's place."""
     for sentence in sentences(record):
         console.print(Text(sentence))
     for table in (tabulate_overlap(record), sides_table(record)):
@@ -131,15 +126,7 @@ def outcome(record: Mapping[str, Any]) -> Text:
 
 
 def publish(place: Path | str, record: Mapping[str, Any]) -> str:
-    """Write `report.html` into a run folder, and return where it is; the file loads nothing.
-
-    Args:
-        place: the run folder, which holds the pictures.
-        record: its record.
-
-    Raises:
-        HoldfastError: a folder that cannot be written.
-    """
+    """Write `report.html` into a run folder, and return where it is; the file loads nothing."""
     folder = Folder(place)
     return write_inside(folder, REPORT, render(record, RunFiles(folder, {})))
 

@@ -12,11 +12,7 @@ _UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 
 
 def junit(data: Mapping[str, Any]) -> str:
-    """Return requirements and verdicts as test cases; what cannot be told is skipped, or failed under --strict.
-
-    Args:
-        data: see `holdfast.workflows.gate.hold`.
-    """
+    """Return requirements and verdicts as test cases; what cannot be told is skipped, or failed under --strict."""
     root = ElementTree.Element("testsuites", name="holdfast check")
     if data["findings"]:
         suite = _suite(root, f"requirements of {data['record']}")

@@ -39,13 +39,7 @@ class Cell:
 
 
 def render(data: Mapping[str, Any], title: str = "Leaderboard") -> str:
-    """Return groups of comparisons as one page of HTML; every name is escaped.
-
-    Args:
-        data: `groups`, a list of comparisons (see `holdfast.comparison.compare.compare_runs`), and `unreadable`, places
-            with the reasons why their records are not shown.
-        title: of the page.
-    """
+    """Return groups of comparisons as one page of HTML; every name is escaped."""
     apart, groups = Apart(), []
     for number_, comparison in enumerate(data["groups"], 1):
         comparison = with_short_names(_with_fewer_pairs(comparison))

@@ -22,18 +22,7 @@ FIRST = ("curve", "transfer", "steps")
 
 
 def write_model_card(record: Mapping[str, Any], files: RunFiles, path: str, encoder: str | None = None) -> list[str]:
-    """Write a section of a model card, and beside it the figure that it shows; return the files.
-
-    Args:
-        record: a record.
-        files: its tables.
-        path: of the Markdown file; the figure is called after it, CARD-curve.svg.
-        encoder: whose card it is; needed where the record is of several.
-
-    Raises:
-        HoldfastError: several encoders and none named, an unknown one, one that could not be audited, or a place that
-            cannot be written.
-    """
+    """Write a section of a model card, and beside it the figure that it shows; return the files."""
     if not path.endswith(".md"):
         raise HoldfastError(f"model card: expected a file that ends in .md, got {path!r}")
     own = _of_one(record, encoder)
@@ -56,10 +45,6 @@ def model_card(record: Mapping[str, Any], picture: str = "") -> str:
 
     The metadata hold the sound headlines with their intervals as arguments of the metric: what failed a check, and a
     bound on one side, would be read as a number there; the table of the section has them, in words.
-
-    Args:
-        record: of one encoder.
-        picture: Markdown that shows a figure.
 
     Source: huggingface/hub-docs, modelcard.md (`model-index`).
     """

@@ -81,10 +81,6 @@ def number(
 def format_bound(bound: str, text: str) -> str:
     """Return "at most 12 %": a number behind what says of which side it is a bound.
 
-    Args:
-        bound: "at least", "at most" or "≤".
-        text: the number, see `number`.
-
     Example:
         >>> format_bound("≤", "12 %"), format_bound("≤", "> 99.9999 %"), format_bound("at least", "> 99.9999 %")
         ('≤ 12 %', '< 100 %', '> 99.9999 %')
@@ -149,11 +145,6 @@ def bracket(scores: Mapping[str, Any], unit: str, better: str) -> str:
     """Return "proved 0.088, broken at 0.173" of a measure that attack and certificate answer; "" of all others.
 
     A proof of no more than what is true of every encoder is "nothing proved".
-
-    Args:
-        scores: of the measure.
-        unit: of it.
-        better: "lower" or "higher".
     """
     if any(side not in scores for side in SIDES):
         return ""

@@ -17,14 +17,7 @@ from holdfast.report.charts.palette import COLOURS, MARKERS
 def page(
     template: str, scripts: tuple[str, ...] = ("script.js",), styles: tuple[str, ...] = ("style.css",), **values: Any
 ) -> str:
-    """Return a page as HTML; every text among the values is escaped.
-
-    Args:
-        template: name of its template.
-        scripts: names of the scripts that may run, in order.
-        styles: names of its style sheets, in order.
-        values: what the template reads.
-    """
+    """Return a page as HTML; every text among the values is escaped."""
     style = "\n".join(_source(name) for name in styles)
     return (
         _templates()

@@ -78,11 +78,7 @@ def names_encoder(text: str) -> bool:
 
 
 def print_part(name: str, console: Console) -> None:
-    """Explain a part: what it asks, its formula, its parameters, where it was published; or what a profile asks.
-
-    Raises:
-        HoldfastError: a name that nothing has.
-    """
+    """Explain a part: what it asks, its formula, its parameters, where it was published; or what a profile asks."""
     # A profile, a part, or both
     kinds = [(kind, registry.find_outline(kind, name)) for kind in registry.KINDS if name in registry.names(kind)]
     if name in profile_names() or name.endswith(".toml"):

@@ -122,13 +122,7 @@ def _short(radius: Any) -> str:
 
 
 def changes(encoder: Mapping[str, Any], folder: RunFiles, encoders: int) -> list[Worst]:
-    """Return the smallest changes that broke images of one encoder, from the smallest to the largest.
-
-    Args:
-        encoder: its entry in the record.
-        folder: the run folder.
-        encoders: how many encoders the report shows.
-    """
+    """Return the smallest changes that broke images of one encoder, from the smallest to the largest."""
     entries = encoder.get("changes") or []
     count = min(len(entries), max(FEWEST, CHANGES // max(1, encoders)))
     return [_change(entries[round(i * (len(entries) - 1) / max(1, count - 1))], folder) for i in range(count)]

@@ -15,12 +15,7 @@ PACE = 100
 
 
 def print_profile(name: str, console: Console) -> None:
-    """Print a profile's questions, each with the time that it takes, and that of all.
-
-    Args:
-        name: see `profile`.
-        console: where to print; colours follow it.
-    """
+    """Print a profile's questions, each with the time that it takes, and that of all."""
     page = profile_page(name)
     console.print(Text.assemble((Path(name).stem, "bold"), f" (profile): {page.description}\n"))
     console.print(Text(page.ball))

@@ -64,11 +64,7 @@ class ProfilePage:
 
 
 def profile_page(name: str) -> ProfilePage:
-    """Return the page of a profile; parts of other packages, or of a user's own, may change what it says.
-
-    Raises:
-        HoldfastError: a file that is no profile, see `auditing.profile.profile`.
-    """
+    """Return the page of a profile; parts of other packages, or of a user's own, may change what it says."""
     if name in profile_names() and registry.all_own():
         return read(name)
     return work_out(name)

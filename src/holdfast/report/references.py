@@ -59,11 +59,6 @@ def comparable(measure: Mapping[str, Any], encoder: Mapping[str, Any], data: Map
     """Return what a headline may be held against: one norm and failure, as many passes, as many images of one shape.
 
     The encoder itself is left out. Radii fall as the population grows, and in ℓ2 they grow with the image.
-
-    Args:
-        measure: its entry in a record.
-        encoder: the encoder's.
-        data: that of the images.
     """
     part = measure["part"]
     question = (part["name"], part.get("ball", {}).get("name"), part.get("failure"), part.get("steps"))
@@ -81,11 +76,6 @@ def likeness(measure: Mapping[str, Any], encoder: Mapping[str, Any], data: Mappi
     """Return which known encoder a headline is like, or between which two it lies; "" where nothing can be said.
 
     Like: of those whose intervals overlap, the nearest. Between: the next one below and the next one above.
-
-    Args:
-        measure: its entry in a record.
-        encoder: the encoder's.
-        data: that of the images.
     """
     score, levels = measure["scores"][measure["headline"]], measure["in_words"]["levels"]
     value, low, high = score["value"], score["low"], score["high"]

@@ -27,12 +27,7 @@ STOOD_IN = "With other things in the place of the paper's, verdicts say what hol
 
 
 def print_reproduction(record: Mapping[str, Any], console: Console) -> None:
-    """Print a paper's table beside ours, what stands in for what, and what became of each claim.
-
-    Args:
-        record: what `reproduce` returned.
-        console: where to print.
-    """
+    """Print a paper's table beside ours, what stands in for what, and what became of each claim."""
     # The table, and why cells are empty
     about = record["reproduction"]
     console.print(Text.assemble((f"{about['paper']}, {about['where']}: ", "bold"), about["title"]))
@@ -71,12 +66,7 @@ def print_reproduction(record: Mapping[str, Any], console: Console) -> None:
 
 
 def print_rehearsal(rehearsal: Mapping[str, Any], console: Console) -> None:
-    """Print which cells of a rehearsed table got no number, and which claims could not be tried.
-
-    Args:
-        rehearsal: `holdfast.workflows.reproduce.rehearse.Rehearsal` as a dictionary.
-        console: where to print.
-    """
+    """Print which cells of a rehearsed table got no number, and which claims could not be tried."""
     full, tried = (rehearsal[key] - len(rehearsal[lost]) for key, lost in (("cells", "empty"), ("claims", "lost")))
     cells, claims = plural(rehearsal["cells"], "cell"), plural(rehearsal["claims"], "claim")
     words = f"{full} of {cells} got a number, {tried} of {claims} could be tried; {duration(rehearsal['seconds'])}."

@@ -27,11 +27,6 @@ def print_record(record: Mapping[str, Any], console: Console, report: Path | str
     """Print who holds best, each encoder's answer, the first numbers, what the checks say; then all the rest.
 
     Colours follow the console: none when the output is piped.
-
-    Args:
-        record: a record, see `holdfast.storage.record_file.read_record`.
-        console: where to print.
-        report: the HTML report, named in the last line.
     """
     record = with_short_names(record)
     wide = 24 + _CELL * len(select_audited(record)) <= console.width
@@ -46,11 +41,7 @@ def print_record(record: Mapping[str, Any], console: Console, report: Path | str
 
 
 def blocks(record: Mapping[str, Any]) -> list[Text | list[str]]:
-    """Return what is shown of a record in its order: lines of text, and keys of the measures of a table.
-
-    Args:
-        record: with short names.
-    """
+    """Return what is shown of a record in its order: lines of text, and keys of the measures of a table."""
     encoders, lines = select_audited(record), list[Text | list[str]]()
     first = first_keys(record) if encoders else []
     if encoders and (best := leader(record)):

@@ -72,11 +72,7 @@ def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def number(text: str) -> float:
-    """Return the number that a text says, 0.05, 5e-2 or 4/255.
-
-    Raises:
-        ValueError: another text, or a number that is not finite.
-    """
+    """Return the number that a text says, 0.05, 5e-2 or 4/255."""
     above, slash, below = text.partition("/")
     try:
         value = float(above) / float(below) if slash else float(above)
@@ -88,11 +84,7 @@ def number(text: str) -> float:
 
 
 def integer(text: str) -> int:
-    """Return the whole number that a text says.
-
-    Raises:
-        ValueError: another text, or a number beyond 63 bits.
-    """
+    """Return the whole number that a text says."""
     if not re.fullmatch(r"[+-]?[0-9]{1,19}", text.strip()) or abs(int(text)) > LARGEST:
         raise ValueError(f"expected a whole number, got {describe_value(text)}")
     return int(text)
@@ -104,16 +96,7 @@ def derive_name(cls: type) -> str:
 
 
 def fitting(value: Any, kind: Any, where: str) -> Any:
-    """Return a value as its annotation wants it: 3 for np.int64(3), a tuple for a list, 1.0 for 1 where a float stands.
-
-    Args:
-        value: what came.
-        kind: the annotation.
-        where: what it is, for the error.
-
-    Raises:
-        HoldfastError: a value of another type, a number that is not finite, or text that UTF-8 cannot write.
-    """
+    """Return a value as its annotation wants it: 3 for np.int64(3), a tuple for a list, 1.0 for 1 of a float."""
     try:
         return _fit(plain(value), kind)
     except _Misfit as misfit:

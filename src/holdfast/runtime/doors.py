@@ -46,15 +46,7 @@ class Refused(OSError):
 
 
 def regular(path: Place, most: int | None = None) -> Path:
-    """Return the path of a regular file, for packages that open files themselves; links are followed.
-
-    Args:
-        path: the file.
-        most: how many bytes it may have.
-
-    Raises:
-        OSError: no file, a folder, a pipe, a device, or a file that is too large.
-    """
+    """Return the path of a regular file, for packages that open files themselves; links are followed."""
     _refuse(os.stat(path), path, most)
     return Path(path)
 
@@ -65,11 +57,7 @@ def real(path: Place) -> Path:
 
 
 def open_regular(path: Place, most: int | None = None) -> BinaryIO:
-    """Open a regular file to be read as bytes.
-
-    Raises:
-        OSError: as `regular`, or a file that may not be read.
-    """
+    """Open a regular file to be read as bytes."""
     regular(path, most)
     # what has become a pipe since is not waited for
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -82,21 +70,13 @@ def open_regular(path: Place, most: int | None = None) -> BinaryIO:
 
 
 def read_bytes(path: Place, most: int | None = MOST) -> bytes:
-    """Return the bytes of a regular file.
-
-    Raises:
-        OSError: as `open_regular`.
-    """
+    """Return the bytes of a regular file."""
     with open_regular(path, most) as file:
         return file.read() if most is None else _read(file, most)
 
 
 def digest_file(path: Place, heard: Callable[[int], object] = lambda size: None) -> str:
-    """Return the SHA-256 of a regular file, however large; `heard` is told how many bytes have been read since.
-
-    Raises:
-        OSError: as `open_regular`.
-    """
+    """Return the SHA-256 of a regular file, however large; `heard` is told how many bytes have been read since."""
     total = hashlib.sha256()
     with open_regular(path) as file:
         while piece := file.read(PIECE):
@@ -106,22 +86,12 @@ def digest_file(path: Place, heard: Callable[[int], object] = lambda size: None)
 
 
 def read_text(path: Place, most: int = MOST, encoding: str = "utf-8") -> str:
-    """Return the text of a regular file, whose lines end with a line feed.
-
-    Raises:
-        OSError: as `open_regular`.
-        UnicodeDecodeError: bytes that are no such text.
-    """
+    """Return the text of a regular file, whose lines end with a line feed."""
     return _text(read_bytes(path, most), encoding)
 
 
 def read_list(path: Place, encoding: str = "utf-8") -> str:
-    """Return a text that somebody wrote for a command: a file, or what the shell calls a stream, such as /dev/stdin.
-
-    Raises:
-        OSError: as `open_regular`.
-        UnicodeDecodeError: bytes that are no such text.
-    """
+    """Return a text that somebody wrote for a command: a file, or what the shell calls a stream, such as /dev/stdin."""
     if not _STREAM.fullmatch(os.fspath(path)):
         return read_text(path, SMALL, encoding)
     if stat.S_ISBLK(os.stat(path).st_mode):
@@ -131,11 +101,7 @@ def read_list(path: Place, encoding: str = "utf-8") -> str:
 
 
 def decompress(data: bytes, most: int) -> bytes:
-    """Return what gzip has compressed.
-
-    Raises:
-        OSError: data that are damaged, or more bytes than expected.
-    """
+    """Return what gzip has compressed."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
             return _read(file, most)
@@ -144,15 +110,7 @@ def decompress(data: bytes, most: int) -> bytes:
 
 
 def open_picture(file: Path | io.BytesIO | BinaryIO, formats: Sequence[str] = FORMATS) -> "PIL.Image.Image":
-    """Open a picture, of which nothing but the header is read.
-
-    Args:
-        file: its file, or a stream.
-        formats: which readers may see it.
-
-    Raises:
-        OSError: as `regular`, or no picture of these formats; or what else Pillow raises of a damaged one.
-    """
+    """Open a picture, of which nothing but the header is read."""
     import PIL.Image
 
     if isinstance(file, Path):
@@ -169,12 +127,7 @@ def open_picture(file: Path | io.BytesIO | BinaryIO, formats: Sequence[str] = FO
 
 
 def open_tensors(path: Place) -> Any:
-    """Open a safetensors file; its tensors are those of torch.
-
-    Raises:
-        OSError: as `regular`.
-        safetensors.SafetensorError: a file of another format.
-    """
+    """Open a safetensors file; its tensors are those of torch."""
     from safetensors import safe_open
 
     return safe_open(regular(path), "pt")

@@ -11,13 +11,6 @@ UNITS = (3600, 60, 1)
 def seconds(text: str, what: str = "budget") -> float:
     """Read a time: 90s, 30m, 2h, 1h30m.
 
-    Args:
-        text: what somebody wrote.
-        what: what it is, for the error.
-
-    Raises:
-        HoldfastError: anything else.
-
     Example:
         >>> seconds("1h30m")
         5400.0

@@ -46,14 +46,7 @@ class NotCertified(HoldfastError):
 
 
 def unknown(kind: str, name: str, choices: Iterable[str], meant: str = "") -> HoldfastError:
-    """Return the error for an unknown name: "did you mean", then the list (the nearest eight of a long one).
-
-    Args:
-        kind: what it should be a name of.
-        name: the name.
-        choices: the names that there are.
-        meant: what was probably meant; the nearest of the choices where "".
-    """
+    """Return the error for an unknown name: "did you mean", then the list (the nearest eight of a long one)."""
     names = sorted(choices)
     close = nearest(name, names, 8, 0.4)
     meant = meant or next(iter(nearest(name, close[:1])), "")
@@ -64,11 +57,7 @@ def unknown(kind: str, name: str, choices: Iterable[str], meant: str = "") -> Ho
 
 
 def pick(kind: str, name: object, entries: Mapping[str, T]) -> T:
-    """Return the entry of a name.
-
-    Raises:
-        HoldfastError: a name that no entry has.
-    """
+    """Return the entry of a name."""
     if not isinstance(name, str) or name not in entries:
         raise unknown(kind, str(name), entries)
     return entries[name]
@@ -80,14 +69,7 @@ def missing(package: str, extra: str, feature: str) -> HoldfastError:
 
 
 def no_labels(readers: str, images: str, unlabelled: Iterable[str] = (), problem: str = "") -> HoldfastError:
-    """Return the error for a measure that reads labels of images that have none.
-
-    Args:
-        readers: such measures.
-        images: what the images are called.
-        unlabelled: other measures, which need none.
-        problem: why labels that are there cannot be read; "" where none are.
-    """
+    """Return the error for a measure that reads labels of images that have none."""
     spared = ", ".join(unlabelled)
     if problem:
         return HoldfastError(

@@ -65,15 +65,6 @@ def foreign(code: str, doing: str, *, wrap: bool = False, alone: bool = False) -
 
     `sys.exit`, and whatever else is no `Exception`, would pass every `except Exception` and end an audit with the
     status that the code chooses. Ctrl-C goes through, and so does `Ended`.
-
-    Args:
-        code: what it is, for example "the module my_models".
-        doing: what was done with it, for example "imported".
-        wrap: turn ordinary exceptions into one line as well.
-        alone: wait until no other thread calls foreign code in this way.
-
-    Raises:
-        HoldfastError: the code called sys.exit, or raised what is no Exception; with `wrap`, anything.
     """
     try:
         with TURN if alone else nullcontext():
@@ -99,16 +90,7 @@ def foreign(code: str, doing: str, *, wrap: bool = False, alone: bool = False) -
 
 @contextmanager
 def forbid_mutation(code: str, *tensors: "Tensor | None", large: "Tensor | None" = None) -> Iterator[None]:
-    """Call foreign code inside that reads tensors and must leave them as they are.
-
-    Args:
-        code: what is called.
-        tensors: what it reads.
-        large: what takes too long to be read before and after; torch counts the operations that write into it.
-
-    Raises:
-        HoldfastError: one has changed.
-    """
+    """Call foreign code inside that reads tensors and must leave them as they are."""
     before, version = [bits(tensor) for tensor in tensors if tensor is not None], _version(large)
     yield
     if [bits(tensor) for tensor in tensors if tensor is not None] != before or _version(large) != version:

@@ -7,12 +7,7 @@ from typing import Any
 
 
 def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the `__getattr__` and `__dir__` of a package.
-
-    Args:
-        package: its `__name__`.
-        homes: name -> the module that holds it.
-    """
+    """Return the `__getattr__` and `__dir__` of a package."""
     module = sys.modules[package]
 
     def get(name: str) -> Any:

@@ -24,12 +24,7 @@ def list_configured_models(package: str) -> tuple[str, ...]:
 
 @cache
 def parse_names(module: str, name: str) -> tuple[str, ...]:
-    """Return the texts of a list, or the keys of a dictionary, that a module binds to a name at its top.
-
-    Args:
-        module: "torchvision.datasets"; none of it is imported.
-        name: "__all__".
-    """
+    """Return the texts of a list, or the keys of a dictionary, that a module binds to a name at its top."""
     path = file(module)
     if not path.is_file():
         return ()

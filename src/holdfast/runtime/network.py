@@ -27,15 +27,7 @@ def unwrap(network: nn.Module) -> nn.Module:
 
 
 def freeze(network: nn.Module, name: str) -> nn.Module:
-    """Return a network in eval mode, no parameter of which requires a gradient; it is changed itself.
-
-    Args:
-        network: the network.
-        name: of the encoder, for errors.
-
-    Raises:
-        HoldfastError: a network without values, or whose `eval` fails.
-    """
+    """Return a network in eval mode, no parameter of which requires a gradient; it is changed itself."""
     check_network(network, name)
     try:
         network.eval()
@@ -50,11 +42,7 @@ def freeze(network: nn.Module, name: str) -> nn.Module:
 
 
 def check_network(network: nn.Module, name: str) -> None:
-    """Refuse a network whose weights have no values yet, or none that can be read.
-
-    Raises:
-        HoldfastError: a lazy, a meta or a sparse one, or a class that never called `super().__init__()`.
-    """
+    """Refuse a network whose weights have no values yet, or none that can be read."""
     if "_parameters" not in network.__dict__ and not isinstance(network, torch.jit.ScriptModule):
         call = f"{type(network).__name__}.__init__ never called super().__init__()"
         raise HoldfastError(f"encoder {name!r}: expected a torch module, {call}")
@@ -91,9 +79,6 @@ def copy_of(network: Network) -> Network:
     """Return a copy of a network that shares nothing with it.
 
     What a forward pass has left in it, such as the weight that a weight norm computed, is copied without its history.
-
-    Raises:
-        HoldfastError: a network without values, or one that holds what cannot be copied, by name.
 
     Example:
         >>> network = nn.Linear(2, 1)

@@ -10,18 +10,7 @@ from holdfast.runtime.torchvision_guard import guard_torchvision
 
 
 def optional(module: str, package: str, extra: str, feature: str, *, guarded: bool = True) -> Any:
-    """Import an optional package, for example `optional("timm", "timm", "timm", "timm:resnet18")`.
-
-    Args:
-        module: what is imported.
-        package: as pip knows it.
-        extra: of Holdfast, that brings it.
-        feature: what needs it, for the error.
-        guarded: whether it may import torchvision, so that the guard, which brings torch, has to come first.
-
-    Raises:
-        HoldfastError: it is not installed, or it does not import (see `holdfast doctor`).
-    """
+    """Import an optional package, for example `optional("timm", "timm", "timm", "timm:resnet18")`."""
     if find_spec(module.partition(".")[0]) is None:
         raise missing(package, extra, feature)
     try:

@@ -31,9 +31,6 @@ def outline(module: str) -> type:
 
     It can be looked at as if it were the class, and makes instances that show themselves as those of the class do; only
     methods and properties are missing, and what other packages define is a name.
-
-    Raises:
-        ValueError: a module without exactly one public class.
     """
     names = _names(module)
     (public,) = (name for name, node in names.nodes.items() if isinstance(node, ast.ClassDef) and name[0] != "_")

@@ -73,12 +73,7 @@ def stand_in() -> None:
 
 
 def settle(status: int, say: Callable[[str], object]) -> int:
-    """Return the status of a command once all that it answers is written: never 0 where some of it is lost.
-
-    Args:
-        status: that of the command.
-        say: tells what is lost.
-    """
+    """Return the status of a command once all that it answers is written: never 0 where some of it is lost."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -130,11 +125,7 @@ def answering(point: Callable[[Any], object]) -> Iterator[None]:
 
 
 def write_answer(data: bytes) -> None:
-    """Write bytes where the answer of a command goes.
-
-    Raises:
-        OSError: they cannot be written.
-    """
+    """Write bytes where the answer of a command goes."""
     stream = _answers or sys.stdout
     stream.flush()
     if isinstance(stream, io.TextIOWrapper):

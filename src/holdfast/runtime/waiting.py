@@ -22,12 +22,7 @@ def at_hand(tensor: Tensor) -> bool:
 
 
 def move_to(tensor: Tensor, to: Tensor | torch.device | str) -> Tensor:
-    """Return a tensor of the host on a device; to CUDA from pinned memory, for whose copy the host need not wait.
-
-    Args:
-        tensor: on the CPU.
-        to: the device; or another tensor, whose device and precision it gets.
-    """
+    """Return a tensor of the host on a device; to CUDA from pinned memory, for whose copy the host need not wait."""
     tensor, device = (tensor.to(to.dtype), to.device) if isinstance(to, Tensor) else (tensor, torch.device(to))
     if device.type != "cuda":
         return tensor.to(device)
@@ -35,11 +30,7 @@ def move_to(tensor: Tensor, to: Tensor | torch.device | str) -> Tensor:
 
 
 def expect(fine: Bool[Tensor, "images"], error: Judge) -> None:
-    """Raise where not all are fine: at once on a CPU, or where no work is open; else when that ends.
-
-    Raises:
-        HoldfastError: the one that `error` returns.
-    """
+    """Raise where not all are fine: at once on a CPU, or where no work is open; else when that ends."""
     pending = _open.get()
     if pending is not None and not at_hand(fine):
         pending.append(((~fine).sum(), len(fine), error))

@@ -64,16 +64,6 @@ def claim(
     """Claim a run folder for an audit; wait where the same audit is at work there.
 
     Folders that are not local, and file systems without locks, are not claimed.
-
-    Args:
-        folder: the run folder.
-        plan: what tells the audit from others.
-        shared: whether it is a part of an audit, whose other parts may be at work in the folder too.
-        say: told what is waited for.
-
-    Raises:
-        HoldfastError: another audit is at work there.
-        OSError: a folder that cannot be written.
     """
     if folder.local is None or fcntl is None:
         return Claim()

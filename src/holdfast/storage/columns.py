@@ -42,9 +42,6 @@ def values(column: pa.ChunkedArray) -> np.ndarray:
 def floats(column: pa.ChunkedArray) -> np.ndarray:
     """Return a column of numbers, or of truth values, as floats [rows]; missing values become NaN.
 
-    Raises:
-        pyarrow.ArrowException: a column of something else.
-
     Example:
         >>> floats(pa.chunked_array([numbers(np.array([True, False]))])).tolist()
         [1.0, 0.0]

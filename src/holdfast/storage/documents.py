@@ -22,11 +22,7 @@ class TooDeep(ValueError):
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return JSON data.
-
-    Raises:
-        ValueError: text that is not JSON, not UTF-8, or nested beyond `DEPTH`.
-    """
+    """Return JSON data."""
     try:
         return _shallow(json.loads(text))
     except RecursionError:
@@ -34,15 +30,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def read_toml(path: Path, kind: str) -> dict[str, Any]:
-    """Return the tables of a TOML file.
-
-    Args:
-        path: the file.
-        kind: what it is, for the error: "plan".
-
-    Raises:
-        HoldfastError: a file that cannot be read, is not TOML, or is too long or too deep.
-    """
+    """Return the tables of a TOML file."""
     try:
         return _shallow(tomllib.loads(read_text(path, SMALL)))
     except FileNotFoundError as error:

@@ -60,43 +60,26 @@ class Folder:
         return str(self.local / name) if self.local is not None else f"{self.place}/{name}"
 
     def make(self, under: str = "") -> None:
-        """Create the folder, or a subfolder, where it is missing; object stores know no folders.
-
-        Raises:
-            OSError: no permission, or a file in its place.
-        """
+        """Create the folder, or a subfolder, where it is missing; object stores know no folders."""
         if self.local is not None:
             (self.local / under).mkdir(parents=True, exist_ok=True)
 
     def read(self, name: str) -> bytes:
-        """Return a file's bytes.
-
-        Raises:
-            FileNotFoundError: no such file.
-            OSError: one that cannot be read.
-        """
+        """Return a file's bytes."""
         if self.local is not None:
             return read_bytes(self.local / name)
         with _as_os_error():
             return self._system.cat_file(self._at(name))
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a file.
-
-        Raises:
-            OSError: a file system that does not answer.
-        """
+        """Whether there is such a file."""
         if self.local is not None:
             return (self.local / name).is_file()
         with _as_os_error():
             return bool(self._system.isfile(self._at(name)))
 
     def files(self, under: str = "") -> list[str]:
-        """Return the names of all files below a subfolder, sorted, as the other methods take them.
-
-        Raises:
-            OSError: a file system that does not answer.
-        """
+        """Return the names of all files below a subfolder, sorted, as the other methods take them."""
         if self.local is not None:
             names = (path for path in (self.local / under).rglob("*") if path.is_file())
             return sorted(path.relative_to(self.local).as_posix() for path in names)
@@ -106,11 +89,7 @@ class Folder:
             return sorted(names)
 
     def write(self, name: str, put: Callable[[Path], object]) -> None:
-        """Write a file through `put`, which gets a local path of the same ending; readers never see half of it.
-
-        Raises:
-            OSError: no permission, a full disk, or any other fault of the file system.
-        """
+        """Write a file through `put`, which gets a local path of the same ending; readers never see half of it."""
         if self.local is None:
             with tempfile.TemporaryDirectory(prefix="holdfast-") as beside:
                 part = Path(beside) / PurePosixPath(name).name
@@ -135,27 +114,15 @@ class Folder:
             raise
 
     def write_bytes(self, name: str, data: bytes) -> None:
-        """Write a file of bytes, see `write`.
-
-        Raises:
-            OSError: as `write`.
-        """
+        """Write a file of bytes, see `write`."""
         self.write(name, lambda part: part.write_bytes(data))
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a file of text, see `write` and `encode_text`.
-
-        Raises:
-            OSError: as `write`.
-        """
+        """Write a file of text, see `write` and `encode_text`."""
         self.write_bytes(name, encode_text(text))
 
     def delete(self, name: str) -> None:
-        """Delete a file; nothing where there is none.
-
-        Raises:
-            OSError: no permission.
-        """
+        """Delete a file; nothing where there is none."""
         if self.local is not None:
             self._inside(name).unlink(missing_ok=True)
             return
@@ -163,11 +130,7 @@ class Folder:
             self._system.rm_file(self._at(name))
 
     def sweep(self) -> None:
-        """Delete half files that killed processes left behind, once nobody can be writing them any more.
-
-        Raises:
-            OSError: no permission.
-        """
+        """Delete half files that killed processes left behind, once nobody can be writing them any more."""
         if self.local is not None:
             for path in self.local.rglob("*.part"):
                 with contextlib.suppress(FileNotFoundError):  # another process sweeps as well
@@ -176,12 +139,7 @@ class Folder:
 
     @contextmanager
     def fetch(self, name: str) -> Iterator[Path]:
-        """Give a local path of a file: itself, or a copy that lasts as long as the context.
-
-        Raises:
-            FileNotFoundError: no such file (of a local one the reader finds out).
-            OSError: one that cannot be read.
-        """
+        """Give a local path of a file: itself, or a copy that lasts as long as the context."""
         if self.local is not None:
             yield self.local / name
             return
@@ -192,20 +150,12 @@ class Folder:
             yield path
 
     def check_places(self, names: Iterable[str]) -> None:
-        """Look where files will be written, before it takes time to make what is in them.
-
-        Raises:
-            OSError: a link that leads out of the folder, a pipe or a device.
-        """
+        """Look where files will be written, before it takes time to make what is in them."""
         for name in names if self.local is not None else ():
             self._inside(name)
 
     def _inside(self, name: str) -> Path:
-        """Return the path of a local file that is written: in the folder, and in no place of a device.
-
-        Raises:
-            OSError: a link that leads out of the folder, a pipe or a device.
-        """
+        """Return the path of a local file that is written: in the folder, and in no place of a device."""
         assert self.local is not None
         path = self.local / name
         if not real(path.parent).is_relative_to(real(self.local)):
@@ -220,15 +170,7 @@ class Folder:
 
 
 def local_folder(place: str | Path, what: str = "out") -> Path:
-    """Return the path of a run folder that cannot be a URL.
-
-    Args:
-        place: the folder.
-        what: what it is, for the error.
-
-    Raises:
-        HoldfastError: a URL, or no folder at all.
-    """
+    """Return the path of a run folder that cannot be a URL."""
     if "://" in str(place):
         raise HoldfastError(
             f"{what}: expected a local folder, got {str(place)!r}; only audits write to other file systems"

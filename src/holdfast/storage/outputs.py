@@ -29,10 +29,6 @@ def write_file(place: str, put: Callable[[Path], object]) -> None:
 
     No half of it is ever seen. A link is followed, and stays; a device, a pipe or a stream such as /dev/stdout is
     written into. Folders are not made.
-
-    Raises:
-        HoldfastError: no name of a file, no such folder, or a folder in its place.
-        Unwritable: no permission, a full disk, a pipe that nobody reads.
     """
     above, _, name = place.rpartition("/")
     if name in ("", ".", ".."):
@@ -59,20 +55,12 @@ def write_file(place: str, put: Callable[[Path], object]) -> None:
 
 
 def write_text(place: str, text: str) -> None:
-    """Write a text that somebody named, see `write_file`.
-
-    Raises:
-        HoldfastError: as `write_file`.
-    """
+    """Write a text that somebody named, see `write_file`."""
     write_file(place, lambda part: part.write_bytes(encode_text(text)))
 
 
 def append_text(place: str, text: str) -> None:
-    """Write a text behind what others have written into a file.
-
-    Raises:
-        Unwritable: a file that cannot be written.
-    """
+    """Write a text behind what others have written into a file."""
     try:
         with open(place, "ab") as file:
             file.write(encode_text(text))
@@ -81,11 +69,7 @@ def append_text(place: str, text: str) -> None:
 
 
 def write_inside(folder: Folder, name: str, data: bytes | str) -> str:
-    """Write a file of a folder, see `Folder.write`, and return where it is.
-
-    Raises:
-        Unwritable: no permission, a full disk, a link that leads out of the folder.
-    """
+    """Write a file of a folder, see `Folder.write`, and return where it is."""
     try:
         folder.write_text(name, data) if isinstance(data, str) else folder.write_bytes(name, data)
     except OSError as error:
@@ -94,11 +78,7 @@ def write_inside(folder: Folder, name: str, data: bytes | str) -> str:
 
 
 def make_folder(folder: Folder, under: str = "") -> None:
-    """Make a folder where it is missing, see `Folder.make`.
-
-    Raises:
-        Unwritable: as `write_inside`.
-    """
+    """Make a folder where it is missing, see `Folder.make`."""
     try:
         folder.make(under)
     except OSError as error:

@@ -25,14 +25,6 @@ class Form(list["Form | str"]):
 def forms(text: str, name: str) -> Iterator[Form]:
     r"""Yield what stands between outermost parentheses; a ";" begins a comment, up to the end of its line.
 
-    Args:
-        text: all of it.
-        name: of the file, for errors.
-
-    Raises:
-        HoldfastError: parentheses that do not match, words outside of them, quotes, or carriage returns inside lines,
-            at which some readers end a comment and others do not.
-
     Example:
         >>> [(form, form.line) for form in forms("(a (b c)) ; d\n(e)", "file")]
         [(['a', ['b', 'c']], 1), (['e'], 2)]

@@ -46,9 +46,6 @@ def write_receipt(
         files: of the run folder that are the answer, by name.
         began: when the audit did, in seconds since the epoch.
         heard: told how far the inputs have been read.
-
-    Raises:
-        OSError: a folder that cannot be written.
     """
     paths = [real(path) for path in inputs]
     count = _counter(paths, heard)
@@ -73,13 +70,7 @@ def write_receipt(
 def standing(
     folder: Folder, request: Mapping[str, Any], heard: Heard = lambda done, total: None
 ) -> dict[str, Any] | None:
-    """Return the record of a local run folder if it answers a request, and all that it was made of is as it was.
-
-    Args:
-        folder: the run folder.
-        request: what is asked, as JSON data.
-        heard: told how far inputs and shards have been read.
-    """
+    """Return the record of a local run folder if it answers a request, and all that it was made of is as it was."""
     if folder.local is None:
         return None
     try:

@@ -60,15 +60,7 @@ def _seal_of_report(record: Mapping[str, Any], text: str) -> str:
 
 
 def read_record(folder: Folder, title: str = "") -> dict[str, Any]:
-    """Return the record of a run folder.
-
-    Args:
-        folder: the run folder.
-        title: its name in messages; the folder where none is given.
-
-    Raises:
-        UnreadableRecord: no record, one that is damaged or was changed, or something else than a record of an audit.
-    """
+    """Return the record of a run folder."""
     place = title or folder.place
     try:
         data = folder.read(RECORD)
@@ -81,11 +73,7 @@ def read_record(folder: Folder, title: str = "") -> dict[str, Any]:
 
 
 def parse_record(data: bytes, place: str) -> dict[str, Any]:
-    """Return the record in the bytes of a file.
-
-    Raises:
-        UnreadableRecord: see `read_record`.
-    """
+    """Return the record in the bytes of a file."""
     try:
         record = json.loads(data, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:  # bytes that are no text are a ValueError too
@@ -157,11 +145,7 @@ class RunFiles:
     digests: Mapping[str, str]
 
     def read(self, name: str, kind: str = "a file") -> bytes:
-        """Return the bytes of a file, which is of a kind that errors speak of.
-
-        Raises:
-            UnreadableRecord: a file that is missing, outside the folder, or not as the audit wrote it.
-        """
+        """Return the bytes of a file, which is of a kind that errors speak of."""
         path = PurePosixPath(name)
         local = self.folder.local
         linked = local is not None and not real(local / name).is_relative_to(real(local))

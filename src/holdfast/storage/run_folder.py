@@ -112,83 +112,46 @@ class Store:
 
     @property
     def folder(self) -> Path:
-        """The path of a local folder.
-
-        Raises:
-            StoreError: one that is not on a local file system.
-        """
+        """The path of a local folder."""
         if self.files.local is None:
             raise StoreError(f"{self.files}: expected a local folder here; only audits write to other file systems")
         return self.files.local
 
     def write(self, name: str, put: Callable[[Path], object]) -> None:
-        """Write a file through `put`, which gets a path beside the final one.
-
-        Raises:
-            StoreError: no permission, a full disk, or any other fault of the file system.
-        """
+        """Write a file through `put`, which gets a path beside the final one."""
         with _store_error("write", self.files.format_path(name), "; what is already stored is kept"):
             self.files.write(name, put)
 
     def write_bytes(self, name: str, data: bytes) -> None:
-        """Write a file of bytes, see `write`.
-
-        Raises:
-            StoreError: as `write`.
-        """
+        """Write a file of bytes, see `write`."""
         self.write(name, lambda path: path.write_bytes(data))
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a file of text, see `write`.
-
-        Raises:
-            StoreError: as `write`.
-        """
+        """Write a file of text, see `write`."""
         self.write_bytes(name, encode_text(text))
 
     def delete(self, name: str) -> None:
-        """Delete a file; nothing where there is none.
-
-        Raises:
-            StoreError: no permission.
-        """
+        """Delete a file; nothing where there is none."""
         with _store_error("delete", self.files.format_path(name)):
             self.files.delete(name)
 
     def claim(self, plan: str, *, shared: bool = False, say: Callable[[str], object] = lambda text: None) -> Claim:
-        """Claim the folder for one audit, see `claim`.
-
-        Raises:
-            HoldfastError: another audit is at work there.
-            StoreError: a folder that cannot be written.
-        """
+        """Claim the folder for one audit, see `claim`."""
         with _store_error("write", self.files.format_path("cache")):
             return claim(self.files, plan, shared=shared, say=say)
 
     def sweep(self) -> None:
-        """Delete what killed processes left half written, see `Folder.sweep`.
-
-        Raises:
-            StoreError: no permission.
-        """
+        """Delete what killed processes left half written, see `Folder.sweep`."""
         with _store_error("clean the folder", str(self.files)):
             self.files.sweep()
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a file.
-
-        Raises:
-            StoreError: a file system that does not answer.
-        """
+        """Whether there is such a file."""
         with _store_error("look for", self.files.format_path(name)):
             return self.files.exists(name)
 
     def names(self, under: str) -> list[str]:
-        """Return the names of all files below a subfolder.
-
-        Raises:
-            StoreError: a file system that does not answer.
-        """
+        """Return the names of all files below a subfolder."""
         with _store_error("list", self.files.format_path(under)):
             return self.files.files(under)
 
@@ -222,11 +185,7 @@ class Store:
         self.write(name, put)
 
     def read_table(self, name: str) -> Table:
-        """Return the columns of a table that this process, or a worker of it, has written.
-
-        Raises:
-            StoreError: a file that is gone or cannot be read.
-        """
+        """Return the columns of a table that this process, or a worker of it, has written."""
         with _store_error("read", self.files.format_path(name)), self.files.fetch(name) as path:
             try:
                 with pq.ParquetFile(regular(path)) as file:
@@ -257,11 +216,7 @@ class Store:
         return read_tensors(self.files, name)
 
     def forget_damaged(self, under: str) -> int:
-        """Delete the tensors below a subfolder that are not as they were written, and return how many there were.
-
-        Raises:
-            StoreError: a folder that cannot be read or written.
-        """
+        """Delete the tensors below a subfolder that are not as they were written, and return how many there were."""
         names = [name for name in self.names(under) if name.endswith(SHARD)]
         damaged = [name for name in names if self.read_tensors(name) is None and self.exists(name)]
         for name in damaged:

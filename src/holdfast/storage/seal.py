@@ -22,14 +22,7 @@ _DTYPES = {
 
 
 def seal_of(name: str, facts: Mapping[str, str], shapes: Mapping[str, Any], values: Iterable[Any]) -> str:
-    """Return the seal of a file: one in another's place has another.
-
-    Args:
-        name: of the file, in its run folder.
-        facts: about the tensors.
-        shapes: by the tensors' names, their types and shapes.
-        values: the bytes of the tensors, in the order of their names.
-    """
+    """Return the seal of a file: one in another's place has another."""
     total = hashlib.sha256(json.dumps([name, dict(facts), shapes], sort_keys=True).encode())
     for value in values:
         total.update(value)
@@ -37,12 +30,7 @@ def seal_of(name: str, facts: Mapping[str, str], shapes: Mapping[str, Any], valu
 
 
 def intact(path: Path, name: str) -> bool:
-    """Whether a file of tensors is as it was written; False too where its header says what is not known here.
-
-    Args:
-        path: the file.
-        name: in its run folder.
-    """
+    """Whether a file of tensors is as it was written; False too where its header says what is not known here."""
     try:
         data = memoryview(read_bytes(path, None))
         start = 8 + int.from_bytes(data[:8], "little")

@@ -31,11 +31,6 @@ def sides_of(scores: Mapping[str, Any], headline: str | None, better: str) -> tu
 
     An attack shows that an encoder is at least so bad, a proof that it is at least so good.
 
-    Args:
-        scores: of the measure, by name.
-        headline: the name of the first of them.
-        better: "lower" or "higher".
-
     Example:
         >>> [(side.score, side.bound) for side in sides_of({"proved": {}, "median": {}}, "median", "higher")]
         [('median', 'upper'), ('proved', 'lower')]

@@ -15,12 +15,7 @@ ONE_SIDE = ("at least", "at most")
 
 
 def settle(row: Mapping[str, Any], allowed: Collection[str] = ()) -> dict[str, Any]:
-    """Return an encoder's entry of a record with the standing of each score, by the checks that it depends on.
-
-    Args:
-        row: the entry; each score names its `checks`, and what it is `if_weak`.
-        allowed: checks whose failure is accepted, by their names with or without brackets.
-    """
+    """Return an encoder's entry of a record with the standing of each score, by the checks that it depends on."""
     checks = row.get("checks", {})
     measures = {
         name: m | {"scores": {key: s | _standing(s, checks, allowed) for key, s in m.get("scores", {}).items()}}
@@ -38,11 +33,7 @@ def _standing(score: Mapping[str, Any], checks: Mapping[str, Any], allowed: Coll
 
 
 def refuse_unknown(allowed: Iterable[str], records: Iterable[Mapping[str, Any]]) -> None:
-    """Make sure that checks whose failure is to be accepted are in the records.
-
-    Raises:
-        HoldfastError: a check that no encoder of any of them has.
-    """
+    """Make sure that checks whose failure is to be accepted are in the records."""
     names = {name for record in records for row in record["encoders"] for name in row.get("checks", {})}
     for name in allowed:
         if names and not any(is_accepted(check, [name]) for check in names):
@@ -99,23 +90,14 @@ def may_lose(standing: str, better: str) -> bool:
 
 
 def may_meet(standing: str, comparison: str) -> bool:
-    """Whether a requirement can be met by a number, which weakness alone could not do.
-
-    Args:
-        standing: of the number.
-        comparison: what is required of it: "<", "<=", ">", ">=", "==" or "!=".
-    """
+    """Whether a requirement can be met by a number, which weakness alone could not do."""
     if standing == SOUND:
         return True
     return comparison in {"at least": (">", ">="), "at most": ("<", "<=")}.get(standing, ())
 
 
 def check_allowed(allowed: Iterable[str], checks: Collection[str]) -> None:
-    """Make sure that checks whose failure is to be accepted exist.
-
-    Raises:
-        HoldfastError: another name.
-    """
+    """Make sure that checks whose failure is to be accepted exist."""
     for name in allowed:
         if not isinstance(name, str):
             raise HoldfastError(f"allow: expected names of checks, got {name!r}")

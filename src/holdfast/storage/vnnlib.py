@@ -48,14 +48,6 @@ def write_vnnlib(path: str | os.PathLike[str], query: Query, about: str = "") ->
     """Write a query as competitions write them: declarations, two bounds for each input, the unsafe outputs.
 
     Numbers are decimal and as short as float64 allows: `read_vnnlib` returns the same numbers.
-
-    Args:
-        path: the file.
-        query: what is asked.
-        about: comments at its beginning, a line each.
-
-    Raises:
-        HoldfastError: numbers that are not finite, or a file that cannot be written.
     """
     numbers = [query.low, query.high, *(t for margin in query.unsafe for t in (margin.weights, margin.bias))]
     if not all(bool(tensor.isfinite().all()) for tensor in numbers):
@@ -79,9 +71,6 @@ def write_counterexample(
     path: str | os.PathLike[str], inputs: Float[Tensor, "inputs"], outputs: Float[Tensor, "outputs"]
 ) -> None:
     """Write an input and its outputs as competitions want it: sat, and a value for each variable.
-
-    Raises:
-        HoldfastError: a file that cannot be written.
 
     Example:
         >>> import tempfile

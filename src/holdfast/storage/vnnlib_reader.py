@@ -40,10 +40,6 @@ def read_vnnlib(path: str | os.PathLike[str]) -> Query:
     `>=` between linear functions (numbers, +, -, *), joined by `and` and `or`. Each input has one lower and one upper
     bound at least; of several the narrowest holds. Bounds are the float64 nearest to what is written.
 
-    Raises:
-        HoldfastError: no such file, or anything else in it: inputs under `or`, inputs and outputs in one constraint,
-            strict inequalities, products of variables. The error names the line.
-
     Example:
         >>> import tempfile
         >>> from pathlib import Path
@@ -84,11 +80,7 @@ class _Reader:
         return HoldfastError(f"{self._name}, line {line}: {problem}")
 
     def command(self, form: Form) -> None:
-        """Take in a declaration or an assertion.
-
-        Raises:
-            HoldfastError: anything else.
-        """
+        """Take in a declaration or an assertion."""
         match form:
             case ["declare-const", str(name), "Real"] | ["declare-fun", str(name), [], "Real"]:
                 if not VARIABLE.fullmatch(name) or name in self._declared:
@@ -189,11 +181,7 @@ class _Reader:
     # --- all of it ---
 
     def query(self) -> Query:
-        """Return what was read.
-
-        Raises:
-            HoldfastError: variables, bounds or constraints that are missing.
-        """
+        """Return what was read."""
         inputs, outputs = self._size("X"), self._size("Y")
         if not any(self._unsafe):
             raise HoldfastError(f"{self._name}: expected a constraint on the outputs, got none")

@@ -23,16 +23,7 @@ PROJECT = "holdfast"
 
 
 def engine(recipe: Recipe, track: Sequence[str], folder: Path) -> Any:
-    """Return the Accelerator: one process, or several that `torchrun` has started.
-
-    Args:
-        recipe: of the training.
-        track: names of trackers.
-        folder: of the training; TensorBoard's files go below it.
-
-    Raises:
-        HoldfastError: a device that is not there, a tracker that nobody knows or whose package is not installed.
-    """
+    """Return the Accelerator: one process, or several that `torchrun` has started."""
     # what Accelerate would leave out without a word is refused here
     for name in track:
         if name not in TRACKERS:
@@ -73,13 +64,7 @@ def engine(recipe: Recipe, track: Sequence[str], folder: Path) -> Any:
 
 
 def begin(accelerator: Any, settings: Mapping[str, Any], folder: Path) -> None:
-    """Begin a run of every tracker of an Accelerator, on the main process.
-
-    Args:
-        accelerator: what `engine` returned.
-        settings: the recipe, as plain data.
-        folder: the training's folder, which names the run.
-    """
+    """Begin a run of every tracker of an Accelerator, on the main process."""
     if accelerator.log_with:
         run = {"mlflow": {"run_name": folder.name}, "trackio": {"name": folder.name}}
         accelerator.init_trackers(PROJECT, config=_flat(settings), init_kwargs=run)

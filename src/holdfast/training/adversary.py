@@ -103,19 +103,7 @@ class Adversary(metaclass=Checked):
     def disturb(
         self, student: Student, views: Sequence[View], batch: Batch, rng: Rng, before: Sequence[Images] = ()
     ) -> list[Images]:
-        """Return disturbed versions of the first view.
-
-        Args:
-            student: what is trained; it is left as it was.
-            views: the views of this process, each [b, C, H, W].
-            batch: what is known of the images of all processes.
-            rng: random numbers bound to the ids of this process's images.
-            before: of free training, what it returned for the same batch's step before, with gradients.
-
-        Raises:
-            HoldfastError: an objective that couples a batch which several processes share; a learned mixture that was
-                not learned for these images or representations.
-        """
+        """Return disturbed versions of the first view."""
         x = views[0]
         if not isinstance(self.threat, Ball):
             return [self._draw_sample(student, x, batch, rng)]

@@ -20,15 +20,6 @@ from holdfast.sources.encoders.shared.copies import copy_encoder
 def wrap_batchnorm(encoder: Encoder, kind: str) -> Encoder:
     """Return a trainable encoder whose BatchNorm layers behave as asked in training; in eval mode they are themselves.
 
-    Args:
-        encoder: a trainable copy; its network is changed in place.
-        kind: "shared": statistics of all rows of a pass, of all processes; "frozen": the running statistics, which stay
-            as they are; "split": attacked and clean rows have statistics, and weights, of their own (AdvProp), and the
-            layer is that of the attacked ones.
-
-    Raises:
-        HoldfastError: BatchNorm layers without running statistics, where they would be needed.
-
     Source: Ioffe and Szegedy (2015); Xie et al. (2020), "Adversarial examples improve image recognition" (AdvProp);
     Jiang et al. (2020), "Robust pre-training by adversarial contrastive learning" (ACL).
     """
@@ -51,12 +42,7 @@ def wrap_batchnorm(encoder: Encoder, kind: str) -> Encoder:
 
 
 def unwrap_batchnorm(encoder: Encoder, module: nn.Module | None = None) -> Encoder:
-    """Return a frozen copy with the plain layers again, whose tensors are named as they were.
-
-    Args:
-        encoder: what `wrap_batchnorm` gave.
-        module: another copy of its network, whose weights and statistics come out instead (a running mean).
-    """
+    """Return a frozen copy with the plain layers again, whose tensors are named as they were."""
     network = copy_of(encoder.module if module is None else module)
     return copy_encoder(encoder, _replace_layers(network, _Around, lambda layer: cast(_Around, layer).plain))
 

@@ -24,13 +24,7 @@ def tensors_of(network: nn.Module) -> dict[str, Tensor]:
 
 
 def write(store: Store, network: nn.Module, facts: dict[str, Any]) -> None:
-    """Write a checkpoint.
-
-    Args:
-        store: the run folder.
-        network: everything that is trained or remembered.
-        facts: anything else that torch can read back without running code.
-    """
+    """Write a checkpoint."""
     held = {"format": FORMAT, "tensors": {name: value.detach() for name, value in tensors_of(network).items()}, **facts}
 
     def put(path: Path) -> None:
@@ -63,15 +57,7 @@ def _unbroken(path: Path) -> bool:
 
 
 def read(folder: Path, digest: str) -> dict[str, Any] | None:
-    """Return the checkpoint of a folder; None where there is none.
-
-    Args:
-        folder: the run folder.
-        digest: digest of the recipe, which must be the one that was trained.
-
-    Raises:
-        HoldfastError: a file that cannot be read.
-    """
+    """Return the checkpoint of a folder; None where there is none."""
     path = folder / NAME
     if not path.exists():
         return None
@@ -93,11 +79,7 @@ def read(folder: Path, digest: str) -> dict[str, Any] | None:
 
 
 def restore(network: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Fill parameters and buffers with those of a checkpoint.
-
-    Raises:
-        HoldfastError: tensors of another network.
-    """
+    """Fill parameters and buffers with those of a checkpoint."""
     own = tensors_of(network)
     if own.keys() != tensors.keys() or any(own[name].shape != tensors[name].shape for name in own):
         raise HoldfastError("the checkpoint does not fit the network: it was made by another version; begin anew")

@@ -18,12 +18,7 @@ from holdfast.training.recipe import Recipe
 
 
 def check(recipe: Recipe, images: TrainingImages, pace: Pace) -> None:
-    """Refuse images, or processes, that a recipe cannot be followed with.
-
-    Raises:
-        HoldfastError: fewer images than a batch, a batch that the processes cannot share, no labels where the method
-            reads them, or a clock of each process's own.
-    """
+    """Refuse images, or processes, that a recipe cannot be followed with."""
     together = recipe.batch_size // recipe.accumulate
     if len(images) < recipe.batch_size:
         raise HoldfastError(
@@ -44,11 +39,7 @@ def check(recipe: Recipe, images: TrainingImages, pace: Pace) -> None:
 
 
 def width(encoder: Encoder, images: TrainingImages) -> int:
-    """Return the size of the representations of a trainable encoder.
-
-    Raises:
-        HoldfastError: images that it does not take, no gradient that reaches its weights, or half or double precision.
-    """
+    """Return the size of the representations of a trainable encoder."""
     encoder.module.eval()
     reps = _encode(encoder, images.batch(torch.arange(2)).cpu())
     encoder.module.train()
@@ -87,10 +78,6 @@ def check_reopens(start: Encoder, student: Encoder, opens: str | None, x: Images
         opens: the spec that opened it; None: it lives in memory alone.
         x: two images, [2, C, H, W].
         store: where to write, for a moment.
-
-    Raises:
-        HoldfastError: weights that do not fit, that are not all there is to the encoder, or that a file of its source's
-            own cannot hold.
     """
     # write, read back into a copy, and open by the spec
     name = f"reopened.{rank()}.{os.getpid()}.safetensors"  # a name of its own: several processes may ask at once

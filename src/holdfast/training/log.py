@@ -26,11 +26,7 @@ class Log:
         self.rows.append(values)
 
     def note(self, values: dict[str, Any]) -> None:
-        """Take down more about the last step, as plain numbers, which a checkpoint can hold.
-
-        Raises:
-            HoldfastError: what is no number, or stands there under the same name.
-        """
+        """Take down more about the last step, as plain numbers, which a checkpoint can hold."""
         for name, value in values.items():
             try:
                 number = float(value)

@@ -98,11 +98,6 @@ def train(
         pace: a budget, or that of a training that followed one, instead of the recipe's steps or epochs.
         listener: told about progress.
         command: how to do it again, for the record.
-
-    Raises:
-        HoldfastError: an encoder that cannot be trained, or whose weights could not be read again; fewer images than a
-            batch, a loss or gradient that is not finite, or representations that have collapsed; the last checkpoint is
-            kept.
     """
     start = encoder or open_encoder(recipe.encoder)
     spec = opens if encoder else recipe.encoder
@@ -324,11 +319,7 @@ class _Training:
         return self._order[1]
 
     def _judge(self, facts: dict[str, float]) -> None:
-        """Stop where there is nothing left to learn from.
-
-        Raises:
-            HoldfastError: a loss or gradient that is not finite, or one point for all images.
-        """
+        """Stop where there is nothing left to learn from."""
         bad = [name for name, value in facts.items() if not math.isfinite(value)]
         if self.recipe.precision == "fp16" and bad == ["gradient"]:
             bad = []  # the scaler leaves out such steps and lowers its scale

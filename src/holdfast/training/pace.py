@@ -63,11 +63,7 @@ class Pace:
         self._read = time.monotonic()
 
     def tick(self, step: int) -> None:
-        """Read the clock after a step.
-
-        Raises:
-            HoldfastError: a budget that the first step has used up.
-        """
+        """Read the clock after a step."""
         now = time.monotonic()
         self._last, self._read = now - self._read, now
         self.spent += self._last

@@ -24,9 +24,6 @@ def read_recipe(path: Path, settings: Sequence[str] = (), **overrides: Any) -> R
         path: the file; its keys are the attributes of `Recipe`, tables those of `Views`, `Optimiser` and `Adversary`.
         settings: changes, "adversary.threat.radius=0.1".
         overrides: top-level keys that win over the file where they are not None.
-
-    Raises:
-        HoldfastError: a file that cannot be read, is not TOML, or says what nobody knows.
     """
     table = _table(path, settings, overrides)
     return make_recipe({key: value for key, value in table.items() if key not in BESIDE}, where=path.name)

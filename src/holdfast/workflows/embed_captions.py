@@ -32,20 +32,8 @@ def embed_captions(
 ) -> Path:
     """Write the embeddings of captions and the ids of their images, for the measure `caption_retrieval`.
 
-    Args:
-        encoder: a spec with a text tower, `openclip:` or a dual encoder of `hf:`.
-        captions: (id of the image, caption), several of an image if it has several; or a table of them, comma-separated
-            (tab-separated where its name ends in .tsv), whose first line names the columns `id` and `caption`. An id is
-            what the source of images calls an image: of a folder the path below it.
-        out: a .safetensors file: `embeddings` [T, D], and in its metadata `ids` and `captions`, lists in JSON.
-        listener: what hears of the progress.
-
     Returns:
         The file.
-
-    Raises:
-        HoldfastError: no text tower, no captions, empty ones or empty ids, one twice for an image, texts that are too
-            long for the tower, a file that cannot be read, a place that cannot be written.
     """
     rows = _read(Path(captions)) if isinstance(captions, str | os.PathLike) else list(captions)
     _check(rows)

@@ -36,20 +36,8 @@ def embed_names(
 ) -> Path:
     """Write the embeddings of class names in every template, for the probe `zero_shot`.
 
-    Args:
-        encoder: a spec with a text tower, `openclip:` or a dual encoder of `hf:`.
-        names: of the classes, in the order of their labels: a list, or a file with one in each line.
-        templates: prompts, each with {} where the name goes; a class is the mean of its prompts.
-        out: a .safetensors file: `embeddings` [C, T, D], and their directions as the rows of a linear head, `weight`
-            [C, D], for whatever takes a head.
-        listener: what hears of the progress.
-
     Returns:
         The file.
-
-    Raises:
-        HoldfastError: no text tower, fewer than two names, empty or repeated ones, templates without {}, texts that
-            are too long for the tower, a place that cannot be written.
     """
     names = _read(Path(names)) if isinstance(names, str | os.PathLike) else list(names)
     _check(names, templates)

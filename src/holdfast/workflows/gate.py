@@ -27,25 +27,11 @@ def hold(
 ) -> dict[str, Any]:
     """Return what the gate found, as JSON data.
 
-    Args:
-        run: the run.
-        requirements: see `holdfast.config.requirements.judge`.
-        baseline: the earlier run.
-        allow_drop: how much worse measures may be than in the baseline, see `holdfast.config.margins`.
-        match: see `holdfast.comparison.baseline.couples`.
-        encoders: which encoders of the run; all where none is given.
-        strict: whether what cannot be told does not pass.
-        index: canaries, and how the run is compared with the baseline as the encoder behind an index.
-        listener: told what is being done.
-
     Returns:
         `record`, the place; `status`, the exit status; `passed`; `verdict`, "passed", "undecided" (passed, but
         something cannot be told) or "failed"; `met`, whether all requirements are, and the `findings`; `regression`,
         see `holdfast.comparison.regression.regressions`, None without a baseline; `index`, see
         `holdfast.workflows.index_gate.hold_index`, empty where no requirement or canary is about it; `strict`.
-
-    Raises:
-        HoldfastError: nothing to hold it against, or a request that cannot be answered.
     """
     if baseline is None and (allow_drop or match):
         raise HoldfastError("expected a baseline beside what may be lost against it, got none; add --baseline RUN")

@@ -66,18 +66,9 @@ def hold_index(
 ) -> tuple[list[Finding], list[dict[str, Any]]]:
     """Return what the requirements and canaries say of each encoder in the place of the baseline's, and its measures.
 
-    Args:
-        pairs: each encoder of the run with that of the baseline.
-        requirements: those of `of_index`.
-        questions: canaries, and how an index is looked at.
-        listener: told what is being done.
-
     Returns:
         Findings, those about canaries included; and for each pair JSON data as `compare_index` has it: `encoders`,
         `data`, `measures`, `threshold`, `translation`, `canaries`.
-
-    Raises:
-        HoldfastError: runs on other images, representations that are not kept, or a question that they cannot answer.
     """
     now, before = pairs[0][0].run, pairs[0][1].run
     if not same_images(now, before):

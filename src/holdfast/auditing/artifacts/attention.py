@@ -36,15 +36,6 @@ def write_attention(store: Store, subject: Session, slug: str, measures: Iterabl
 
     Empty where no measure looks at corrupted images. An encoder without maps has an entry that says why. The passes are
     made here and counted apart from those of observations.
-
-    Args:
-        store: where pictures go.
-        subject: the encoder, after its observations.
-        slug: the encoder's name in files.
-        measures: of the plan; where one has a linear probe, maps of each image's class are shown as well.
-
-    Raises:
-        StoreError: files that cannot be written.
     """
     disturbed = [observation.sole_threat for observation in subject.costs if observation.scope is Scope.FIRST]
     threats = {threat.title: threat for threat in disturbed if threat is not None}

@@ -56,15 +56,6 @@ def attention(encoder: Encoder, x: Images, directions: Reps, layer: str | None =
 
     One pass forward, and one backward that ends at the layer (counted as a whole one).
 
-    Args:
-        encoder: the encoder.
-        x: images in [0, 1], [B, C, H, W].
-        directions: one for each image, [B, D].
-        layer: dotted name of another module, or the end of one; see `Attention.layer`.
-
-    Raises:
-        HoldfastError: a mean over draws, no layer with positions (an MLP), one that is not known, or no gradient.
-
     Source: Selvaraju et al. (2017), "Grad-CAM: visual explanations from deep networks via gradient-based localization".
     """
     if encoder.draws is not None:

@@ -24,15 +24,7 @@ def select_pictured(session: Session) -> list[tuple[Observation, int]]:
 
 
 def album(store: Store, session: Session, slug: str, number: int = 0, readers: tuple[str, ...] = ()) -> Album:
-    """Return what an observation is given to leave pictures in, see `Album`.
-
-    Args:
-        store: where files go.
-        session: the encoder, after its observations.
-        slug: the encoder's name in files.
-        number: how many observations of the same kind come before.
-        readers: the names of the measures and checks that read it.
-    """
+    """Return what an observation is given to leave pictures in, see `Album`."""
     clean = session.read(CLEAN)["reps"]
 
     def picture(position: int) -> Tensor:
@@ -43,13 +35,7 @@ def album(store: Store, session: Session, slug: str, number: int = 0, readers: t
 
 
 def write_extremes(measure: Measure, table: Table, album: Album) -> dict[str, list[dict[str, Any]]]:
-    """Write pictures of the images that are least and most robust by a measure; return the record's entries.
-
-    Args:
-        measure: it says by which columns, see `Measure.shown_by`.
-        table: what it observed, a row for each image; NaN where an image was not examined.
-        album: the images, and where files go.
-    """
+    """Write pictures of the images that are least and most robust by a measure; return the record's entries."""
     values = table[measure.shown_by[0]]
     order = values.argsort(stable=True)[: int((~values.isnan()).sum())]
     count = min(EXTREMES, len(order) // 2)

@@ -117,10 +117,6 @@ def estimate(
         part: the part of the shards that is made; None: all.
         clock: gives the time in seconds.
         say: told what is being done.
-
-    Raises:
-        HoldfastError: images or a device that cannot be used, or no time or no worker.
-        NothingAudited: an encoder that is known beforehand not to open.
     """
     if not seconds > 0 or workers < 1:
         raise HoldfastError(

@@ -55,15 +55,6 @@ def extrapolate(
     """Return what an observation takes.
 
     What was not timed takes as long as its encoder passes do, a bound propagation at least as long as one of them.
-
-    Args:
-        observation: what is observed.
-        images: how many it sees in the audit.
-        timing: what was timed of it.
-        passes: times of single passes.
-        precision: of searches.
-        readers: measures and checks that read it.
-        draws: of the encoder.
     """
     each = observation.passes_at(precision, draws)
     total, guessed, seconds, how = each * images, timing.seconds is None, timing.seconds, timing.how

@@ -59,9 +59,6 @@ def time_passes(
         backward: whether to time passes back to the pixels; else they count as forward ones.
         seconds: how long to repeat each kind; at least one round is timed, after one that sets things up.
         clock: gives the time in seconds.
-
-    Raises:
-        HoldfastError: images that the encoder does not take, or representations that are not finite.
     """
     size = min(batch_size, len(images))
     began = clock()

@@ -72,11 +72,7 @@ class Stopwatch:
         return self._clock() - self.moments[0][0]
 
     def time(self, run: Callable[[], T]) -> tuple[float, T]:
-        """Run something; return the seconds that it took, and its result.
-
-        Raises:
-            TimeUp: it is not done by the deadline.
-        """
+        """Run something; return the seconds that it took, and its result."""
         self._start()
         with listening(self._note_propagation):
             result = run()
@@ -208,9 +204,6 @@ def time_observation(session: Session, store: Store, observation: Observation, w
     What makes exactly its passes is stopped within its first shard if need be, and how far it came tells the rest. What
     may end early, and a proof, is first run on one image to the end, then on twice as many, and so on, until a shard
     can be expected to be done in time.
-
-    Raises:
-        Exception: whatever the observation raises.
     """
     shards = session.shard_files(observation)
     missing = [shard for shard in shards if not store.exists(shard.file)]
@@ -269,14 +262,7 @@ def _time_stored(store: Store, shards: Sequence[ShardFile]) -> Timing:
 
 
 def _time_stopped(observation: Observation, each: Passes, images: int, watch: Stopwatch) -> Timing:
-    """Return what is known of an observation that was stopped before its first images were done.
-
-    Args:
-        observation: which.
-        each: its passes of one image.
-        images: how many were observed together.
-        watch: has heard of what was done.
-    """
+    """Return what is known of an observation that was stopped before its first images were done."""
     (began, _), (last, done) = watch.moments[0], watch.moments[-1]
     if done > 0:
         share = done / (each.work * images)

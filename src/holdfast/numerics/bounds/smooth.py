@@ -148,14 +148,6 @@ class Smooth(Curved):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the place next to `near` whose tangent is below side · σ at an end of the interval, by halving.
 
-        Args:
-            end: of the interval.
-            value: of side · σ there.
-            near: the end of the convex piece on that side.
-            far: its other end.
-            side: see `_line`.
-            edge: where the convex piece ends on that side; infinite where every tangent is below.
-
         Returns:
             The place, the last one at which the tangent was not below (the place itself where it is `near`), and
             whether there is a place.

@@ -119,11 +119,7 @@ class Ray(Engine):
 
 
 def _reach(address: str) -> None:
-    """Try a connection: Ray itself tries for minutes.
-
-    Raises:
-        OSError: no connection.
-    """
+    """Try a connection: Ray itself tries for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), timeout=REACHABLE).close()

@@ -139,11 +139,7 @@ class _Student(Student):
 
 
 def _network(encoder: Encoder) -> Any:
-    """Return the vision transformer inside an encoder.
-
-    Raises:
-        HoldfastError: there is none, or its patches do not fit.
-    """
+    """Return the vision transformer inside an encoder."""
     network: Any = encoder.module.get_submodule(encoder.root)
     kind = optional("timm.models.vision_transformer", "timm", "timm", "mae").VisionTransformer
     if not isinstance(network, kind) or getattr(network, "pos_embed", None) is None:

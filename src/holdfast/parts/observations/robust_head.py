@@ -110,11 +110,7 @@ class RobustHead(OfTraining):
             )
 
     def _radius(self, shard: Shard) -> float:
-        """Return the radius of the ball, in pixels.
-
-        Raises:
-            HoldfastError: mixtures of which no ε has a score.
-        """
+        """Return the radius of the ball, in pixels."""
         if not isinstance(self.probe.chosen_by, Mixtures):
             return self.probe.ball.radius
         if shard.read is None:

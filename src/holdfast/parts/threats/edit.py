@@ -114,11 +114,7 @@ def _between(begin: float, end: float, strength: float) -> float:
 
 
 def _differences(mild: Any, heavy: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield the numbers in which two specs differ, with the names of their fields.
-
-    Raises:
-        HoldfastError: specs that differ in anything else.
-    """
+    """Yield the numbers in which two specs differ, with the names of their fields."""
     if isinstance(mild, Mapping) and isinstance(heavy, Mapping):
         if mild["name"] != heavy["name"]:
             raise _other(f"{mild['name']} and {heavy['name']}")

@@ -257,12 +257,7 @@ class Patch(Ball):
         return Linf(self.radius)
 
     def _where(self, like: Tensor, gain: Tensor) -> Bool[Tensor, "*batch one height width"]:
-        """Return the pixels of the fixed window, else those of the window with the largest gain, summed over channels.
-
-        Args:
-            like: a tensor whose absolute values decide among windows of equal gain, [*, C, H, W].
-            gain: of every value, in the same shape.
-        """
+        """Return the pixels of the fixed window, else those of the window with the most gain, summed over channels."""
         if (fixed := self._mask_window(gain)) is not None:
             return fixed
         size = self.window(gain.shape[-2], gain.shape[-1])

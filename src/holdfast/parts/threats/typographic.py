@@ -130,11 +130,7 @@ class Typographic(Corruption):
         return [name for number, name in enumerate(names) if number != own]
 
     def _fitting(self, word: str, height: int, width: int) -> Coverage:
-        """Return where the ink of a word is, on its plate.
-
-        Raises:
-            HoldfastError: a plate that is larger than the image.
-        """
+        """Return where the ink of a word is, on its plate."""
         letters = _letters(word, self.size * height)
         if letters.shape[0] > height or letters.shape[1] > width:
             share = self.size * min(height / letters.shape[0], width / letters.shape[1])

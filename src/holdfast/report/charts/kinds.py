@@ -107,14 +107,7 @@ def curves(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles
 
 
 def draw_together(key: str, title: str, parts: Sequence[Contribution], series: int | None = None) -> Panel:
-    """Draw lines of some encoders, or those with names of one, on one pair of axes.
-
-    Args:
-        key: unique name of the chart on its page.
-        title: of the panel.
-        parts: the encoders, each with its curves.
-        series: the encoder that it is of, where it is of one alone.
-    """
+    """Draw lines of some encoders, or those with names of one, on one pair of axes."""
     chart = parts[0].chart
     shaded: dict[str, list[tuple[str, str]]] = {"solid": [], "dashed": [], "points": []}
     drawn: list[Curve] = []
@@ -171,13 +164,7 @@ def _add_notes(panel: Panel, notes: list[str]) -> Panel:
 def columns(
     parts: Sequence[Contribution], names: Sequence[str], folder: RunFiles
 ) -> tuple[list[tuple[Contribution, list[np.ndarray]]], list[str]]:
-    """Return columns of the tables of several encoders where all of them are finite, and notes on what is left out.
-
-    Args:
-        parts: the encoders.
-        names: keys of the chart that name columns.
-        folder: where the tables lie.
-    """
+    """Return columns of the tables of several encoders where all of them are finite, and notes on what is left out."""
     readable, notes = [], []
     for p in parts:
         notes += [caution(p.name, p.headline_score)] if caution(p.name, p.headline_score) else []

@@ -72,9 +72,6 @@ class Figure:
         Args:
             path: of the file, or its URL.
             dpi: pixels to an inch of a PNG.
-
-        Raises:
-            HoldfastError: another ending, or a place that cannot be written.
         """
         place = os.fspath(path)
         kind = place.rpartition("/")[2].rpartition(".")[2].lower() if "." in place.rpartition("/")[2] else ""
@@ -96,11 +93,7 @@ class Figure:
         return out.getvalue()
 
     def to_pandas(self) -> Any:
-        """Return the numbers that are drawn as a pandas DataFrame.
-
-        Raises:
-            HoldfastError: no pandas.
-        """
+        """Return the numbers that are drawn as a pandas DataFrame."""
         try:
             import pandas
         except ImportError as error:

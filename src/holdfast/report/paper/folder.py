@@ -16,11 +16,7 @@ CAPTIONS = ("captions.txt", "captions.tex")
 
 
 def formats_of(text: str) -> list[str]:
-    """Return the formats that a list such as "pdf,csv" names.
-
-    Raises:
-        HoldfastError: a format that there is not, or none.
-    """
+    """Return the formats that a list such as "pdf,csv" names."""
     names = list(dict.fromkeys(name.lower().lstrip(".") for name in re.split(r"[,\s]+", text.strip()) if name))
     for name in names:
         if name not in FORMATS:
@@ -42,9 +38,6 @@ def write_figures(
         style: how they look.
         only: names of those to write; all where none is given.
         dpi: pixels to an inch of a PNG.
-
-    Raises:
-        HoldfastError: no figures, an unknown name, or a folder that cannot be written.
     """
     place = Folder(folder)
     make_folder(place)

@@ -36,11 +36,7 @@ class Figures:
     problems: tuple[str, ...]
 
     def pick(self, name: str, style: Style) -> Figure:
-        """Return a figure in a style.
-
-        Raises:
-            HoldfastError: a name that no figure has.
-        """
+        """Return a figure in a style."""
         if not self.by_name:
             raise HoldfastError("; ".join(["expected a record with charts, got one without any", *self.problems]))
         if name not in self.by_name:
@@ -49,12 +45,7 @@ class Figures:
 
 
 def figures_of_record(record: Mapping[str, Any], files: RunFiles) -> Figures:
-    """Return all figures of a record.
-
-    Args:
-        record: a record, see `holdfast.storage.record_file.read_record`.
-        files: its tables.
-    """
+    """Return all figures of a record."""
     record, apart = with_short_names(record), Apart()
     shown = _charts(record, files, apart)
     for over in ("corruptions", "encoders"):
@@ -77,14 +68,7 @@ def figures_of_record(record: Mapping[str, Any], files: RunFiles) -> Figures:
 
 
 def figures_of_comparison(data: Mapping[str, Any], joint: Mapping[str, Any], files: RunFiles) -> Figures:
-    """Return all figures of a comparison: what every audit draws, drawn together, and what sets encoders apart.
-
-    Args:
-        data: a comparison, see `holdfast.comparison.compare.compare_runs`.
-        joint: its encoders as one record, see `holdfast.comparison.joint`; without any where their records are not at
-            hand.
-        files: the tables of that.
-    """
+    """Return all figures of a comparison: what every audit draws, drawn together, and what sets encoders apart."""
     apart = Apart()
     shown = _charts(with_short_names(joint), files, apart) if joint["encoders"] else []
     data = with_short_names(data)

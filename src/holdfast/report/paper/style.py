@@ -79,11 +79,7 @@ class Style(metaclass=Checked):
 
 
 def width_of(text: str) -> float | str:
-    """Return a width as `Style` takes it, of a text such as "column" or "4.5".
-
-    Raises:
-        HoldfastError: neither a known width nor a number.
-    """
+    """Return a width as `Style` takes it, of a text such as "column" or "4.5"."""
     if text in WIDTHS:
         return text
     try:

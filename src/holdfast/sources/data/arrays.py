@@ -152,11 +152,7 @@ class Arrays(ImageSource):
 
 
 def _array(images: Tensor, name: str) -> np.ndarray:
-    """Return the values of a tensor.
-
-    Raises:
-        HoldfastError: one that NumPy has no words for: sparse, nested, quantised, without values, of another precision.
-    """
+    """Return the values of a tensor."""
     try:
         return images.detach().cpu().numpy()
     except (TypeError, RuntimeError, NotImplementedError) as error:

@@ -92,11 +92,7 @@ class LongTail(ImageSource):
 
 
 def _members(source: Reader) -> dict[int, list[int]]:
-    """Return the rows of each class in the source.
-
-    Raises:
-        HoldfastError: images without labels, or of one class only.
-    """
+    """Return the rows of each class in the source."""
     members: dict[int, list[int]] = {}
     for row in range(source.count):
         label = source.label(row)

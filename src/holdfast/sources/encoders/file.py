@@ -147,11 +147,7 @@ def _head(network: nn.Module, state: Mapping[str, Tensor], shape: tuple[int, int
 
 
 def _resolve_head(network: nn.Module, behind: Mapping[str, Tensor], layer: str | None, name: str) -> nn.Module:
-    """Return the network with the head behind it, or without, as `layer` says.
-
-    Raises:
-        HoldfastError: a head behind a sequence of layers and no word on it, a layer that the file does not bring.
-    """
+    """Return the network with the head behind it, or without, as `layer` says."""
     if layer == "projection" and behind:
         return _with_head(network, behind, name)
     if layer in LAYERS and layer != "pooled":

@@ -147,11 +147,7 @@ class Onnx(EncoderSource):
 
 
 def _pixels(preprocessing: Preprocessing, common: Common, images: Images, name: str) -> tuple[Preprocessing, float]:
-    """Return the preprocessing of a file, and what pixels are multiplied by behind it: 255 where it takes 8 bits.
-
-    Raises:
-        HoldfastError: mean and std beside an input of 8 bits, which is not normalised.
-    """
+    """Return the preprocessing of a file, and what pixels are multiplied by behind it: 255 where it takes 8 bits."""
     if not images.levels:
         return preprocessing, 1.0
     mean = preprocessing.mean if common.mean is None else common.mean

@@ -176,11 +176,7 @@ class _File:
         return {name: as_tensor(value) for name, value in arrays if isinstance(value, np.ndarray)}
 
     def _run(self, names: Sequence[str], parts: Sequence[Tensor]) -> tuple[list[list[Any]], str]:
-        """Return tensors for each part of the images, and what ran the file.
-
-        Raises:
-            HoldfastError: nothing can.
-        """
+        """Return tensors for each part of the images, and what ran the file."""
         model = self._giving(names, parts[0])
         ways = {"onnxruntime": _by_runtime, "onnx.reference": _by_reference}
         if self._old:
@@ -236,12 +232,7 @@ def _by_runtime(model: Any, onnx: Any) -> Session:
 
 @contextmanager
 def _source(model: Any, onnx: Any) -> Iterator[bytes | str]:
-    """Give a model as the runtime takes it: in memory, or as a file with its weights beside it where that is too small.
-
-    Args:
-        model: the onnx ModelProto.
-        onnx: the package.
-    """
+    """Give a model as the runtime takes it: in memory, or as a file with weights beside it where that is too small."""
     if size(model) < LARGEST:
         yield model.SerializeToString()
         return

@@ -306,13 +306,7 @@ class _Specialiser:
 
 
 def _within(graph: Graph, place: str, outer: Mapping[str, str] | None = None) -> Graph:
-    """Return a graph inside a node with names that are its own, for others inside may have the same.
-
-    Args:
-        graph: the graph.
-        place: the name of the node.
-        outer: names of the graphs around it -> what they are called now.
-    """
+    """Return a graph inside a node with names that are its own, for others inside may have the same."""
     own = {name for node in graph.nodes for name in node.outputs if name} | set(graph.constants)
     named = {**(outer or {}), **{name: f"{place}/{name}" for name in own}}
 
@@ -338,11 +332,7 @@ def _within(graph: Graph, place: str, outer: Mapping[str, str] | None = None) ->
 
 
 def _check_size(found: Any) -> None:
-    """Refuse what no memory has room for.
-
-    Raises:
-        NotRead: a tensor of more than `MOST` numbers.
-    """
+    """Refuse what no memory has room for."""
     for value in found if isinstance(found, (tuple, list)) else (found,):
         if isinstance(value, Tensor) and value.numel() > MOST:
             raise NotRead(f"it gives {list(value.shape)}, more numbers than there is room for")

@@ -34,17 +34,7 @@ class Canary:
 
 
 def read_canaries(path: Path, ids: Sequence[str], available: int) -> list[Canary]:
-    """Return the pairs of a CSV file with the columns first, second (ids of images) and expected (together or apart).
-
-    Args:
-        path: the file; a first line "first,second,expected" may be left out.
-        ids: of the images that are compared.
-        available: how many images there are to choose from.
-
-    Raises:
-        HoldfastError: a file that cannot be read, another number of columns, an image that is not compared, one paired
-            with itself, or a pair that is there twice.
-    """
+    """Return the pairs of a CSV file with the columns first, second (ids of images) and expected (together, apart)."""
     try:
         lines = csv.reader(io.StringIO(read_list(path, "utf-8-sig")))
         rows = [(number, [cell.strip() for cell in row]) for number, row in enumerate(lines, 1) if row]

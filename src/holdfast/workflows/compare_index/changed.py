@@ -22,13 +22,6 @@ def most_changed(
     """Write the pictures, and return the images that keep least of their neighbours, as plain data, worst first.
 
     Images are shown as the encoder sees them that sees more of their pixels. Those that keep all are not shown.
-
-    Args:
-        store: where the pictures go.
-        images: as the old and as the new encoder see them.
-        kept: what each keeps of its neighbours, in [0, 1].
-        k: places of which is said how many neighbours stay.
-        lists: nearest neighbours by both encoders.
     """
     order = kept.argsort(stable=True)[:SHOWN].tolist()
     worst = [place for place in order if kept[place] < 1]

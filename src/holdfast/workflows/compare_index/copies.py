@@ -58,13 +58,6 @@ def score_misses(
     """Return the share of copies that do not match their originals, at the threshold of each and at the old one.
 
     Intervals hold the error of the threshold, where it is estimated, beside that of the images; see `AtRate`.
-
-    Args:
-        distanced: distances between different images.
-        thresholds: what is made of them.
-        clean: representations of the images by the old and by the new encoder.
-        copies: of their copies, by each edit.
-        name: divergence.
     """
     images, rate = distanced.pairs.images, thresholds.rate.value
     apart = [

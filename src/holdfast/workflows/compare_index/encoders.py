@@ -45,19 +45,7 @@ class Side:
 def represent(
     plan: IndexPlan, spec: str, encoder: Encoder | None, images: ImageSet, store: Store, listener: Listener
 ) -> Side:
-    """Represent the images, and their edited copies where the plan asks for them, by one encoder.
-
-    Args:
-        plan: what is compared.
-        spec: of the encoder; its name where it is open already.
-        encoder: the encoder, where it is open.
-        images: the images; rendered as the encoder wants them.
-        store: where representations are kept.
-        listener: told about progress.
-
-    Raises:
-        HoldfastError: an encoder that cannot be opened, that the images do not fit, or that gives no finite numbers.
-    """
+    """Represent the images, and their edited copies where the plan asks for them, by one encoder."""
     name = public(spec if encoder is not None else label(spec))
     listener.stage("opening the encoder")
     with foreign(f"encoder {name!r}", "opened", wrap=True):

@@ -51,20 +51,6 @@ def compare_index(
     The record: `plan`; `data`; `encoders`, the old and the new one; `measures` as records have them; `threshold`, why
     there is none, "" where there is; `translation`, distances of both at the same rates; `canaries`; `changed`, the
     images whose neighbours changed most; `findings` of requirements; `status` and `passed`.
-
-    Args:
-        plan: what is compared.
-        folder: the run folder.
-        encoders: encoders that are open already, by the plan's names for them.
-        source: images that are open already, instead of the plan's.
-        requirements: what must hold, such as "overlap@10 > 90 %"; see `holdfast.config.requirements`.
-        listener: told about progress.
-        command: how to do it again, for the record.
-
-    Raises:
-        HoldfastError: encoders or images that cannot be used, too few images for the neighbours or the rate, a
-            threshold that no pair reaches, canaries that cannot be read, or a folder that cannot be written or that
-            holds an audit.
     """
     opened, listener = encoders or {}, listener or Silent()
     for requirement in requirements:

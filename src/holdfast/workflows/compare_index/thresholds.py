@@ -97,9 +97,6 @@ def thresholds_at(distanced: Distanced, rate: float) -> Thresholds:
     """Return the thresholds at a rate of false positives: the smallest distances that more pairs reach.
 
     The rate where the old threshold is kept depends on the threshold's own error, see `AtRate`.
-
-    Raises:
-        HoldfastError: fewer than `LEAST` pairs below it.
     """
     pairs, (old_ordered, new_ordered) = distanced.pairs, distanced.order_statistics
     if distanced.under(rate) < LEAST:
@@ -129,11 +126,7 @@ def thresholds_at(distanced: Distanced, rate: float) -> Thresholds:
 
 
 def thresholds_for(distanced: Distanced, threshold: float) -> Thresholds:
-    """Return the thresholds at the rate of false positives that a given threshold of the old encoder has.
-
-    Raises:
-        HoldfastError: a threshold that fewer than `LEAST` pairs lie below, or that all do.
-    """
+    """Return the thresholds at the rate of false positives that a given threshold of the old encoder has."""
     pairs, ordered = distanced.pairs, distanced.order_statistics[0]
     below = int((distanced.old < threshold).sum())
     if below < LEAST:

@@ -68,11 +68,7 @@ class Upgrade:
 
 
 def refuse_too_few(plan: IndexPlan, images: int, canaries: Sequence[Canary]) -> None:
-    """Refuse questions that so many images cannot answer.
-
-    Raises:
-        HoldfastError: k or a rate for which the images are too few.
-    """
+    """Refuse questions that so many images cannot answer."""
     if max(plan.k) > images - 2:
         raise HoldfastError(
             f"k: expected fewer neighbours than the {images - 1} other images have places, got {max(plan.k)}; "
@@ -94,20 +90,7 @@ def upgrade(
     ids: Sequence[str] = (),
     listener: Listener | None = None,
 ) -> Upgrade:
-    """Return what changes: neighbours, distances, thresholds, canaries. Not a pass is made.
-
-    Args:
-        plan: what is asked: k, the divergence, a rate or a threshold.
-        old: the images by the encoder behind the index.
-        new: the same images by the one that is to replace it.
-        alike: pairs of images that show the same picture, and count as no pair of different ones.
-        canaries: pairs that must match, or must not.
-        ids: of the images, by which canaries are named.
-        listener: told about progress.
-
-    Raises:
-        HoldfastError: too few different images for a rate, or a threshold that no pair reaches.
-    """
+    """Return what changes: neighbours, distances, thresholds, canaries. Not a pass is made."""
     refuse_too_few(plan, len(old.reps), canaries)
     listener = listener or Silent()
     entries, each, lists = measures.of_lists(plan, old.reps, new.reps, listener)
@@ -132,18 +115,7 @@ def upgrade(
 def findings(
     encoder: str, entries: measures.Entries, no_threshold: str, requirements: Collection[str]
 ) -> list[Finding]:
-    """Return whether the new encoder meets each requirement.
-
-    Args:
-        encoder: its name.
-        entries: what was measured.
-        no_threshold: why there is no threshold; "" where there is one.
-        requirements: see `holdfast.config.requirements`.
-
-    Raises:
-        HoldfastError: a requirement that cannot be read, of something that was not measured, or of thresholds where
-            there are none.
-    """
+    """Return whether the new encoder meets each requirement."""
     for requirement in requirements if no_threshold else ():
         if parse(requirement).subject.partition(".")[0] in ("threshold", "false_positives"):
             raise HoldfastError(f"requirement {requirement!r}: {no_threshold}; or give --rate or --threshold")
@@ -163,11 +135,7 @@ def _measure_distances(
 
 
 def _thresholds(plan: IndexPlan, distanced: Distanced, needed: bool) -> tuple[Thresholds | None, str]:
-    """Return the thresholds, or why there are none where nobody asked for any.
-
-    Raises:
-        HoldfastError: a rate or a threshold that was asked for, and that these images cannot tell.
-    """
+    """Return the thresholds, or why there are none where nobody asked for any."""
     if plan.threshold is not None:
         return thresholds_for(distanced, plan.threshold), ""
     try:

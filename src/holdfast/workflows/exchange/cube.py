@@ -41,9 +41,6 @@ def open_on_cube(name: str, query: Query) -> tuple[Encoder, tuple[int, int, int]
 
     What was opened is compared with the file itself, run at the centre and at a random point of the box: nothing shall
     be proved about another network.
-
-    Raises:
-        HoldfastError: a file that cannot be opened, or a network with other inputs or outputs than the query.
     """
     source: Any = registry.find("encoders", "onnx")
     opened = source().open(name, Options({"mean": "0", "std": "1"}, name))

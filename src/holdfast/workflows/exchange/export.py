@@ -92,9 +92,6 @@ def export_vnnlib(
 
     Returns:
         The questions, in the order of instances.csv.
-
-    Raises:
-        HoldfastError: a ball that is no box, images or a head that do not fit, an encoder that cannot be exported.
     """
     # what is asked for, opened; a wrong word is refused before anything is computed
     if label and head is None:
@@ -138,11 +135,7 @@ def export_vnnlib(
 
 
 def _box(ball: Ball) -> Ball:
-    """Return a ball that is a box.
-
-    Raises:
-        HoldfastError: one that is none.
-    """
+    """Return a ball that is a box."""
     if not ball.is_box:
         raise HoldfastError(
             f"norm: expected linf, since VNN-LIB 1.0 has boxes of pixels alone and cannot say {ball.title}; the box "

@@ -40,16 +40,6 @@ def write_onnx(
     """Write x ↦ weights · f(x) + bias as an ONNX file in float32: pixels of [0, 1] in, [1, C, H, W], [1, outputs] out.
 
     The normalisation is inside, as the encoder's is. The file is run on an image and compared with the encoder.
-
-    Args:
-        path: the file.
-        encoder: f.
-        layer: weights and bias.
-        x: one clean image, [1, C, H, W].
-
-    Raises:
-        HoldfastError: a mean over draws, weights that are not finite, an encoder that torch cannot export, or a file
-            that computes something else.
     """
     onnx = package("writing ONNX files")
     if encoder.draws is not None:
@@ -104,11 +94,7 @@ def _export_onnx(network: nn.Module, x: Tensor, name: str, onnx: Any) -> bytes:
 
 
 def run_onnx(path: str | os.PathLike[str], x: Images) -> Float[Tensor, "batch outputs"]:
-    """Return what an ONNX file computes in float32: by ONNX Runtime, where it is installed, else by onnx's reference.
-
-    Raises:
-        HoldfastError: a file that cannot be run.
-    """
+    """Return what an ONNX file computes in float32: by ONNX Runtime, where installed, else by onnx's reference."""
     values = x.detach().cpu().float().numpy()
     try:
         with warnings.catch_warnings():

@@ -36,19 +36,7 @@ class Question:
 def about_pairs(
     chosen: Sequence[int], clean: Reps, ids: Sequence[str], seed: int, negatives: int, divergence: str
 ) -> list[Question]:
-    """Return for each image whether f(x') can be as near to f(x⁻) as to f(x), for one of its negatives x⁻.
-
-    Args:
-        chosen: numbers of the images.
-        clean: representations of the population, [N, D].
-        ids: of its images.
-        seed: which negatives: those of an audit.
-        negatives: how many for each image.
-        divergence: "cosine" or "l2".
-
-    Raises:
-        HoldfastError: more negatives than other images, or representations that are zero (cosine).
-    """
+    """Return for each image whether f(x') can be as near to f(x⁻) as to f(x), for one of its negatives x⁻."""
     positions = torch.tensor(list(chosen))
     rng = Rng(seed, ids=tuple(ids[number] for number in chosen))
     drawn = draw_negatives(rng, positions, len(clean), negatives)
@@ -69,18 +57,7 @@ def about_pairs(
 def about_classes(
     chosen: Sequence[int], clean: Reps, path: str | os.PathLike[str], labels: Sequence[int] | None, label: bool
 ) -> list[Question]:
-    """Return for each image whether a linear head can give x' another class.
-
-    Args:
-        chosen: numbers of the images.
-        clean: representations of the population, [N, D].
-        path: file of the head, see the probe `trained`.
-        labels: of the population, where they are known.
-        label: whether another class is one that is not the image's label; else one that the clean image does not get.
-
-    Raises:
-        HoldfastError: a head that does not fit, or images without labels where they are asked for.
-    """
+    """Return for each image whether a linear head can give x' another class."""
     if label and labels is None:
         raise no_labels("label", "the source of images")
     none = torch.zeros(1, dtype=torch.long)

@@ -33,15 +33,6 @@ def unsafe_inputs(
 
     Each way is pursued by itself: the goal is that its largest row falls to 0. Of some ways that are searched together
     the worst comes first.
-
-    Args:
-        encoder: the network on the cube, see `open_on_cube`.
-        query: what is unsafe.
-        shape: of its images.
-        by: name of the attack, see `attack_on`.
-        steps: of the attack, with two restarts.
-        seed: where it begins.
-        until: when it ends at the latest, on the clock of `time.monotonic`; what it has not found by then is not there.
     """
     assert isinstance(encoder.module, OnCube)
     attack, ball = (

@@ -62,9 +62,6 @@ class Audits:
             hardening: the hardening.
             after: how the hardened encoder is opened; None: encoders are given to the audits as they are.
             opened: what is open already.
-
-        Raises:
-            HoldfastError: images or a profile that nobody knows.
         """
         spec, apart = hardening.test or hardening.data, opened.test is not None or hardening.test is not None
         names = [_relabel(hardening.encoder, "before"), _relabel(after, "after")] if after else ["before", "after"]
@@ -83,13 +80,6 @@ class Audits:
 
         Clean and under PGD in the ball, on those that are attacked: the head that is in use, or a linear one that
         learns on each encoder anew; then a kNN probe on clean images.
-
-        Args:
-            held_out: the images held out.
-            labelled: whether the images to learn from have labels.
-
-        Raises:
-            HoldfastError: no labels where they are asked for.
         """
         plan, hardening = self.plan, self.hardening
         if held_out.labels is None and (self.train or hardening.head or plan.find_label_readers()):

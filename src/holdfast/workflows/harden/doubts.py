@@ -37,11 +37,7 @@ def _fresh(layer: _BatchNorm) -> bool:
 
 
 def after(record: Mapping[str, Any]) -> list[str]:
-    """Return what speaks against using a hardened encoder: representations that moved far, accuracy that was lost.
-
-    Args:
-        record: of the hardening, see `holdfast.workflows.harden.run.harden`.
-    """
+    """Return what speaks against using a hardened encoder: representations that moved far, accuracy that was lost."""
     lines, cosine = [], record["price"]["cosine"]["value"]
     advice = "lower --rate, or train longer"
     if cosine is not None and cosine < FAR:

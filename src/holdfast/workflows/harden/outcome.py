@@ -17,12 +17,6 @@ def drift(before: Encoder, after: Encoder, images: ImageSet, device: str = "cpu"
     """Return how far clean representations have moved: cos(f(x), g(x)) and ‖g(x) - f(x)‖ / ‖f(x)‖, means over images.
 
     Heads that were learned on f fit g as far as these are near 1 and 0.
-
-    Args:
-        before: f.
-        after: g, of the same dimension.
-        images: what both see.
-        device: where they run.
     """
     cosines, moves = [], []
     f, g = before.to(device), after.to(device)

@@ -140,11 +140,7 @@ class Hardening(metaclass=Checked):
             Pace(self.steps, marks=self.pace)
 
     def ball(self) -> Ball:
-        """Return the ball; without ε, the one that is usual for images of which nothing is known.
-
-        Raises:
-            HoldfastError: a norm that is no ball, or a radius that it cannot have.
-        """
+        """Return the ball; without ε, the one that is usual for images of which nothing is known."""
         return audit_ball(self.norm, self.eps, lambda: None)
 
     def in_ball(self, images: ImageSet) -> "Hardening":
@@ -193,12 +189,7 @@ class Hardening(metaclass=Checked):
         )
 
     def command(self, folder: Path, clocked: bool = False) -> str:
-        """Return the command that does exactly this again: in as many steps, at the pace that the folder's record has.
-
-        Args:
-            folder: the run folder.
-            clocked: whether the clock decided how many steps there were.
-        """
+        """Return the command that does exactly this again: in as many steps, at the pace of the folder's record."""
         apart = {"encoder", "budget", "pace"} | ({"steps"} if clocked else set())
         written = [field for field in fields(self) if field.name not in apart]
         options = {f.name: value for f in written if (value := getattr(self, f.name)) != f.default}
@@ -208,11 +199,7 @@ class Hardening(metaclass=Checked):
 
 
 def read_pace(path: Path) -> tuple[int, tuple[int, ...]]:
-    """Return the steps of a hardening and its pace, from its record.
-
-    Raises:
-        HoldfastError: a file that is not the record of a hardening.
-    """
+    """Return the steps of a hardening and its pace, from its record."""
     try:
         record = parse_json(read_bytes(path))
         return int(record["steps"]), tuple(int(mark) for mark in record["pace"])

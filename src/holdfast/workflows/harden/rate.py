@@ -34,14 +34,6 @@ def losses(recipe: Recipe, start: Encoder, images: TrainingImages) -> dict[float
     In units of the loss before any step, the mean of the second half of the steps. From the largest rate down, until
     one is borne, or to the smallest. A network without normalisation layers loses everything at a rate that one with
     them needs, and nothing says so before the first step. In a training the rate rises slowly to what is borne at once.
-
-    Args:
-        recipe: of the hardening, whatever its rate.
-        start: the encoder, which stays as it is.
-        images: what it learns from.
-
-    Raises:
-        HoldfastError: a training that fails at every rate.
     """
     after: dict[float, float] = {}
     assert recipe.adversary is not None  # every hardening has one

@@ -56,16 +56,6 @@ def harden(
     ONNX file, else None; `rate`, and `rates`, all that were tried; `steps`; `pace`, see `Pace`; `budget` and `seconds`,
     asked for and taken, and those of the audits, all of this run; `measures`, see `changes`; `price`, see `drift`;
     `warnings`; `command`, to do it again; `audit` and `report`, where these lie; `failures`.
-
-    Args:
-        hardening: what to do.
-        folder: the run folder.
-        opened: what is open already.
-        listener: told about progress.
-
-    Raises:
-        HoldfastError: an encoder that cannot be trained, images too few, no labels where they are needed, a budget too
-            short for several steps, or a folder that holds something else.
     """
     # The encoder, the images held out for its audits, and those that it learns from
     opened, listener = opened or Opened(), listener or Silent()
@@ -165,11 +155,7 @@ def _identity(hardening: Hardening, start: Encoder, held_out: ImageSet, learned:
 
 
 def _pace(hardening: Hardening, store: Store, identity: dict[str, Any]) -> Pace:
-    """Return how long to train: as the user says, if that is what the folder says.
-
-    Raises:
-        HoldfastError: a folder of another hardening.
-    """
+    """Return how long to train: as the user says, if that is what the folder says."""
     length = (hardening.budget if hardening.steps is None else None), hardening.steps, list(hardening.pace)
     plan = store.read_json(PLAN)
     if not (store.exists(ENCODER) or store.exists("checkpoint.pt")):  # what came to nothing claims no folder

@@ -34,22 +34,14 @@ OTHERS = ("less", "over", "drop")
 
 
 def entry_of(kind: str, at: Mapping[str, Any], entries: Mapping[str, T]) -> T:
-    """Return the entry that a place names.
-
-    Raises:
-        HoldfastError: a place that names none, or one that is not there.
-    """
+    """Return the entry that a place names."""
     if kind not in at:
         raise HoldfastError(f"the recipe does not say which {kind}")
     return pick(kind, at[kind], entries)
 
 
 def encoder_of(run: Run, at: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the entry of an encoder in a record.
-
-    Raises:
-        HoldfastError: an encoder that is not there, or could not be audited.
-    """
+    """Return the entry of an encoder in a record."""
     encoder = entry_of("encoder", at, {entry["name"]: entry for entry in run.record["encoders"]})
     if encoder.get("error"):
         raise HoldfastError(encoder["error"])
@@ -57,11 +49,7 @@ def encoder_of(run: Run, at: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def measure_of(run: Run, at: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the entry of a measure in a record.
-
-    Raises:
-        HoldfastError: a measure that is not there, or gave no number.
-    """
+    """Return the entry of a measure in a record."""
     measure = entry_of("measure", at, encoder_of(run, at)["measures"])
     if problem := measure["error"] or measure["not_certified"]:
         raise HoldfastError(problem)
@@ -78,15 +66,7 @@ def read_score(run: Run, at: Mapping[str, Any]) -> Score:
 
 
 def correlate(run: Run, at: Mapping[str, Any]) -> Score:
-    """Return Pearson's correlation of two measures' scores over all encoders of an audit.
-
-    Args:
-        run: the audit.
-        at: `measure` and `score`, and the other one as `against` and `against_score`.
-
-    Raises:
-        HoldfastError: measures that are not known, or fewer than three encoders with both.
-    """
+    """Return Pearson's correlation of two measures' scores over all encoders of an audit."""
     entries = [entry for entry in run.record["encoders"] if not entry.get("error")]
     both = ([_value(entry, at, prefix) for prefix in ("", "against_")] for entry in entries)
     pairs = [pair for pair in both if None not in pair]
@@ -105,16 +85,7 @@ def _value(entry: Mapping[str, Any], at: Mapping[str, Any], prefix: str) -> floa
 
 
 def quantile(run: Run, at: Mapping[str, Any]) -> Score:
-    """Return a quantile over images of a column of a measure's table, with an interval of order statistics.
-
-    Args:
-        run: the audit.
-        at: `encoder`; `measure`; `quantile`, between 0 and 1; `values`, the column, else that of the
-            headline.
-
-    Raises:
-        HoldfastError: a column that is not known, or a quantile that is none.
-    """
+    """Return a quantile over images of a column of a measure's table, with an interval of order statistics."""
     try:
         share = float(at["quantile"])
     except (TypeError, ValueError):
@@ -143,13 +114,6 @@ def cost(run: Run, at: Mapping[str, Any]) -> Score:
     """Return the cost of one kind of observation of a measure for each image: seconds of the clock, or passes.
 
     Of synthetic images it is for each set of them, such as one distance of SynBench's classes.
-
-    Args:
-        run: the audit.
-        at: `encoder`; `cost`, see `COSTS`; `observation`, which kind; `measure`, which reads it.
-
-    Raises:
-        HoldfastError: a cost or an observation that is not known.
     """
     if at["cost"] not in COSTS:
         raise unknown("cost", at["cost"], COSTS)
@@ -167,12 +131,7 @@ def cost(run: Run, at: Mapping[str, Any]) -> Score:
 
 
 def select_headline(entry: Mapping[str, Any], score: str | list[str]) -> Measure | None:
-    """Return a measure with a score as its headline: its own, a read-out or member of its attacks; None for others.
-
-    Args:
-        entry: the measure's, in the record.
-        score: the name of the score, or several of which the measure has one.
-    """
+    """Return a measure with a score as its headline: its own, a read-out or member of its attacks; None for others."""
     score = next((name for name in ([score] if isinstance(score, str) else score) if name in entry["scores"]), "")
     measure = registry.build(entry["part"])
     return measure if score == entry["headline"] else measure.select_headline(score)
@@ -192,16 +151,7 @@ def ratio(upper: Score, lower: Score) -> Score:
 
 
 def noise(run: Run, at: Mapping[str, Any]) -> Score:
-    """Return a number of the noise that a measure learned.
-
-    Args:
-        run: the audit.
-        at: `encoder`; `measure`; `noise`, see `LEARNED`; `along`, which share of the training has passed (1, all
-            of it).
-
-    Raises:
-        HoldfastError: a measure that learned no noise, or a number that no noise has.
-    """
+    """Return a number of the noise that a measure learned."""
     noises = encoder_of(run, at).get("noises", [])
     by_measure = {name: noise for noise in reversed(noises) for name in noise["measures"]}
     learned = pick("measure of a learned noise", at.get("measure"), by_measure)
@@ -229,16 +179,7 @@ def noise(run: Run, at: Mapping[str, Any]) -> Score:
 
 
 def fluctuation(run: Run, at: Mapping[str, Any]) -> Score:
-    """Return the fluctuation of a measure's accuracies along the checkpoints of a training.
-
-    Args:
-        run: the audit.
-        at: `encoder`, the input that has the checkpoints; `measure`; `fluctuation`: "mean" over classes, "noise", the
-            part of it that chance alone would show, or a class, "class 3".
-
-    Raises:
-        HoldfastError: no such checkpoints or measure.
-    """
+    """Return the fluctuation of a measure's accuracies along the checkpoints of a training."""
     series = {entry["name"]: entry["fluctuation"] for entry in run.record.get("series") or ()}
     measures = pick("series of checkpoints", at.get("encoder"), series)
     accuracies = pick("measure that says which images are right", at.get("measure"), measures)
@@ -254,15 +195,7 @@ def fluctuation(run: Run, at: Mapping[str, Any]) -> Score:
 
 
 def equivariance(run: Run, at: Mapping[str, Any]) -> Score:
-    """Return how alike attention under a corruption is to that of the clean image, moved as the corruption moves it.
-
-    Args:
-        run: the audit.
-        at: `encoder`; `attention`, the corruption by its title; `reading`, "representation" or "class".
-
-    Raises:
-        HoldfastError: an encoder without maps, or a corruption or reading that there are none of.
-    """
+    """Return how alike attention under a corruption is to that of the clean image, moved as the corruption moves it."""
     maps = encoder_of(run, at).get("attention") or {}
     if "problem" in maps:
         raise HoldfastError(maps["problem"])
@@ -277,16 +210,7 @@ def equivariance(run: Run, at: Mapping[str, Any]) -> Score:
 
 
 def bound(run: Run, at: Mapping[str, Any]) -> Score:
-    """Return E(a), the expected scaled bound of two drawn classes where accuracy is above a.
-
-    Args:
-        run: the audit.
-        at: `encoder`; `measure`, a SynBench; `bound`, a; `epsilon`, of the classifiers, or "images" for what the images
-            themselves allow.
-
-    Raises:
-        HoldfastError: an ε that was not asked.
-    """
+    """Return E(a), the expected scaled bound of two drawn classes where accuracy is above a."""
     measure = measure_of(run, at)
     _, table = run.table(measure["table"])
     kind, epsilon = ("reference ", None) if at.get("epsilon") == "images" else ("", at.get("epsilon"))

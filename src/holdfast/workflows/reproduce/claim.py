@@ -89,11 +89,7 @@ class Claim:
     rows: tuple[str, ...] = ()
 
     def check(self, rows: Sequence[str], columns: Sequence[str]) -> None:
-        """Refuse names that the table does not have.
-
-        Raises:
-            HoldfastError: such a name, or a claim without what its kind needs.
-        """
+        """Refuse names that the table does not have."""
         # What is compared or limited, and where
         compared = self.kind in (*COMPARED, "correlates")
         if compared and (not isinstance(self.operands, list) or len(self.operands) < 2):
@@ -117,11 +113,7 @@ class Claim:
                     raise unknown(f"{kind} of the claim {self.text!r}", name, of_table[kind])
 
     def chains(self) -> list[list[str]]:
-        """Return the names that are compared with each other.
-
-        Raises:
-            HoldfastError: lists of different lengths.
-        """
+        """Return the names that are compared with each other."""
         first, *others = self.operands
         if not isinstance(first, list):
             return [self.operands]
@@ -170,11 +162,7 @@ class Claim:
         return self.rows or tuple(dict.fromkeys(row for row, _ in cells))
 
     def limits(self) -> tuple[float, float]:
-        """Return between which numbers values should lie.
-
-        Raises:
-            HoldfastError: something else than the number, or two numbers in order, that the kind takes.
-        """
+        """Return between which numbers values should lie."""
         ends = self.operands if self.kind == "within" else [self.operands]
         numbers = isinstance(ends, list) and all(isinstance(end, (int, float)) and end is not True for end in ends)
         if not numbers or len(ends) != 1 + (self.kind == "within") or ends != sorted(ends):
@@ -187,9 +175,6 @@ def ends(cell: Cell) -> tuple[float, float, float]:
     """Return value, low and high in the paper's scale; without an interval, all are the value.
 
     The ends are the outer ones of the intervals over images and over trainings.
-
-    Raises:
-        HoldfastError: a cell without a number.
     """
     score = cell.score
     if score is None or score.value is None:

@@ -12,13 +12,6 @@ def mean(scores: Sequence[Score], apart: bool) -> Score:
     Each half of the interval is √(Σ a²)/n of the halves a of scores that are independent, and Σ a/n of others: no
     correlation makes it wider.
 
-    Args:
-        scores: with values.
-        apart: whether they are about different images.
-
-    Raises:
-        HoldfastError: a score without a value.
-
     Source: Zou & Donner (2008), "Construction of confidence limits about effect measures" (MOVER).
     """
     values = [score.value for score in scores if score.value is not None]

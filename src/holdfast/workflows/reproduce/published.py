@@ -27,12 +27,7 @@ class Published:
 
 
 def judge_published(claim: Claim, cells: Cells) -> Published | None:
-    """Return what the paper's own table says of a claim; None where it has no number for it, or agrees by definition.
-
-    Args:
-        claim: the claim.
-        cells: by (row, column).
-    """
+    """Return what the paper's own table says of a claim; None where it has no number, or agrees by definition."""
     if claim.kind == "agrees":
         return None
     if claim.kind == "correlates":

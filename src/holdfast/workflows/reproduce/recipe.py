@@ -134,15 +134,7 @@ def names() -> list[str]:
 
 
 def read(name: str, profile: str = FULL) -> Reproduction:
-    """Return a table of a paper in one profile.
-
-    Args:
-        name: see `names`; or the path of a TOML file.
-        profile: "full", or one of the file's own.
-
-    Raises:
-        HoldfastError: a name or a profile that nobody knows, a file that is not TOML, or that says what nobody knows.
-    """
+    """Return a table of a paper in one profile."""
     path = Path(name) if name.endswith(".toml") else folder() / f"{name}.toml"
     if not name.endswith(".toml") and name not in names():
         raise unknown("table", name, names())
@@ -151,11 +143,7 @@ def read(name: str, profile: str = FULL) -> Reproduction:
 
 
 def read_file(path: Path) -> Table:
-    """Return the tables of a recipe file, laid over the file beside it that it is `like`.
-
-    Raises:
-        HoldfastError: a file that cannot be read, is not TOML, or is like itself.
-    """
+    """Return the tables of a recipe file, laid over the file beside it that it is `like`."""
     return resolve_inheritance(
         {"like": path.stem}, lambda like: read_toml(path.with_name(f"{like}.toml"), "recipe"), path.stem
     )
@@ -172,9 +160,6 @@ def assemble(values: Mapping[str, Any], name: str, profile: str) -> Reproduction
     `[profiles.small]` lies over the file, see `over`; "" in the place of an input, an audit or a study leaves it out. A
     measure with `each` stands for several, see `holdfast.config.tables.spread`. A row of several `scores` stands for
     one row of each, see `holdfast.workflows.reproduce.rows.spread`.
-
-    Raises:
-        HoldfastError: keys that nobody knows, or that are missing.
     """
     # The file, under its profile
     table = arguments(KEYS, values, name)
@@ -222,11 +207,7 @@ def _seeds(seeds: Sequence[int], name: str) -> tuple[int, ...]:
 
 
 def fill_placeholders(value: Any, specs: Mapping[str, str]) -> Any:
-    """Return plain data with every "{name}" in a text replaced by that input's spec.
-
-    Raises:
-        HoldfastError: a name that is no input.
-    """
+    """Return plain data with every "{name}" in a text replaced by that input's spec."""
     if isinstance(value, Mapping):
         return {key: fill_placeholders(inner, specs) for key, inner in value.items()}
     if isinstance(value, list):

@@ -79,15 +79,6 @@ def rehearse(
 
     All measures, attacks, trainings, cells and claims are those of the table; images, epochs, draws and the time of a
     proof are few. Nothing is read but the recipe, and nothing is written.
-
-    Args:
-        recipe: the table, see `holdfast.workflows.reproduce.recipe.read`.
-        device: where networks run.
-        engine: where audits run.
-        listener: told about progress.
-
-    Raises:
-        HoldfastError: a recipe that cannot be run at all.
     """
     with TemporaryDirectory(prefix="holdfast-rehearsal-") as folder:
         small = stand_in(recipe, Path(folder))

@@ -14,10 +14,6 @@ def spread(values: Mapping[str, Any], where: str) -> dict[str, Any]:
 
     A row "drift" of the scores "5 steps" and "10 steps" stands for the rows "drift, 5 steps" and "drift, 10 steps", and
     so it does in the `rows` of claims; its published numbers are a list for each.
-
-    Raises:
-        HoldfastError: scores or quantiles that are no list of texts, both of them, or not as many as the lists of
-            published numbers.
     """
     rows: list[Any] = []
     names: dict[str, list[str]] = {}  # of the rows that one stands for

@@ -80,19 +80,6 @@ def reproduce(
 
     A recipe with `seeds` is done once for each of them, in a folder of its own: everything that it trains learns anew,
     and all are tested on the same images. Cells then hold the mean, see `together`.
-
-    Args:
-        recipe: the table.
-        folder: where all of it goes.
-        inputs: specs by the names of inputs, instead of the profile's.
-        device: where encoders run.
-        seed: the one seed of trainings and audits; that of a recipe's trainings is added to it.
-        engine: where the audits run.
-        listener: told about progress.
-        command: how to do it again, for the record.
-
-    Raises:
-        HoldfastError: inputs that are not known or missing, a folder that cannot be written.
     """
     listener, began, store = listener or Silent(), time.perf_counter(), Store(folder)
     check_device(device)

@@ -36,14 +36,7 @@ def table_of(
     studies: Mapping[str, Mapping[str, Any] | str],
     problems: Mapping[str, str],
 ) -> dict[tuple[str, str], Cell]:
-    """Return every cell by (row, column): its number, or why there is none.
-
-    Args:
-        recipe: the table.
-        runs: records of audits by name, or why there is none.
-        studies: records of studies by name, or why there is none.
-        problems: why inputs are missing, by name.
-    """
+    """Return every cell by (row, column): its number, or why there is none."""
     cells = {
         (row.name, column.name): _cell(recipe, row, column, place, runs, studies, problems)
         for row in recipe.rows

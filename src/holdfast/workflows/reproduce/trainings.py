@@ -24,11 +24,6 @@ def together(
 
     The interval over images is that of the mean of scores of the same images, at any correlation; that over trainings
     is Student's, given the images. Cells with the key `trainings` hold the standard deviation between trainings.
-
-    Args:
-        recipe: the table.
-        tables: its cells, for each seed.
-        seeds: of the trainings, in the same order.
     """
     places = {(r.name, c.name): at_of(r, c).get("trainings") for r in recipe.rows for c in recipe.columns}
     return {key: _one([table[key] for table in tables], seeds, places[key]) for key in tables[0]}
@@ -50,11 +45,7 @@ def _one(cells: Sequence[Cell], seeds: Sequence[int], number: str | None) -> Cel
 
 
 def _number(name: str, values: Sequence[float]) -> Score:
-    """Return a number of its own about the trainings.
-
-    Raises:
-        HoldfastError: a number that nobody knows.
-    """
+    """Return a number of its own about the trainings."""
     if name != "std":
         raise unknown("trainings", name, ("std",))
     return deviation(values)
@@ -62,13 +53,6 @@ def _number(name: str, values: Sequence[float]) -> Score:
 
 def deviation(values: Sequence[float], confidence: float = 0.95) -> Score:
     """Return the standard deviation of what several trainings came to, with the interval s √((k-1) / χ²_{k-1}).
-
-    Args:
-        values: one number for each training, two or more.
-        confidence: level of the interval, which takes the numbers for normal.
-
-    Raises:
-        HoldfastError: fewer than two.
 
     Example:
         >>> print(f"{deviation([0.82, 0.84, 0.83]).value:.3f}")

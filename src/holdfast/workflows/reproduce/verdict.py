@@ -53,11 +53,6 @@ def judge(claim: Claim, cells: Cells, correlation: Correlation) -> Verdict:
     trainings, and p is the larger one of both. All else is not shown, and what a sample was too small to give an
     interval neither. Where numbers are missing, the others can still fail the claim. Of a comparison that the paper's
     own table ties, as where both are 0, ours need not show anything.
-
-    Args:
-        claim: the claim.
-        cells: by (row, column).
-        correlation: of two cells' estimates.
     """
     if claim.kind == "correlates":
         return _correlates(claim, cells)

@@ -15,11 +15,7 @@ from holdfast.workflows.study.plan import Study
 
 
 def read_study(path: Path, **overrides: Any) -> Study:
-    """Return the study in a TOML file; `overrides` that are not None win over its keys; see `make_study`.
-
-    Raises:
-        HoldfastError: a file that cannot be read or is not TOML; and as `make_study`.
-    """
+    """Return the study in a TOML file; `overrides` that are not None win over its keys; see `make_study`."""
     values = read_toml(path, "study")
     return make_study(values | {key: value for key, value in overrides.items() if value is not None}, path.name)
 
@@ -29,9 +25,6 @@ def make_study(data: Mapping[str, Any], where: str) -> Study:
 
     Its keys are those of `Study` and of a recipe, which all methods share; `[[methods]]` have a `title` and what is
     their own; `[[columns]]` are as `Column`, with a corruption or data.
-
-    Raises:
-        HoldfastError: data that say what nobody knows.
     """
     own = {field.name for field in dataclasses.fields(Study)}
     study = {key: value for key, value in data.items() if key in own}

@@ -38,16 +38,6 @@ def run_study(study: Study, folder: Path, *, listener: Listener | None = None, c
 
     It is written to `folder/study.json`; every training and its audits have a folder of their own. Interrupted, the
     same call goes on. A training that fails is recorded, and the others go on.
-
-    Args:
-        study: what is compared.
-        folder: the run folder.
-        listener: told about progress.
-        command: how to do it again, for the record.
-
-    Raises:
-        HoldfastError: an encoder or images that cannot be opened, images without labels, a folder that cannot be
-            written, or one in which a method of the same name was trained by another recipe.
     """
     _check_study(study, folder / "study.json")
     store, listener = Store(folder), listener or Silent()
@@ -91,11 +81,7 @@ def _check_study(study: Study, before: Path) -> None:
 
 
 def _train_seeds(study: Study, recipe: Recipe | None, column: Column, folder: Path, listener: Listener) -> Answers:
-    """Train one method on one version of the data with every seed (the untrained encoder: not at all), and test it.
-
-    Raises:
-        HoldfastError: a training or a test that fails.
-    """
+    """Train one method on one version of the data with every seed (the untrained encoder: not at all), and test it."""
     if recipe is None or not study.seeds:
         return _cell(study, recipe, column, folder, listener)
     cells = []
@@ -110,11 +96,7 @@ def _train_seeds(study: Study, recipe: Recipe | None, column: Column, folder: Pa
 
 
 def _cell(study: Study, recipe: Recipe | None, column: Column, folder: Path, listener: Listener) -> Answers:
-    """Train one method on one version of the data once, and test it.
-
-    Raises:
-        HoldfastError: a training or a test that fails.
-    """
+    """Train one method on one version of the data once, and test it."""
     original = next(iter(study.recipes.values()))
     if recipe is None:
         encoder = open_encoder(original.encoder)

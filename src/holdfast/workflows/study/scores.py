@@ -27,12 +27,6 @@ def score_row(study: Study, answers: Mapping[str, Answers | str], probe: str, se
 
     `accuracy`, `drop` and `average` are means over trainings, with intervals over images. Where there are several
     trainings, `trainings` holds the same of another kind: over trainings, given the images, see `over_trainings`.
-
-    Args:
-        study: what is compared.
-        answers: by the title of a column, the answers of its encoders, or why there are none.
-        probe: which of the study's probes.
-        setting: which of `SETTINGS`.
     """
     trained = {title: columns for title, columns in answers.items() if not isinstance(columns, str)}
     right = {title: columns[probe, setting] for title, columns in trained.items() if (probe, setting) in columns}
@@ -94,12 +88,6 @@ def over_trainings(
 
     It is about another training of the same recipe, tested on the same images. Trainings that agree to the last image
     have no spread to tell it from, and so no interval.
-
-    Args:
-        values: one number for each training.
-        least: what none can fall below.
-        most: what none can exceed.
-        confidence: level of the interval.
     """
     k = len(values)
     if k < 2 or not all(map(math.isfinite, values)):

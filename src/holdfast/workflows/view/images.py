@@ -132,11 +132,7 @@ def _add_values(shown: SideBySide, columns: Sequence[_Column]) -> None:
 
 
 def _column(files: RunFiles, table: str, column: str) -> tuple[list[str], np.ndarray]:
-    """Return the ids of the rows of a table, and the values of a column as floats.
-
-    Raises:
-        UnreadableRecord: a table that cannot be read, or that has no such column.
-    """
+    """Return the ids of the rows of a table, and the values of a column as floats."""
     data = files.read(table, "a Parquet table")
     try:
         rows = pq.read_table(io.BytesIO(data), columns=["id", column])

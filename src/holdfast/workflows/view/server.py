@@ -31,16 +31,7 @@ HEADERS = {
 
 
 def application(site: Site, hosts: list[str]) -> Any:
-    """Return the pages of a site as an ASGI application.
-
-    Args:
-        site: the pages.
-        hosts: names of this machine. A request for another one is refused: a page elsewhere whose name was made to lead
-            here (DNS rebinding) cannot read anything.
-
-    Raises:
-        HoldfastError: the extra `view` is not installed.
-    """
+    """Return the pages of a site as an ASGI application."""
     starlette = {name: _package("starlette", f"starlette.{name}") for name in MODULES}
     response, route = starlette["responses"].Response, starlette["routing"].Route
     layer, trusted = starlette["middleware"].Middleware, starlette["middleware.trustedhost"].TrustedHostMiddleware
@@ -103,11 +94,7 @@ def _package(package: str, module: str) -> Any:
 
 
 def names_of(host: str) -> list[str]:
-    """Return how browsers may call a machine that listens at an address.
-
-    Raises:
-        HoldfastError: no address of this machine.
-    """
+    """Return how browsers may call a machine that listens at an address."""
     names = ["localhost", "127.0.0.1", "[::1]", "::1", host]
     if not is_local(host):
         own = socket.gethostname()
@@ -118,11 +105,7 @@ def names_of(host: str) -> list[str]:
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine reaches an address.
-
-    Raises:
-        HoldfastError: a name that is no address.
-    """
+    """Whether only this machine reaches an address."""
     if host == "localhost":
         return True
     try:
@@ -132,16 +115,7 @@ def is_local(host: str) -> bool:
 
 
 def bound(host: str, port: int, fixed: bool) -> socket.socket:
-    """Return a socket that listens.
-
-    Args:
-        host: the address.
-        port: the wanted one; 0: any.
-        fixed: whether it must be that one; else the next one that is free is taken.
-
-    Raises:
-        HoldfastError: no such address here, or no free port.
-    """
+    """Return a socket that listens."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     last: OSError | None = None
     for candidate in [port] if fixed or not port else range(port, min(port + TRIED, 65536)):
@@ -188,11 +162,7 @@ class Server:
         self._server = uvicorn.Server(uvicorn.Config(app, log_level="critical", **options))
 
     def run(self) -> None:
-        """Answer until Ctrl-C.
-
-        Raises:
-            KeyboardInterrupt: that is how it ends.
-        """
+        """Answer until Ctrl-C."""
         with self._socket:
             self._server.run(sockets=[self._socket])
 

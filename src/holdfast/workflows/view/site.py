@@ -67,11 +67,7 @@ class Site:
         self._making: defaultdict[Any, threading.Lock] = defaultdict(threading.Lock)
 
     def page(self, address: str) -> Page | None:
-        """Return what stands at an address, relative to the top; None where nothing does.
-
-        Raises:
-            HoldfastError: a page that cannot be made: its record can no longer be read.
-        """
+        """Return what stands at an address, relative to the top; None where nothing does."""
         if address in ("", INDEX):
             return _viewer(
                 pages.index(self.runs.all(self._since), self.runs.root.name, self._live), pages.INDEX_SCRIPTS

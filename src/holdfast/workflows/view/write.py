@@ -13,16 +13,8 @@ from holdfast.workflows.view.site import INDEX, Site
 def write_site(root: Path, out: Path, say: Callable[[str], object]) -> tuple[int, list[str]]:
     """Write all pages of a folder of runs into another folder.
 
-    Args:
-        root: the folder of runs.
-        out: where the pages go; it is created, and what it holds under other names stays.
-        say: told what is being written.
-
     Returns:
         How many files were written, and a sentence for each that could not be made.
-
-    Raises:
-        HoldfastError: a folder that cannot be read or written, or one inside of the other's runs.
     """
     site, folder = Site(root, live=False), Folder(out)
     if real(out).is_relative_to(site.runs.root):

@@ -127,10 +127,6 @@ def _curves(table: Table, column: str) -> tuple[Chart, ...]:
     """Return Ψ(d) = exp(-(d/s)^a) of the image of median width, of the narrowest and of the widest; none without fits.
 
     An image is as wide as the distance where its Ψ is one half, s (log 2)^(1/a).
-
-    Args:
-        table: shapes a and scales s.
-        column: how far from the original the attack brought each image.
     """
     # Ψ of each image is one half at s (log 2)^(1/a), its width
     fitted = torch.stack([table[name].double() for name in ("shape", "scale", column)])

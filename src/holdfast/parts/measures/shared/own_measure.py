@@ -53,11 +53,7 @@ class OwnMeasure(FunctionPart, AttackMeasure):
         }
 
     def _values(self, *reps: Tensor) -> Tensor:
-        """Return the function's values.
-
-        Raises:
-            HoldfastError: no finite value per image, other values the second time, or shares that are none.
-        """
+        """Return the function's values."""
         name = registry.part_name(self)
         with torch.no_grad(), forbid_mutation(f"the function {name}", *reps):
             values, again = (value_per_image(self, reps).double() for _ in range(2))

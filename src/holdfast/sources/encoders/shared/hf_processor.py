@@ -86,11 +86,7 @@ def pixel_values(processor: Any, picture: PIL.Image.Image) -> Float[Tensor, "cha
 
 
 def _colours(original: Original, config: Mapping[str, Any]) -> tuple[_Colours, tuple[int, int, int]]:
-    """Return what is done to colours, and the shape of what a plain picture becomes.
-
-    Raises:
-        HoldfastError: something else than a mean and a standard deviation of each channel, or of grey.
-    """
+    """Return what is done to colours, and the shape of what a plain picture becomes."""
     plain = [original(PIL.Image.new("RGB", (31, 23), colour)) for colour in _PLAIN]
     channels, height, width = plain[0].shape
     # at the centre, for black may be put around a picture
@@ -135,11 +131,7 @@ def _as_said(measured: _Colours, config: Mapping[str, Any]) -> _Colours:
 
 
 def _geometry(original: Original, config: Mapping[str, Any], found: Preprocessing) -> Geometry:
-    """Return the geometry by which pictures become what the processor makes of them.
-
-    Raises:
-        HoldfastError: there is none.
-    """
+    """Return the geometry by which pictures become what the processor makes of them."""
     for side in sizes(Geometry(found.shape[1:])):
         shape = original.of_noise(*side)[1].shape
         if shape != found.shape:
