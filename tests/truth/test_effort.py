@@ -62,7 +62,7 @@ def test_a_footprint_counts_what_a_form_really_has(monkeypatch: pytest.MonkeyPat
     sizes: list[int] = []
 
     def watched(kind: type[Dense] | type[Patches]) -> None:
-        for name in ("through", "relaxed"):
+        for name in ("through", "relax"):
             before = getattr(kind, name)
 
             def count(form: Dense | Patches, *given: object, before=before) -> object:  # type: ignore[no-untyped-def]

@@ -200,7 +200,7 @@ def test_an_attack_never_sees_the_draws_that_judge_it_and_draws_anew_in_each_pas
         pgd, square = (3 * member.passes.forward for member in attack.members)
         assert len(drawn) == pgd + square
         assert len(set(drawn)) == max(pgd, square)
-    judged = searched.reevaluated(goal, f)
+    judged = searched.reevaluate(goal, f)
     assert network.drawn == own
     assert torch.equal(judged.reps[attack.steps], f(judged.images[attack.steps]))
     assert not torch.equal(judged.reps[attack.steps], searched.reps[attack.steps])
@@ -233,9 +233,9 @@ def test_random_signs_hide_the_worst_case_from_a_naive_attack_and_not_from_an_ad
     f, x = encoder(flipped, draws=64), images() * 0.6 + 0.2
     clean = f(x)
     goal, rng = Untargeted().pursue(f, clean), Rng(0, ids=IDS)
-    adaptive = attack(goal, x, Linf(epsilon), rng).reevaluated(goal, f)
+    adaptive = attack(goal, x, Linf(epsilon), rng).reevaluate(goal, f)
     with naively():
-        naive = attack(goal, x, Linf(epsilon), rng).reevaluated(goal, f)
+        naive = attack(goal, x, Linf(epsilon), rng).reevaluate(goal, f)
     mean_sign = float(clean[0, 0] / x[0, 0, 0, 0])
     optimum = epsilon * (PIXELS * mean_sign**2 + (GAIN * PIXELS) ** 2) ** 0.5
     drift = [(t.reps[attack.steps] - clean).norm(dim=1) for t in (adaptive, naive)]

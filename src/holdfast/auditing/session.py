@@ -320,9 +320,8 @@ class Session:
             # of the clean representations only its own: to add up all of them for each shard takes a square of time
             own = None if shard.clean is None else shard.clean[start:stop]
             with (
-                use_precision(
-                    "float32", shard.x.device
-                ),  # what computes beside the encoder, too, whose searches may round
+                # what computes beside the encoder, too, whose searches may round
+                use_precision("float32", shard.x.device),
                 forbid_mutation("an attack, or another part that runs here,", shard.x, own, large=shard.clean),
             ):
                 return observation.run(shard)

@@ -35,13 +35,12 @@ class Propagation(Certifier):
 
     def __call__(self, encoder: Encoder, margin: Margin, x: Images, ball: Ball, radii: PerImage | None = None) -> Bound:
         """Bound the margins of every image from below, see `Certifier`."""
-        with use_precision(
-            "float32", x.device
-        ):  # slopes are looked for in float32, which CUDA's convolutions would shorten
+        # slopes are looked for in float32, which CUDA's convolutions would shorten
+        with use_precision("float32", x.device):
             network, region, margin = prepare(encoder, margin, x, ball, radii)
             lower, ranges = self.lower(network.double, margin, region)
             bound = finish_bound(network.double, margin, region, lower, ranges)
-        encoder.count(Passes(bounds=len(x)))  # when it is done: who listens takes it for that
+        encoder.count(Passes(bounds=len(x)))  # after the work: listeners treat the count as progress
         return bound
 
     @abstractmethod
