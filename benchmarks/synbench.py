@@ -19,10 +19,10 @@ from torch import Tensor
 
 from benchmarks.result import Result, report
 from holdfast.core import Encoder
+from holdfast.numerics.gaussian_classes.conditional import ConditionalGaussian, ones
 from holdfast.numerics.gaussian_classes.covariance import isotropic
 from holdfast.numerics.gaussian_classes.nearest_shift import nearest_shift
 from holdfast.numerics.gaussian_classes.robust_bayes import fit
-from holdfast.sources.data.gaussian import ConditionalGaussian, ones
 from holdfast.sources.encoders import open_encoder
 
 MODELS = ("resnet18", "resnet50", "vit_tiny_patch16_224", "vit_small_patch16_224", "vit_base_patch16_224")

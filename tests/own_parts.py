@@ -1,4 +1,4 @@
-"""Five parts of a user's own in one file: an encoder source, a threat, an attack, an observation and a measure."""
+"""Six parts of a user's own in one file: sources of encoders and data, a threat, an attack, an observation and more."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from holdfast.core import (
     Goal,
     HoldfastError,
     Images,
+    ImageSource,
     Measure,
     Observation,
     Passes,
@@ -25,7 +26,19 @@ from holdfast.core import (
     Threat,
     Trajectory,
 )
-from holdfast.extend import EncoderSource, Options, Readout, check_readouts, evaluate, read_options, register
+from holdfast.core.spec_string import positive
+from holdfast.extend import (
+    DataSource,
+    EncoderSource,
+    Options,
+    Readout,
+    check_readouts,
+    evaluate,
+    finish,
+    read_options,
+    register,
+    take,
+)
 from holdfast.numerics import statistics
 
 
@@ -42,6 +55,48 @@ class Averages(EncoderSource):
         if not name.isdecimal() or int(name) < 1:
             raise HoldfastError(f"spec {options.spec!r}: expected averages:SIDE, such as averages:4, got {name!r}")
         return Encoder(nn.Sequential(nn.AdaptiveAvgPool2d(int(name)), nn.Flatten()), mean=0, std=1, name=common.name)
+
+
+@register("data")
+@dataclass(frozen=True)
+class Stripes(DataSource):
+    """Stripes that stand or lie."""
+
+    about = "stripes that stand or lie: stripes:40?side=8 draws 40 of them"
+
+    def open(self, name: str, options: Options) -> "Drawn":
+        """Open `stripes:COUNT`."""
+        side = take(options, "side", positive, 8)
+        finish(options)
+        if not name.isdecimal() or int(name) < 1:
+            raise HoldfastError(f"spec {options.spec!r}: expected stripes:COUNT, such as stripes:40, got {name!r}")
+        return Drawn(int(name), side)
+
+
+class Drawn(ImageSource):
+    """Stripes on noise."""
+
+    classes = ("stand", "lie")
+
+    def __init__(self, count: int, side: int):
+        self.count, self.side = count, side
+
+    def __len__(self) -> int:
+        return self.count
+
+    def id(self, index: int) -> str:
+        """Return its number."""
+        return f"stripes-{index:03d}"
+
+    def load(self, index: int) -> Tensor:
+        """Draw one."""
+        stripes = (torch.arange(self.side) % 2).float().expand(1, self.side, self.side)
+        noise = torch.rand(1, self.side, self.side, generator=torch.Generator().manual_seed(index))
+        return (stripes.mT if self.label(index) else stripes) * 0.5 + noise * 0.5
+
+    def label(self, index: int) -> int:
+        """Say whether its stripes lie."""
+        return index % 2
 
 
 @register("threats")

@@ -61,13 +61,17 @@ def surface() -> str:
 
 
 def python() -> Iterator[str]:
-    """Yield names with their signatures: of classes their making, and what is public in them itself."""
+    """Yield names with their signatures: of classes their making, and what they are the first to define."""
     for module in MODULES:
         for name in sorted(import_module(module).__all__):
             thing = getattr(import_module(module), name)
             yield f"{module}.{name}{signature(thing)}"
             if inspect.isclass(thing) and not issubclass(thing, Exception):
-                yield from members(thing, f"{module}.{name}", sorted({*vars(thing), *abstract(thing)}))
+                first = {
+                    member for member in vars(thing) if not any(member in vars(base) for base in thing.__mro__[1:])
+                }
+                first -= set(getattr(thing, "__dataclass_fields__", ()))  # its signature has them
+                yield from members(thing, f"{module}.{name}", sorted({*first, *abstract(thing)}))
     for name in sorted(import_module(NOUNS).__all__):
         thing = getattr(import_module(NOUNS), name)
         yield from members(thing, f"{NOUNS}.{name}", sorted(abstract(thing)))

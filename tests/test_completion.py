@@ -11,7 +11,6 @@ from holdfast.core import Ball, registry
 from holdfast.numerics.statistics.multiple_testing import CORRECTIONS
 from holdfast.runtime.names import list_configured_models, list_registered_models, parse_names
 from holdfast.runtime.optional import optional
-from holdfast.sources.data import SOURCES
 from holdfast.sources.encoders.shared.networks import NETWORKS
 from holdfast.sources.encoders.zoo import SHIPPED
 
@@ -20,7 +19,7 @@ def test_names_read_from_files_are_those_that_are_imported() -> None:
     assert {spec for spec in completion.encoder_specs() if spec.startswith("zoo:")} == {
         f"zoo:{name}" for name in (*NETWORKS, *SHIPPED)
     }
-    assert {spec.partition(":")[0] for spec in completion.data_specs()} == set(SOURCES)
+    assert {spec.partition(":")[0] for spec in completion.data_specs()} == set(registry.names("data"))
     balls = {name for name in registry.names("threats") if issubclass(registry.find("threats", name), Ball)}
     assert set(completion.NORMS) == {name for name in balls if name in registry._inside("threats")}
     assert tuple(CORRECTIONS) == completion.CORRECTIONS

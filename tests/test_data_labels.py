@@ -17,9 +17,9 @@ import typechecker
 from holdfast.core import HoldfastError, ImageSource
 from holdfast.sources.data import open_images
 from holdfast.sources.data.arrays import Arrays
-from holdfast.sources.data.long_tail import LongTail
 from holdfast.sources.data.shared.labels import class_number
-from holdfast.sources.data.torch_dataset import TorchDataset
+from holdfast.sources.data.shared.long_tail import LongTail
+from holdfast.sources.data.shared.torch_dataset import TorchDataset
 
 N = 90
 VALUES = np.random.default_rng(0).integers(0, 256, (N, 8, 8, 3), dtype=np.uint8)

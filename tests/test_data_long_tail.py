@@ -10,7 +10,7 @@ from holdfast.core import HoldfastError
 from holdfast.sources.data import open_images
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.digits import Digits
-from holdfast.sources.data.long_tail import LongTail
+from holdfast.sources.data.shared.long_tail import LongTail
 
 
 def source(*sizes: int, order: torch.Tensor | None = None) -> Arrays:

@@ -20,7 +20,7 @@ from holdfast.core import Geometry, HoldfastError
 from holdfast.sources.data import Conversion, ImageSet, open_images
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.folder import Folder
-from holdfast.sources.data.torch_dataset import TorchDataset
+from holdfast.sources.data.shared.torch_dataset import TorchDataset
 from holdfast.sources.data.webdataset import WebDataset
 
 VALUES = np.random.default_rng(0).integers(0, 256, (10, 20, 3), dtype=np.uint8)

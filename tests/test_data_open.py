@@ -1,12 +1,14 @@
 """Spec strings open the source they name, or say what is wrong."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import PIL.Image
 import pytest
 import torch
 
-from holdfast.core import Geometry, HoldfastError
-from holdfast.sources.data import SOURCES, Conversion, open_images
+from holdfast.core import Geometry, HoldfastError, registry
+from holdfast.sources.data import Conversion, open_images
 from holdfast.sources.data.digits import Digits
 
 
@@ -105,5 +107,105 @@ def test_a_wrong_spec_says_what_is_wrong(home, spec, says):
 
 def test_sources_are_described():
     more = {"retrieval", "list", "cifar10c", "imagenetc"}
-    assert set(SOURCES) == {"digits", "gaussian", "folder", "arrays", "torchvision", "hf", "webdataset"} | more
-    assert all(text and "\n" not in text for text, _ in SOURCES.values())
+    sources = {name: registry.find("data", name) for name in registry.names("data")}
+    assert set(sources) == {"digits", "gaussian", "folder", "arrays", "torchvision", "hf", "webdataset"} | more
+    assert all(source.about and "\n" not in source.about for source in sources.values())
+
+
+OWN = """
+from dataclasses import dataclass
+
+import torch
+
+from holdfast.core import registry
+from holdfast.extend import DataSource, Options, register, take
+from holdfast.sources.data.arrays import Arrays
+
+@register("data")
+@dataclass(frozen=True)
+class Mine(DataSource):
+    "Noise."
+
+    about = "noise, mine:COUNT?side=4"
+    suffixes = (".mine",)
+    bare = True
+
+    def open(self, name, options):
+        side = take(options, "side", int, 4)
+        if name == "broken":
+            raise ValueError("torn")
+        if name == "list":
+            return [1, 2]
+        count = int(name) if name.isdecimal() else 3
+        return Arrays(torch.rand(count, 1, side, side), name="mine")
+"""
+
+
+@pytest.fixture
+def own(home, own_parts_forgotten):
+    (home / "mine.py").write_text(OWN, encoding="utf-8")
+    (home / "x.mine").touch()
+    registry.load(home / "mine.py")
+    return home
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape"),
+    [
+        ("mine:5", (5, 1, 4, 4)),
+        ("MINE:5?side=6", (5, 1, 6, 6)),
+        ("mine:5?size=8&channels=3", (5, 3, 8, 8)),
+        ("mine", (3, 1, 4, 4)),
+        ("mine?side=2", (3, 1, 2, 2)),
+        ("x.mine", (3, 1, 4, 4)),
+        ("./x.mine?side=5", (3, 1, 5, 5)),
+        ("photos", (3, 3, 30, 40)),
+    ],
+)
+def test_a_source_of_ones_own_opens_under_its_name(own, spec, shape):
+    images = open_images(spec)
+    assert (len(images), *images.shape) == shape
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("mone:5", "unknown data source 'mone'; did you mean mine:5?"),
+        ("mne", "did you mean x.mine or mine?"),
+        ("mine:5?sde=3", "did you mean 'side'?"),  # which it forgot to refuse itself
+        ("mine:5?side=x", "option side=x is not usable"),
+        ("mine:broken", "the data source 'mine', while it was opened: ValueError: torn"),
+        ("mine:list", "expected an ImageSource from the data source 'mine', got [1, 2]"),
+        ("notes.txt", "expected a folder, .npz, .npy, .mine or .tar, got the file 'notes.txt'"),
+    ],
+)
+def test_a_wrong_spec_of_ones_own_source_says_what_is_wrong(own, spec, says):
+    with pytest.raises(HoldfastError) as refused:
+        open_images(spec)
+    assert says in str(refused.value)
+
+
+@pytest.mark.usefixtures("own")
+def test_two_sources_of_one_suffix_are_told_apart_by_their_names():
+    @registry.register("data")
+    @dataclass(frozen=True)
+    class Theirs(registry.find("data", "mine")):
+        """Noise."""
+
+    with pytest.raises(HoldfastError) as refused:
+        open_images("x.mine")
+    assert "write mine:x.mine or theirs:x.mine" in str(refused.value)
+    assert len(open_images("theirs:x.mine")) == 3
+
+
+@pytest.mark.usefixtures("home", "own_parts_forgotten")
+def test_what_is_no_source_is_refused_by_its_name():
+    @registry.register("data")
+    @dataclass(frozen=True)
+    class Nothing:
+        """No source."""
+
+    for spec in ("nothing:x", "x.npz"):
+        with pytest.raises(HoldfastError) as refused:
+            open_images(spec)
+        assert "the data source 'nothing': expected a DataSource of holdfast.extend" in str(refused.value)

@@ -20,8 +20,8 @@ from holdfast.core import Geometry, HoldfastError, ImageSource
 from holdfast.runtime.foreign import TURN, foreign
 from holdfast.sources.data import ImageSet
 from holdfast.sources.data.arrays import Arrays
-from holdfast.sources.data.long_tail import LongTail
-from holdfast.sources.data.torch_dataset import TorchDataset
+from holdfast.sources.data.shared.long_tail import LongTail
+from holdfast.sources.data.shared.torch_dataset import TorchDataset
 
 N = 24
 

@@ -11,11 +11,10 @@ import pytest
 
 from holdfast.core import registry
 from holdfast.runtime import outline
-from holdfast.sources.data import SOURCES
 from holdfast.sources.encoders import suffixes
 from holdfast.sources.encoders.zoo import NETWORKS, SHIPPED
 
-SHOWN = ("question", "how_to_read", "reference", "better", "about", "extra", "suffix")
+SHOWN = ("question", "how_to_read", "reference", "better", "about", "extra", "suffix", "suffixes", "bare")
 """Constants of classes that `holdfast show` and `list` print."""
 
 OVERRIDING = """
@@ -68,7 +67,7 @@ for name in profile_names():
 def said(part: type) -> dict[str, object]:
     """Return what a class says of itself."""
     parameters = inspect.signature(part).parameters.values()
-    texts = {key: value for key in SHOWN if isinstance(value := getattr(part, key, None), str)}
+    texts = {key: value for key in SHOWN if isinstance(value := getattr(part, key, None), str | tuple | bool)}
     return {
         "documents": [above.__doc__ for above in part.__mro__ if above not in (object, type(part))],
         "parameters": {parameter.name: repr(parameter.default) for parameter in parameters},
@@ -91,13 +90,12 @@ def test_tables_read_are_those_that_are_imported() -> None:
     networks = outline.constant("holdfast.sources.encoders.zoo", "NETWORKS")
     assert {name: network.about for name, network in networks.items()} == {n: a.about for n, a in NETWORKS.items()}
     assert outline.constant("holdfast.sources.encoders.zoo", "SHIPPED") == SHIPPED
-    assert outline.constant("holdfast.sources.data", "SOURCES") == SOURCES
     sources = {name: registry.find_outline("encoders", name) for name in registry.names("encoders")}
     assert {part.suffix: name for name, part in sources.items() if part.suffix} == suffixes()  # type: ignore[attr-defined]
 
 
 def test_what_there_is_is_told_without_torch() -> None:
-    lines = ["list", *(f"list {kind}" for kind in (*registry.KINDS, "data", "profiles")), "list measures --json"]
+    lines = ["list", *(f"list {kind}" for kind in (*registry.KINDS, "profiles")), "list measures --json"]
     lines += [f"show {name}" for name in ("quick", *(registry.names(kind)[0] for kind in registry.KINDS))]
     done = subprocess.run([sys.executable, "-c", TELLING], input="\n".join(lines), capture_output=True, text=True)
     assert not done.returncode, done.stderr

@@ -30,7 +30,7 @@ from holdfast.runtime.errors import NothingAudited
 from holdfast.runtime.listener import Listener
 from holdfast.runtime.progress import LIFE, Bars
 from holdfast.sources.data.arrays import Arrays
-from holdfast.sources.data.torch_dataset import TorchDataset
+from holdfast.sources.data.shared.torch_dataset import TorchDataset
 from holdfast.storage.standing import allowing, refuse_unknown
 from holdfast.workflows.monitor.snapshot import freeze_copy, isolate_global_state
 

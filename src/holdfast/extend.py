@@ -1,19 +1,21 @@
 """What parts of your own are written with. The nouns that they are about are in `holdfast.core`."""
 
+from holdfast.core.data_source import DataSource
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.registry import register
-from holdfast.core.spec_string import Options
+from holdfast.core.spec_string import Options, finish, take
 from holdfast.parts.attacks.shared.gradient import evaluate, value_and_grad
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.measures.shared.own_measure import measure
 from holdfast.parts.objectives.shared.own_loss import loss
-from holdfast.sources.data.torch_dataset import TorchDataset
+from holdfast.sources.data.shared.torch_dataset import TorchDataset
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.options import read as read_options
 
 __all__ = [
     "AttackMeasure",
+    "DataSource",
     "EncoderSource",
     "Options",
     "Preprocessing",
@@ -22,9 +24,11 @@ __all__ = [
     "assemble",
     "check_readouts",
     "evaluate",
+    "finish",
     "loss",
     "measure",
     "read_options",
     "register",
+    "take",
     "value_and_grad",
 ]  # fmt: skip

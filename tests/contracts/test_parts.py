@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+import sys
 
 import pytest
 
@@ -12,6 +13,7 @@ from holdfast.core import (
     Check,
     Failure,
     HoldfastError,
+    ImageSource,
     Measure,
     Method,
     Objective,
@@ -20,6 +22,7 @@ from holdfast.core import (
     Threat,
     registry,
 )
+from holdfast.core.data_source import DataSource
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.engine import Engine
 from holdfast.parts.learners.shared.learner import Learner
@@ -27,6 +30,7 @@ from holdfast.parts.objectives.loss import Loss
 from holdfast.parts.smoothing.shared.certificate import Certificate
 
 BASES = {
+    "data": DataSource,
     "threats": Threat,
     "objectives": Objective,
     "attacks": Attack,
@@ -58,12 +62,21 @@ def test_parts_are_described_frozen_dataclasses(subtests: pytest.Subtests) -> No
             assert issubclass(cls, BASES[kind])
             assert dataclasses.is_dataclass(cls)
             assert cls.__dataclass_params__.frozen
-            assert cls.__name__ == "".join(word.capitalize() for word in name.split("_"))
+            called = cls.__name__.removesuffix("Source") if kind == "data" else cls.__name__  # beside its images
+            assert called == "".join(word.capitalize() for word in name.split("_"))
             assert registry.part_name(cls) == name
             assert inspect.getdoc(cls)
             own = [field.name for field in dataclasses.fields(cls) if field.name in cls.__annotations__]
             inherited = "".join(inspect.getdoc(base) or "" for base in cls.__mro__)
             assert [field for field in own if f"{field}:" not in inherited] == [], "parameters that are not described"
+
+
+def test_a_file_holds_one_part_and_what_it_opens() -> None:
+    for kind, name in PARTS:
+        module = sys.modules[registry.find(kind, name).__module__]
+        own = {value for key, value in vars(module).items() if isinstance(value, type) and not key.startswith("_")}
+        others = {cls for cls in own if cls.__module__ == module.__name__} - {registry.find(kind, name)}
+        assert all(kind == "data" and issubclass(cls, ImageSource) for cls in others), others
 
 
 def test_parts_survive_json(subtests: pytest.Subtests) -> None:

@@ -23,7 +23,7 @@ from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
-from holdfast.sources.data.torch_dataset import TorchDataset
+from holdfast.sources.data.shared.torch_dataset import TorchDataset
 
 ASKED = ["breakaway_risk", "overlap_risk"]
 FAST = {"profile": "quick", "measures": ASKED, "attacked": 6, "settings": {"*.attack.steps": 3}, "eps": 0.3}

@@ -128,6 +128,8 @@ def test_the_parts_shown_join_through_entry_points_and_are_audited(tmp_path: Pat
     (package / "__init__.py").touch()
     (package / "random_search.py").write_text(block(page, "python", "class RandomSearch"), encoding="utf-8")
     (package / "relative_drift.py").write_text(block(page, "python", "class RelativeDrift"), encoding="utf-8")
+    (package / "tiles.py").write_text(block(page, "python", "class Tiles"), encoding="utf-8")
+    PIL.Image.effect_noise((90, 50), 80).save(tmp_path / "scan.png")
     told = block(page, "toml", "entry-points")
     declared = re.sub(r'\[project\.entry-points\."(.+)"\]', r"[\1]", told).replace('"', "")
     (points / "entry_points.txt").write_text(declared, encoding="utf-8")
@@ -144,6 +146,9 @@ def test_the_parts_shown_join_through_entry_points_and_are_audited(tmp_path: Pat
     assert "usual distance of two images" in holdfast("show", "relative_drift")
     assert "among `steps` images" in holdfast("show", "random_search")
     assert "Relative drift" in holdfast("audit", "plan.toml")
+    assert "tiles: squares of one large picture, tiles:FILE?side=64" in holdfast("list", "data")
+    seen = holdfast("show", "zoo:digits-simclr", "--data", "tiles:scan.png?side=8&channels=1")
+    assert "5 of 66 images" in seen
 
 
 def generated(name: str = "generated"):

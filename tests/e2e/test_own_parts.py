@@ -1,4 +1,4 @@
-"""A source, a threat, an attack, an observation and a measure of one's own, in one file, appear everywhere."""
+"""Sources, a threat, an attack, an observation and a measure of one's own, in one file, appear everywhere."""
 
 import io
 import json
@@ -14,7 +14,7 @@ from holdfast.core import HoldfastError, registry
 OWN = tuple(Path(__file__).parents[1] / name for name in ("own_parts.py", "my_parts.py"))
 PLAN = """
 encoders = ["averages:4", "averages:2"]
-data = "digits"
+data = "stripes:40?side=8"
 profile = "quick"
 images = 24
 attacked = 8
@@ -56,6 +56,7 @@ def holdfast(*arguments: str, at: Path, own: tuple[Path, ...] = OWN, status: int
 def test_they_are_listed_and_shown(tmp_path: Path) -> None:
     listed = json.loads(holdfast("list", "--json", at=tmp_path))
     assert "averages:4" in listed["encoders"]["averages:"]
+    assert listed["data"]["stripes:"] == "stripes that stand or lie: stripes:40?side=8 draws 40 of them"
     assert {"dimmed", "random_search", "norms", "norm_loss"} <= {name for kind in listed.values() for name in kind}
     for before in (True, False):
         assert "How much of its length" in holdfast("show", "norm_loss", at=tmp_path, before=before)
@@ -82,6 +83,7 @@ def test_workers_know_them_and_the_record_names_their_file(audit: Path) -> None:
         assert 0 < mean["low"] < mean["value"] < mean["high"] < 1
         assert row["measures"]["universal_quantile[attack=random_search]"]["scores"]
     assert list(record["holdfast"]["parts"]) == ["own_parts.py", "my_parts.py"]
+    assert record["data"]["spec"] == "stripes:40?side=8"
     assert record["comparison"]["norm_loss"]["pairs"]
 
 

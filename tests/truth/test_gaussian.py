@@ -10,9 +10,10 @@ from scipy import stats
 from sklearn.covariance import ledoit_wolf
 
 from holdfast.core import HoldfastError
-from holdfast.numerics.gaussian_classes.covariance import of_images
+from holdfast.numerics.gaussian_classes.conditional import ConditionalGaussian, ones, random_direction
+from holdfast.numerics.gaussian_classes.covariance import Covariance, isotropic, of_images
 from holdfast.sources.data import open_images
-from holdfast.sources.data.gaussian import ConditionalGaussian, Covariance, Gaussian, isotropic, ones, random_direction
+from holdfast.sources.data.gaussian import Gaussian
 
 DRAWS = 40_000
 

@@ -252,7 +252,7 @@ def no_remainder(self: Bilinear, before: Callable, forms: Tensor, x: tuple, y: t
 PLANTED = {
     "the remainder of a product has the wrong sign": (changed(Bilinear, "relax_forms", no_remainder), "squares"),
     "a product is expanded around an end of its box": (
-        changed(Bilinear, "relax_forms", lambda self, before, a, x, y, s: before(self, a, (x[0], 2 * x[0] - x[1]), y, s)),
+        changed(Bilinear, "relax_forms", lambda self, old, a, x, y, s: old(self, a, (x[0], 2 * x[0] - x[1]), y, s)),
         "squares",
     ),
     "the box of a product is that of its centres": (
@@ -260,7 +260,7 @@ PLANTED = {
     ),
     "the mean is not subtracted from forms": (changed(Centre, "adjoint", lambda self, before, a: (a,)), "layer_norm"),
     "what a total gives is added twice": (
-        changed(Total, "subtract_medians", lambda self, before, a, b: (before(self, a, b)[0], 2 * before(self, a, b)[1])),
+        changed(Total, "subtract_medians", lambda self, old, a, b: (old(self, a, b)[0], 2 * old(self, a, b)[1])),
         "matmul",
     ),
 }  # fmt: skip

@@ -4,6 +4,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from holdfast.auditing.profile_files import profile_names
 from holdfast.runtime.names import list_configured_models, list_registered_models, parse_names
@@ -11,7 +12,6 @@ from holdfast.runtime.names import list_configured_models, list_registered_model
 NORMS = ("linf", "l2", "patch")
 CORRECTIONS = ("holm", "bh", "none")
 
-_SOURCES = "holdfast.sources.data.shared.open"
 _OF_DATA = ("--data", "--train", "--test")
 
 
@@ -72,10 +72,17 @@ def encoder_specs() -> list[str]:
 
 def data_specs() -> list[str]:
     """Return the data sources, and the datasets of torchvision."""
-    alone = ("digits", "gaussian")
-    sources = [name if name in alone else f"{name}:" for name in parse_names(_SOURCES, "SOURCES")]
+    sources = [name if _is_bare(name) else f"{name}:" for name in _parts("data")]
     datasets = [f"torchvision:{name}" for name in parse_names("torchvision.datasets", "__all__")]
     return [*(source for source in sources if source != "torchvision:" or not datasets), *datasets]
+
+
+def _is_bare(source: str) -> bool:
+    """Whether the name of a data source alone is a spec; those of others are not imported for it."""
+    from holdfast.core.registry import find_outline, home
+
+    part: Any = None if home("data", source) is None else find_outline("data", source)
+    return part is not None and part.bare
 
 
 def _parts(kind: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The folder is the registry: `holdfast/parts/attacks/pgd.py` holds one public class, found as ("attacks", "pgd").
+"""The folder is the registry: `holdfast/parts/attacks/pgd.py` holds one public dataclass, found as ("attacks", "pgd").
 
 A kind whose package names `GROUPS` keeps its parts in these folders; a folder `shared` holds none.
 
@@ -27,12 +27,12 @@ from holdfast.runtime.names import file, parse_names
 from holdfast.runtime.outline import outline
 
 KINDS = (
-    "encoders", "threats", "objectives", "attacks", "certifiers", "smoothing", "probes", "estimators", "learners",
-    "failures", "observations", "measures", "checks", "methods", "engines",
+    "encoders", "data", "threats", "objectives", "attacks", "certifiers", "smoothing", "probes", "estimators",
+    "learners", "failures", "observations", "measures", "checks", "methods", "engines",
 )  # fmt: skip
 """Kinds of parts, each a folder of `holdfast.parts` (but see `HOMES`) and an entry-point group `holdfast.<kind>`."""
 
-HOMES = {"encoders": "holdfast.sources.encoders"}
+HOMES = {"encoders": "holdfast.sources.encoders", "data": "holdfast.sources.data"}
 """Folders of kinds that are no folders of `holdfast.parts`."""
 
 LARGEST = 2**24
@@ -210,7 +210,7 @@ def find(kind: str, name: str) -> type:
     """Return the class of a part, for example `find("attacks", "pgd")`.
 
     Raises:
-        HoldfastError: a name that is not known ("did you mean ..."), or a file without exactly one public class.
+        HoldfastError: a name that is not known ("did you mean ..."), or a file without exactly one public dataclass.
     """
     if name not in names(kind):
         own = "; a measure of your own needs --parts FILE" if kind == "measures" and not _files else ""
@@ -225,9 +225,10 @@ def find(kind: str, name: str) -> type:
         value
         for key, value in vars(module).items()
         if isinstance(value, type) and value.__module__ == module.__name__ and not key.startswith("_")
+        if "__dataclass_fields__" in vars(value)  # others are no parts: the images that a data source opens
     ]
     if len(public) != 1:
-        raise HoldfastError(f"{module.__name__} must hold exactly one public class, it holds {len(public)}")
+        raise HoldfastError(f"{module.__name__} must hold exactly one public dataclass, it holds {len(public)}")
     return public[0]
 
 

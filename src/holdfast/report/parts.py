@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.guess import format_suggestions
 from holdfast.runtime.outline import constant, headline
 
-LISTED = ("encoders", "data", *registry.KINDS[1:], "profiles")
+LISTED = (*registry.KINDS, "profiles")
 """Kinds of what can be named."""
 
 
@@ -32,7 +32,7 @@ def _entries(kind: str) -> dict[str, str]:
         trained, networks = (constant("holdfast.sources.encoders.zoo", name) for name in ("SHIPPED", "NETWORKS"))
         zoo = trained | {name: network.about for name, network in networks.items()}
         return {
-            **_sources({name: (source.about, source.extra) for name, source in _encoder_sources().items()}),
+            **_sources("encoders"),
             **{f"zoo:{name}": line for name, line in zoo.items()},
             "series:": "all checkpoints in a folder, in order, series:FOLDER?pattern=*.safetensors&label=",
             "all take": (
@@ -43,7 +43,7 @@ def _entries(kind: str) -> dict[str, str]:
     if kind == "data":
         shaped = "balance=long_tail|uniform ratio= balance_seed="
         return {
-            **_sources(constant("holdfast.sources.data", "SOURCES")),
+            **_sources("data"),
             "all take": f"?size=H|HxW channels=1|3 skip_corrupt=true skip_duplicates=true {shaped}",
         }
     if kind == "profiles":
@@ -51,13 +51,10 @@ def _entries(kind: str) -> dict[str, str]:
     return {name: _first_line(kind, name) for name in registry.names(kind)}
 
 
-def _encoder_sources() -> dict[str, Any]:
-    return {name: registry.find_outline("encoders", name) for name in registry.names("encoders")}
-
-
-def _sources(sources: Mapping[str, tuple[str, str | None]]) -> dict[str, str]:
-    """Return a line for each source: what it opens, and the extra that it needs."""
-    return {f"{name}:": about + (f" [extra {extra}]" if extra else "") for name, (about, extra) in sources.items()}
+def _sources(kind: str) -> dict[str, str]:
+    """Return a line for each source of a kind: what it opens, and the extra that it needs."""
+    parts: dict[str, Any] = {name: registry.find_outline(kind, name) for name in registry.names(kind)}
+    return {f"{name}:": part.about + (f" [extra {part.extra}]" if part.extra else "") for name, part in parts.items()}
 
 
 def _first_line(kind: str, name: str) -> str:
@@ -74,7 +71,8 @@ def names_encoder(text: str) -> bool:
     """Whether a text is an encoder spec: it names a source, or a file that one opens."""
     source, name, _ = parse(text)
     suffix = Path(name).suffix.lower()
-    return source is not None or (bool(suffix) and suffix in {source.suffix for source in _encoder_sources().values()})
+    sources: list[Any] = [registry.find_outline("encoders", source) for source in registry.names("encoders")]
+    return source is not None or (bool(suffix) and suffix in {source.suffix for source in sources})
 
 
 def print_part(name: str, console: Console) -> None:

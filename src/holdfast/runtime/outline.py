@@ -27,13 +27,14 @@ def headline(module: str) -> str:
 
 
 def outline(module: str) -> type:
-    """Return the one public class of a module: its docstrings, bases, fields with defaults, and constants.
+    """Return the one public dataclass of a module: its docstrings, bases, fields with defaults, and constants.
 
     It can be looked at as if it were the class, and makes instances that show themselves as those of the class do; only
     methods and properties are missing, and what other packages define is a name.
     """
     names = _names(module)
-    (public,) = (name for name, node in names.nodes.items() if isinstance(node, ast.ClassDef) and name[0] != "_")
+    classes = {name: node for name, node in names.nodes.items() if isinstance(node, ast.ClassDef) and name[0] != "_"}
+    (public,) = (name for name, node in classes.items() if any(map(_makes_dataclass, node.decorator_list)))
     return names[public]
 
 
@@ -139,6 +140,10 @@ class _Names(dict[str, Any]):
         for decorator in reversed(node.decorator_list):
             cls = self.evaluate(decorator)(cls)
         return cls
+
+
+def _makes_dataclass(decorator: ast.expr) -> bool:
+    return ast.unparse(decorator).partition("(")[0] in ("dataclass", "dataclasses.dataclass")
 
 
 @cache

@@ -15,12 +15,11 @@ def executes(spec: str) -> str:
     read without pickled code.
     """
     source, name, options = parse(spec)
-    if source in registry.names("encoders"):
-        part: Any = registry.find("encoders", source)
-        if code := part().runs(name, options):
-            return code
-    if source == "torchvision" and name.upper().startswith("LSUN"):
-        return "a pickled index"
+    for kind in ("encoders", "data"):
+        if source in registry.names(kind):
+            part: Any = registry.find(kind, source)
+            if code := part().runs(name, options):
+                return code
     return ""
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from holdfast.core import HoldfastError, Images, Observation, Passes, Reps, Rng, Scope, Shard
+from holdfast.numerics.gaussian_classes.conditional import ConditionalGaussian, ones, random_direction
 from holdfast.numerics.gaussian_classes.covariance import isotropic
 from holdfast.numerics.gaussian_classes.robust_bayes import SHRINKAGES, fit
 from holdfast.numerics.gaussian_classes.thin import thin_fit
@@ -18,7 +19,6 @@ from holdfast.parts.observations.image_covariance import ImageCovariance
 from holdfast.parts.observations.smoothed import block_size
 from holdfast.runtime.checked import Count, OrInfinity, Positive
 from holdfast.runtime.errors import unknown
-from holdfast.sources.data.gaussian import ConditionalGaussian, ones, random_direction
 
 Signs = Float[Tensor, "batch"]
 

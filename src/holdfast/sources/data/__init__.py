@@ -2,7 +2,7 @@
 
 from holdfast.sources.data.shared.geometry import Conversion, render
 from holdfast.sources.data.shared.image_set import ImageSet
-from holdfast.sources.data.shared.open import SOURCES, open_images
+from holdfast.sources.data.shared.open import open_images
 from holdfast.sources.data.shared.selection import Selection
 
-__all__ = ["SOURCES", "Conversion", "ImageSet", "Selection", "open_images", "render"]
+__all__ = ["Conversion", "ImageSet", "Selection", "open_images", "render"]

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import ImageSource
+from holdfast.core.data_source import DataSource
+from holdfast.core.spec_string import Options, finish, take
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.sources.data.shared.array_file import ArrayFile, map_array
 from holdfast.sources.data.shared.in_words import join_names, plural
@@ -23,6 +26,20 @@ _SCALE = {"uint8": 255.0, "uint16": 65535.0, "bool": 1.0, "float16": 1.0, "float
 
 _SMALL = 2**20
 """Values of several images that are read together."""
+
+
+@dataclass(frozen=True)
+class ArraysSource(DataSource):
+    """Images in one array of a file."""
+
+    about = ".npz and .npy files; ?key= layout=NHW|NHWC|NCHW; the path alone will do"
+    suffixes = (".npz", ".npy")
+
+    def open(self, name: str, options: Options) -> "Arrays":
+        """Open `arrays:FILE?key=NAME`."""
+        key, layout = take(options, "key", str, None), take(options, "layout", str, None)
+        finish(options)
+        return Arrays.open(name, key=key, layout=layout)
 
 
 class Arrays(ImageSource):

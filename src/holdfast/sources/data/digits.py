@@ -1,6 +1,7 @@
 """scikit-learn's handwritten digits: 1,797 real 8x8 grey images that need no download."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -10,12 +11,30 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import ImageSource
+from holdfast.core.data_source import DataSource
+from holdfast.core.spec_string import Options, finish, one_of, take
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.names import file
 
 _TRAIN = 1197
 _SPLIT_SEED = 1797
 _FILE = file("sklearn.datasets").parent / "data" / "digits.csv.gz"
+
+
+@dataclass(frozen=True)
+class DigitsSource(DataSource):
+    """One part of scikit-learn's handwritten digits, which need no download."""
+
+    about = "scikit-learn's handwritten digits, the held-out 600; ?part=heldout|train|all"
+    bare = True
+
+    def open(self, name: str, options: Options) -> "Digits":
+        """Open `digits?part=train`."""
+        if name:
+            raise HoldfastError(f"expected digits or digits?part=train, got digits:{name}")
+        part = take(options, "part", one_of("heldout", "train", "all"), "heldout")
+        finish(options)
+        return Digits(part)
 
 
 class Digits(ImageSource):

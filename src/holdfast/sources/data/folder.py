@@ -4,12 +4,15 @@ import os
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import PIL.Image
 from typing_extensions import override
 
 from holdfast.core import ImageSource
+from holdfast.core.data_source import DataSource
+from holdfast.core.spec_string import Options, finish
 from holdfast.runtime.errors import HoldfastError, os_reason
 from holdfast.runtime.guess import path_meant
 from holdfast.sources.data.shared.in_words import format_counts, plural
@@ -17,6 +20,18 @@ from holdfast.sources.data.shared.pictures import EXTENSIONS, decode, shape_in
 from holdfast.storage.record_file import OWN, holds_run
 
 _SAVED = ("dataset_info.json", "dataset_dict.json", "state.json")
+
+
+@dataclass(frozen=True)
+class FolderSource(DataSource):
+    """Pictures below a folder, whose path needs no source before it."""
+
+    about = "pictures below a folder, flat or one folder per class; the path alone will do"
+
+    def open(self, name: str, options: Options) -> "Folder":
+        """Open `folder:PATH`."""
+        finish(options)
+        return Folder(name)
 
 
 class Folder(ImageSource):

@@ -1,126 +1,41 @@
-"""Two Gaussian classes of images whose best classifiers are known exactly: problems with a known truth.
-
-`ConditionalGaussian` is the model; `Gaussian` is a source of labelled images that follow it.
-"""
+"""Two Gaussian classes of images whose best classifiers are known exactly: labelled images with a known truth."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import PIL.Image
 import torch
-from jaxtyping import Float, Num
+from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import HoldfastError, ImageSource, Rng
-from holdfast.numerics.gaussian_classes.covariance import Covariance, isotropic
-from holdfast.numerics.gaussian_classes.robust_bayes import GaussianClasses, build_mixture
-
-__all__ = ["ConditionalGaussian", "Covariance", "Gaussian", "isotropic", "ones", "random_direction"]
-
-Direction = Float[Tensor, "pixels"]
+from holdfast.core.data_source import DataSource
+from holdfast.core.spec_string import Options, finish, sides, take
+from holdfast.numerics.gaussian_classes.conditional import ConditionalGaussian, ones
+from holdfast.numerics.gaussian_classes.covariance import isotropic
+from holdfast.runtime.checked import integer, number
 
 _PICTURE = (256, 256)
 
 
-@dataclass(frozen=True, eq=False)
-class ConditionalGaussian:
-    """x | y = centre + scale (y μ + n), y = ±1, n ~ N(0, Σ) and μ = s u / ||Σ^(-1/2) u||: the classes are 2s σ apart.
+@dataclass(frozen=True)
+class GaussianSource(DataSource):
+    """Images that are drawn of two Gaussian classes."""
 
-    So Φ(s) is the best accuracy, whatever Σ, u and the scale.
+    about = "two Gaussian classes, drawn; gaussian?shape=3x32x32&s=1&share=.5&scale=.1&count=64&draw=0"
+    bare = True
 
-    Attributes:
-        shape: of an image, whatever its number of axes; d is their product.
-        direction: u, the way from one class to the other, [d]; its length does not matter.
-        s: half the distance of the classes in units of the noise along it, positive.
-        covariance: Σ of the noise.
-        share: P(y = 1).
-        scale: pixels for one unit of the model.
-        clamp: whether pixels are brought back to [0, 1]; the exact optimum is that of those that are not.
-        centre: the point between the classes, [d]; mid-grey, 0.5, where None.
-
-    Raises:
-        HoldfastError: parts of other sizes, s or scale that are not positive, or a direction without noise.
-
-    Source: "SynBench", Eq. 1.
-    """
-
-    shape: tuple[int, ...]
-    direction: Direction
-    s: float
-    covariance: Covariance
-    share: float = 0.5
-    scale: float = 1.0
-    clamp: bool = False
-    centre: Direction | None = None
-
-    def __post_init__(self) -> None:
-        pixels = math.prod(self.shape)
-        sizes = {len(self.direction), len(self.covariance.vectors), pixels if self.centre is None else len(self.centre)}
-        if sizes != {pixels}:
-            raise HoldfastError(
-                f"gaussian: expected direction, covariance and centre of {pixels} pixels, got {sorted(sizes)}"
-            )
-        if not (0 < self.s < math.inf and 0 < self.scale < math.inf):
-            raise HoldfastError(f"gaussian: expected positive s and scale, got {self.s} and {self.scale}")
-        if not 0 < self.covariance.mahalanobis(self.direction) < math.inf:
-            raise HoldfastError(
-                "gaussian: expected a direction along which images vary, got one along which they do not (a classifier "
-                "would be perfect); take another direction, or shrink the covariance"
-            )
-
-    @cached_property
-    def half(self) -> Direction:
-        """Half the difference of the two means, μ, in units of the model, float64."""
-        direction = self.direction.double()
-        return direction * (self.s / self.covariance.mahalanobis(direction))
-
-    def draw(self, signs: Num[Tensor, "images"], random: np.random.Generator) -> Float[Tensor, "images ..."]:
-        """Draw one image for every class asked for, [N, *shape] in float32.
-
-        Args:
-            signs: y, ±1.
-            random: where numbers come from, used in order: blocks of images draw what all would draw at once.
-        """
-        x = self.covariance.draw(len(signs), random)
-        x.addr_(signs.float(), self.half.float()).mul_(self.scale)
-        x += 0.5 if self.centre is None else self.centre
-        return (x.clamp_(0, 1) if self.clamp else x).view(-1, *self.shape)
-
-    def mixture(self, *, pixels: bool = False, whole: bool = False) -> GaussianClasses:
-        """Return the mixture of the images that are not clamped: the optimum for every budget follows from it.
-
-        Args:
-            pixels: whether it is that of the images, whose radii are pixels; else that of the model, with scale 1.
-            whole: whether all d directions are written out, [d, d]. For p = 2 it changes nothing. For other p it is
-                needed unless the noise is isotropic: without, classifiers read what the columns show only.
-        """
-        unit = self.scale if pixels else 1.0
-        centre = torch.full_like(self.half, 0.5) if self.centre is None else self.centre.double()
-        half, rest = unit * self.half, unit**2 * self.covariance.rest
-        values = unit**2 * self.covariance.values.double()
-        vectors = self.covariance.vectors.double()
-        if len(values) == 0:
-            return GaussianClasses(centre, None, torch.full_like(half, rest), half, self.share)
-        if whole and rest > 0:
-            vectors = torch.linalg.qr(torch.cat([vectors, torch.eye(len(half), dtype=torch.float64)], 1)).Q
-            values = torch.cat([values, values.new_zeros(len(half) - len(values))])
-        positive = values + rest > 0
-        return build_mixture(vectors[:, positive], values[positive], rest, half, centre, self.share)
-
-
-def ones(pixels: int) -> Direction:
-    """Return the direction 1/√d, in which all pixels turn brighter; the paper's."""
-    return torch.full((pixels,), pixels**-0.5)
-
-
-def random_direction(covariance: Covariance, random: np.random.Generator) -> Direction:
-    """Draw a direction of length 1: uniform where noise is isotropic, else in the way in which the noise varies."""
-    direction = covariance.draw(1, random)[0]
-    return direction / direction.norm()
+    def open(self, name: str, options: Options) -> "Gaussian":
+        """Open `gaussian?shape=3x32x32`; without a shape, pictures."""
+        if name:
+            raise HoldfastError(f"expected gaussian or gaussian?shape=3x32x32, got gaussian:{name}")
+        shape, s = take(options, "shape", sides, None), take(options, "s", number, 1.0)
+        share, scale = take(options, "share", number, 0.5), take(options, "scale", number, 0.1)
+        count, draw = take(options, "count", integer, 64), take(options, "draw", integer, 0)
+        finish(options)
+        return Gaussian(shape, s, share, scale, count, draw)
 
 
 class Gaussian(ImageSource):

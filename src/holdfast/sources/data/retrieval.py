@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import torch
 from typing_extensions import override
 
 from holdfast.core import ImageSource, Relevance
+from holdfast.core.data_source import DataSource
+from holdfast.core.spec_string import Options, boolean, finish, one_of, take
 from holdfast.runtime.errors import HoldfastError
 from holdfast.sources.data.shared.pictures import decode, shape_in
 from holdfast.sources.data.shared.tables import Table
@@ -23,6 +26,21 @@ IDS = {"corpus": ("id", "_id", "corpus-id"), "queries": ("id", "_id", "query-id"
 JUDGMENT = ("query-id", "corpus-id", "score")
 
 IMAGE, TEXTS, MODALITY = "image", ("text", "title"), "modality"
+
+
+@dataclass(frozen=True)
+class RetrievalSource(DataSource):
+    """Retrieval tasks as MTEB and BEIR keep them: image queries, a corpus, and which answers which."""
+
+    about = "retrieval task (MTEB, BEIR), retrieval:FOLDER?split=test&config=&skip_own=true&text=ignore"
+
+    def open(self, name: str, options: Options) -> "RetrievalTask":
+        """Open `retrieval:FOLDER?split=test`."""
+        split, config = take(options, "split", str, None), take(options, "config", str, None)
+        skip_own = take(options, "skip_own", boolean, False)
+        ignore_text = take(options, "text", one_of("ignore"), None) is not None
+        finish(options)
+        return RetrievalTask(name, split=split, config=config, skip_own=skip_own, ignore_text=ignore_text)
 
 
 class RetrievalTask(ImageSource):

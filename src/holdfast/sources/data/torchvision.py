@@ -2,17 +2,44 @@
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import PIL.Image
 from torch import Tensor
 
 from holdfast.core import ImageSource
+from holdfast.core.data_source import DataSource
+from holdfast.core.spec_string import Options, boolean, take
 from holdfast.runtime.errors import HoldfastError, missing, unknown
 from holdfast.runtime.foreign import TURN
+from holdfast.runtime.names import parse_names
 from holdfast.runtime.torchvision_guard import guard_torchvision
 from holdfast.sources.data.shared.labels import class_number
 from holdfast.sources.data.shared.reader import copy_picture
+
+
+@dataclass(frozen=True)
+class TorchvisionSource(DataSource):
+    """Datasets of torchvision.datasets, by class name."""
+
+    about = "torchvision.datasets, torchvision:CIFAR10?root=FOLDER&split=test&download=true"
+    extra = "torchvision"
+
+    def open(self, name: str, options: Options) -> "Torchvision":
+        """Open `torchvision:CIFAR10?root=FOLDER`; what else the class takes is an option as well."""
+        root, split = take(options, "root", str, None), take(options, "split", str, None)
+        download = take(options, "download", boolean, False)
+        others = {key: _plain(options.pop(key)) for key in list(options)}  # held against the class's signature
+        return Torchvision(name, root=root, split=split, download=download, arguments=others)
+
+    def names(self) -> tuple[str, ...]:
+        """Return the datasets of the package that is installed."""
+        return tuple(f"{name}?root=FOLDER" for name in parse_names("torchvision.datasets", "__all__"))
+
+    def runs(self, name: str, options: Options) -> str:
+        """LSUN reads pickles."""
+        return "a pickled index" if name.upper().startswith("LSUN") else ""
 
 
 class Torchvision(ImageSource):
@@ -126,6 +153,16 @@ def _arguments(
     elif download:
         raise HoldfastError(f"torchvision:{name} is not downloaded by torchvision; give ?root=FOLDER that holds it")
     return arguments
+
+
+def _plain(value: str) -> object:
+    """Return an option that torchvision takes as what it looks like: bool, int, tuple of ints or text."""
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    numbers = value.split(",")
+    if all(number.removeprefix("-").isdecimal() for number in numbers):
+        return int(value) if len(numbers) == 1 else tuple(int(number) for number in numbers)
+    return value
 
 
 def _one_line(error: BaseException) -> str:

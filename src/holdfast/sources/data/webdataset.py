@@ -7,6 +7,7 @@ import re
 import tarfile
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,8 @@ import PIL.Image
 from typing_extensions import override
 
 from holdfast.core import ImageSource
+from holdfast.core.data_source import DataSource
+from holdfast.core.spec_string import Options, finish, take
 from holdfast.runtime.doors import open_regular, regular
 from holdfast.runtime.errors import HoldfastError, os_reason
 from holdfast.sources.data.shared.in_words import format_counts, plural
@@ -21,6 +24,20 @@ from holdfast.sources.data.shared.labels import class_number
 from holdfast.sources.data.shared.pictures import EXTENSIONS, decode
 
 _BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
+
+
+@dataclass(frozen=True)
+class WebdatasetSource(DataSource):
+    """WebDataset shards: pictures in .tar files."""
+
+    about = "WebDataset shards, webdataset:path/{000..010}.tar?column=jpg; one .tar alone will do"
+    suffixes = (".tar",)
+
+    def open(self, name: str, options: Options) -> "WebDataset":
+        """Open `webdataset:path/{000..010}.tar?column=jpg`."""
+        column = take(options, "column", str, None)
+        finish(options)
+        return WebDataset(name, column=column)
 
 
 class _Member(NamedTuple):

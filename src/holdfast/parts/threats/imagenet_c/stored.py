@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from holdfast.core import HoldfastError, Images, Rng
-from holdfast.sources.data.corrupted import load_severity, pictures
+from holdfast.sources.data.shared.corrupted import load_severity, pictures
 from holdfast.sources.data.shared.geometry import render
 from holdfast.sources.data.shared.pictures import decode
 

@@ -2,44 +2,24 @@
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from holdfast.core import Geometry, ImageSource
+from holdfast.core import Geometry, ImageSource, registry
 from holdfast.core.spec_string import Options, boolean, finish, one_of, parse, sides, take
-from holdfast.runtime.checked import check_arguments, integer, number
+from holdfast.runtime.checked import check_arguments, describe_value, integer, number
 from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.foreign import foreign
 from holdfast.runtime.guess import format_suggestions, likeness, nearest, path_meant
-from holdfast.runtime.names import parse_names
 from holdfast.sources.data.arrays import Arrays
-from holdfast.sources.data.corrupted import cifar10c, imagenetc
-from holdfast.sources.data.digits import Digits
-from holdfast.sources.data.folder import Folder
-from holdfast.sources.data.huggingface import HuggingFace
-from holdfast.sources.data.listed import Listed
-from holdfast.sources.data.long_tail import LongTail
 from holdfast.sources.data.shared.geometry import Conversion
 from holdfast.sources.data.shared.image_set import ImageSet
-from holdfast.sources.data.torchvision import Torchvision
-from holdfast.sources.data.webdataset import WebDataset
-
-SOURCES: dict[str, tuple[str, str | None]] = {
-    "digits": ("scikit-learn's handwritten digits, the held-out 600; ?part=heldout|train|all", None),
-    "gaussian": ("two Gaussian classes, drawn; gaussian?shape=3x32x32&s=1&share=.5&scale=.1&count=64&draw=0", None),
-    "folder": ("pictures below a folder, flat or one folder per class; the path alone will do", None),
-    "arrays": (".npz and .npy files; ?key= layout=NHW|NHWC|NCHW; the path alone will do", None),
-    "list": ("a text file of pictures, a path and a class in each line; list:FILE?root=FOLDER, as ImageNet-LT", None),
-    "cifar10c": ("CIFAR-10-C, cifar10c:FOLDER?corruption=fog&severity=3; labels and ids are those of CIFAR-10", None),
-    "imagenetc": ("ImageNet-C, imagenetc:FOLDER?corruption=fog&severity=3; folders NAME/SEVERITY/synset", None),
-    "retrieval": ("retrieval task (MTEB, BEIR), retrieval:FOLDER?split=test&config=&skip_own=true&text=ignore", None),
-    "torchvision": ("torchvision.datasets, torchvision:CIFAR10?root=FOLDER&split=test&download=true", "torchvision"),
-    "hf": ("Hugging Face datasets, hf:org/name?split=&config=&column=&label=&revision=, or a folder", "datasets"),
-    "webdataset": ("WebDataset shards, webdataset:path/{000..010}.tar?column=jpg; one .tar alone will do", None),
-}
-"""Prefix of a data spec -> (what it reads and its options, extra to install)."""
+from holdfast.sources.data.shared.long_tail import LongTail
 
 
 @check_arguments
@@ -97,14 +77,15 @@ def _source(spec: str) -> tuple[ImageSource, Conversion, bool, bool]:
     skip_duplicates = take(options, "skip_duplicates", boolean, False)
     balanced = _balance(options)
     address = spec.strip().partition("?")[0]
-    if prefix is None or (prefix not in SOURCES and Path(address).exists()):
+    sources = registry.names("data")
+    if prefix is None or (prefix not in sources and Path(address).exists()):
         source = _open_by_name(address, options)
-    elif prefix in SOURCES:
-        source = _open_by_prefix(prefix, name, options)
+    elif prefix in sources:
+        source = _open(prefix, name, options)
     else:
-        near = [f"{other}{address[len(prefix) :]}" for other in nearest(prefix, SOURCES)]
+        near = [f"{other}{address[len(prefix) :]}" for other in nearest(prefix, sources)]
         raise HoldfastError(
-            f"unknown data source {prefix!r}{format_suggestions(near) or ';'} known: {', '.join(SOURCES)}"
+            f"unknown data source {prefix!r}{format_suggestions(near) or ';'} known: {', '.join(sources)}"
         )
     return balanced(source), conversion, skip_corrupt, skip_duplicates
 
@@ -118,35 +99,56 @@ def _balance(options: Options) -> Callable[[ImageSource], ImageSource]:
     return partial(LongTail, ratio=ratio, seed=seed, uniform=kind == "uniform")
 
 
+def _open(prefix: str, name: str, options: Options) -> ImageSource:
+    """Open what a source calls so; what is nobody's option is refused, also where a source of others forgets to."""
+    _outline(prefix)
+    ours = registry.home("data", prefix) is not None
+    with nullcontext() if ours else foreign(f"the data source {prefix!r}", "opened", wrap=True):
+        images = _make(prefix).open(name, options)
+    finish(options)
+    if not isinstance(images, ImageSource):
+        raise HoldfastError(
+            f"{options.spec}: expected an ImageSource from the data source {prefix!r}, got {describe_value(images)}; "
+            "TorchDataset of holdfast.extend makes one of a dataset"
+        )
+    return images
+
+
 def _open_by_name(name: str, options: Options) -> ImageSource:
     path = Path(name).expanduser()
-    if name in ("digits", "gaussian"):
-        return _open_by_prefix(name, name, options)
-    if path.exists() or path.suffix in (".npy", ".npz", ".tar") or os.sep in name:
+    if name in registry.names("data") and _is_bare(name):
+        return _open(name, "", options)
+    if path.exists() or _opening(path) or os.sep in name:
         return _local(path, options)
     raise _no_data(name)
 
 
 def _no_data(name: str) -> HoldfastError:
     """Return the error for data that are no source, file or folder: what of all that there is was meant."""
-    datasets = [f"torchvision:{dataset}?root=FOLDER" for dataset in parse_names("torchvision.datasets", "__all__")]
-    near = nearest(name, [entry.name for entry in Path().iterdir()]) + nearest(name, ["digits", "gaussian"])
-    near = near or [spec for spec in datasets if likeness(name, spec.partition(":")[2].partition("?")[0]) > 0.9]
+    sources = registry.names("data")
+    near = nearest(name, [entry.name for entry in Path().iterdir()]) + nearest(name, filter(_is_bare, sources))
+    if not near:
+        known = [(source, each) for source in sources for each in _make(source).names()]
+        near = [f"{source}:{each}" for source, each in known if likeness(name, each.partition("?")[0]) > 0.9]
     return HoldfastError(
-        f"unknown data {name!r}{format_suggestions(near[:2]) or ';'} neither a source "
-        f"({', '.join(SOURCES)}) nor a file or folder"
+        f"unknown data {name!r}{format_suggestions(near[:2]) or ';'} neither a source ({', '.join(sources)}) nor a "
+        "file or folder"
     )
 
 
 def _local(path: Path, options: Options) -> ImageSource:
     if path.is_dir():
-        return _open_by_prefix("folder", str(path), options)
-    if path.suffix in (".npy", ".npz"):
-        return _open_by_prefix("arrays", str(path), options)
-    if path.suffix == ".tar":
-        return _open_by_prefix("webdataset", str(path), options)
+        return _open("folder", str(path), options)
+    if len(sources := _opening(path)) == 1:
+        return _open(sources[0], str(path), options)
+    if sources:
+        specs = " or ".join(f"{source}:{path}" for source in sources)
+        raise HoldfastError(f"{str(path)!r}: expected one source of {path.suffix} files, got two; write {specs}")
     if path.exists():
-        raise HoldfastError(f"expected a folder, .npz, .npy or .tar, got the file {str(path)!r}; give its folder")
+        *most, last = (suffix for source in registry.names("data") for suffix in _suffixes(source))
+        raise HoldfastError(
+            f"expected a folder, {', '.join(most)} or {last}, got the file {str(path)!r}; give its folder"
+        )
     known = f"hf:{path}" if len(path.parts) == 2 and not path.is_absolute() and not path.parent.exists() else ""
     advice = (
         f"did you mean {known}, of the Hugging Face hub?" if known else "check the path, or see: holdfast list data"
@@ -154,66 +156,31 @@ def _local(path: Path, options: Options) -> ImageSource:
     raise HoldfastError(f"no file or folder {str(path)!r}; {path_meant(path, advice)}")
 
 
-def _open_by_prefix(prefix: str, name: str, options: Options) -> ImageSource:
-    def text(option: str) -> str | None:
-        return take(options, option, str, None)
+def _opening(path: Path) -> list[str]:
+    """Return the sources that open a file by the end of its name."""
+    return [source for source in registry.names("data") if path.suffix in _suffixes(source)]
 
-    # a constructor with its options; it runs once no option is left over
-    make: Callable[[], ImageSource]
-    match prefix:
-        case "digits":
-            if name != "digits":
-                raise HoldfastError(f"expected digits or digits?part=train, got digits:{name}")
-            make = partial(Digits, take(options, "part", one_of("heldout", "train", "all"), "heldout"))
-        case "folder":
-            make = partial(Folder, name)
-        case "arrays":
-            make = partial(Arrays.open, name, key=text("key"), layout=text("layout"))
-        case "list":
-            make = partial(Listed, name, text("root"))
-        case "cifar10c" | "imagenetc":
-            corruption, severity = text("corruption"), take(options, "severity", integer, None)
-            if corruption is None or severity is None:
-                raise HoldfastError(
-                    f"expected {prefix}:FOLDER?corruption=fog&severity=3, got no corruption or no severity"
-                )
-            make = partial(cifar10c if prefix == "cifar10c" else imagenetc, name, corruption, severity)
-        case "gaussian":
-            if name != "gaussian":
-                raise HoldfastError(f"expected gaussian or gaussian?shape=3x32x32, got gaussian:{name}")
-            from holdfast.sources.data.gaussian import Gaussian
 
-            make = partial(
-                Gaussian,
-                take(options, "shape", sides, None),
-                s=take(options, "s", number, 1.0),
-                share=take(options, "share", number, 0.5),
-                scale=take(options, "scale", number, 0.1),
-                count=take(options, "count", integer, 64),
-                seed=take(options, "draw", integer, 0),
-            )
-        case "retrieval":
-            from holdfast.sources.data.retrieval import RetrievalTask
+def _suffixes(source: str) -> tuple[str, ...]:
+    return _outline(source).suffixes
 
-            make = partial(
-                RetrievalTask,
-                name,
-                split=text("split"),
-                config=text("config"),
-                skip_own=take(options, "skip_own", boolean, False),
-                ignore_text=take(options, "text", one_of("ignore"), None) is not None,
-            )
-        case "webdataset":
-            make = partial(WebDataset, name, column=text("column"))
-        case "hf":
-            wanted = {option: text(option) for option in ("split", "config", "column", "label", "revision")}
-            make = partial(HuggingFace, name, **wanted)
-        case _:
-            root, split, download = text("root"), text("split"), take(options, "download", boolean, False)
-            others = {key: _plain(options.pop(key)) for key in list(options)}  # checked against the class's signature
-            make = partial(Torchvision, name, root=root, split=split, download=download, arguments=others)
-    finish(options)
-    return make()
+
+def _is_bare(source: str) -> bool:
+    return _outline(source).bare
+
+
+def _make(source: str) -> Any:
+    return registry.find("data", source)()
+
+
+def _outline(source: str) -> Any:
+    """Return what a source says of itself; those that are not asked to open anything are not imported for it."""
+    part = registry.find_outline("data", source)
+    if not hasattr(part, "suffixes"):
+        raise HoldfastError(
+            f"the data source {source!r}: expected a DataSource of holdfast.extend, got the class {part.__name__}"
+        )
+    return part
 
 
 def _size(value: str) -> int | tuple[int, int]:
@@ -227,13 +194,3 @@ def _channels(value: str) -> int:
     if value not in ("1", "3"):
         raise ValueError("expected 1 (grey) or 3 (RGB)")
     return int(value)
-
-
-def _plain(value: str) -> object:
-    """Return an option that torchvision takes as what it looks like: bool, int, tuple of ints or text."""
-    if value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    numbers = value.split(",")
-    if all(number.removeprefix("-").isdecimal() for number in numbers):
-        return int(value) if len(numbers) == 1 else tuple(int(number) for number in numbers)
-    return value

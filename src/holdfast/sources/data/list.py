@@ -1,16 +1,32 @@
 """Pictures that a text file lists, with their classes: how ImageNet-LT and others say what is in them."""
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import PIL.Image
 from typing_extensions import override
 
 from holdfast.core import ImageSource
+from holdfast.core.data_source import DataSource
+from holdfast.core.spec_string import Options, finish, take
 from holdfast.runtime.doors import read_text
 from holdfast.runtime.errors import HoldfastError, os_reason
 from holdfast.sources.data.shared.labels import class_number
 from holdfast.sources.data.shared.pictures import decode, shape_in
+
+
+@dataclass(frozen=True)
+class ListSource(DataSource):
+    """Pictures that a text file lists, with their classes."""
+
+    about = "a text file of pictures, a path and a class in each line; list:FILE?root=FOLDER, as ImageNet-LT"
+
+    def open(self, name: str, options: Options) -> "Listed":
+        """Open `list:FILE?root=FOLDER`."""
+        root = take(options, "root", str, None)
+        finish(options)
+        return Listed(name, root)
 
 
 class Listed(ImageSource):

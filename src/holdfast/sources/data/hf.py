@@ -1,5 +1,6 @@
 """Datasets of the Hugging Face `datasets` package, from the hub or from a folder."""
 
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,28 @@ import PIL.Image
 from typing_extensions import override
 
 from holdfast.core import ImageSource
+from holdfast.core.data_source import DataSource
+from holdfast.core.spec_string import Options, finish, take
 from holdfast.runtime.errors import HoldfastError, first_line, missing, unknown
 from holdfast.runtime.foreign import TURN
 from holdfast.sources.data.shared.in_words import join_names, plural
 from holdfast.sources.data.shared.labels import class_number
 from holdfast.sources.data.shared.pictures import decode
 from holdfast.sources.data.shared.reader import copy_picture
+
+
+@dataclass(frozen=True)
+class HfSource(DataSource):
+    """Datasets of the Hugging Face `datasets` package, from the hub or from a folder."""
+
+    about = "Hugging Face datasets, hf:org/name?split=&config=&column=&label=&revision=, or a folder"
+    extra = "datasets"
+
+    def open(self, name: str, options: Options) -> "HuggingFace":
+        """Open `hf:org/name?split=test`."""
+        wanted = {key: take(options, key, str, None) for key in ("split", "config", "column", "label", "revision")}
+        finish(options)
+        return HuggingFace(name, **wanted)
 
 
 class HuggingFace(ImageSource):

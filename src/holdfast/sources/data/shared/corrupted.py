@@ -4,50 +4,30 @@ from pathlib import Path
 
 import numpy as np
 
+from holdfast.core.spec_string import Options, finish, take
+from holdfast.runtime.checked import integer
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.guess import path_meant
-from holdfast.sources.data.arrays import Arrays
-from holdfast.sources.data.folder import Folder
 from holdfast.sources.data.shared.array_file import map_array
 
 SEVERITIES = 5
-CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
-def cifar10c(folder: str | Path, corruption: str, severity: int) -> Arrays:
-    """Return the images of CIFAR-10-C under one corruption, with the ids that CIFAR-10's test set has.
-
-    The folder holds NAME.npy, uint8 [5 N, 32, 32, 3] (N = 10,000; severity after severity), and labels.npy, [5 N]. It
-    stays on disk. Other sets of the same form, such as CIFAR-100-C, have no names of classes.
+def take_corruption(options: Options, source: str) -> tuple[str, int]:
+    """Take the corruption and the severity that a spec of stored corruptions names.
 
     Raises:
-        HoldfastError: files that are not there or of another form, or a severity outside 1 to 5.
+        HoldfastError: one of them is not there, or no option of these.
     """
-    images = load_severity(folder, corruption, severity)
-    labels = map_array(Path(folder) / "labels.npy")
-    if labels.ndim != 1 or labels.dtype.kind not in "iu" or len(labels) not in (len(images), SEVERITIES * len(images)):
-        raise HoldfastError(
-            f"{folder}/labels.npy: expected {SEVERITIES * len(images)} whole numbers, got {labels.dtype} "
-            f"{list(labels.shape)}; take the file of the benchmark"
-        )
-    own = labels[: len(images)]
-    classes = CIFAR10 if len(own) and own.max() < len(CIFAR10) else ()
-    return Arrays(images, own, layout="NHWC", name=f"{corruption} {severity} of {Path(folder).name}", classes=classes)
-
-
-def imagenetc(folder: str | Path, corruption: str, severity: int) -> Folder:
-    """Return the pictures of ImageNet-C under one corruption: NAME/SEVERITY/synset/file, or GROUP/NAME/SEVERITY/….
-
-    Ids are "synset/file", as those of a folder of ImageNet's validation set.
-
-    Raises:
-        HoldfastError: no such folder, no pictures, or a severity outside 1 to 5.
-    """
-    return Folder(pictures(folder, corruption, severity))
+    corruption, severity = take(options, "corruption", str, None), take(options, "severity", integer, None)
+    if corruption is None or severity is None:
+        raise HoldfastError(f"expected {source}:FOLDER?corruption=fog&severity=3, got no corruption or no severity")
+    finish(options)
+    return corruption, severity
 
 
 def load_severity(folder: str | Path, corruption: str, severity: int) -> np.ndarray:
-    """Return the images of one severity, uint8 [N, H, W, C], of a file that stays on disk; see `cifar10c`."""
+    """Return the images of one severity, uint8 [N, H, W, C], of a file that stays on disk; see `Cifar10cSource`."""
     _check(folder, severity)
     file = Path(folder) / f"{corruption}.npy"
     if not file.exists():
@@ -63,7 +43,7 @@ def load_severity(folder: str | Path, corruption: str, severity: int) -> np.ndar
 
 
 def pictures(folder: str | Path, corruption: str, severity: int) -> Path:
-    """Return the folder of pictures of one corruption and severity, see `imagenetc`."""
+    """Return the folder of pictures of one corruption and severity, see `ImagenetcSource`."""
     _check(folder, severity)
     for place in (Path(folder), *sorted(Path(folder).iterdir())):
         if (inside := place / corruption / str(severity)).is_dir():
