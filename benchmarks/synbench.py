@@ -56,7 +56,7 @@ def outside(encoder: Encoder) -> tuple[float, float, int]:
 
     def test() -> None:
         for half in (0, 1):
-            fit(reps[half], classes).classifiers(EPSILONS).compute_margins(reps[1 - half], classes)
+            fit(reps[half], classes).classifiers(EPSILONS).relative_margins(reps[1 - half], classes)
 
     return drawing * scale + seconds(test), representing * scale, dim
 

@@ -84,7 +84,7 @@ def test_classifiers_do_on_drawn_images_what_is_promised(kind: str) -> None:
     y = signs(DRAWS)
     x = truth.draw(y, generator()).flatten(1)
     rules = truth.mixture(pixels=True).classifiers(torch.tensor([0.0, 0.4, 0.8]))
-    scaled = rules.compute_margins(x, y)
+    scaled = rules.relative_margins(x, y)
     right = scaled > 0
     assert float((right.double().mean(1) - rules.accuracy()).abs().max()) < 4 * 0.5 / math.sqrt(DRAWS)
     for row, hit, bound in zip(scaled, right, rules.bound(), strict=True):
@@ -161,7 +161,7 @@ def test_source_follows_its_model() -> None:
     assert 0 <= float(x.min()) < float(x.max()) <= 1
     assert abs(float(labels.double().mean()) - 0.7) < 4 * math.sqrt(0.21 / 800)
     found = source.model.mixture(pixels=True).classifiers(torch.zeros(1))
-    right = (found.compute_margins(x.flatten(1), 2 * labels - 1) > 0).double().mean()
+    right = (found.relative_margins(x.flatten(1), 2 * labels - 1) > 0).double().mean()
     assert abs(float(right - found.accuracy())) < 4 * math.sqrt(0.03 / 800)
     assert found.accuracy().item() > 0.97
     torch.testing.assert_close(source.load(7), Gaussian((1, 2, 2), s=2.0, share=0.7, count=9, seed=1).load(7))

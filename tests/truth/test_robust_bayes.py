@@ -64,7 +64,7 @@ def test_formulas_agree_with_simulation(kind: str, share: float, norm: float) ->
     model = mixture(kind, share)
     rules = model.classifiers(budgets(kind), norm=norm)
     x, signs = draw(model)
-    scaled = rules.compute_margins(x, signs)
+    scaled = rules.relative_margins(x, signs)
     right = scaled > 0
     assert near(right.double().mean(1), rules.accuracy(), 0.5)
     means = torch.stack([row[hit].mean() for row, hit in zip(scaled, right, strict=True)])
@@ -75,7 +75,7 @@ def test_formulas_agree_with_simulation(kind: str, share: float, norm: float) ->
     for number, radius in enumerate(rules.radii.tolist()):
         move = steepest(normals[number], norm) * radius
         assert float(length(move, norm)) <= radius * (1 + 1e-9)
-        moved = rules.compute_margins(x - signs[:, None] * move, signs)[number]
+        moved = rules.relative_margins(x - signs[:, None] * move, signs)[number]
         assert near((moved > 0).double().mean(), rules.robust_accuracy()[number], 0.5)
         held = right[number] & (rules.decision_margins(x)[number] > radius)
         assert bool(((moved > 0) == held).all())
@@ -147,7 +147,7 @@ def test_axes_may_be_written_out(norm: float) -> None:
     plain = GaussianClasses(written.centre, None, axes.abs() @ written.values, axes @ written.half)
     x, signs = draw(plain, 50)
     first, second = (m.classifiers(EPSILONS, norm=norm) for m in (written, plain))
-    torch.testing.assert_close(first.compute_margins(x, signs), second.compute_margins(x, signs))
+    torch.testing.assert_close(first.relative_margins(x, signs), second.relative_margins(x, signs))
     torch.testing.assert_close(first.robust_accuracy(), second.robust_accuracy())
 
 
@@ -166,7 +166,7 @@ def test_orthogonal_maps_and_scales_change_nothing(n: int, dim: int, shrinkage: 
     epsilons = torch.tensor([0.0, 0.3])
 
     def scaled(x: torch.Tensor) -> torch.Tensor:
-        return fit(x, signs, shrinkage=shrinkage).classifiers(epsilons).compute_margins(x, signs)
+        return fit(x, signs, shrinkage=shrinkage).classifiers(epsilons).relative_margins(x, signs)
 
     expected = scaled(reps)
     for x in (reps @ turn, reps + shift, 1e-4 * reps, 1e5 * reps):
@@ -205,7 +205,7 @@ def test_shrinkage_is_that_of_scikit_learn(n: int, dim: int) -> None:
     values, vectors = torch.linalg.eigh(full)
     whole = GaussianClasses(model.centre, vectors, values, vectors.T @ half)
     first, second = (m.classifiers(EPSILONS) for m in (model, whole))
-    torch.testing.assert_close(first.compute_margins(x, signs), second.compute_margins(x, signs), atol=1e-7, rtol=1e-6)
+    torch.testing.assert_close(first.relative_margins(x, signs), second.relative_margins(x, signs), atol=1e-7, rtol=1e-6)
     torch.testing.assert_close(first.robust_accuracy(), second.robust_accuracy())
 
 
@@ -221,7 +221,7 @@ def test_fit_comes_near_the_truth() -> None:
 
 
 def silent(rules: RobustBayes, x: torch.Tensor, signs: torch.Tensor) -> bool:
-    answers = (rules.compute_margins(x, signs), rules.decision_margins(x), rules.bound(), rules.weights)
+    answers = (rules.relative_margins(x, signs), rules.decision_margins(x), rules.bound(), rules.weights)
     return not any(bool(answer.any()) for answer in answers)
 
 
@@ -268,8 +268,8 @@ def test_one_dimension() -> None:
     middle = (x[signs == 1].mean() + x[signs == -1].mean()) / 2
     half = (x[signs == 1].mean() - x[signs == -1].mean()) / 2
     expected = ((x - middle)[:, 0] * signs / half).expand(2, -1)
-    torch.testing.assert_close(rules.compute_margins(x, signs)[:2], expected)
-    assert not rules.compute_margins(x, signs)[2].any()
+    torch.testing.assert_close(rules.relative_margins(x, signs)[:2], expected)
+    assert not rules.relative_margins(x, signs)[2].any()
 
 
 def test_what_has_no_answer_is_refused() -> None:
@@ -294,7 +294,7 @@ def test_what_has_no_answer_is_refused() -> None:
     with pytest.raises(HoldfastError, match="classes \\+1 and -1"):
         fit(reps, torch.arange(20) % 2)
     with pytest.raises(HoldfastError, match="classes \\+1 and -1"):
-        fit(reps, signs).classifiers(EPSILONS).compute_margins(reps, torch.zeros(20))
+        fit(reps, signs).classifiers(EPSILONS).relative_margins(reps, torch.zeros(20))
     with pytest.raises(HoldfastError, match="unknown shrinkage 'lw'"):
         fit(reps, signs, shrinkage="lw")
     with pytest.raises(HoldfastError, match="cutoff"):

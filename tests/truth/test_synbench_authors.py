@@ -112,7 +112,7 @@ def test_what_the_authors_drop(tmp_path: Path) -> None:
     assert theirs.classifiers(zero).accuracy().item() < 0.7
     # and their cut-off is a length
     assert thin_fit(1e-4 * reps, signs).values.numel() == 0
-    assert thin_fit(1e-4 * reps, signs).classifiers(zero).compute_margins(reps, signs).abs().max() == 0
+    assert thin_fit(1e-4 * reps, signs).classifiers(zero).relative_margins(reps, signs).abs().max() == 0
     torch.testing.assert_close(
         fit(1e-4 * reps, signs).classifiers(zero).accuracy(), ours.classifiers(zero).accuracy(), rtol=1e-9, atol=0
     )

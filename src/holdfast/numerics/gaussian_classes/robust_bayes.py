@@ -116,7 +116,7 @@ class RobustBayes:
     """The ε-robust Bayes classifiers of a mixture, one for each radius.
 
     Where the adversary can make both classes alike (ε >= ||μ̃||, or no direction has noise) w is 0 and the classifier
-    answers nothing: `compute_margins` and the margins are 0, and so is `bound`.
+    answers nothing: `relative_margins` and the margins are 0, and so is `bound`.
 
     Attributes:
         mixture: the mixture.
@@ -149,7 +149,7 @@ class RobustBayes:
         return self._share(self._mean() - self.radii * self._length())
 
     def bound(self) -> PerRadius:
-        """Return E[y ((x - centre)ᵀFw - q/2) / m | right], the mean of `compute_margins` over the right answers.
+        """Return E[y ((x - centre)ᵀFw - q/2) / m | right], the mean of `relative_margins` over the right answers.
 
         With α = m ∓ q/2 for the two classes, Σ share (α Φ(α/v) + v φ(α/v)) / (m accuracy); where p = ½ it is
         1 + φ(Φ⁻¹(a)) / (a Φ⁻¹(a)), a the accuracy.
@@ -174,7 +174,7 @@ class RobustBayes:
         size = self._length()[:, None]
         return torch.where(size > 0, self._excess(x).abs() / size, 0.0)
 
-    def compute_margins(self, x: Reps, signs: Signs) -> Float[Tensor, "radii images"]:
+    def relative_margins(self, x: Reps, signs: Signs) -> Float[Tensor, "radii images"]:
         """Return y ((x - centre)ᵀFw - q/2) / μ̃ᵀw: above 0 exactly where the answer is right.
 
         Its size is the distance to the boundary in units of that of the class's mean (where p = ½), in every norm.
@@ -302,7 +302,7 @@ def fit(
     Example:
         >>> reps = torch.tensor([[1.0, 0.1], [1.2, -0.1], [-1.0, 0.1], [-1.2, -0.1]])
         >>> mixture = fit(reps, torch.tensor([1, 1, -1, -1]))
-        >>> mixture.classifiers(torch.zeros(1)).compute_margins(reps, torch.tensor([1, 1, -1, -1])).min().item() > 0
+        >>> mixture.classifiers(torch.zeros(1)).relative_margins(reps, torch.tensor([1, 1, -1, -1])).min().item() > 0
         True
     """
     _check_signs(signs)

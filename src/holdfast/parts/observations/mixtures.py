@@ -226,7 +226,7 @@ class Mixtures(Observation):
         authors = self.convention == "authors"
         fitted = thin_fit(reps, signs) if authors else fit(reps, signs, shrinkage=self.shrinkage)
         rules = fitted.classifiers(self._epsilons, relative=self.budget == "relative", norm=self.norm)
-        scaled = rules.compute_margins(tested_reps, tested_signs)
+        scaled = rules.relative_margins(tested_reps, tested_signs)
         right = scaled > 0
         count = right.sum(1)
         bound = torch.where(right, scaled, 0.0).sum(1) / count.clamp_min(1)
