@@ -70,7 +70,7 @@ class MemoryLimits:
                 ) from error
             raise
         except (RuntimeError, MemoryError, HoldfastError) as error:
-            # Only want of memory is cured by fewer images
+            # retry with fewer images only after an out-of-memory error
             if not short_of_memory(error):
                 raise
             if stop - start < 2 or observation.scope.at_once:

@@ -40,7 +40,7 @@ def merge_parts(
     # Copy the shards of all parts into one run folder
     listener = listener or Silent()
     if not others:
-        _part_files(Folder(place))  # before a folder is made of a name mistyped
+        _part_files(Folder(place))  # first, or a typo would create a folder
     listener.stage("bringing the parts together")
     parts = [(Folder(part), *_part_files(Folder(part))) for part in others]
     store = Store(place)

@@ -188,7 +188,7 @@ class Plan(metaclass=Checked):
         return tuple(name for name, measure in self.measures_by_name.items() if measure.needs_relevance)
 
     def attacking(self, queries: int | None) -> "Plan":
-        """Return the plan for images of which so many are queries of a retrieval task: it attacks no others."""
+        """Return the plan with `attacked` capped at the number of queries of a retrieval task."""
         if queries is None:
             return self
         return replace(self, attacked=min(self.attacked or queries, queries) // 2 * 2)

@@ -256,7 +256,7 @@ class Observation(metaclass=Checked):
 
     @abstractmethod
     def join(self, twin: "Observation") -> "Observation":
-        """Return one observation that serves both; `twin` has the same key."""
+        """Return one observation that serves both, this one and another with the same key."""
 
     @abstractmethod
     def images(self, population: int, attacked: int) -> int:

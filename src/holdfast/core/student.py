@@ -243,7 +243,7 @@ class Student(nn.Module, ABC):
             further: where given, L(x_a, x_1, ...) is the joint loss of the views, of x_a and of these further views.
             pair: above 0, that is L_m(x_0, x_1, ..., x_a) + pair · L_m(x_a, x_1) of the mutual loss L_m instead.
         """
-        # where its loss is not asked for, the first view is left out
+        # drop the first view if its loss is not needed
         first = 0 if clean or not attacked or further is not None else 1
         more = further or ()
         roles = [*range(first, len(views)), *[0] * (len(more) + len(attacked))]

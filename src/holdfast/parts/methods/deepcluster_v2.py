@@ -105,7 +105,7 @@ class _Student(Student):
             self.centroids[crop], self.assigned[crop] = clustered
 
     def _look_at_all(self, look: Look) -> None:
-        """Fill the memory; each process does so by itself, and all come to the same."""
+        """Fill the memory: every process fills its own, with identical results."""
         self.eval()
         for places in torch.arange(self.memory.shape[1], device=self.memory.device).split(TOGETHER):
             for memory, view in zip(self.memory, look(places), strict=False):

@@ -152,7 +152,7 @@ class Reader:
                     )
             if isinstance(given, (list, tuple)):
                 return [self._read(row, each) for row, each in zip(rows, given, strict=True)]
-        except Exception:  # one after the other it is said of which image
+        except Exception:  # one by one, so the error names the image
             return None
         return self._pixels(rows, given)
 
