@@ -49,7 +49,7 @@ VOLATILE = (
     (re.compile(r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?(Z|[+-]\d\d:\d\d)?"), "DATE"),
     (re.compile(r"\b\d\d:\d\d:\d\d\b"), "TIME"),
     (re.compile(r"\b\d+(\.\d+)?( | )?(ms|s|min|h|seconds?|minutes?)\b"), "SPAN"),
-    (re.compile(r"\b[0-9a-f]{64}\b|\b[0-9a-f]{40}\b"), "DIGEST"),
+    (re.compile(r"\b[0-9a-f]{64}\b|\b[0-9a-f]{40}\b|^[0-9a-f]{8}(?=-|$)", re.MULTILINE), "DIGEST"),  # and commits
     (re.compile(r"\d+% ?[^\n]*left"), "PROGRESS"),
     (re.compile(r"\d+(\.\d+)? [KMG]i?B"), "SIZE"),
 )
