@@ -224,7 +224,7 @@ class Given(Unsearched):
     def batch(self, start: int, stop: int) -> Tensor:
         raise AssertionError("measures do not look at images")
 
-    bank = learned = refusal = batch
+    bank = fit_probe = refusal = batch
 
     def collect_points(self, ball: Ball) -> list[Tensor]:
         return [self.moved.flatten(1)[:, None].double(), *self.points]

@@ -76,7 +76,7 @@ class Given(Unsearched):
     def batch(self, start: int, stop: int) -> Tensor:
         raise AssertionError("measures do not look at images")
 
-    bank = learned = batch
+    bank = fit_probe = batch
 
     def collect_points(self, ball: Ball) -> list[Tensor]:
         return [self.drifted[:, None].double(), *self.points]
