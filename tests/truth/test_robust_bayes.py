@@ -205,7 +205,8 @@ def test_shrinkage_is_that_of_scikit_learn(n: int, dim: int) -> None:
     values, vectors = torch.linalg.eigh(full)
     whole = GaussianClasses(model.centre, vectors, values, vectors.T @ half)
     first, second = (m.classifiers(EPSILONS) for m in (model, whole))
-    torch.testing.assert_close(first.relative_margins(x, signs), second.relative_margins(x, signs), atol=1e-7, rtol=1e-6)
+    ours, theirs = first.relative_margins(x, signs), second.relative_margins(x, signs)
+    torch.testing.assert_close(ours, theirs, atol=1e-7, rtol=1e-6)
     torch.testing.assert_close(first.robust_accuracy(), second.robust_accuracy())
 
 
