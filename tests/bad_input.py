@@ -251,7 +251,7 @@ DAMAGED = (
     "text.npz", "empty.npz", "half.npz", "crc.npz", "member.npz", "noarray.npz", "header.npz", "pickle.npz",
     "bomb.npz", "classes.npz", "surrogates.npz", "fewlabels.npz", "floatlabels.npz", "ambiguous.npz", "nan.npz",
     "bytes.npz", "one.npz", "flat.npz", "complex.npz", "text.npy", "pickle.npy", "half.npy", "huge.npy", "zip.npy",
-    "text.tar", "half.tar", "gzip.tar", "cls.tar", "noimages.tar", "fake", "folder.npz", "empty.tar",
+    "text.tar", "half.tar", "gzip.tar", "noimages.tar", "fake", "folder.npz", "empty.tar",
 )  # fmt: skip
 """Files and folders that `damaged` makes."""
 

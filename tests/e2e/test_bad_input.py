@@ -120,8 +120,6 @@ def damaged(folder: Path) -> Path:
         "text.npy": b"text", "pickle.npy": npy(objects), "half.npy": npy(eight)[:200],
         "huge.npy": header("(99999999, 99999999, 99999)"), "zip.npy": whole, "text.tar": b"text" * 200,
         "half.tar": tar(a__png=png.getvalue())[:600], "gzip.tar": gzip.compress(tar(a__png=png.getvalue())),
-        "cls.tar": tar(**{f"{i}__{end}": png.getvalue() if end == "png" else "²".encode()
-                          for i in range(8) for end in ("png", "cls")}),
         "noimages.tar": tar(a__txt=b"x"), "empty.tar": b"",
     }  # fmt: skip
     for name, content in contents.items():

@@ -86,7 +86,8 @@ def endure(whole: Path, folder: Path, seed: int) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(whole, folder)
     first = json.loads((whole / "record.json").read_text())
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "report.html")
+    inside = (path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)  # locks are empty
+    files = sorted(path for path in inside if path.name != "report.html")
     path, damage = rng.choice(files), rng.choice((flip, truncate, swap))
     damage(path, rng)
     try:
