@@ -1,6 +1,7 @@
 """What others depend on changes only where somebody says so, in a line of a diff."""
 
 import difflib
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +37,13 @@ def test_all_public_names_can_be_imported() -> None:
         scope: dict[str, object] = {}
         exec(f"from {module} import *", scope)
         assert set(sys.modules[module].__all__) <= set(scope)
+
+
+@pytest.mark.parametrize("name", [name for name in holdfast.__all__ if inspect.isfunction(getattr(holdfast, name))])
+def test_a_function_that_people_call_says_what_it_takes_and_what_it_refuses(name: str) -> None:
+    text = inspect.getdoc(getattr(holdfast, name)) or ""
+    assert "\nArgs:\n" in text
+    assert "\nRaises:\n" in text
 
 
 def test_what_the_package_holds_is_what_it_names() -> None:

@@ -235,6 +235,9 @@ def compare(
 def open(folder: str | os.PathLike[str]) -> Record:
     """Return the record in a run folder, or at its URL.
 
+    Args:
+        folder: what `holdfast audit` or `Record.save` wrote.
+
     Raises:
         HoldfastError: no record that can be read.
     """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.core.grade import Grade
     from holdfast.core.grid import Grid
     from holdfast.core.image_source import ImageSource
-    from holdfast.core.measure import InWords, Measure, Table
+    from holdfast.core.measure import InWords, Measure
     from holdfast.core.method import Facts, Method
     from holdfast.core.objective import Goal, Objective
     from holdfast.core.observation import Event, Failure, Observation, Reader, Rivals, Scope, Search, Shard
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast.numerics.bounds.margin import Margin, Rows
     from holdfast.numerics.geometry.relevance import Relevance
     from holdfast.numerics.rng import Rng
-    from holdfast.numerics.shapes import Images, PerImage, Positions, Reps
+    from holdfast.numerics.shapes import Images, PerImage, Positions, Reps, Table
     from holdfast.numerics.statistics.score import Score
 
 __all__ = [
@@ -48,7 +48,7 @@ _HOMES = {
     "album": "Album", "attack": "Attack Trajectory", "certificate": "Bound Certifier", "chart": "Chart",
     "check": "Check Examination Verdict", "classifier": "Bank Classifier Head LinearProbe Probe",
     "encoder": "Encoder Passes", "geometry": "Geometry", "grade": "Grade", "grid": "Grid",
-    "image_source": "ImageSource", "measure": "InWords Measure Table", "method": "Facts Method",
+    "image_source": "ImageSource", "measure": "InWords Measure", "method": "Facts Method",
     "objective": "Goal Objective", "observation": "Event Failure Observation Reader Rivals Scope Search Shard",
     "student": "Batch EncodedView Look StepResult Student View", "subject": "Subject",
     "threat": "Ball Corruption Draws Noise Threat",
@@ -59,7 +59,7 @@ _BELOW = {
     "bounds.margin": "Margin Rows",
     "geometry.relevance": "Relevance",
     "rng": "Rng",
-    "shapes": "Images PerImage Positions Reps",
+    "shapes": "Images PerImage Positions Reps Table",
     "statistics.score": "Score",
 }
 """File of `numerics`, which knows none of the nouns, -> those of its names that they are made of."""

@@ -12,10 +12,8 @@ from holdfast.core.chart import Chart, Curves, Distribution
 from holdfast.core.classifier import LinearProbe
 from holdfast.core.observation import Observation, Reader, Search
 from holdfast.core.subject import Subject
+from holdfast.numerics.shapes import Table
 from holdfast.numerics.statistics.score import Score
-
-Table = dict[str, Tensor]
-"""Named columns of equal length, one row per image: what a measure observed."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Shapes that tensors have everywhere."""
+"""Shapes that tensors have everywhere, and tables of them."""
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -7,3 +7,6 @@ Images = Float[Tensor, "batch channel height width"]
 Reps = Float[Tensor, "batch dim"]
 PerImage = Float[Tensor, "batch"]
 Positions = Int[Tensor, "batch"]
+
+Table = dict[str, Tensor]
+"""Named columns of equal length, one row per image: what a measure observed."""

@@ -71,8 +71,8 @@ class Region:
         picture = self.x.ndim == 4
         window = shape = (1, 1, low.shape[-1])
         if picture:
-            window, (_, *size) = form.coefs.shape[-3:], self.x.shape
-            shape = (size[0], size[1], size[2])
+            _, channels, height, width = self.x.shape
+            window, shape = form.coefs.shape[-3:], (channels, height, width)
         coefs, x, low, high = (values.unflatten(-1, window) for values in (coefs, x, low, high))
         return form.rows(self.ball.least_on(coefs, x, (low, high), radii, shape))
 

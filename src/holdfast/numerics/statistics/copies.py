@@ -13,9 +13,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from holdfast.numerics.shapes import Table
 from holdfast.numerics.statistics.score import Score
-
-Table = dict[str, Tensor]
 
 ONCE, UNKNOWN = "each of {} pictures once", "copies of images counted like others"
 """What is said of an interval where images have copies: how many pictures count, or that rows are no images."""

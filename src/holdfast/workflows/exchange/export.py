@@ -92,6 +92,9 @@ def export_vnnlib(
 
     Returns:
         The questions, in the order of instances.csv.
+
+    Raises:
+        HoldfastError: a ball that is no box, images or a head that do not fit, an encoder that cannot be exported.
     """
     # what is asked for, opened; a wrong word is refused before anything is computed
     if label and head is None:

@@ -88,6 +88,9 @@ def verify_vnnlib(
         attack: steps of the attack, with two restarts; 0: none.
         seed: of the attack.
         listener: told about progress.
+
+    Raises:
+        HoldfastError: files that cannot be read or do not belong together, or an unknown certifier.
     """
     began, listener = time.monotonic(), listener or Silent()
     stages: list[Certifier] = [registry.part("certifiers", name) for name in certifiers]

@@ -101,8 +101,9 @@ def _balance(options: Options) -> Callable[[ImageSource], ImageSource]:
 
 def _open(prefix: str, name: str, options: Options) -> ImageSource:
     """Open what a source calls so; what is nobody's option is refused, also where a source of others forgets to."""
-    _outline(prefix)
     ours = registry.home("data", prefix) is not None
+    if not ours:
+        _outline(prefix)
     with nullcontext() if ours else foreign(f"the data source {prefix!r}", "opened", wrap=True):
         images = _make(prefix).open(name, options)
     finish(options)
