@@ -31,7 +31,7 @@ def setting(text: str) -> Table:
 
 def part_table(text: str) -> Table:
     """Return the table of a part, {"name": "it", "attack": {"steps": 5}} of "it[attack.steps=5]", of a name a table."""
-    if not set("[]") & set(text):
+    if not set("[]") & set(text):  # most texts
         return {"name": text}
     try:
         return _part(text.strip())
@@ -77,6 +77,7 @@ def _value(text: str) -> Any:
     if not text:
         raise ValueError('a value is missing; an empty text is ""')
     try:
+        # JSON first: it is what TOML and records write, and its numbers and quotes mean one thing
         return parse_json(text)
     except TooDeep:
         raise
@@ -89,6 +90,7 @@ def _value(text: str) -> Any:
         return _fields(text[1:-1]) if text[0] == "{" else [_value(item.strip()) for item in _split(text[1:-1])]
     if _PART.fullmatch(text):
         return _part(text)
+    # What is left is a number such as 4/255, or a word
     try:
         return number(text)
     except ValueError:
@@ -98,11 +100,13 @@ def _value(text: str) -> Any:
 def _split(text: str) -> list[str]:
     """Return what stands between commas outside brackets and quotes."""
     items, opened = [""], []
+    # A quoted text is one piece, whatever is in it
     for piece in _PIECE.findall(text):
         if piece in _CLOSING:
             opened.append(_CLOSING[piece])
         elif piece in _CLOSING.values() and (not opened or opened.pop() != piece):
             raise ValueError(f"{piece} closes nothing")
+        # Each bracket inside another is a recursion
         if len(opened) > DEPTH:
             raise TooDeep
         if piece == "," and not opened:

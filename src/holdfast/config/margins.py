@@ -82,6 +82,7 @@ def parse(text: str) -> AllowedDrop:
         raise HoldfastError(f"allowed drop {text!r}: {error}") from None
     if amount < 0:
         raise HoldfastError(f"allowed drop {text!r}: expected an amount of at least 0, got {match['number']}")
+    # One form for all ways to write it: "% relative" for "%relative"
     kind = " ".join((match["kind"] or "").replace("%", "% ").split())
     return AllowedDrop(text.strip(), match["subject"] or "", amount, "points" if kind == "point" else kind)
 
@@ -94,9 +95,11 @@ def margins(texts: Iterable[str], measures: Mapping[str, Scored]) -> dict[tuple[
     """
     written = [parse(text) for text in texts]
     held: dict[tuple[str, str], Margin] = {}
+    # Those without a measure
     alone = [drop for drop in written if not drop.subject]
     if alone[1:]:
         raise HoldfastError(f"allowed drops: expected one amount for all measures, got {alone[0].text!r} and others")
+    # One amount in a unit says nothing of measures with another unit
     if alone and not alone[0].kind and len({m.units[m.headline] for m in measures.values()}) > 1:
         raise HoldfastError(
             f"allowed drop {alone[0].text!r}: expected percent, or the measure it is for, since not all have one unit"
@@ -105,6 +108,7 @@ def margins(texts: Iterable[str], measures: Mapping[str, Scored]) -> dict[tuple[
         for name, measure in measures.items():
             key = name, measure.headline
             held[key] = _margin(alone[0], measure, measure.headline) if alone else NONE
+    # Afterwards those that name a score, which take the place of the general one
     named: dict[tuple[str, str], AllowedDrop] = {}
     for drop in written:
         if not drop.subject:
@@ -123,6 +127,7 @@ def _resolve(drop: AllowedDrop, measures: Mapping[str, Scored]) -> tuple[str, st
     name = measure_of(drop.subject, measures)
     if name is None:
         raise unknown(f"measure that both runs have, in the allowed drop {drop.text!r}:", drop.subject, measures)
+    # What stands behind the name and its dot
     score = drop.subject[len(name) + 1 :] or measures[name].headline
     if score not in measures[name].units:
         raise unknown(f"score of {name} that both runs have,", score, measures[name].units)
@@ -135,6 +140,7 @@ def _margin(drop: AllowedDrop, measure: Scored, score: str) -> Margin:
     start = f"allowed drop {drop.text!r}: expected"
     if drop.kind == "points" and not share:
         raise HoldfastError(f"{start} percent or an amount in {measure.units[score]}, for this is no share, got points")
+    # Percent of a share are points; of a radius or a distance they can only be relative
     if drop.kind == "% relative" or (drop.kind == "%" and not share):
         if drop.amount >= 100 and measure.better == "higher":
             raise HoldfastError(

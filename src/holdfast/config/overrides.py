@@ -31,14 +31,17 @@ def apply_changes(profile: Iterable[Measure], changes: Iterable[Change], ball: B
     `spread`.
     """
     measures, profile = list[Measure](), tuple(profile)
+    # A twin's name looks like a part with fields, so it is looked up first
     twins = {name: twin for name, twin in name_parts(profile).items() if "[" in name}
     usual = [registry.spec(measure) for measure in profile]
+    # Spread twice: a text is a table only afterwards, and may list values too
     tables = (twins[c] if isinstance(c, str) and c in twins else _table(c) for c in spread(changes))
     for change in spread(tables):
         if isinstance(change, Measure):
             measures.append(change)
             continue
         own = [spec for spec in usual if spec["name"] == change["name"]]
+        # Those that have the parts it names, else all of its name, else the defaults of its class
         own = [spec for spec in own if _has(spec, change)] or own or [None]
         measures += (registry.build(_resolve_spec(change, spec, registry.spec(ball))) for spec in own)
     return distinct(measures)
@@ -65,7 +68,9 @@ def set_parameters(measures: Iterable[Measure], settings: Iterable[str], ball: B
         if not chosen:
             raise unknown("measure of this plan", name, {spec["name"] for spec in specs})
         if name == "*":  # where none has it, the error says what there is
+            # Measures that lack the parameter are left as they are
             chosen = [number for number in chosen if table.keys() <= specs[number].keys()] or chosen
+        # An end of a key is found in one measure, and could be another thing in each of all
         lay = part if name == "*" else _resolve_spec
         for number in chosen:
             specs[number] = lay(table, specs[number], registry.spec(ball))
@@ -93,8 +98,10 @@ def _resolve_spec(table: Mapping[str, Any], before: Any, ball: Mapping[str, Any]
     """Return `part` of a table in which the end of a key stands for all of it, `steps` for `attack.steps`."""
     name = table.get("name", before and before["name"])
     own = {field.name for field in dataclasses.fields(registry.find("measures", name))} | {"kind", "name"}
+    # Its own fields first: another part among them decides which ends there are
     spec = part({key: value for key, value in table.items() if key in own}, before, ball)
     rest: Spec = {}
+    # Then what is the end of a path inside
     for key, value in table.items():
         ends = [path for path in flatten(spec) if path.endswith(f".{key}")]
         if key in own:
@@ -103,6 +110,7 @@ def _resolve_spec(table: Mapping[str, Any], before: Any, ball: Mapping[str, Any]
             raise HoldfastError(
                 f"{name}: expected one parameter, got {key!r}, the end of {len(ends)}; write {' or '.join(ends)}"
             )
+        # A word that is most like an end inside was meant there
         if not ends and (inner := _inner(key, spec, own)):
             raise unknown(f"parameter of {name}", key, own - {"kind", "name"}, inner)
         rest = over(rest, nest(ends[0] if ends else key, value))
@@ -120,7 +128,7 @@ def _has(spec: Mapping[str, Any], table: Mapping[str, Any]) -> bool:
     """Return whether a part has the parts that a table names, at any depth."""
     for key, value in table.items():
         inner = spec.get(key)
-        if isinstance(value, str) and isinstance(inner, Mapping):
+        if isinstance(value, str) and isinstance(inner, Mapping):  # a part by its name alone
             value = {"name": value}
         if isinstance(value, Mapping):
             if not _has(inner if isinstance(inner, Mapping) else {}, value):
@@ -140,6 +148,7 @@ def part(value: Any, before: Any, ball: Mapping[str, Any]) -> Any:
     """
     # Lists item by item; names as tables; pixels in radii of the ball
     if isinstance(before, list) and isinstance(value, Mapping) and value.keys().isdisjoint(("name", "each", "eps")):
+        # Parts of the list that lack the field are none of those that are meant
         has = [isinstance(item, Mapping) and value.keys() <= item.keys() for item in before]
         if any(has):
             return [part(value, item, ball) if own else item for item, own in zip(before, has, strict=True)]

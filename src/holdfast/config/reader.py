@@ -21,6 +21,7 @@ def read(kind: Any, value: Any, where: str) -> Any:
     origin, inner = get_origin(kind), get_args(kind)
     if origin is tuple and inner[1:] == (Ellipsis,) and isinstance(value, (list, tuple)):
         return tuple(read(inner[0], item, where) for item in value)
+    # Of several kinds, the first that is a part or a dataclass makes something of what is no such object yet
     for choice in inner if origin in (Union, types.UnionType) else (kind,):
         if value is None or choice is Any or not isinstance(choice, type) or isinstance(value, choice):
             continue
@@ -53,6 +54,7 @@ def locate_errors(where: str) -> Iterator[None]:
 def _dataclass(cls: type, table: Any, where: str) -> Any:
     values = arguments(_kinds(cls), table, where)
     for field in dataclasses.fields(cls):
+        # Said here with the file, where the class would say it with its own name
         if field.name not in values and field.default is field.default_factory is dataclasses.MISSING:
             raise HoldfastError(f"{where}: expected {field.name!r}, got none")
     with locate_errors(where):
@@ -72,6 +74,7 @@ def _part(family: str, value: Any, where: str) -> Any:
 @cache
 def _kinds(cls: type) -> dict[str, Any]:
     """Return the fields of a dataclass with their annotations."""
+    # With the extras of annotations, such as "above 0"
     hints = get_type_hints(cls, include_extras=True)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
 

@@ -18,10 +18,11 @@ def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
 
     A part may be its name alone, `"pgd"` for `{ name = "pgd" }`. One of another name takes the place of the part below.
     """
+    # Copies, so that a profile is not changed by who lays something over it
     joined = copy.deepcopy(dict(below))
     for key, value in above.items():
         under = joined.get(key)
-        if isinstance(under, str) and isinstance(value, Mapping):
+        if isinstance(under, str) and isinstance(value, Mapping):  # a part by its name alone
             under = {"name": under}
         if isinstance(under, Mapping) and isinstance(value, Mapping) and not _another_part(under, value):
             joined[key] = over(under, value)
@@ -31,6 +32,7 @@ def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
 
 
 def _another_part(below: Mapping[str, Any], above: Mapping[str, Any]) -> bool:
+    # Only the name of a part: other tables may have a key that is called so
     name = above.get("name", below.get("name"))
     return name != below.get("name") and any(name in registry.names(kind) for kind in registry.KINDS)
 
@@ -42,7 +44,7 @@ def resolve_inheritance(table: Any, find: Callable[[str], Any], where: str, abov
     own = {key: value for key, value in table.items() if key != "like"}
     if (like := table.get("like")) is None:
         return own
-    if not isinstance(like, str) or like in above:
+    if not isinstance(like, str) or like in above:  # a circle
         raise HoldfastError(f"{where}: like: expected the name of another table, got {describe_value(like)}")
     return over(resolve_inheritance(find(like), find, where, (*above, like)), own)
 
@@ -63,6 +65,7 @@ def spread(tables: Iterable[Any]) -> list[Any]:
             every.append(table)
             continue
         common = {key: value for key, value in table.items() if key != "each"}
+        # In the order of the keys, the last one fastest
         for values in itertools.product(*axes.values()):
             every.append(reduce(over, map(nest, axes, values), common))
     return every

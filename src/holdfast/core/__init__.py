@@ -64,6 +64,7 @@ _BELOW = {
 }
 """File of `numerics`, which knows none of the nouns, -> those of its names that they are made of."""
 
+# Type checkers read the imports above; at run time names come from their files when they are first used
 if not TYPE_CHECKING:
     _FILES = {f"{__name__}.{file}": names for file, names in _HOMES.items()}
     _FILES |= {f"holdfast.numerics.{file}": names for file, names in _BELOW.items()}

@@ -60,8 +60,10 @@ class Trajectory:
         # one pass for each read-out
         values, reps = self.values.clone(), {}
         for step, images in self.images.items():
-            with torch.no_grad():
+            with torch.no_grad():  # the goal alone: nothing is searched
+                # In the place of what the search saw at that step
                 values[step], reps[step] = goal(images)
+            # One look at the device for both
             if not bool(values[step].isfinite().all() & reps[step].isfinite().all()):
                 raise HoldfastError(
                     f"encoder {encoder.name!r}: expected finite representations of attacked images in float32, got NaN "
@@ -71,14 +73,16 @@ class Trajectory:
 
     def stronger(self, trajectory: "Trajectory") -> "Trajectory":
         """Return the better of two searches of the same images, image by image and step by step."""
+        # [steps + 1, B]: which search is ahead after so many steps
         better = trajectory.values > self.values
 
         def pick(new: Mapping[int, Tensor], old: Mapping[int, Tensor]) -> dict[int, Tensor]:
+            # [B] beside images [B, C, H, W] or representations [B, D]
             return {n: torch.where(better[n].view(-1, *[1] * (new[n].ndim - 1)), new[n], old[n]) for n in old}
 
         winner = None
         if self.winner is not None and trajectory.winner is not None:
-            winner = torch.where(better[-1], trajectory.winner, self.winner)
+            winner = torch.where(better[-1], trajectory.winner, self.winner)  # by the values at the end
         images, reps = pick(trajectory.images, self.images), pick(trajectory.reps, self.reps)
         return Trajectory(images, reps, torch.maximum(self.values, trajectory.values), winner)
 
@@ -90,15 +94,18 @@ def _of_pixels(search: Callable[..., "Trajectory"]) -> Callable[..., "Trajectory
     def call(
         self: "Attack", goal: Goal, x: Tensor, ball: Ball, rng: Rng, *arguments: Any, **named: Any
     ) -> "Trajectory":
+        # Both ends in one pass over the pixels
         low, high = (float(end) for end in x.aminmax()) if x.numel() else (0.0, 1.0)
         if not -PIXELS <= low <= high <= 1 + PIXELS:  # NaN is neither
             raise HoldfastError(
                 f"attack: expected pixels in [0, 1], got values from {low:.4g} to {high:.4g}; divide bytes by 255, and "
                 "leave normalisation to the encoder"
             )
+        # Draws of the encoder are those of a search, and what must be finite on a device is judged at its end
         with searching(rng), defer_expectations():
             best: Trajectory | None = None
             for rank, at in enumerate(self.at_places(goal, x, ball, rng, BEST)):
+                # The best place keeps the stream itself, which is that of a ball of one place
                 trajectory = search(self, goal, x, at, rng.child("place", rank) if rank else rng, *arguments, **named)
                 best = trajectory if best is None else best.stronger(trajectory)
             assert best is not None  # every ball has a place
@@ -115,6 +122,7 @@ class Attack(metaclass=Checked):
     def __init_subclass__(cls, **named: Any) -> None:
         """Let every attack refuse images that are none, and search at the best places of each image."""
         super().__init_subclass__(**named)
+        # Only in the class that defines the call: one that inherits it would wrap it twice
         if "__call__" in vars(cls):
             cls.__call__ = _of_pixels(cls.__call__)  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -166,10 +174,13 @@ class Attack(metaclass=Checked):
         if ball.places == 1:
             return [ball]
         reached, trial = [], self.trial(TRIAL)
+        # A short trial at every place, of all images together
         for place in range(ball.places):
             at = ball.fix_place(torch.tensor([place], device=x.device))
             reached.append(trial(goal, x, at, rng.child("trial", place)).values[-1])
+        # [places, B]; stable, so that of equal places the first one wins everywhere
         order = torch.stack(reached).argsort(dim=0, descending=True, stable=True)
+        # A row [B] is the place of one rank, another one for each image
         return [ball.fix_place(numbers) for numbers in order[:count]]
 
     def choosing(self, ball: Ball) -> Passes:
@@ -199,7 +210,7 @@ class Attack(metaclass=Checked):
 
     def crosses(self, ball: Ball, steps: int | None = None) -> bool:
         """Whether its steps carry it from any start to any image of a ball, see `reach`."""
-        return self.reach(ball, steps) > 1 - 1e-9
+        return self.reach(ball, steps) > 1 - 1e-9  # a share of 1 may have been rounded down
 
     def canonicalise_prefix(self) -> "Attack":
         """The attack that stands for all whose trajectories begin alike: those with equal prefixes share one run."""

@@ -82,6 +82,7 @@ class Line(metaclass=Checked):
     style: Literal["solid", "dashed", "points"] = "solid"
 
     def __post_init__(self) -> None:
+        # Bands that are not there are as long as the line
         lengths = {len(self.x), len(self.y), len(self.low) or len(self.x), len(self.high) or len(self.x)}
         if len(lengths) > 1 or not self.x:
             raise HoldfastError(f"line {self.name!r}: expected equally many x, y, low and high, got {sorted(lengths)}")
@@ -215,6 +216,7 @@ class Shades(Chart):
 
 def numbers(values: Tensor) -> Numbers:
     """Return the values of a line, to seven digits; what is not finite leaves a gap."""
+    # Seven digits, about as many as float32 holds
     return tuple(float(f"{value:.7g}") if math.isfinite(value) else None for value in values.double().tolist())
 
 
@@ -236,6 +238,7 @@ def chart_data(chart: Chart, columns: Collection[str] = (), scores: Collection[s
             raise unknown("column of a chart", name, columns)
     named = [chart.score, getattr(chart, "choice", "")]
     listed = getattr(chart, "scores", ())
+    # A row of names, or rows of names (`Cells`)
     named += [name for item in listed for name in ((item,) if isinstance(item, str) else item)]
     for name in filter(None, named):
         if name not in scores:

@@ -44,6 +44,7 @@ class Examination:
     @property
     def searches(self) -> tuple[Search, ...]:
         """The searches that any score may rely on, each once."""
+        # Each once, in the order in which measures name them
         return tuple(dict.fromkeys(search for measure in self.measures for search in measure.searches))
 
     @property

@@ -53,7 +53,8 @@ class Classifier(ABC):
         Raises:
             HoldfastError: a label that is not among the classes.
         """
-        own, scores = self.numbers(labels), self.scores(reps).cpu()
+        own, scores = self.numbers(labels), self.scores(reps).cpu()  # [B], [B, C]
+        # Classes that are not below the own one, less that one itself
         return (~(scores < scores.gather(1, own[:, None]))).sum(1) - 1  # NaN is no answer
 
     def numbers(self, labels: Int[Tensor, "batch"]) -> Int[Tensor, "batch"]:
@@ -62,6 +63,7 @@ class Classifier(ABC):
         Raises:
             HoldfastError: a label that is not among the classes.
         """
+        # [B, C]; classes and labels are numbers that the data give, no positions
         matches = labels[:, None] == self.classes
         if not matches.any(1).all():
             strange = sorted(set(labels[~matches.any(1)].tolist()))
@@ -99,8 +101,11 @@ class Head(Classifier):
             HoldfastError: a label that is not among the classes.
         """
         own = self.numbers(labels)
+        # A row of the margin for every class but the own one
         classes = torch.arange(len(self.classes)).expand(len(labels), -1)
+        # Each image loses one class, so what is left folds into rows again, [B, C-1]
         rivals = classes[classes != own[:, None]].view(len(labels), -1)
+        # Row j is (w_y - w_j) · f(x) + b_y - b_j, the logit of the class minus that of a rival
         return Margin(
             self.weights[own, None] - self.weights[rivals],
             self.bias[own, None] - self.bias[rivals],

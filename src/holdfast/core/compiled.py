@@ -29,6 +29,7 @@ def compile_graph(call: FunctionType, name: str) -> Callable[[Tensor], Any]:
     graph = torch.compile(own_call, fullgraph=True)
 
     def run(x: Tensor) -> Any:
+        # Otherwise the first number of images would be fixed, and the next one compiled anew
         torch._dynamo.maybe_mark_dynamic(x, 0)
         with compiling(name):
             return graph(x)
@@ -47,8 +48,10 @@ def compiling(name: str) -> Iterator[None]:
         yield
     except Exception as error:
         module = type(error).__module__
+        # The network's own errors come as they are
         if not module.startswith(("torch._dynamo", "torch._inductor")):
             raise
+        # The inner error names what in the network is at fault; those around it say that it was compiled
         cause = getattr(error, "inner_exception", None) or error.__cause__
         cause = cause if isinstance(cause, Exception) else error
         raise HoldfastError(

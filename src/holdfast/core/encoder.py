@@ -124,6 +124,7 @@ class Encoder(nn.Module):
         straight_through: Sequence[str] = (),
     ):
         super().__init__()
+        # DataParallel and the like are not part of the network
         self.module = freeze(unwrap(module), name)
         self.normalisation = Normalisation(mean, std, name)
         self.mean, self.std = self.normalisation.means, self.normalisation.stds
@@ -163,9 +164,11 @@ class Encoder(nn.Module):
         Raises:
             HoldfastError: see `Encoder`.
         """
+        # Both are checked before anything is changed
         draws = fitting(draws, Count | None, "Encoder.draws")
         names = fitting(tuple(straight_through), tuple[str, ...], "Encoder.straight_through")
         for name in names:
+            # Names are those inside the root, as in the file of its weights
             pass_straight_through(self.module.get_submodule(self.root), name)
         self.draws = self.draws if draws is None else draws
         self.straight_through = tuple(dict.fromkeys((*self.straight_through, *names)))
@@ -173,7 +176,7 @@ class Encoder(nn.Module):
             self.origin["draws"] = self.draws
         if self.straight_through:
             self.origin["straight_through"] = ", ".join(self.straight_through)
-        self._fingerprint = None
+        self._fingerprint = None  # another function now
         return self
 
     def prepare(self, *, precision: str = "float32", compiled: bool = False, seed: int = 0) -> "Encoder":
@@ -204,7 +207,7 @@ class Encoder(nn.Module):
     @contextmanager
     def exactly(self) -> Iterator[None]:
         """Make all passes in float32 by the encoder's own draws: for searches each pass of which decides something."""
-        before = self.precision, self._judged
+        before = self.precision, self._judged  # put back, since one may be inside another
         self.precision, self._judged = "float32", True
         try:
             yield
@@ -216,6 +219,7 @@ class Encoder(nn.Module):
         """Make all passes in float32 by the network's own modules: for hooks on them and gradients to their outputs."""
         before, self._plain = self._plain, True
         try:
+            # Around all of it, so that backward passes of the caller are float32, too
             with self.exactly(), use_precision("float32", self.device):
                 yield
         finally:
@@ -238,8 +242,10 @@ class Encoder(nn.Module):
         """
         if not isinstance(self._unused, Unused):
             missing = HoldfastError(f"encoder {self.name!r}: expected a network kept before its first pass, got none")
+            # The error of the time when it was to be kept, if there was one
             raise self._unused or missing
         used = self.module
+        # Plainly: what was compiled is the used network's
         with self._unused.running() as network, self.plainly():
             self.module = network.to(self.device)
             try:
@@ -263,6 +269,7 @@ class Encoder(nn.Module):
             HoldfastError: channels that do not fit, or an output that is no vector of real numbers for each image.
         """
         self._check_input(x)
+        # One seed for each draw, the same for all images
         seeds = None if self.draws is None else draw_seeds(self.draws, self.seed, judged=self._judged)
         each = Passes(1, 1).of_draws(None if seeds is None else len(seeds))
         self.count(Passes(forward=each.forward * len(x)))
@@ -280,8 +287,10 @@ class Encoder(nn.Module):
             if plain:
                 reps = call(x)
             elif search:
+                # The backward pass must run in the same precision, so it is made in there as well
                 reps = call_with_gradient(call, x, self.precision, self.name)
             else:
+                # What is read out is float32 as IEEE has it, whatever the process allows
                 with use_precision("float32", x.device):
                     reps = call(x)
         if self.grid is not None and reps.shape[1] != self.grid.size:
@@ -296,6 +305,7 @@ class Encoder(nn.Module):
         self.count(Passes(forward=len(x) * draws))
         seeds = draw_seeds(draws, self.seed, judged=True)
         with foreign(f"encoder {self.name!r}", "run"), use_precision("float32", x.device), torch.no_grad():
+            # Judged: the encoder's own draws
             drawn = [self.mean_of_draws.draw(x, seed) for seed in seeds]
             return torch.stack([representations(output, x, self.name) for output in drawn])
 
@@ -315,8 +325,10 @@ class Encoder(nn.Module):
         return representations(self._graph(x), x, self.name)
 
     def _check_input(self, x: Tensor) -> None:
+        # Several means tell the number of channels; one holds for any, but the geometry may tell
         channels = len(self.mean) if len(self.mean) > 1 else (self.geometry.channels if self.geometry else None)
         if channels is not None and x.shape[1] != channels:
+            # Pictures can be converted, means cannot be made up
             convert = f"add ?channels={channels} to the data spec to convert them"
             if len(self.mean) > 1:
                 option = f", or {convert}" if channels == 3 else ""
@@ -338,6 +350,7 @@ class Encoder(nn.Module):
 
     def count(self, passes: Passes) -> None:
         """Add to `passes` what was done with this encoder."""
+        # A new object: whoever has read `passes` before keeps what it was
         self.passes += passes
         if self.watch is not None:
             self.watch(passes.work)
@@ -358,6 +371,7 @@ class Encoder(nn.Module):
         Raises:
             HoldfastError: passes have changed some: what was observed belongs to no one network.
         """
+        # A tensor that the fingerprint never saw, such as a cache, is no change
         if changed := [name for name, value in self._take_bits().items() if self._bits.get(name, value) != value]:
             names = ", ".join(name.removeprefix("network.") for name in changed[:3])
             raise HoldfastError(
@@ -370,7 +384,9 @@ class Encoder(nn.Module):
 
     def take_fingerprint(self) -> str:
         """Return the fingerprint of the weights and buffers as they are now."""
+        # Normalisation decides what is computed as weights do
         digest = hashlib.sha256(repr((self.mean, self.std)).encode())
+        # Only where there are any: encoders without draws keep the fingerprints that records have
         if self.draws is not None or self.straight_through:
             digest.update(repr((self.draws, self.straight_through)).encode())
         add_tensors(digest, self.module)

@@ -51,6 +51,7 @@ def fingerprint(function: Callable[..., Any], name: str = "the function") -> str
 def _describe(value: Any, above: tuple[Any, ...], where: str, home: str) -> Any:
     """Return a value as JSON data that differ where it does."""
     inner = functools.partial(_describe, above=(*above, value), where=where, home=home)
+    # The chain of what holds it ends there, for a value may hold itself
     if any(value is other for other in above):
         return "itself"
     if (wrapped := getattr(value, "__wrapped__", None)) is not None and not isinstance(value, types.FunctionType):
@@ -63,14 +64,17 @@ def _describe(value: Any, above: tuple[Any, ...], where: str, home: str) -> Any:
         case list() | tuple():
             return [type(value).__name__, *map(inner, value)]
         case set() | frozenset():
+            # A set has another order in every process
             return ["set", *sorted(json.dumps(inner(item)) for item in value)]
         case Mapping():
             return ["table", *([inner(key), inner(item)] for key, item in value.items())]
         case Tensor():
+            # By their bytes: NumPy has no bfloat16, and NaN does not equal itself
             return _numbers(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy(), value)
         case np.ndarray() if value.dtype.hasobject is False:
             return _numbers(np.ascontiguousarray(value), value)
         case nn.Module():
+            # Kinds of layers too: weights do not tell a ReLU from a GELU
             kinds = [inner(type(module)) for module in value.modules()]
             return ["network", kinds, inner(dict(value.state_dict())), value.training]
         case functools.partial():
@@ -79,6 +83,7 @@ def _describe(value: Any, above: tuple[Any, ...], where: str, home: str) -> Any:
             return value.__name__
         case types.MethodType():
             return [inner(value.__func__), inner(value.__self__)]
+        # What packages bring is known by its name
         case types.FunctionType():
             return _name(value) if _of_another_package(value, home) else _function(value, inner)
         case staticmethod() | classmethod():
@@ -101,23 +106,28 @@ def _function(function: types.FunctionType, inner: Callable[[Any], Any]) -> list
     """Return the code of a function, and the values of its defaults and of the names that it reads from outside."""
     code = function.__code__
     values: dict[str, Any] = {}
+    # Names of the functions around it
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         with suppress(ValueError):  # nothing is in it yet
             values[name] = cell.cell_contents
+    # What is missing there is built in
     values |= {name: function.__globals__[name] for name in _globals(code) if name in function.__globals__}
     defaults = (function.__defaults__, function.__kwdefaults__)
     read = [[name, inner(values[name])] for name in sorted(values)]
+    # Source before bytecode, which differs between versions of Python
     return [_source(function) or _bytecode(code), inner(defaults), *read]
 
 
 def _class(cls: type, inner: Callable[[Any], Any]) -> list[Any]:
     """Return what a class is made of, its methods and values."""
+    # Methods and values, without what Python itself notes in a class
     own = {key: item for key, item in vars(cls).items() if not key.startswith(("_abc", "__")) or callable(item)}
     return [list(map(inner, cls.__bases__)), *([key, inner(item)] for key, item in own.items() if item is not cls)]
 
 
 def _globals(code: types.CodeType) -> set[str]:
     """Return the global names that a code reads, those in functions inside it too."""
+    # Names alone, not attributes: the content of their owner holds these
     names = {item.argval for item in dis.get_instructions(code) if item.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     return names.union(*(_globals(inner) for inner in code.co_consts if isinstance(inner, types.CodeType)))
 
@@ -132,10 +142,12 @@ def _source(function: types.FunctionType) -> str:
     except (AssertionError, OSError, SyntaxError, TypeError, ValueError):
         return ""
     codes = [code for code in compiled if isinstance(code, types.CodeType)]
+    # A file may have changed since it was imported: its source counts where it compiles to what runs
     return ast.unparse(tree) if _bytecode(function.__code__) in map(_bytecode, codes) else ""
 
 
 def _bytecode(code: types.CodeType) -> list[Any]:
+    # Functions inside as their own code, whose text would have an address in it
     constants = [_bytecode(item) if isinstance(item, types.CodeType) else repr(item) for item in code.co_consts]
     return [code.co_code.hex(), constants, code.co_names, code.co_varnames, code.co_freevars]
 
@@ -160,5 +172,6 @@ def _of_another_package(value: Any, home: str) -> bool:
     if isinstance(value, types.FunctionType):
         file = value.__code__.co_filename
     else:
+        # A class has no code of its own; its module tells, and one without a file is a notebook's or built in
         file = getattr(sys.modules.get(module), "__file__", None) or ("" if module == "__main__" else "<frozen")
     return package == "holdfast" or file.startswith((*_INSTALLED, "<frozen"))

@@ -39,7 +39,7 @@ class FunctionPart:
                 f"{derive_name(type(self))}: expected the function with the code {self.code}, got {own}; it, or what "
                 "it reads, has changed since"
             )
-        object.__setattr__(self, "code", own)
+        object.__setattr__(self, "code", own)  # it is frozen, and still being made
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send its name and its fields to other processes, which must know the function."""
@@ -48,6 +48,7 @@ class FunctionPart:
 
 def _rebuild_part(module: str, spec: Any) -> Any:
     """Return a part in another process."""
+    # Importing the module registers the function; that of a notebook cannot be imported
     with suppress(ImportError):
         importlib.import_module(module)
     if spec["name"] not in registry.names(spec["kind"]):
@@ -87,6 +88,7 @@ def part_of(
             f"holdfast.{what}(..., name='my_name')"
         )
     place = getattr(function, "__module__", None) or "__main__"
+    # The class stands where the function does
     namespace = {"function": staticmethod(function), "__module__": place, **attributes}
     defaults = [(key, kind_, field(default=value, metadata=WRITTEN)) for key, kind_, value in fields]
     cls: Any = make_dataclass(name, defaults, bases=(base,), namespace=namespace, frozen=True)
@@ -111,6 +113,7 @@ def takes_target(function: Callable[..., Any], name: str, first: str, second: st
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # of C, which does not say
         return False, False
+    # Representations are given by position; what has no default and cannot be given so is refused
     ordered = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     needed = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     most = 3 if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(ordered)
@@ -119,6 +122,7 @@ def takes_target(function: Callable[..., Any], name: str, first: str, second: st
             f"{name}: expected a function of ({first}, {second}), or of ({first}, {second}, target), representations "
             f"[N, D], got {inspect.signature(function)}"
         )
+    # A third argument with a default is taken for the target where it is called so
     return len(needed) == 3 or ordered[2:3] == ["target"], len(needed) == 3
 
 
@@ -129,9 +133,12 @@ def value_per_image(part: FunctionPart, reps: Sequence[Tensor | None]) -> Tensor
         HoldfastError: anything else; an exception of the function is one line.
     """
     name = registry.part_name(part)
+    # Without a target the third is None
     rows = len(next(tensor for tensor in reps if tensor is not None))
+    # Alone: it need not be made for threads
     with foreign(f"the function {name}", "run", wrap=True, alone=True):
         values = type(part).function(*reps)
+    # Would be broadcast over the images without a word
     if not isinstance(values, Tensor) or values.shape != (rows,):
         came = f"the shape {list(values.shape)}" if isinstance(values, Tensor) else describe_value(values)
         raise HoldfastError(

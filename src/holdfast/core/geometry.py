@@ -59,8 +59,10 @@ class Geometry(metaclass=Checked):
     def in_words(self) -> str:
         """What is done, such as "the shorter side to 256 pixels (bilinear), then the central 224 × 224 is cropped"."""
         size, how = _by(self.size), f"({self.interpolation})"
+        # Scaled to the very size, with nothing left to crop
         if self.resize is None or self.resize == self.size:
             return f"squashed to {size} {how}"
+        # Black is put around what is scaled smaller than the crop
         inside = min(self.resize) if isinstance(self.resize, tuple) else self.resize
         cropped = f"then the central {size} is cropped"
         if self.longest is not None or inside < max(self.size):
@@ -80,6 +82,7 @@ class Geometry(metaclass=Checked):
         if self.resize is None or isinstance(self.resize, tuple):
             return self.resize or self.size
         shorter, longer = sorted((height, width))
+        # The longer side is rounded down, as torchvision's `Resize` does
         short, long = self.resize, self.resize * longer // shorter
         if self.longest is not None and longer / shorter * self.resize > self.longest:
             # in floating point and in this order, as transformers.image_transforms.get_size_with_aspect_ratio
@@ -106,6 +109,7 @@ class Geometry(metaclass=Checked):
         return high > height or wide > width
 
     def _begin(self, rest: int) -> int:
+        # `round` takes halves to the even side, `//` down, `int` towards zero
         if self.rounding == "down":
             return rest // 2
         return round(rest / 2) if self.rounding == "even" and rest > 0 else int(rest / 2)

@@ -29,10 +29,13 @@ class Ids(Sequence[str]):
 
     def __init__(self, texts: Iterable[str] = ()):
         blocks, ends, rest = [], [np.zeros(1, np.int64)], iter(texts)
+        # In blocks: all texts as objects at once would take the memory that is spared here
         while some := [text.encode() for text in islice(rest, _BLOCK)]:
             blocks.append(b"".join(some))
+            # Ends go on from those of the block before
             ends.append(ends[-1][-1] + np.cumsum([len(text) for text in some]))
         self._bytes = b"".join(blocks)
+        # Short ends for few bytes
         self._ends = np.concatenate(ends).astype(np.min_scalar_type(len(self._bytes)))
 
     def encode(self) -> tuple[memoryview, np.ndarray]:
@@ -60,8 +63,9 @@ class Ids(Sequence[str]):
             return self._bytes[self._ends[at] : self._ends[at + 1]].decode()
         start, stop, step = place.indices(len(self))
         if step != 1:
-            return Ids(self[at] for at in range(start, stop, step))
+            return Ids(self[at] for at in range(start, stop, step))  # rare, so it copies
         part = Ids.__new__(Ids)
+        # One end more than texts, which tells where the first begins
         part._bytes, part._ends = self._bytes, self._ends[start : max(start, stop) + 1]
         return part
 

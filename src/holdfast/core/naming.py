@@ -17,6 +17,7 @@ def name_parts(parts: Iterable[Any]) -> dict[str, Any]:
     parts = list(parts)
     labels: dict[int, str] = {}
     for name in {registry.part_name(part) for part in parts}:
+        # Places in the list of the parts of one name
         twins = [i for i, part in enumerate(parts) if registry.part_name(part) == name]
         flats = {i: flatten(registry.spec(parts[i])) for i in twins}
         differences = _differences(flats)
@@ -26,10 +27,13 @@ def name_parts(parts: Iterable[Any]) -> dict[str, Any]:
 
 def _differences(flats: Mapping[int, Mapping[str, Any]]) -> dict[int, list[str]]:
     """Return for each twin the parameters that set it apart, going through them in order."""
+    # All parameters that any twin has, in order; parts of one name may be made of different parts
     keys = list(dict.fromkeys(key for flat in flats.values() for key in flat))
+    # The last word of a path is enough where no other path ends so
     ends = [key.rpartition(".")[2] for key in keys]
     differences: dict[int, list[str]] = {i: [] for i in flats}
     groups = [list(flats)]  # twins that cannot be told apart yet
+    # Each parameter splits the groups that were left; what splits none is not said
     for key, end in zip(keys, ends, strict=True):
         split: list[list[int]] = []
         for group in groups:
@@ -40,7 +44,7 @@ def _differences(flats: Mapping[int, Mapping[str, Any]]) -> dict[int, list[str]]
             words = _words(by_value)
             if len(by_value) > 1:
                 for i in group:
-                    if key in flats[i]:
+                    if key in flats[i]:  # a twin without the parameter says nothing of it
                         differences[i].append(f"{end if ends.count(end) == 1 else key}={words[flats[i][key]]}")
         groups = split
     return differences
@@ -54,6 +58,7 @@ def _words(values: Iterable[Any]) -> dict[Any, str]:
         if isinstance(value, tuple):
             names = [item.partition("-")[0] for item in value]
             text = "+".join(names[:2]) + (f"+{len(names) - 2} more" if len(names) > 2 else "")
+        # Two long lists may begin alike
         same = sum(word.partition(" no. ")[0] == text for word in words.values())
         words[value] = f"{text} no. {same + 1}" if same else text
     return words
@@ -82,5 +87,6 @@ def title(part: Reader, name: str) -> str:
         name: by which it is told from its twins, see `name_parts`.
     """
     details = name.partition("[")[2].rstrip("]")
+    # Truth values read as words: "exact" and "not exact"
     details = re.sub(r"([\w.]+)=(True|False)", lambda m: ("" if m[2] == "True" else "not ") + m[1], details)
     return f"{part.title} ({re.sub('[_=]', ' ', details).replace(',', ', ')})" if details else part.title

@@ -49,15 +49,18 @@ class Normalisation(nn.Module):
                 f"normalisation of {name!r}: expected finite means and positive stds, one number or one per channel, "
                 f"got mean={self.means}, std={self.stds}; give both in units of [0, 1] pixels"
             )
+        # Numbers of pixels in [0, 255]: radii would be 255 times as large as they seem
         if max(map(abs, self.means)) > LARGEST or max(self.stds) > LARGEST:
             means, stds = (",".join(f"{value / 255:.3g}" for value in values) for values in (self.means, self.stds))
             raise HoldfastError(
                 f"normalisation of {name!r}: expected mean and std of pixels in [0, 1], got mean={self.means}, "
                 f"std={self.stds}; did you mean mean={means} and std={stds}: divided by 255?"
             )
+        # One number holds for all channels where the other has one for each
         self.means, self.stds = (values * (max(lengths) // len(values)) for values in (self.means, self.stds))
         self.mean: Tensor
         self.std: Tensor
+        # Not persistent: a state dict has the entries of the network alone
         self.register_buffer("mean", torch.tensor(self.means).view(1, -1, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(self.stds).view(1, -1, 1, 1), persistent=False)
         self.identity = all(m == 0 for m in self.means) and all(s == 1 for s in self.stds)
@@ -74,7 +77,7 @@ def _numbers(values: Any, what: str) -> list[float]:
         array = np.asarray(held, dtype=float)
     except (TypeError, ValueError):
         array = None
-    if array is None or max(array.shape, default=1) != array.size:
+    if array is None or max(array.shape, default=1) != array.size:  # more than one side above 1
         got = describe_value(values) if array is None else f"the shape {list(array.shape)}"
         raise HoldfastError(
             f"{what}: expected one number or one per channel, got {got}; give for example [0.5, 0.5, 0.5]"

@@ -48,11 +48,13 @@ class Objective(metaclass=Checked):
 
     def pursue(self, encoder: Callable[[Images], Reps], clean: Reps, target: Reps | None = None) -> Goal:
         """Close over an encoder and the reference representations: the function that attacks call; see `of`."""
+        # A bare function says nothing of how representations are arranged
         objective = self.of(encoder) if isinstance(encoder, Encoder) else self
         if self.needs_target and target is None:
             raise HoldfastError(f"{type(self).__name__} compares each image with another: give target representations")
 
         def goal(x: Images) -> tuple[PerImage, Reps]:
+            # Representations come back as well, so that a read-out needs no further pass
             reps = encoder(x)
             return objective(reps, clean, target), reps
 

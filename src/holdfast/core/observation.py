@@ -96,6 +96,7 @@ class Shard:
             HoldfastError: a threat that these images do not fit.
         """
         x, positions = self.x if x is None else x, self.positions if positions is None else positions
+        # The ids of its random numbers are those of the images, in their order
         if isinstance(threat, Corruption) and threat.needs_labels and self.labels is not None:
             threat = threat.knowing(dict(zip(rng.ids, self.labels[positions.cpu()].tolist(), strict=True)))
         return threat.sample(x, rng) if self.under is None else self.under(x, positions, threat, rng)
@@ -294,6 +295,7 @@ class Observation(metaclass=Checked):
             precision: of searches, see `Encoder.prepare`.
             draws: of the encoder, see `Encoder`.
         """
+        # Once more in float32 or by its own draws, and once by each further group of draws
         again = self.reevaluations if precision != "float32" or draws is not None else 0
         again += 0 if draws is None else GROUPS * self.redraw_evaluations
         return (self.passes + Passes(forward=again)).of_draws(draws)
@@ -390,8 +392,10 @@ class Reader(metaclass=Checked):
         Such a probe learns from training images as they are observed here: disturbed where they are read disturbed.
         """
         own = self.observations()
+        # Where nothing reads training images, the probe learns from them as they are
         threats = dict.fromkeys(reader.sole_threat for reader in own if reader.scope is Scope.TRAINING) or {None: None}
         learning = [learning_of(probe, threat) for probe in _probes(self) if probe.through for threat in threats]
+        # What a probe reads, then the probe, then what reads it; each once
         before = (observation for head in learning for observation in (*head.reads, head))
         return tuple(dict.fromkeys((*before, *own)))
 
@@ -405,6 +409,7 @@ def _probes(part: object) -> Iterator[Probe]:
     """Yield all probes among the parameters of a part, and of these."""
     if isinstance(part, Probe):
         yield part
+    # Probes may stand in lists, and in parts of parts
     inner = part if isinstance(part, tuple) else ()
     if is_dataclass(part):
         inner = [getattr(part, field.name) for field in fields(part)]

@@ -52,16 +52,18 @@ def tf32(allowed: bool) -> Iterator[None]:
     """
     matmul: Any = torch.backends.cuda.matmul
     cudnn: Any = torch.backends.cudnn
+    # All is read before anything is set, for one setting changes what the other says
     flags = [(place, _allows(place)) for place in (matmul, cudnn)]
     newer = [matmul, cudnn.conv, cudnn.rnn] if hasattr(matmul, "fp32_precision") else []
     precisions = [(place, place.fp32_precision) for place in newer]
+    # The older setting first: where there is a newer one, that decides
     matmul.allow_tf32 = cudnn.allow_tf32 = allowed
     for place in newer:
         place.fp32_precision = "tf32" if allowed else "ieee"
     try:
         yield
     finally:
-        for place, before in flags:
+        for place, before in flags:  # in the same order
             if before is not None:
                 place.allow_tf32 = before
         for place, before in precisions:
@@ -108,15 +110,17 @@ class _Searched(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, call: Call, precision: str, name: str) -> Any:
+        # A graph of its own, whose backward pass is made below and not by the caller's
         inner = x.detach().requires_grad_()
         with torch.enable_grad(), use_precision(precision, x.device):
             reps = call(inner)
         if precision == "fp16" and not bool(reps.isfinite().all()):
             raise _overflow("representation")
         ctx.held, ctx.precision, ctx.name = (inner, reps), precision, name
+        # In the precision of the pixels again; the values were rounded inside
         rounded_reps = reps.detach().to(x.dtype)
         if not reps.requires_grad:
-            ctx.mark_non_differentiable(rounded_reps)
+            ctx.mark_non_differentiable(rounded_reps)  # else autograd would expect a gradient of it
         return rounded_reps
 
     @staticmethod
@@ -129,14 +133,17 @@ class _Searched(torch.autograd.Function):
             raise HoldfastError(
                 "an encoder pass in reduced precision, or compiled, has one backward pass, got a second"
             )
-        (inner, reps), ctx.held = ctx.held, None
+        (inner, reps), ctx.held = ctx.held, None  # freed by its backward pass, as torch frees a graph
+        # Each image has its own scale: [B] beside [B, D]
         scale = _scale(gradient) if ctx.precision == "fp16" else None
         scaled = gradient if scale is None else gradient * scale.view(-1, *[1] * (gradient.ndim - 1))
         with use_precision(ctx.precision, inner.device), compiling(ctx.name):  # what is compiled backward, is so here
+            # In the precision of the output, which autocast may have lowered
             (grad,) = torch.autograd.grad(reps, inner, scaled.to(reps.dtype))
         if scale is not None:
             if not bool(grad.isfinite().all()):
                 raise _overflow("gradient")
+            # Exact, for the scale is a power of two
             grad = grad / scale.view(-1, *[1] * (grad.ndim - 1))
         return grad, None, None, None
 
@@ -144,6 +151,7 @@ class _Searched(torch.autograd.Function):
 def _scale(gradient: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch"]:
     """Return for each image the power of two that brings its largest entry to about 2^LARGEST; 1 where all are 0."""
     largest = gradient.flatten(1).abs().amax(1).float()
+    # Within ±100 the power of two and its inverse are normal numbers of float32
     exponent = (LARGEST - largest.log2().floor()).clamp(-100, 100)
     return torch.where(largest > 0, exponent.exp2(), 1.0)
 

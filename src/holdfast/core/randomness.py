@@ -37,6 +37,7 @@ class _Search:
     passes: int = 0
 
 
+# Context variables: searches may run in several threads
 _search: ContextVar[_Search | None] = ContextVar("search", default=None)
 _naive: ContextVar[bool] = ContextVar("naive", default=False)
 _group: ContextVar[int] = ContextVar("group", default=0)
@@ -90,9 +91,11 @@ def draw_seeds(draws: int, seed: int, *, judged: bool = False) -> list[int]:
         judged: make the pass with the draws by which searches are judged, although one is running.
     """
     search = _search.get()
+    # Group g has the draws from g · k on; group 0 is the encoder's own
     if search is None or judged:
         stream, first = Rng(seed, ("draws of the encoder",)), _group.get() * draws
     else:
+        # Each pass of a search is a stream of its own (expectation over transformation)
         stream, first, draws = search.stream.child(search.passes), 0, 1 if is_naive() else draws
         search.passes += 1
     return [stream.number(str(first + draw)) for draw in range(draws)]
@@ -118,6 +121,7 @@ class MeanOfDraws:
 
     def __call__(self, x: Tensor, seeds: Sequence[int]) -> Any:
         """Return the mean over the draws of some seeds; what is no tensor as it is, for the encoder to refuse."""
+        # A running sum: one draw at a time is in memory
         total: Any = None
         for seed in seeds:
             reps = self.draw(x, seed)
@@ -137,12 +141,14 @@ class MeanOfDraws:
             try:
                 with _seed_temporarily(seed, x.device), warnings.catch_warnings():
                     warnings.filterwarnings("ignore", message="There is a performance drop")  # torch's own loop
+                    # "same": each random number is drawn once for the whole batch, in the shape of one image
                     return torch.vmap(self._of_one, randomness="same")(x)
             except (HoldfastError, torch.OutOfMemoryError):
                 raise
             except Exception as error:  # whatever vmap cannot do; what the network itself raises comes again
                 reason = first_line(error)
             rows = self._each(x, seed)
+            # Noted only once that has worked: otherwise the network failed, and not vmap
             self.one_by_one = reason
             return rows
         return self._each(x, seed)
@@ -155,15 +161,18 @@ class MeanOfDraws:
 
     def _each(self, x: Tensor, seed: int) -> Any:
         rows = []
+        # Each image anew from the seed: the numbers that vmap draws once for all
         for image in x.split(1):
             with _seed_temporarily(seed, x.device):
                 rows.append(self._call(image))
+        # No tensor: the encoder refuses it
         return torch.cat(rows) if all(isinstance(row, Tensor) for row in rows) else rows[0]
 
 
 @contextmanager
 def _seed_temporarily(seed: int, device: torch.device) -> Iterator[None]:
     """Seed the generators of torch, Python and NumPy, and leave them as they were."""
+    # Networks may draw from Python's and NumPy's generators as well
     python, numpy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.default_generator.manual_seed(seed)
@@ -171,7 +180,7 @@ def _seed_temporarily(seed: int, device: torch.device) -> Iterator[None]:
             with torch.cuda.device(device):
                 torch.cuda.manual_seed(seed)
         random.seed(seed)
-        np.random.seed(seed % 2**32)
+        np.random.seed(seed % 2**32)  # NumPy's seeds have 32 bits
         try:
             yield
         finally:

@@ -43,6 +43,7 @@ OWN = "HOLDFAST_PARTS"
 
 Part = TypeVar("Part", bound=type)
 
+# What `register` has made known, and the digests of the files that did so
 _here: dict[str, dict[str, type]] = {kind: {} for kind in KINDS}
 _files: dict[Path, str] = {}
 
@@ -73,7 +74,7 @@ def register(kind: str) -> Callable[[Part], Part]:
         if name in names(kind) and name not in _here[kind]:
             raise HoldfastError(f"{cls.__name__}: {name!r} is there already, in {kind}; give yours another name")
         _here[kind][name] = cls
-        forget()
+        forget()  # what has been looked up lacks it
         return cls
 
     return decorate
@@ -109,10 +110,12 @@ def load(path: str | Path) -> None:
 
 def _run(file: Path, path: str) -> None:
     """Run a file of parts as a module."""
+    # A name of its own, so that a file called torch.py hides no package
     module_spec = importlib.util.spec_from_file_location(f"holdfast_parts_{file.stem}", file)
     assert module_spec is not None
     assert module_spec.loader is not None
     module = importlib.util.module_from_spec(module_spec)
+    # Before it runs: dataclasses look for the module of a class there
     sys.modules[module.__name__] = module
     before = sum(map(len, _here.values()))
     with foreign(repr(path), "run", wrap=True):
@@ -141,6 +144,7 @@ def _load_own() -> None:
 
 def forget() -> None:
     """Look for parts anew, where they have changed since."""
+    # `_inside` stays, for the files of the package do not change
     for cached in (names, find, _outside, _points, _name_of):
         cached.cache_clear()
 
@@ -161,11 +165,13 @@ def _points() -> Any:
 def _inside(kind: str) -> dict[str, str]:
     """Return Holdfast's own parts of a kind: name -> module."""
     home = HOMES.get(kind, f"holdfast.parts.{kind}")
+    # Read and not imported: the packages of parts would bring torch
     groups = parse_names(home, "GROUPS")
     return {
         module.name: f"{place}.{module.name}"
         for place in (home, *(f"{home}.{group}" for group in groups))
         for module in pkgutil.iter_modules([str(file(place).parent)])
+        # A group is a folder of parts and no part itself
         if module.name != "shared" and not (place == home and module.name in groups)
     }
 
@@ -180,12 +186,14 @@ def names(kind: str) -> tuple[str, ...]:
     """Return the names of all parts of a kind, sorted."""
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)
+    # Files of the variable first, since they register names
     _load_own()
     return tuple(sorted({*list_installed(kind), *_here[kind]}))
 
 
 def home(kind: str, name: str) -> str | None:
     """Return the module of one of Holdfast's own parts; None for a part of others."""
+    # Where packages have the name, theirs is found
     return None if name in _outside(kind) else _inside(kind).get(name)
 
 
@@ -215,6 +223,7 @@ def find(kind: str, name: str) -> type:
     if name not in names(kind):
         own = "; a measure of your own needs --parts FILE" if kind == "measures" and not _files else ""
         raise HoldfastError(f"{unknown(kind.removesuffix('s'), name, names(kind))}{own}")
+    # What this process registered comes before what packages bring, and that before what is here
     if name in _here[kind]:
         return _here[kind][name]
     if name in _outside(kind):
@@ -235,6 +244,7 @@ def find(kind: str, name: str) -> type:
 @cache
 def _name_of(cls: type) -> tuple[str, str]:
     match cls.__module__.split("."):
+        # Parts of ours are told by their module, without a search through all
         case ["holdfast", "parts" | "sources", kind, *_, name] if _inside(kind).get(name) == cls.__module__:
             return kind, name
     _load_own()
@@ -242,6 +252,7 @@ def _name_of(cls: type) -> tuple[str, str]:
         for name in (*_here[kind], *_outside(kind)):
             if find(kind, name) is cls:
                 return kind, name
+    # Of a class that another one has replaced, such as a cell of a notebook that ran again
     if any(derive_name(cls) in own for own in _here.values()):
         raise HoldfastError(f"{derive_name(cls)}: expected one part of this name, got another since; name them apart")
     raise HoldfastError(
@@ -301,7 +312,7 @@ def build(data: Any) -> Any:
         if not isinstance(kind, str) or not isinstance(name, str):
             raise HoldfastError(f"a part needs a 'kind' and a 'name', got {describe_value(data)}")
         return configure(find(kind, name), values)
-    if isinstance(data, (list, tuple)):
+    if isinstance(data, (list, tuple)):  # tuples, for parts can be hashed
         return tuple(build(item) for item in data)
     return data
 
@@ -313,5 +324,6 @@ def part(kind: str, name: str, **fields: Any) -> Any:
 
 def configure(cls: type, values: Mapping[str, Any]) -> Any:
     """Return `cls(**values)`, made of specs of its parts; its arguments are checked there, see `Checked`."""
+    # The default of a field tells which kind of part, or whether a number, stands there
     usual = {f.name: f.default for f in dataclasses.fields(cls)}
     return cls(**{key: build(_with_kind(value, usual.get(key))) for key, value in values.items()})

@@ -20,6 +20,7 @@ def as_its_weights(x: Tensor, network: nn.Module) -> Tensor:
     """Return the input in the precision of a network's weights, where none of them is in that of the input."""
     kinds = (v.dtype for v in chain(network.parameters(), network.buffers()) if v.is_floating_point())
     first = next(kinds, x.dtype)
+    # A network with some weights in the precision of the input converts by itself where it must
     return x if first == x.dtype or any(kind == x.dtype for kind in kinds) else x.to(first)
 
 
@@ -40,11 +41,13 @@ def representations(output: Any, x: Tensor, name: str) -> Float[Tensor, "batch d
     """
     if problem := _problem(output, x):
         raise HoldfastError(f"encoder {name!r}: expected a real [{len(x)}, dim] output, got {problem}")
+    # In the precision of the pixels, whatever the network computes in
     return output.flatten(1).to(x.dtype)
 
 
 def _problem(output: Any, x: Tensor) -> str:
     """Return what is wrong with an output for some images, and what to write instead; "" where nothing is."""
+    # In this order, for each test reads what the one before has made sure of
     if not isinstance(output, Tensor):
         return no_tensor(output)
     if output.is_nested:
@@ -63,6 +66,7 @@ def _problem(output: Any, x: Tensor) -> str:
         return f"{got}; say what of it counts: output.abs(), or torch.view_as_real(output).flatten(1)"
     if not output.is_floating_point():
         return f"{got}; whole numbers have no gradient, so return what they were rounded from"
+    # The shape last
     return _misshapen(output, len(x), got)
 
 
@@ -73,8 +77,9 @@ def _misshapen(output: Tensor, count: int, got: str) -> str:
         return f"{got}, no number for an image; return at least one"
     if output.ndim == 1:
         return f"{got}, one number per image; where that is meant, return output[:, None]"
-    if all(side == 1 for side in output.shape[2:]):
+    if all(side == 1 for side in output.shape[2:]):  # [B, D], and what a pooling leaves: [B, D, 1, 1]
         return ""
+    # Tokens [B, N, D], maps [B, D, H, W]
     how = {3: "output[:, 0] or output.mean(1)", 4: "output.mean((2, 3))"}.get(output.ndim, "output.flatten(1)")
     return f"{got}; choose a layer and a pooling that give one vector per image, such as {how} or ?layer= and ?pool="
 
@@ -85,6 +90,7 @@ def no_tensor(output: Any) -> str:
     if not tensors:
         return f"{kind}; return a tensor, one vector per image"
     listed = ", ".join(f"output{how} {list(value.shape)}" for how, value in list(tensors.items())[:6])
+    # A matrix is the most likely one
     first = next((how for how, value in tensors.items() if value.ndim == 2), next(iter(tensors)))
     return f"{kind} of {listed}; return one of them, such as output{first}"
 

@@ -53,7 +53,7 @@ def parse(text: str) -> tuple[str | None, str, Options]:
             raise HoldfastError(f"spec {text!r}: expected a value for the option {key!r}, got none; leave it out")
         if key in values:
             raise HoldfastError(f"spec {text!r}: option {key!r} is given twice; keep one")
-        values[key] = unquote(value)
+        values[key] = unquote(value)  # after the split, so that values may hold "&" and "?"
         if not values[key].isprintable():
             raise HoldfastError(f"spec {text!r}: expected printable text for the option {key!r}, got {values[key]!r}")
     return source, name, Options(values, text)
@@ -78,7 +78,7 @@ def take(options: Options, name: str, convert: Callable[[str], T], default: D) -
     Raises:
         HoldfastError: a value that `convert` rejects with a ValueError.
     """
-    options.taken.append(name)
+    options.taken.append(name)  # absent ones too: `finish` names what could have been given
     if name not in options:
         return default
     value = options.pop(name)
@@ -107,6 +107,7 @@ def boolean(value: str) -> bool:
 def sides(value: str, wanted: str = "positive numbers such as 16 or 3x32x32") -> tuple[int, ...]:
     """Convert a shape such as 16 or 3x32x32; for `take`. One image has at most `VALUES` values."""
     parts = value.lower().split("x")
+    # Few digits, so that no number is huge before its product is looked at
     if not all(re.fullmatch("[0-9]{1,9}", part) and int(part) > 0 for part in parts):
         raise ValueError(f"expected {wanted}")
     shape = tuple(map(int, parts))

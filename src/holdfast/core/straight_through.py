@@ -32,6 +32,7 @@ def straight_through(network: nn.Module, name: str) -> None:
     module, step = network.get_submodule(name), _Step(name)
     if isinstance(module, torch.jit.ScriptModule):
         raise HoldfastError(f"straight_through={name}: expected a module of Python, got TorchScript; open the original")
+    # One pair of hooks, however often it is asked for
     if not any(isinstance(getattr(hook, "__self__", None), _Step) for hook in module._forward_hooks.values()):
         module.register_forward_pre_hook(step.before)
         module.register_forward_hook(step.after)
@@ -61,7 +62,7 @@ class _Step:
 
     def after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Tensor:
         """Let the gradient of the output be that of the input."""
-        x, self.x = self.x, None
+        x, self.x = self.x, None  # put down again, or it would live as long as the network
         assert x is not None  # `before` has run
         if not isinstance(output, Tensor) or output.shape != x.shape or not output.is_floating_point():
             got = f"{output.dtype} {list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
@@ -71,12 +72,14 @@ class _Step:
             )
         if not torch.is_grad_enabled():
             return output
+        # The value of the output with the gradient of the input; for a naive search that is 0
         return _Identity.apply(x, output, 0.0 if is_naive() else 1.0)  # pyright: ignore[reportReturnType]
 
 
 class _Identity(torch.autograd.Function):
     """y, with the gradient to x that x itself would have, times a factor."""
 
+    # The mean over draws runs it under torch.vmap
     generate_vmap_rule = True
 
     @staticmethod

@@ -115,11 +115,12 @@ class Student(nn.Module, ABC):
         self.predictor = predictor or nn.Identity()
         self.twin = copy.deepcopy(nn.ModuleList([self.encoder, self.projector])) if twin else None
         if self.twin is not None:
-            self.twin.requires_grad_(False)
+            self.twin.requires_grad_(False)  # it moves by `follow` alone
 
     def train(self, mode: bool = True) -> "Student":
         """Set training mode, of encoders' networks too."""
         super().train(mode)
+        # `Encoder.train` keeps eval mode, for audits; what is trained here is the network in it
         for module in list(self.modules()):
             if isinstance(module, Encoder):
                 module.module.train(mode)
@@ -138,8 +139,9 @@ class Student(nn.Module, ABC):
     def heads(self, rep: Reps | None, twin: Reps | None) -> tuple[Tensor | None, Tensor | None]:
         """Return (out, target) of one view, from its representation and its twin's."""
         out = None if rep is None else self.predictor(self.projector(rep))
-        if self.twin is None:
+        if self.twin is None:  # without a twin the output of one view is the target of others
             return out, out
+        # Stop-gradient: nothing is learned from how a target moves
         with torch.no_grad():
             return out, None if twin is None else self.twin[1](twin)
 
@@ -210,7 +212,8 @@ class Student(nn.Module, ABC):
             batch: what is known of the images, for methods that hide a part of each.
             attacked: how many views, the last ones, are attacked: BatchNorm may part them from the others.
         """
-        clean = len(views) - attacked
+        clean = len(views) - attacked  # views from here on are attacked
+        # A view that only predicts, or is only a target, spares the pass of the other network
         online = {place: views[place] for place, role in enumerate(roles) if self.predicts(role)}
         aimed = {place: views[place] for place, role in enumerate(roles) if self.is_target(role)}
         # one pass of the student over views that predict, one of its twin over targets
@@ -219,6 +222,7 @@ class Student(nn.Module, ABC):
         if self.twin is not None and targets:
             with torch.no_grad():
                 twins = self._encode(self.twin[0], aimed, clean)
+        # None where a view went through one of the two networks alone
         heads = [(reps.get(place), *self.heads(reps.get(place), twins.get(place))) for place in range(len(views))]
         return [EncodedView(*map(_in_float32, view)) for view in heads]
 
@@ -252,11 +256,13 @@ class Student(nn.Module, ABC):
         kept, added, disturbed = encoded[: ends[0]], encoded[ends[0] : ends[1]], encoded[ends[1] :]
         # the loss of the views as they are, and with the first replaced by its attacked versions
         zero = torch.zeros((), device=views[0].device)
+        # In a joint loss the attacked view joins all views, otherwise it stands in the place of the first
         unattacked, joined = (kept[1 - first :], None) if further is None else (kept, added)
         with torch.autocast(views[0].device.type, enabled=False):  # losses take exponents and differences
             plain = self.loss(kept, batch) if first == 0 else zero
             losses = [self.worst(attacked_view, unattacked, joined, batch, pair) for attacked_view in disturbed]
         worst = torch.stack(losses).mean() if losses else zero
+        # Attacks see the student in eval mode, and leave queues and centres as they are
         if self.training:
             self.remember(kept if first == 0 else [disturbed[0], *unattacked], batch)
         apart = spread(self.select_reps(views, encoded).detach())
@@ -280,6 +286,7 @@ class Student(nn.Module, ABC):
             pair: weight of the attacked and the second view alone, beside the mutual loss of all; 0: no mutual loss.
         """
         if pair:
+            # M(x_0, x_1, ..., x') + pair · M(x', x_1) of RoCL
             return self.mutual([*unattacked, attacked], batch) + pair * self.mutual([attacked, unattacked[1]], batch)
         if further is None:
             return self.loss([attacked, *unattacked], batch)
@@ -287,12 +294,15 @@ class Student(nn.Module, ABC):
 
     def _encode(self, network: nn.Module, views: Mapping[int, View], clean: int) -> dict[int, Reps]:
         """Encode views of one size together; return the representations of all processes, view by view."""
+        # A pass for each size of views, [n · b, C, H, W]
         reps: dict[int, Tensor] = {}
         for shape in dict.fromkeys(view.shape for view in views.values()):
             places = [place for place, view in views.items() if view.shape == shape]
+            # How many of them are attacked, for BatchNorm that takes these apart
             with mark_attacked_views(sum(place >= clean for place in places), len(places)):
                 together = network(torch.cat([views[place] for place in places]))
             reps |= dict(zip(places, together.chunk(len(places)), strict=True))
+        # In one order in all processes, which wait for each other here
         return {place: gather(reps[place]) for place in views}
 
     @torch.no_grad()
@@ -301,7 +311,7 @@ class Student(nn.Module, ABC):
         assert self.twin is not None
         for slow, fast in zip(self.twin, (self.encoder, self.projector), strict=True):
             for old, new in zip(slow.parameters(), fast.parameters(), strict=True):
-                old.lerp_(new, 1 - momentum)
+                old.lerp_(new, 1 - momentum)  # θ' + (1 - m) (θ - θ')
 
 
 def _in_float32(value: Tensor | None) -> Tensor | None:
@@ -311,7 +321,8 @@ def _in_float32(value: Tensor | None) -> Tensor | None:
 
 def spread(reps: Reps) -> Float[Tensor, ""]:
     """Return √(E‖z - E z‖² / E‖z‖²) of some representations, in [0, 1]: 0 where all are one point."""
-    reps = reps.double()
+    reps = reps.double()  # nearly equal points cancel in what follows
     size = reps.square().sum(1).mean()
     moved = (reps - reps.mean(0)).square().sum(1).mean()
+    # `where` takes one branch but computes both, so the other must not divide by 0
     return torch.where(size > 0, (moved / size.clamp_min(1e-300)).sqrt(), torch.zeros_like(size))

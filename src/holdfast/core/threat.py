@@ -126,7 +126,7 @@ class Noise(Threat):
 
     @override
     def sample(self, x: Images, rng: Rng) -> Images:
-        return self.push(x, rng.normal(1, self.numbers(x)).to(x))[:, 0]
+        return self.push(x, rng.normal(1, self.numbers(x)).to(x))[:, 0]  # one draw of [B, S, C, H, W]
 
     def at(self, reps: Reps, labels: Int[Tensor, "batch"] | None) -> "Noise":
         """Return the noise that these images meet, given what is known of them; itself where it asks nothing.
@@ -200,6 +200,7 @@ class Ball(Threat):
 
     def in_words(self, shape: Shape) -> str:
         """Return what the ball lets happen to images of a shape, as a clause."""
+        # A change by 1 of every pixel has the size `even`, so this is ε spread evenly, in any norm
         levels = f"{255 * self.radius / self.even(shape):.3g} of 255 grey levels"
         if self.is_box:
             return f"every pixel may move by {levels}"
@@ -227,7 +228,7 @@ class Ball(Threat):
 
     def box(self, x: Images, radii: PerImage) -> tuple[Images, Images]:
         """Return the lowest and the highest value of every pixel in the balls of these radii and in [0, 1]."""
-        reach = radii.view(-1, 1, 1, 1)
+        reach = radii.view(-1, 1, 1, 1)  # [B] beside [B, C, H, W]
         return (x - reach).clamp_min(0), (x + reach).clamp_max(1)
 
     @abstractmethod
@@ -272,6 +273,7 @@ class Ball(Threat):
             gradient: of what is to rise, at `at`.
             length: of the step, in pixels; one for all images or [B, 1, 1, 1].
         """
+        # In place on a product of its own
         return self.around(x, (length * self.ascend(gradient)).add_(at))
 
     def under(self, x: Images, delta: Float[Tensor, "channel height width"]) -> Images:
@@ -321,8 +323,10 @@ def towards(x: Images, delta: Images) -> Images:
     at = x + delta
     # larger and smaller by size, but where the sum is below 0, which is 0 in the end
     larger, smaller = torch.maximum(x, delta), torch.minimum(x, delta)
+    # Fast2Sum: smaller + (larger - at) is the exact sum minus the rounded one
     error = smaller.add_(larger.sub_(at))
     # ±2 where the exact sum lies on the side of x, towards which one float is 0.55 to 1.1 units; else 0
+    # `larger` has served, and takes the signs
     back = hardshrink(error.sign_().sub_(torch.sign(delta, out=larger)), 1.0)
     return at.addcmul_(at, back, value=0.55 * torch.finfo(at.dtype).eps / 2).clamp_(0, 1)
 
@@ -331,4 +335,5 @@ def towards(x: Images, delta: Images) -> Images:
 def round_down(value: float, dtype: torch.dtype) -> float:
     """Return the largest number of a precision that is not above a positive value."""
     nearest = torch.tensor(value, dtype=dtype)
+    # The nearest number may lie above
     return float(nearest if float(nearest) <= value else torch.nextafter(nearest, torch.zeros_like(nearest)))

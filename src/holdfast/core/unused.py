@@ -56,6 +56,7 @@ class Unused:
 
     def __init__(self, network: nn.Module):
         self._network = _twin(network)
+        # Copied now, for it is not known which of them will be filled
         self._around = [(container, _copy_nested(container)) for container in _around(network)]
 
     @contextmanager
@@ -68,7 +69,7 @@ class Unused:
             before = [_copy_shallow(container) for container, _ in self._around]
             try:
                 for container, unused in self._around:
-                    _put(_copy_nested(unused), container)
+                    _put(_copy_nested(unused), container)  # once more: this use may fill it
                 yield _twin(self._network)
             finally:
                 for (container, _), content in zip(self._around, before, strict=True):
@@ -78,6 +79,7 @@ class Unused:
 def _twin(network: nn.Module) -> nn.Module:
     """Return a copy of a network that shares weights, buffers and other large tensors with it."""
     inside = (value for part in network.modules() for value in vars(part).values())
+    # What is too large to begin as a memory of images is shared, see `LARGE`
     held = (value for value in inside if isinstance(value, (Tensor, np.ndarray)) and _entries(value) > LARGE)
     shared = {id(value): value for value in chain(network.parameters(), network.buffers(), held)}
     return copy_sharing(network, shared)
@@ -89,6 +91,7 @@ def _around(network: nn.Module) -> Iterator[Container]:
     These are in its classes, in the modules that define them, in modules of the user that these import, and in what
     functions of the classes have closed over, or have as defaults.
     """
+    # Base classes too, whose attributes all networks share
     kinds = {kind for part in network.modules() for kind in type(part).__mro__}
     own = [kind for kind in kinds if kind.__module__.partition(".")[0] not in LIBRARIES]
     modules = {sys.modules[kind.__module__] for kind in own if kind.__module__ in sys.modules}
@@ -96,6 +99,7 @@ def _around(network: nn.Module) -> Iterator[Container]:
     inside = [value for holder in (*own, *modules) for name, value in vars(holder).items() if not name.startswith("__")]
     inside += [value for part in network.modules() for value in vars(part).values()]
     reached = [value for function in inside if isinstance(function, FunctionType) for value in _of_function(function)]
+    # Each once, by identity: equal containers are two
     for value in {id(value): value for value in (*inside, *reached)}.values():
         if isinstance(value, (list, dict, set, bytearray, Tensor)) and not _is_of(network, value):
             yield value
@@ -122,6 +126,7 @@ def _entries(value: Any, depth: int = DEPTH) -> int:
         return int(np.prod(value.shape))
     if isinstance(value, (str, bytes)) or not isinstance(value, (list, tuple, dict, set, bytearray)):
         return 0
+    # Long enough already, or with nothing inside
     if len(value) > ENTRIES or isinstance(value, bytearray) or not depth:
         return len(value)
     return len(value) + sum(
@@ -143,7 +148,7 @@ def _copy_nested(value: Any, depth: int = DEPTH) -> Any:
         case list():
             return [_copy_nested(each, depth - 1) for each in value]
         case set():
-            return set(value)
+            return set(value)  # members of a set cannot change
     return value
 
 
@@ -163,8 +168,10 @@ def _put(content: Any, container: Any) -> None:
     match container:
         case Tensor():
             with torch.no_grad():
+                # A buffer may have grown
                 container.set_(content) if container.shape != content.shape else container.copy_(content)
         case dict() | set():
+            # In place, for others hold the container itself
             container.clear()
             container.update(content)
         case _:

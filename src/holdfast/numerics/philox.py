@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+# The constants of Philox4x32; those of the keys are the golden ratio and √3 - 1, in units of 2^-32
 MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
 WEYL = 0x9E3779B9, 0xBB67AE85
 ROUNDS = 10
@@ -31,7 +32,10 @@ def philox(counter: Words, key: tuple[Int[Tensor, "..."], Int[Tensor, "..."]]) -
     k0, k1 = key
     for _ in range(ROUNDS):
         first, second = a * MULTIPLIERS[0], c * MULTIPLIERS[1]
+        # Words become the high half of a product, mixed with a word and the key, and its low half. Shifting a
+        # negative number brings ones in, which the mask takes away.
         a, b, c, d = ((second >> 32) & WORD) ^ b ^ k0, second & WORD, ((first >> 32) & WORD) ^ d ^ k1, first & WORD
+        # Every round has a key of its own
         k0, k1 = (k0 + WEYL[0]) & WORD, (k1 + WEYL[1]) & WORD
     return a, b, c, d
 
@@ -50,13 +54,17 @@ def normal(keys: Int[Tensor, "streams"], count: int) -> Float[Tensor, "streams c
         >>> normal(torch.tensor([7, 8]), 3).shape
         torch.Size([2, 3])
     """
+    # Four numbers from each block; the counter is the number of the block
     blocks = torch.arange(-(-count // 4), device=keys.device)
     zero = torch.zeros_like(blocks)
+    # [streams, 1] against [blocks]
     key = (keys & WORD)[:, None], ((keys >> 32) & WORD)[:, None]
     words = philox((blocks, zero, zero, zero), key)
     pairs = []
     for radial, angular in (words[:2], words[2:]):
+        # Never 0, whose logarithm is infinite
         u = (radial + 1).to(torch.float32) * 2.0**-32
+        # 24 bits are what float32 holds exactly
         v = (angular >> 8).to(torch.float32) * (2 * math.pi * 2.0**-24)
         r = (-2 * u.log()).sqrt()
         pairs += [r * v.cos(), r * v.sin()]

@@ -39,6 +39,7 @@ class Rng:
 
     def generator(self, image: str = "") -> torch.Generator:
         """Return the CPU generator of one image (or, without a name, of the stream itself)."""
+        # Signed, as manual_seed takes numbers of 64 bits
         return torch.Generator().manual_seed(int.from_bytes(self._digest(image)[:8], "big", signed=True))
 
     def number(self, image: str) -> int:
@@ -46,6 +47,7 @@ class Rng:
         return int.from_bytes(self._digest(image)[:8], "big")
 
     def _digest(self, image: str) -> bytes:
+        # `repr` keeps names apart, which joined to one text could be those of another path
         return hashlib.sha256(repr((self.seed, self.path, image)).encode()).digest()
 
     def numpy(self) -> np.random.Generator:

@@ -78,11 +78,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Hold what a marked test has audited against what its marks say."""
+    # A test that fails raises here, and what it audited is not judged
     result = yield
     for mark in item.iter_markers("holdfast"):
         if mark.args:
             pytest.fail(f"the mark holdfast: expected keywords, got {mark.args}: require=[...], ...", pytrace=False)
         audits = item.config.stash.get(_audits, None)
+        # An earlier test may have made what a fixture gives; its records count here too
         given = getattr(item, "funcargs", {}).values()
         _gate(item).hold_all([*(audits.asked if audits else ()), *given], **mark.kwargs)
     return result
@@ -94,7 +96,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     lines = [
         f"{report.nodeid}: {text}"
         for report in reports
-        if getattr(report, "when", None) == "call"
+        if getattr(report, "when", None) == "call"  # once a test, without setup and teardown
         for name, text in report.user_properties
         if name == TOLD
     ]

@@ -50,6 +50,7 @@ class Audits:
             raise holdfast.HoldfastError(
                 f"holdfast_audit: expected no out, got {options['out']!r}; keep run folders with --holdfast-out DIR"
             )
+        # With a budget, the clock of each machine would decide how much is done
         usual = {"quiet": True} if "until" in options else {"quiet": True, "budget": "none"}
         arguments = (model, data, usual | options)
         key = _identity(arguments)
@@ -62,11 +63,13 @@ class Audits:
     def _run_audit(self, model: Any, data: Any, options: Mapping[str, Any]) -> Record:
         """Audit in a folder of this audit's own."""
         words = re.sub(r"[^A-Za-z0-9.]+", "-", model if isinstance(model, str) else type(model).__name__).strip("-")
+        # A spec says the same in every process, so the folder is named by it; an object lives in one process
         if _is_plain(arguments := (model, data, options)):
             folder = self._place / f"{words}-{hashlib.sha256(repr(arguments).encode()).hexdigest()[:8]}"
         else:
             folder = self._place / self._worker / f"{words}-{len(self._records) + 1}"
         folder.parent.mkdir(parents=True, exist_ok=True)
+        # The first process audits; the others find the folder done
         with FileLock(f"{folder}.lock"):
             record = holdfast.audit(model, data, **options, out=folder, overwrite=True)
             if self._with_report:
@@ -83,12 +86,14 @@ def _is_plain(value: Any) -> bool:
 def _identity(value: Any) -> Any:
     """Return what is equal for two arguments exactly where they are the same."""
     if isinstance(value, Mapping):
+        # In one order, for keywords may come in any
         return tuple((key, _identity(value[key])) for key in sorted(value, key=str))
     if isinstance(value, (list, tuple)):
         return tuple(map(_identity, value))
     if isinstance(value, PLAIN):
-        return type(value), value
+        return type(value), value  # since 1 == True
     if isinstance(value, nn.Module):
+        # A network that has learned since is another one
         return id(value), tuple((key, _digest(tensor)) for key, tensor in value.state_dict().items())
     if isinstance(value, (Tensor, np.ndarray)):
         return id(value), _digest(torch.as_tensor(value))

@@ -41,7 +41,7 @@ class Gate:
         Raises:
             HoldfastError: a request that cannot be answered; a baseline that is not there.
         """
-        __tracebackhide__ = True
+        __tracebackhide__ = True  # pytest shows the line of the test
         if not isinstance(record, Record):
             raise holdfast.HoldfastError(f"holdfast_check: expected a record of holdfast_audit, got {record!r:.80}")
         place = None if baseline is None else self._place(baseline)
@@ -52,6 +52,7 @@ class Gate:
             raise holdfast.HoldfastError(
                 f"expected a baseline in {place!r}, got none; write it with pytest --holdfast-update-baseline"
             )
+        # What is to become a baseline is held to requirements alone, where there are any
         if not writes or options.get("require"):
             result = holdfast.check(record, baseline=None if writes else place, **options)
             if not result.passed:
@@ -68,6 +69,7 @@ class Gate:
             values: what the test has audited, and what its fixtures gave it.
             options: those of the mark.
         """
+        # Each once: a test and its fixtures may hold the same record
         records = list({id(value): value for value in values if isinstance(value, Record)}.values())
         try:
             _check_mark(options, len(records))
@@ -80,6 +82,7 @@ class Gate:
 
     def _place(self, baseline: str | os.PathLike[str]) -> str:
         place = os.fspath(baseline)
+        # As short as the folder that pytest runs in allows; a URL stays
         return place if "://" in place else os.path.relpath(self._root / place)
 
 

@@ -85,6 +85,7 @@ def number(text: str) -> float:
 
 def integer(text: str) -> int:
     """Return the whole number that a text says."""
+    # Nineteen digits hold 2^63 - 1; longer texts are not made a number at all
     if not re.fullmatch(r"[+-]?[0-9]{1,19}", text.strip()) or abs(int(text)) > LARGEST:
         raise ValueError(f"expected a whole number, got {describe_value(text)}")
     return int(text)
@@ -108,6 +109,7 @@ def describe_value(value: Any) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}; write {value.__name__}()"
     if value is None or isinstance(value, (str, int, float, list, tuple, dict)):
+        # Cut short, and of one line whatever characters are in it
         return reprlib.repr(value).encode("utf-8", "backslashreplace").decode()
     if (single := plain(value)) is not value:
         return repr(single)
@@ -132,6 +134,7 @@ def _bound(
     """Return the arguments of a call as their annotations want them."""
     signature, kinds, takes, several = _signature(target)
     own = isinstance(target, type) and target.__module__.startswith("holdfast.")
+    # Before `bind`, whose error would name no near name
     for key in kwargs:
         if key not in takes and not several:
             raise unknown(f"parameter of {name}", key, takes)
@@ -140,9 +143,11 @@ def _bound(
     except TypeError as error:
         raise HoldfastError(f"{name}: {error}; it takes {', '.join(takes)}") from None
     for key, value in bound.arguments.items():
+        # Its annotation is that of each member
         if signature.parameters[key].kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             continue
         bound.arguments[key] = fit = fitting(value, kinds.get(key, Any), f"{name}.{key}")
+        # Parts of ours have no use for numbers below 0, unless an annotation says so
         if own and "signed" not in get_args(kinds.get(key)) and any(number < 0 for number in _numbers(fit)):
             raise HoldfastError(f"{name}.{key}: expected 0 or more, got {describe_value(value)}")
     return bound.args, bound.kwargs
@@ -157,6 +162,7 @@ def _signature(target: Any) -> tuple[inspect.Signature, dict[str, Any], list[str
     """
     call = target.__init__ if isinstance(target, type) else target
     try:
+        # With the extras of annotations, such as "above 0"
         kinds = get_type_hints(target if isinstance(target, type) else call, include_extras=True)
     except NameError:  # quoted names that only a type checker sees
         kinds = {key: kind for key, kind in getattr(target, "__annotations__", {}).items() if not isinstance(kind, str)}
@@ -174,7 +180,7 @@ def _without_self(cls: type) -> inspect.Signature:
 
 def plain(value: Any) -> Any:
     """Return a single number or text of NumPy or torch as Python's; anything else as it is."""
-    if type(value) in (int, float, bool, str, type(None)):
+    if type(value) in (int, float, bool, str, type(None)):  # most values, and the test is cheap
         return value
     single = getattr(value, "ndim", None) == 0 and callable(getattr(value, "item", None))
     return value.item() if single else value
@@ -188,24 +194,28 @@ def _fit(value: Any, kind: Any) -> Any:
     if origin in (Union, types.UnionType):
         return _one_of(value, kind)
     if origin is Annotated:
+        # Infinite only where the annotation says so; NaN never
         infinite = math.inf in inner[1:] and isinstance(value, float) and math.isinf(value)
         fit = value if infinite else _fit(value, inner[0])
         if "above 0" in inner[1:] and fit <= 0:
             raise _Misfit(kind)
         return fit
     if origin is Literal:
+        # By type too, since 1 == True == 1.0
         if not any(type(value) is type(choice) and value == choice for choice in inner):
             raise _Misfit(kind)
         return value
     if origin is tuple:
         return _tuple(value, inner)
     if origin is Sequence and isinstance(value, (list, tuple)):
+        # A class of somebody's own stays
         return type(value)(_tuple(value, (*inner, Ellipsis))) if type(value) in (list, tuple) else value
     # plain values and classes
     if kind in (int, float, bool, str):
         return _simple(value, kind)
     if kind is None or kind is type(None):
         fits = value is None
+    # Classes can be called, but are hardly meant
     elif origin is Callable or origin is typing.get_origin(typing.Callable):
         fits = callable(value) and not isinstance(value, type)
     else:
@@ -219,6 +229,7 @@ def _is(value: Any, kind: Any) -> bool:
     """Whether a value is of a class; a text is no sequence, and what cannot be tested fits."""
     if kind in (Sequence, Iterable) and isinstance(value, (str, bytes, Mapping)):
         return False
+    # What NumPy can read counts
     if getattr(kind, "__name__", "") == "ndarray" and hasattr(value, "__array__"):
         return True
     try:
@@ -228,6 +239,7 @@ def _is(value: Any, kind: Any) -> bool:
 
 
 def _one_of(value: Any, union: Any) -> Any:
+    # The first one that fits, in the order of the annotation
     for kind in get_args(union):
         try:
             return _fit(value, kind)
@@ -253,6 +265,7 @@ def _tuple(value: Any, kinds: Sequence[Any]) -> tuple[Any, ...]:
 
 def _simple(value: Any, kind: type) -> Any:
     """Return a number, a text or a truth value; a truth value is no number."""
+    # True is an int for Python, and would pass as 1
     if kind is bool or kind is str or isinstance(value, bool):
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise _Misfit(kind)
@@ -265,7 +278,7 @@ def _simple(value: Any, kind: type) -> Any:
         raise _Misfit("a whole number below 2^63")
     try:
         number = kind(value)
-    except OverflowError:
+    except OverflowError:  # a whole number beyond those of floats
         number = math.inf
     if not math.isfinite(number):
         raise _Misfit(kind)
@@ -296,6 +309,7 @@ def _words(kind: Any) -> str:
         return " or ".join(map(repr, inner))
     if origin is tuple and inner:
         if len(inner) == 2 and inner[1] is Ellipsis:
+            # "a list of texts or numbers"
             members = get_args(inner[0]) if get_origin(inner[0]) in (Union, types.UnionType) else (inner[0],)
             singular = (_words(member).removeprefix("an ").removeprefix("a ") for member in members)
             return f"a list of {' or '.join(f'{word}s' for word in singular)}"

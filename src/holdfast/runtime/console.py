@@ -13,6 +13,7 @@ from rich.segment import Segment
 from holdfast.runtime.foreign import Ended
 from holdfast.runtime.privacy import redact_secrets
 
+# C0 without tab and line feed, C1, separators of lines, marks of direction, halves of pairs
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -26,6 +27,7 @@ def plain(text: str) -> str:
 
 def _visible(match: re.Match[str]) -> str:
     code = ord(match[0])
+    # Pictures of control characters stand in their order from U+2400 on
     return chr(0x2400 + code) if code < 0x20 else "\u2421" if code == 0x7F else "\ufffd"
 
 
@@ -44,6 +46,7 @@ class Screen(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render something; all that is printed comes through here, rows of tables and bars too."""
         for segment in super().render(renderable, options):
+            # Control segments move the cursor
             yield segment if segment.control else segment._replace(text=plain(redact_secrets(segment.text)))
 
     def point(self, file: Any) -> None:
@@ -52,6 +55,7 @@ class Screen(Console):
 
     def on_broken_pipe(self) -> NoReturn:
         """End the process quietly: whoever reads what is printed has gone."""
+        # Python flushes stdout at exit, which must not fail once more
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise Ended(1)

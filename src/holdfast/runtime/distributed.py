@@ -26,6 +26,7 @@ def gather(rows: Tensor) -> Tensor:
     """
     if processes() == 1:
         return rows
+    # Without a gradient torch gathers; with one lightly does, whose operation hands it back
     if not rows.requires_grad:
         parts = [torch.empty_like(rows) for _ in range(processes())]
         dist.all_gather(parts, rows.contiguous())

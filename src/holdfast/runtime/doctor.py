@@ -50,6 +50,7 @@ def advice(findings: list[tuple[str, str, str]]) -> str:
 
 def _examine(name: str) -> tuple[str, str, str]:
     distribution, extra = _PACKAGES[name]
+    # What is absent is not imported: that would look broken
     if find_spec(name) is None:
         return name, "missing", f"pip install 'holdfast[{extra}]'"
     guarded = ""

@@ -47,6 +47,7 @@ class Refused(OSError):
 
 def regular(path: Place, most: int | None = None) -> Path:
     """Return the path of a regular file, for packages that open files themselves; links are followed."""
+    # Before anything opens it: to open a pipe is to wait for who writes into it
     _refuse(os.stat(path), path, most)
     return Path(path)
 
@@ -94,6 +95,7 @@ def read_list(path: Place, encoding: str = "utf-8") -> str:
     """Return a text that somebody wrote for a command: a file, or what the shell calls a stream, such as /dev/stdin."""
     if not _STREAM.fullmatch(os.fspath(path)):
         return read_text(path, SMALL, encoding)
+    # A device behind the stream would be read to its end
     if stat.S_ISBLK(os.stat(path).st_mode):
         raise Refused("it is a device, no file; give a file")
     with open(path, "rb") as stream:
@@ -146,6 +148,7 @@ def _refuse(facts: os.stat_result, path: Place, most: int | None) -> None:
 def _read(file: Any, most: int) -> bytes:
     """Return all bytes of a stream."""
     pieces, size = list[bytes](), 0
+    # One byte beyond the limit tells that there is more
     while piece := file.read(min(2**24, most + 1 - size)):
         pieces.append(piece)
         if (size := size + len(piece)) > most:
@@ -154,6 +157,7 @@ def _read(file: Any, most: int) -> bytes:
 
 
 def _text(data: bytes, encoding: str) -> str:
+    # As Python's text mode reads, which this stands for
     return data.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -15,7 +15,9 @@ def seconds(text: str, what: str = "budget") -> float:
         >>> seconds("1h30m")
         5400.0
     """
+    # Few digits, so that every number is a float
     one = r"(?:([0-9]{1,9}(?:\.[0-9]{1,9})?)"
+    # Each unit may be missing, but the order is fixed
     match = re.fullmatch(rf"{one}h)?{one}m)?{one}s)?", text.strip())
     if match is None or not any(match.groups()):
         raise HoldfastError(f"{what}: expected a time such as 90s, 30m or 1h30m, got {text!r}")
@@ -30,6 +32,7 @@ def format_duration(seconds: float) -> str:
         ('40 s', '17 min', '1 h 30 min')
     """
     minutes = round(seconds / 60)
+    # Below that, "1 min" or "2 min" would say too little
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

@@ -48,6 +48,7 @@ class NotCertified(HoldfastError):
 def unknown(kind: str, name: str, choices: Iterable[str], meant: str = "") -> HoldfastError:
     """Return the error for an unknown name: "did you mean", then the list (the nearest eight of a long one)."""
     names = sorted(choices)
+    # What is listed may be farther away than what is offered as meant
     close = nearest(name, names, 8, 0.4)
     meant = meant or next(iter(nearest(name, close[:1])), "")
     hint = f"did you mean {meant!r}? " if meant else ""

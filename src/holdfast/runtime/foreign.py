@@ -23,9 +23,11 @@ class Turn:
     """
 
     def __init__(self) -> None:
+        # No RLock, for `release` gives up all levels at once
         self._lock, self._owner, self._depth = threading.Lock(), 0, 0
 
     def __enter__(self) -> None:
+        # Only this thread writes its own number, so that the comparison needs no lock
         if self._owner != threading.get_ident():
             self._lock.acquire()
             self._owner = threading.get_ident()
@@ -34,6 +36,7 @@ class Turn:
     def __exit__(self, *_: object) -> None:
         self._depth -= 1
         if not self._depth:
+            # Before the lock is free: the next owner writes its number at once
             self._owner = 0
             self._lock.release()
 
@@ -91,7 +94,9 @@ def foreign(code: str, doing: str, *, wrap: bool = False, alone: bool = False) -
 @contextmanager
 def forbid_mutation(code: str, *tensors: "Tensor | None", large: "Tensor | None" = None) -> Iterator[None]:
     """Call foreign code inside that reads tensors and must leave them as they are."""
+    # A large tensor tells by torch's counter of writes, which costs no pass but misses those through `.data`
     before, version = [bits(tensor) for tensor in tensors if tensor is not None], _version(large)
+    # No `finally`: where the code fails, that is the error
     yield
     if [bits(tensor) for tensor in tensors if tensor is not None] != before or _version(large) != version:
         raise HoldfastError(f"{code} changes its input in place; let it work on a copy: x = x.clone()")
@@ -107,5 +112,6 @@ def bits(tensor: "Tensor") -> int:
 
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.element_size() > 8:
         return 0  # nothing to see through; such tensors have no plain bits
+    # As whole numbers of the same width, whose sum does not round; NaN counts like other values
     kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     return int(tensor.detach().view(kinds[tensor.element_size()]).sum(dtype=torch.int64))

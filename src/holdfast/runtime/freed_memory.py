@@ -29,6 +29,7 @@ def keep_freed_memory() -> bool:
     """
     chosen = any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ)
     mallopt = None if chosen else _of_library("mallopt")
+    # Both thresholds: memory above the second one is mapped, and goes back at once whatever the first says
     if mallopt is None or not all(mallopt(key, KEPT) == 1 for key in (_TRIM_THRESHOLD, _MMAP_THRESHOLD)):
         return False
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
@@ -57,13 +58,14 @@ def _of_library(name: str) -> Any:
         return None
     import ctypes
 
+    # None: the process itself, which the C library is part of
     return getattr(ctypes.CDLL(None), name, None)
 
 
 @contextmanager
 def many_objects() -> Iterator[None]:
     """Make very many small objects inside that last; to look for others again and again would take half of the time."""
-    wanted = gc.isenabled()
+    wanted = gc.isenabled()  # it may be off already
     gc.disable()
     try:
         yield

@@ -20,9 +20,11 @@ def likeness(meant: str, name: str) -> float:
     first, second = _plain(meant), _plain(name)
     if first == second:
         return 1.0
+    # What somebody has begun to type: the nearer to its end, the likelier
     if len(first) > 2 and second.startswith(first):
         return 0.8 + 0.2 * len(first) / len(second)
     matcher = SequenceMatcher(None, first, second)
+    # quick_ratio is a cheap upper bound of ratio
     return matcher.ratio() if matcher.quick_ratio() > 0.3 else 0.0
 
 

@@ -15,7 +15,7 @@ def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], 
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(homes[name]), name)
-        setattr(module, name, value)
+        setattr(module, name, value)  # Python does not ask again
         return value
 
     def names() -> list[str]:

@@ -17,6 +17,7 @@ Network = TypeVar("Network", bound=nn.Module)
 
 def unwrap(network: nn.Module) -> nn.Module:
     """Return the network inside torch.compile, DataParallel and DistributedDataParallel: the same representations."""
+    # Wrappers may be wrapped
     while True:
         if isinstance(network, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
             network = network.module
@@ -65,6 +66,7 @@ def check_network(network: nn.Module, name: str) -> None:
 
 def tensors_of(network: nn.Module) -> list[tuple[str, Tensor]]:
     """Return weights and buffers with their names, as a state dict has them, in the order of the names."""
+    # By name, for a state dict is in the order in which layers were made
     return [(name, value) for name, value in sorted(network.state_dict().items()) if isinstance(value, Tensor)]
 
 
@@ -72,6 +74,7 @@ def add_tensors(digest: "hashlib._Hash", network: nn.Module) -> None:
     """Add names, kinds and values of all weights and buffers to a digest."""
     for name, value in tensors_of(network):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        # As bytes: NumPy has no bfloat16
         digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
 
 
@@ -94,7 +97,9 @@ def copy_sharing(network: Network, shared: Mapping[int, Any]) -> Network:
     kind = type(network).__name__
     check_network(network, kind)
     special = [value for module in network.modules() for value in _special(vars(module), set())]
+    # Tensors made in inference mode could never be trained
     with torch.inference_mode(False), torch.no_grad():
+        # What stands for each object in the copy: tensors lose their history, modules of Python are shared
         memo = {id(value): value.detach().clone() if isinstance(value, Tensor) else value for value in special}
         try:
             return copy.deepcopy(network, memo | dict(shared))
@@ -110,7 +115,7 @@ def _special(value: Any, met: set[int]) -> Iterator[Tensor | ModuleType]:
     if isinstance(value, ModuleType) or (isinstance(value, Tensor) and not value.is_leaf):
         yield value
     closed = (Tensor, ModuleType, str, bytes, int, float, type, nn.Module)  # networks inside are walked by themselves
-    if id(value) in met or isinstance(value, closed):
+    if id(value) in met or isinstance(value, closed):  # containers may hold themselves
         return
     met.add(id(value))
     if isinstance(value, Mapping):

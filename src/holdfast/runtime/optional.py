@@ -11,6 +11,7 @@ from holdfast.runtime.torchvision_guard import guard_torchvision
 
 def optional(module: str, package: str, extra: str, feature: str, *, guarded: bool = True) -> Any:
     """Import an optional package, for example `optional("timm", "timm", "timm", "timm:resnet18")`."""
+    # Absent is another matter than broken, which the import would not tell apart
     if find_spec(module.partition(".")[0]) is None:
         raise missing(package, extra, feature)
     try:

@@ -22,6 +22,7 @@ _STDLIB = sys.stdlib_module_names
 def headline(module: str) -> str:
     """Return the sentence that a module begins with; only its beginning is read."""
     with file(module).open(encoding="utf-8") as lines:
+        # The first token is the docstring, if there is one
         first = next(generate_tokens(lines.readline))
     return ast.literal_eval(first.string).partition("\n")[0] if first.type == STRING else ""
 
@@ -47,6 +48,7 @@ class _Elsewhere(type):
     """The type of what other packages define: a name, of which parts are names too."""
 
     def __getattr__(cls, name: str) -> "_Elsewhere":
+        # Python asks for dunders itself, and must hear that there are none
         if name.startswith("__"):
             raise AttributeError(name)
         return _Elsewhere(name, (), {})
@@ -90,6 +92,7 @@ class _Names(dict[str, Any]):
                     self.nodes |= {alias.asname or alias.name.partition(".")[0]: node for alias in aliases}
                 case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
                     self.nodes[name] = node
+                # Names in tuples too: `A, B = 1, 2`
                 case ast.Assign(targets=targets):
                     bound = [inner for target in targets for inner in ast.walk(target)]
                     self.nodes |= {inner.id: node for inner in bound if isinstance(inner, ast.Name)}
@@ -109,9 +112,10 @@ class _Names(dict[str, Any]):
             case ast.ClassDef() as node:
                 value = self._class(node)
             case node:
+                # With annotations as text: they may name what only type checkers import
                 exec(compile(ast.Module([node], []), "<outline>", "exec", __future__.annotations.compiler_flag), self)
                 value = self[name]
-        self[name] = value
+        self[name] = value  # a plain entry from now on
         return value
 
     def evaluate(self, node: ast.expr) -> Any:
@@ -127,6 +131,7 @@ class _Names(dict[str, Any]):
         for inner in node.body:
             match inner:
                 case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=value):
+                    # Fields are needed to make the dataclass, constants may never be looked at
                     later = ast.unparse(annotation).startswith("ClassVar")
                     annotations[name] = ClassVar if later else object
                     if value is not None:
@@ -137,6 +142,7 @@ class _Names(dict[str, Any]):
                     body[name] = None  # hides what it overrides
         bases = tuple(self.evaluate(base) for base in node.bases)
         cls: Any = new_class(node.name, bases, exec_body=lambda inner: inner.update(body))
+        # From the innermost outwards, as Python does
         for decorator in reversed(node.decorator_list):
             cls = self.evaluate(decorator)(cls)
         return cls

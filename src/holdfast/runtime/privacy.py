@@ -11,6 +11,7 @@ KEEP = "HOLDFAST_KEEP_PATHS"
 
 _SECRETS = (
     (re.compile(r"(?<=://)[^/\s'\"@]+@"), "***@"),  # user:password@host
+    # What is assigned to a name that says it is a secret
     (
         re.compile(
             r"([?&;]|--|\b)([\w.-]*(?:token|secret|passw(?:or)?d|signature|credential|api_?key|access_?key)[\w.-]*=)"
@@ -31,11 +32,15 @@ _SECRETS = (
 """What is a credential, and what stands in its place."""
 
 _STEP = r"[^\s/'\"<>|;,:?*&=()\[\]{}\\]+"
+# A whole text that is one path, perhaps with a source before it and options behind it
 _WHOLE = re.compile(r"((?:[A-Za-z][\w-]+:)?)/(?!/)(?:(?!: )[^\n?'])*?((?:(?!: )[^/\n?'])+)/?(\?.*)?")
+# In quotes, where the quote ends it
 _QUOTED = re.compile(r"(['\"])/(?!/)[^'\"\n]*?([^/'\"\n]+)/?\1")
 _WORD = r"(?:(?!: )[^/\n?&'\"])+"
+# As an option, or behind the name of a source
 _OPTION = re.compile(rf"([?&]\w+=|\b[A-Za-z][\w-]+:)/(?!/)(?:{_WORD}/)*({_WORD})/?(?=[?&'\"]|: |$)")  # spaces and all
 _SPACED = _STEP.replace("]+", ".]+")  # a file has an ending, and words that follow it are not of its folder
+# In a sentence, where it begins neither inside a word nor behind another path
 _INSIDE = re.compile(rf"(?<![\w.~…/<*)\]}}-])/(?!/)(?:(?:{_STEP}|{_SPACED}(?: {_SPACED}){{1,3}})/)*({_STEP})/?")
 _WINDOWS = re.compile(rf"\b[A-Za-z]:[\\/](?:{_STEP}[\\/])*({_STEP})")
 
@@ -51,8 +56,10 @@ def brief(text: str) -> str:
     """Return text after `redact_secrets` without the current folder, and with "~" for the home: paths that open."""
     text = redact_secrets(text).replace("file:///", "/")
     homes = ((os.path.expanduser("~"), "~"),)
+    # The current folder first: what lies in it is relative, although it may lie in the home folder
     for folder, name in (*((folder, ".") for folder in _current()), *homes):
-        if len(folder) > 1:
+        if len(folder) > 1:  # "/" is in every path
+            # Not from the middle of a longer path on
             start = rf"(?<![\w./~-]){re.escape(folder)}"
             text = re.sub(rf"{start}/(?=[^\s/])", "" if name == "." else f"{name}/", text)
             text = re.sub(rf"{start}(?![\w./-])", name, text)
@@ -81,6 +88,7 @@ def _public_text(text: str, places: tuple[str, ...]) -> str:
     """A public text; what it depends on besides the text, the `places` and the variable, is part of the key."""
     if os.environ.get(KEEP):
         return redact_secrets(text)
+    # Until nothing changes, so that to do it twice changes nothing
     while (shorter := _shorten_paths(text)) != text:
         text = shorter
     return text
@@ -90,6 +98,7 @@ def _shorten_paths(text: str) -> str:
     text = brief(text)
     if match := _WHOLE.fullmatch(text):
         return f"{match[1]}…/{match[2]}{match[3] or ''}"
+    # First what surely is a path, then what only looks like one in a sentence
     text = _QUOTED.sub(r"\1…/\2\1", _OPTION.sub(r"\1…/\2", text))
     return _WINDOWS.sub(r"…/\1", _INSIDE.sub(r"…/\1", text))
 
@@ -97,6 +106,7 @@ def _shorten_paths(text: str) -> str:
 def distinct(paths: Sequence[str]) -> list[str]:
     """Return the `public` names of places, with as many folders above them as it takes to tell them apart."""
     names = [public(path) for path in paths]
+    # With one folder more each time, for names that are still alike
     for depth in range(2, 1 + max((path.count("/") for path in paths), default=0)):
         twice = {name for name in names if names.count(name) > 1}
         longer = ["…/" + "/".join(redact_secrets(path).rstrip("/").split("/")[-depth:]) for path in paths]

@@ -31,8 +31,10 @@ def _column(**widths: int) -> Column:
 def short(count: float) -> str:
     """Return a count in four characters or so: 950, 12.3k, 450k, 1.25M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        # From 999.5 on, which would be rounded to "1000"
         if count >= 0.9995 * size:
             value = count / size
+            # Three digits in all; the limits lie where one more would come by rounding
             digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
             text = f"{value:.{digits}f}"
             return (text.rstrip("0").rstrip(".") if digits else text) + letter
@@ -101,6 +103,7 @@ class Lines:
 
     def begin(self, encoder: str, total: int, unit: str) -> None:
         """Note that work on an encoder begins."""
+        # The thread of the clock reads and writes the same
         with self._lock:
             self._name, self._total, self._done, self._unit = encoder, total, 0, unit
             self._begun, self._stage, self._printed = time.monotonic(), "", ""
@@ -125,6 +128,7 @@ class Lines:
     def look(self, now: float) -> None:
         """Print a line if one is due."""
         with self._lock:
+            # Only the last minutes tell the pace: before them the work may have been of another kind
             while self._pace and now - self._pace[0][0] > WINDOW:
                 self._pace.popleft()
             self._pace.append((now, self._done))
@@ -140,6 +144,7 @@ class Lines:
         done = min(self._done, self._total)
         share = [f"{done / self._total:.0%}"] if self._total else []
         counted = [] if self._unit == UNSAID else [_format_count(self._done, self._total, self._unit)]
+        # The oldest and the newest reading in the window
         (start, before), (_, after) = self._pace[0], self._pace[-1]
         pace = (after - before) / (now - start) if now > start else 0.0
         seconds = (self._total - done) / pace if pace > 0 else 0.0

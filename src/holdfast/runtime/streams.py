@@ -63,7 +63,9 @@ def stand_in() -> None:
     """
     global _lost
     _lost = None
+    # stdout is opened for reading, so that to write fails and is noted; what stderr gets is left out
     for number, flags in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
+        # In rising order, since what is opened takes the lowest free number
         try:
             os.fstat(number)
         except OSError:
@@ -77,6 +79,7 @@ def settle(status: int, say: Callable[[str], object]) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
+        # A failure of the command says more than a reader who left
         status = status or ExitStatus.PIPE
         _forget(sys.stdout)
     if _lost is None:
@@ -96,12 +99,15 @@ def answering(point: Callable[[Any], object]) -> Iterator[None]:
     global _answers
     real, low, done = sys.stdout, None, False
     with suppress(OSError, ValueError, AttributeError):
+        # Only the process's own streams: pytest and notebooks put others in their place
         if real.fileno() == 1 and sys.stderr.fileno() == 2:
             real.flush()
+            # `low` is the real stdout, and its number leads to stderr, for code below Python too
             low = os.dup(1)
             os.dup2(2, 1)
     answers = real
     if low is not None:
+        # `low` is closed below, and not with this file
         held, lines = os.fdopen(low, "wb", closefd=False), os.isatty(low)
         answers = Answer(held, real.encoding, real.errors, line_buffering=lines)
     point(answers)
@@ -118,6 +124,7 @@ def answering(point: Callable[[Any], object]) -> Iterator[None]:
                 raise Ended(ExitStatus.UNMET)  # noqa: B904 the command line looks for the pipe that broke
         finally:
             if low is not None:
+                # Before it is closed, or what could not be written would be tried again
                 _forget(answers)
                 os.dup2(low, 1)
                 os.close(low)
@@ -146,6 +153,7 @@ def _wrap_stream(stream: TextIO | None, kind: type[io.TextIOWrapper], flags: int
 
 def _forget(stream: TextIO) -> None:
     """Let what a stream still holds go nowhere, or Python would try to write it once more."""
+    # The number leads nowhere while what is held is flushed, and then back
     with suppress(OSError, ValueError):
         number = os.dup(stream.fileno())
         try:

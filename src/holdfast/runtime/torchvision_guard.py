@@ -36,10 +36,12 @@ def guard_torchvision() -> bool:
             raise
     import torch.library
 
+    # A fragment: the namespace is that of the library which did not load
     library = torch.library.Library("torchvision", "FRAGMENT")
     for schema in _SCHEMAS:
         library.define(schema)
     _keep.append(library)
+    # A part of its modules was imported before the error
     for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
         del sys.modules[name]
     importlib.import_module("torchvision")

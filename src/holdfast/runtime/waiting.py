@@ -33,6 +33,7 @@ def expect(fine: Bool[Tensor, "images"], error: Judge) -> None:
     """Raise where not all are fine: at once on a CPU, or where no work is open; else when that ends."""
     pending = _open.get()
     if pending is not None and not at_hand(fine):
+        # Counted on the device, where nobody waits
         pending.append(((~fine).sum(), len(fine), error))
     elif not fine.all():
         raise error(int((~fine).sum()), len(fine))
@@ -59,6 +60,7 @@ def defer_expectations() -> Iterator[None]:
 
 
 def _judge(pending: list[tuple[Tensor, int, Judge]]) -> None:
+    # One look for all
     counts = torch.stack([count for count, _, _ in pending]).tolist() if pending else []
     for count, (_, total, error) in zip(counts, pending, strict=True):
         if count:

@@ -15,6 +15,7 @@ def executes(spec: str) -> str:
     read without pickled code.
     """
     source, name, options = parse(spec)
+    # A name may be a source of both kinds
     for kind in ("encoders", "data"):
         if source in registry.names(kind):
             part: Any = registry.find(kind, source)

@@ -42,6 +42,7 @@ def engine(recipe: Recipe, track: Sequence[str], folder: Path) -> Any:
             mixed_precision=recipe.precision,
             log_with=list(track) or None,
             project_dir=str(folder),
+            # The rate is set before every step, see `Optimiser.set_rate`
             step_scheduler_with_optimizer=False,
         )
     except ValueError as error:  # Accelerate decides once for a process
@@ -66,6 +67,7 @@ def engine(recipe: Recipe, track: Sequence[str], folder: Path) -> Any:
 def begin(accelerator: Any, settings: Mapping[str, Any], folder: Path) -> None:
     """Begin a run of every tracker of an Accelerator, on the main process."""
     if accelerator.log_with:
+        # Both call a run by its folder, so that trainings can be told apart in one project
         run = {"mlflow": {"run_name": folder.name}, "trackio": {"name": folder.name}}
         accelerator.init_trackers(PROJECT, config=_flat(settings), init_kwargs=run)
 
@@ -101,7 +103,7 @@ def interrupts() -> Iterator[list[int]]:
         heard.append(number)
 
     if threading.current_thread() is not threading.main_thread():  # only the main thread hears signals
-        yield heard
+        yield heard  # it stays empty
         return
     before = signal.signal(signal.SIGINT, hear)
     try:
@@ -113,6 +115,7 @@ def interrupts() -> Iterator[list[int]]:
 @contextlib.contextmanager
 def randomness(seed: int, device: torch.device) -> Iterator[None]:
     """Run a step whose dropout depends on the seed alone, so that it is the same after a restart."""
+    # Generators that the step does not draw from are not saved: each costs time in every step
     devices = [device] if device.type == "cuda" else []
     # torch.manual_seed would also note the stack for accelerators that nobody uses, 2 ms each time
     sow = torch.default_generator.manual_seed if device.type == "cpu" else torch.manual_seed
@@ -126,4 +129,5 @@ def running_mean(module: nn.Module, decay: float | None) -> Any:
     if decay is None:
         return None
     averaging = torch.optim.swa_utils
+    # Buffers too: the statistics of BatchNorm must be those of the averaged weights
     return averaging.AveragedModel(module, multi_avg_fn=averaging.get_ema_multi_avg_fn(decay), use_buffers=True)

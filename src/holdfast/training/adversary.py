@@ -89,6 +89,7 @@ class Adversary(metaclass=Checked):
             raise HoldfastError(
                 f"adversary: rocl={self.rocl:g}: expected joint=false, for they are two losses; keep one"
             )
+        # Free training brings x' + gradient back into a ball, which a noise does not have
         if self.free < 1 or (self.free > 1 and not isinstance(self.threat, Ball)):
             raise HoldfastError(f"adversary: free: expected at least 1, and a ball for more than 1, got {self.free}")
 
@@ -96,8 +97,10 @@ class Adversary(metaclass=Checked):
         """Views that one loss reads beside the views and the disturbed one; None where it does not read them all."""
         if self.high_pass is None:
             return [] if self.joint or self.rocl else None
+        # AdvCL's view without coarse parts, HighPass(x) of appendix A.2; nothing is drawn for it
         lowpass: Corruption = registry.part("threats", "lowpass", radius=self.high_pass, side=views[0].shape[-1])
         low = lowpass.sample(views[0], Rng(0))
+        # 1/2 makes room for differences of both signs; what leaves [0, 1] is cut off
         return [(views[0] - low + 0.5).clamp(0, 1)]
 
     def disturb(
@@ -108,9 +111,11 @@ class Adversary(metaclass=Checked):
         if not isinstance(self.threat, Ball):
             return [self._draw_sample(student, x, batch, rng)]
         if self.free > 1:
+            # Free training reuses the gradient of the last step, so that no pass is spent on an attack
             return [
                 self._take_step(self.threat, x, before[0]) if before else self.threat.sample(x, rng).requires_grad_()
             ]
+        # The inner problem of section 4.4; in eval mode no statistic of BatchNorm moves, and no unit is dropped
         with use_eval_mode(student):
             goal = self._goal(student, views, batch)
             return [self.attack.worst(goal, x, self.threat, rng).detach()]
@@ -118,6 +123,7 @@ class Adversary(metaclass=Checked):
     def _draw_sample(self, student: Student, x: Images, batch: Batch, rng: Rng) -> Images:
         threat = self.threat
         if isinstance(threat, Noise) and type(threat).at is not Noise.at:  # it asks what is known of the images
+            # Batches number their classes from 0; a noise knows the labels that the data give
             labels = None
             if batch.labels is not None and batch.classes is not None:
                 labels = torch.tensor(batch.classes, device=x.device)[share(batch.labels)]
@@ -128,6 +134,7 @@ class Adversary(metaclass=Checked):
     def _take_step(self, ball: Ball, x: Images, before: Images) -> Images:
         assert before.grad is not None
         gradient = before.grad.nan_to_num(0, 0, 0)  # of a step that mixed precision left out
+        # x' + ε · ascend(gradient), brought back into the ball: for ℓ∞ a step of FGSM
         return ball.step(x, before.detach(), gradient, ball.radius).requires_grad_()
 
     def _goal(self, student: Student, views: Sequence[View], batch: Batch) -> Goal:
@@ -139,11 +146,14 @@ class Adversary(metaclass=Checked):
                 "the training loss itself (leave the objective out), or train in one process"
             )
         with torch.no_grad():
+            # Clean representations are constants of the goal, without a gradient
             clean = self._points(student, views[0], student.reference)
             target = None
             if self.objective.needs_target:
+                # Listings 1 and 2 roll the second view by one image, listing 3 the only one
                 alone = len(views) < 2 or student.same_view
                 points = clean if alone else self._points(student, views[1], student.reference)
+                # Among the images of all processes, so that the targets do not depend on how many share the batch
                 target = share(gather(points).roll(1, 0))
         return self.objective.pursue(lambda x: self._points(student, x, student.encoder), clean, target)
 
@@ -161,8 +171,11 @@ def _loss_goal(student: Student, views: Sequence[View], further: Sequence[Images
 
     What a twin makes of the attacked view is not attacked (listing 2).
     """
+    # A joint loss reads the first view as well; in any other the attacked one stands in its place
     first, more = (1, ()) if further is None else (0, further)
+    # The other views stay as they are during the attack: they are encoded once, not at every step
     with torch.no_grad():
+        # Further views are versions of the first one and take its part
         roles = [*range(first, len(views)), *[0] * len(more)]
         encoded = student.see([*views[first:], *more], roles, batch=batch)
     unattacked, joined = encoded[: len(views) - first], None if further is None else encoded[len(views) :]
@@ -171,6 +184,7 @@ def _loss_goal(student: Student, views: Sequence[View], further: Sequence[Images
         (view,) = student.see([x], [0], targets=False, batch=batch)
         assert view.rep is not None
         loss = student.worst(view, unattacked, joined, batch)
+        # The attack sums over images: its gradient is that of the loss of the batch, L̄-PGD of section 4.3
         return (loss / len(x)).expand(len(x)), share(view.rep)
 
     return goal

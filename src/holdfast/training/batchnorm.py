@@ -25,7 +25,7 @@ def wrap_batchnorm(encoder: Encoder, kind: str) -> Encoder:
     """
 
     def around(layer: nn.Module) -> nn.Module:
-        if kind == "shared" and processes() == 1:
+        if kind == "shared" and processes() == 1:  # torch does this already
             return layer
         if cast(_BatchNorm, layer).running_mean is None:
             raise HoldfastError(
@@ -33,7 +33,8 @@ def wrap_batchnorm(encoder: Encoder, kind: str) -> Encoder:
                 "got some without; train in one process with batchnorm=shared"
             )
         if kind == "frozen":
-            return _Frozen(layer)
+            return _Frozen(layer)  # nothing is measured that processes could share
+        # Each half of a split layer is measured over all processes: the parting is outside, the sharing inside
         own = _Synced(layer) if processes() > 1 else layer
         return _Split(own) if kind == "split" else own
 
@@ -53,8 +54,11 @@ def _replace_layers(network: nn.Module, kind: type, change: Callable[[nn.Module]
 
     def walk(module: nn.Module) -> nn.Module:
         if module not in layers:
+            # A layer that stands in several places is replaced once, by one object
             layers[module] = change(module) if isinstance(module, kind) else module
+            # What replaces a layer holds it: to walk on into that would wrap the layer in itself
             if layers[module] is module:
+                # A list, for the loop changes what it goes through
                 for name, child in list(module._modules.items()):
                     if child is not None and walk(child) is not child:
                         module.register_module(name, layers[child])
@@ -84,7 +88,7 @@ class _Frozen(_Around):
 
     def train(self, mode: bool = True) -> "_Frozen":
         super().train(mode)
-        self.layer.eval()
+        self.layer.eval()  # after `super().train`, which has just put it in training mode
         return self
 
 
@@ -104,8 +108,10 @@ class _Split(_Around):
                 f"batchnorm=split: expected rows of {views} views in equal numbers, got {len(x)}, in a layer that "
                 "mixes images; use shared or frozen"
             )
+        # Views lie one after the other in equal numbers of rows, the attacked ones last
         rows = len(x) // views * attacked
         parts = zip((self.clean, self.layer), x.split([len(x) - rows, rows]), strict=True)
+        # A part without rows has no variance
         return torch.cat([layer(part) for layer, part in parts if len(part)])
 
 
@@ -122,20 +128,27 @@ class _Synced(_Around):
         assert layer.running_mean is not None
         assert layer.running_var is not None
         # mean and variance over the batches of all processes
+        # At least float32: the square of a float16 overflows, and means over many rows lose digits
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        # All axes but the channels of [B, C, ...]; `shape` lays a [C] along them
         axes, shape = [0, *range(2, x.ndim)], (1, -1, *[1] * (x.ndim - 2))
+        # A mean of means, since processes hold equally many rows
         mean = _Mean.apply(wide.mean(axes))
         centred = wide - mean.view(shape)
+        # E(x - mean)² and not E(x²) - mean², which cancels where the mean is large
         var = _Mean.apply(centred.square().mean(axes))
         # running statistics, as torch keeps them
         with torch.no_grad():
             assert layer.num_batches_tracked is not None
             layer.num_batches_tracked += 1
+            # Without momentum, the mean of all batches so far
             share = 1 / int(layer.num_batches_tracked) if layer.momentum is None else layer.momentum
             rows = processes() * x.numel() / x.shape[1]
             layer.running_mean.lerp_(mean.to(layer.running_mean), share)
+            # The unbiased variance is kept, n / (n - 1) times the one that normalises
             layer.running_var.lerp_((var * rows / (rows - 1)).to(layer.running_var), share)
         unit = (centred * (var + layer.eps).rsqrt().view(shape)).to(x.dtype)
+        # The layer's own normalisation becomes the identity: its mean is 0, its variance 1 - ε, to which it adds ε
         still = {"running_mean": torch.zeros_like(mean), "running_var": torch.full_like(var, 1 - layer.eps)}
         layer.eval()  # the layer adds scale, shift and whatever else it does to what is normalised already
         return functional_call(layer, still, (unit,))

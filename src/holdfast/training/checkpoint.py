@@ -31,7 +31,7 @@ def write(store: Store, network: nn.Module, facts: dict[str, Any]) -> None:
         with path.open("wb+") as file:
             try:
                 torch.save(held, file)
-                file.write(_digest(file, file.tell()))
+                file.write(_digest(file, file.tell()))  # last, so that a file that was cut off has none
             except RuntimeError as error:  # torch's, of a disk that is full
                 raise (error.__context__ if isinstance(error.__context__, OSError) else error) from None
 
@@ -43,6 +43,7 @@ def _digest(file: BinaryIO, size: int) -> bytes:
     file.flush()
     file.seek(0)
     taken = hashlib.sha256()
+    # A checkpoint may be larger than the memory that is left
     while size > 0 and (chunk := file.read(min(size, 2**20))):
         taken.update(chunk)
         size -= len(chunk)
@@ -53,7 +54,7 @@ def _unbroken(path: Path) -> bool:
     """Whether a checkpoint is as it was written."""
     with open_regular(path) as file:
         size = path.stat().st_size - SEAL
-        return size > 0 and _digest(file, size) == file.read()
+        return size > 0 and _digest(file, size) == file.read()  # the rest of the file is the seal
 
 
 def read(folder: Path, digest: str) -> dict[str, Any] | None:
@@ -62,6 +63,7 @@ def read(folder: Path, digest: str) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
+        # Before anything is unpickled: damaged bytes may load as other weights without a word
         if not _unbroken(path):
             raise ValueError("its digest is another")
         held = torch.load(regular(path), map_location="cpu", weights_only=True)
@@ -84,5 +86,5 @@ def restore(network: nn.Module, tensors: dict[str, Tensor]) -> None:
     if own.keys() != tensors.keys() or any(own[name].shape != tensors[name].shape for name in own):
         raise HoldfastError("the checkpoint does not fit the network: it was made by another version; begin anew")
     with torch.no_grad():
-        for name, value in own.items():
+        for name, value in own.items():  # in place: the optimiser holds these very tensors
             value.copy_(tensors[name])

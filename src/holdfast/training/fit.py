@@ -40,9 +40,10 @@ def check(recipe: Recipe, images: TrainingImages, pace: Pace) -> None:
 
 def width(encoder: Encoder, images: TrainingImages) -> int:
     """Return the size of the representations of a trainable encoder."""
-    encoder.module.eval()
+    encoder.module.eval()  # the two images must move no statistics
     reps = _encode(encoder, images.batch(torch.arange(2)).cpu())
     encoder.module.train()
+    # Weights in half precision would lose the small steps; mixed precision keeps them in float32
     learned = {value.dtype for value in encoder.module.parameters() if value.is_floating_point()} - {torch.float32}
     if learned or not reps.requires_grad:
         got = ", ".join(sorted(map(str, learned))) or "no gradient to any weight"

@@ -44,17 +44,20 @@ class TrainingImages:
         corruption: Threat | None = None,
         leave_out: ImageSet | None = None,
     ):
+        # Pictures of mixed shapes get one size, for batches are tensors
         opened = open_images(spec, images=images, seed=seed, geometry=geometry)
         self.images: ImageSet = opened.with_geometry(geometry or opened.common_geometry)
         self.ids, self._device = self.images.ids, device
         self._corruption, self._rng = corruption, Rng(seed, ("corruption",))
         self._kept: Tensor | None = None
+        # As float32, the most that they may take
         if 4 * math.prod(self.images.shape) * len(self.ids) <= IN_MEMORY:
             self.images.note()  # what is read here is not read again for the fingerprint, or for what is held out
             self._kept = self._all_images()
         if leave_out is not None:
             self._without(leave_out, spec)
         labels = self.images.labels
+        # Losses number classes from 0, whatever the data call them
         self.classes = sorted(set(labels)) if labels is not None else None
         numbers = {label: number for number, label in enumerate(self.classes or ())}
         self.labels = None if labels is None else torch.tensor([numbers[label] for label in labels])
@@ -66,6 +69,7 @@ class TrainingImages:
                 f"{spec}: expected images to learn from beside the {count} that are held out, got {len(self.images)}; "
                 "give more images"
             )
+        # The set forgets the images itself; the rows in memory must follow
         left = set(self.images.ids)
         if self._kept is not None:
             self._kept = self._kept[[place for place, name in enumerate(self.ids) if name in left]]
@@ -85,11 +89,13 @@ class TrainingImages:
         x = self.images.pick(places)
         if self._corruption is None:
             return x
+        # Drawn by the image's id, so that the corruption is the same in every epoch
         return self.images.disturb(x, places, self._corruption, self._rng.at([self.ids[place] for place in places]))
 
     def _all_images(self) -> Tensor:
         """Return all images; as 8-bit numbers where that loses nothing."""
         blocks = [self._read(range(at, min(at + BLOCK, len(self)))) for at in range(0, len(self), BLOCK)]
+        # A quarter of the memory, where bytes give back the very same floats
         small = [(block * 255).round().to(torch.uint8) for block in blocks]
         same = all(bool((few.float() / 255 == block).all()) for few, block in zip(small, blocks, strict=True))
         return torch.cat(small if same else blocks)

@@ -32,12 +32,13 @@ class Log:
                 number = float(value)
             except (TypeError, ValueError, RuntimeError) as error:
                 raise HoldfastError(f"monitor: {name}: expected one number, got {value!r}") from error
-            if name in self.rows[-1]:
+            if name in self.rows[-1]:  # two monitors may say it, or one says what the loop says
                 raise HoldfastError(f"monitor: the log has {name!r} already; call what is looked at otherwise")
             self.rows[-1][name] = number
 
     def write(self, store: Store) -> None:
         """Write the whole log as Parquet."""
+        # Columns in the order in which they first appeared
         names = list(dict.fromkeys(name for row in self.rows for name in row))
         columns = {name: pa.array([row.get(name) for row in self.rows]) for name in names}
         store.write(NAME, lambda path: pq.write_table(pa.table(columns), path.absolute()))

@@ -139,7 +139,9 @@ class _Training:
         classes = self.images.classes
         # the student: the encoder and the heads of the method, checked before the first step
         encoder = trainable(start)
+        # Two images through the network tell how wide the heads must be
         facts = Facts(width(encoder, self.images), len(self.images), len(classes) if classes else None)
+        # The seed alone decides how heads begin, whatever was drawn before
         with fix_seed(_number(recipe.seed, "heads")):
             student = recipe.method.student(wrap_batchnorm(encoder, recipe.batchnorm), facts)
         few = self.images.batch(torch.arange(2)).cpu()
@@ -153,6 +155,7 @@ class _Training:
         self.model, self.optimiser = self.accelerator.prepare(student, optimiser)
         self.student: Student = self.accelerator.unwrap_model(self.model)
         self.ema_model = engines.running_mean(self.student.encoder.module, recipe.ema)
+        # The unwrapped student: its tensors have the same names in one process and in several
         self.held = nn.ModuleDict({"student": self.student} | ({"ema": self.ema_model} if self.ema_model else {}))
         settings, learned = entry(recipe), self.images.images
         # everything that decides the outcome: a checkpoint is taken up only where it is the same
@@ -173,15 +176,18 @@ class _Training:
         x, device = self.images.batch(few), self.accelerator.device
         gathered = few.repeat(processes())  # each process's part is gathered
         labels = None if self.images.labels is None else self.images.labels[gathered].to(device)
+        # The image stands for all views and for the attacked one: only whether a gradient comes is asked
         self._outcome(
             student.to(device).eval(), [x] * student.views, [x], Batch(gathered.to(device), labels)
         ).loss.backward()
+        # Which weights a loss reads depends on the method and the layer; their gradients tell
         for value in student.parameters():
             value.requires_grad_(value.requires_grad and value.grad is not None)
         student.zero_grad()
 
     def run(self) -> Trained:
         """Train to the end, from the checkpoint where there is one."""
+        # Whatever decides the weights is in the digest: the checkpoint of other settings is refused
         digest = hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()[:16]
         # from the checkpoint, where there is one of the same training
         if kept := checkpoint.read(self.store.folder, digest):
@@ -201,7 +207,7 @@ class _Training:
             engines.begin(self.accelerator, self.settings, self.store.folder)
         try:
             with engines.interrupts() as interrupted:
-                self.pace.go_on(None)
+                self.pace.go_on(None)  # the clock runs from here
                 while not self.pace.over(self.step):
                     self._one_step()
                     engines.tell(self.accelerator, self.log.rows[-1])
@@ -213,7 +219,7 @@ class _Training:
                         self._save(digest)
                         saved = time.monotonic()
         except KeyboardInterrupt:
-            if self._between_steps:
+            if self._between_steps:  # inside a step some weights have moved and others have not
                 self._save(digest)
             raise
         finally:
@@ -241,26 +247,31 @@ class _Training:
         # where this step stands: of a batch replayed for free adversarial training, in its epoch
         done, replay = divmod(self.step, self.replays)
         epoch, number = divmod(done, self.per_epoch)
-        if replay == 0:
+        if replay == 0:  # a new batch begins undisturbed, see `Adversary.free`
             self._attacked.clear()
         if replay == number == 0:
+            # Methods that cluster look at the images as the epoch before saw them
             self.student.begin_epoch(epoch, recipe.seed, lambda places: self._views(places.cpu(), epoch - 1))
         rate = recipe.optimiser.set_rate(self.optimiser, self._progress)
         # gradients of the batch, part by part
         places = self._places(epoch)[number * recipe.batch_size : (number + 1) * recipe.batch_size]
         parts = places.chunk(recipe.accumulate)
         outcomes = []
+        # By process too, for two processes must not drop the same units
         with engines.randomness(_number(recipe.seed, "step", self.step, rank()), self.accelerator.device):
-            for last, part in enumerate(parts, 1 - len(parts)):
+            for last, part in enumerate(parts, 1 - len(parts)):  # `last` is 0 for the last part
+                # Processes exchange gradients once in a step, with its last part
                 apart = self.accelerator.no_sync(self.model) if last else contextlib.nullcontext()
                 with apart:
                     outcome = self._learn(part, epoch)
-                    self.accelerator.backward(outcome.loss / len(parts))
+                    self.accelerator.backward(outcome.loss / len(parts))  # the mean over the parts
                 outcomes.append(StepResult(*(value.detach() for value in outcome)))
+        # Undoes the scale of fp16 first, so it comes before the norm is judged; without a limit it only measures
         length = self.accelerator.clip_grad_norm_(self.student.parameters(), recipe.clip or float("inf"))
         means = [torch.stack(values).mean() for values in zip(*outcomes, strict=True)]
         *values, norm = torch.stack([*means, length]).tolist()  # the one time in a step that the host waits
         facts = dict(zip(StepResult._fields, values, strict=True))
+        # Before the optimiser: weights that are no longer finite cannot be taken back
         self._judge(facts | {"gradient": norm})
         # the step, and all that follows the weights: twin, running mean, log, monitors
         self.optimiser.step()
@@ -277,6 +288,7 @@ class _Training:
     def _learn(self, part: Tensor, epoch: int) -> StepResult:
         """Return the loss of a part of a batch, of which this process holds its share."""
         recipe, student = self.recipe, self.student
+        # Shares are equal and in the order of the ranks, as `gather` puts them together again
         own = part.chunk(processes())[rank()]
         views = self._views(own, epoch)
         device, numbers = self.accelerator.device, self.images.labels
@@ -284,10 +296,12 @@ class _Training:
         batch = Batch(move_to(part, device), labels, self._progress, epoch, self.images.classes)
         if recipe.adversary is None:
             return self._outcome(self.model, views, [], batch)
+        # A part is known by its first image, which is the same whenever the batch is replayed
         rng, key = self._rng(own, epoch).child("adversary", self.step), int(part[0])
         attacked = recipe.adversary.disturb(student, views, batch, rng, self._attacked.get(key, ()))
         if self.replays > 1:
             self._attacked[key] = attacked
+        # Through DistributedDataParallel where there is one, which exchanges the gradients
         return self._outcome(self.model, views, attacked, batch)
 
     def _outcome(self, model: nn.Module, views: list[View], attacked: list[Images], batch: Batch) -> StepResult:
@@ -304,6 +318,7 @@ class _Training:
         """Return the views of some images in an epoch."""
         recipe, student = self.recipe, self.student
         x, rng = self.images.batch(places), self._rng(places, epoch)
+        # Whole views, then small ones for methods that crop often
         views = [recipe.views(x, rng.child("view", view)) for view in range(1 if student.same_view else student.views)]
         if student.many:
             views += [recipe.views(x, rng.child("local", n), local=True) for n in range(recipe.views.local)]
@@ -314,6 +329,7 @@ class _Training:
     def _places(self, epoch: int) -> Tensor:
         """Return the order of the images in an epoch."""
         if self._order[0] != epoch:
+            # Drawn by the number of the epoch, so that a training that goes on finds the same order
             generator = self.rng.child("order", epoch).generator()
             self._order = epoch, torch.randperm(len(self.images), generator=generator)
         return self._order[1]
@@ -330,6 +346,7 @@ class _Training:
                 f"{self._describe_checkpoint()}; lower the rate, clip the gradient (clip=1), or check the "
                 "images and weights"
             )
+        # One flat step may be a batch of images that are alike; many in a row are a collapse
         self._flat = self._flat + 1 if facts["spread"] < COLLAPSED else 0
         if self._flat >= PATIENCE:
             raise HoldfastError(
@@ -344,6 +361,7 @@ class _Training:
 
     def _look(self, epoch_ends: bool, epochs: int) -> None:
         """Keep a snapshot and ask the monitors, where their time has come."""
+        # The last step is looked at whatever the interval
         due = [monitor for monitor in self.monitors if self.step % monitor.every == 0 or self.pace.over(self.step)]
         snapshot = bool(self.recipe.snapshots) and epoch_ends and epochs % self.recipe.snapshots == 0
         if not (due or snapshot) or not self.accelerator.is_main_process:
@@ -384,6 +402,7 @@ class _Training:
             self.store.write(self.path.name, lambda path: save(encoder, path, about))
             if (opens := self.opens) and (ends := find_weights_suffix(opens)):
                 self.store.write(f"encoder{ends}", lambda path: write(opens, encoder, path))
+        # The others may open the files at once, so they wait until the main process has written them
         self.accelerator.wait_for_everyone()
         return Trained(encoder, self.spec, self.step, resumed, self.log.rows, self.pace)
 

@@ -66,6 +66,7 @@ class Optimiser(metaclass=Checked):
         """Return the optimiser of all weights of a network that are trained."""
         groups = _groups(network, self.weight_decay)
         if self.scaled:
+            # A group for each tensor, since each has a unit of the rate of its own
             groups = [
                 {**group, "params": [value], SCALE: max(LEAST, float(value.detach().square().mean().sqrt()))}
                 for group in groups
@@ -86,8 +87,10 @@ class Optimiser(metaclass=Checked):
         if progress < self.warmup:
             return self.rate * progress / self.warmup
         if self.schedule == "cosine":
+            # rate · (1 + cos π t) / 2, where t goes from 0 at the end of the warm-up to 1
             return self.rate * (1 + math.cos(math.pi * (progress - self.warmup) / (1 - self.warmup))) / 2
         if self.schedule == "step":
+            # A milestone that has just been reached counts
             return self.rate * self.factor ** bisect.bisect_right(self.milestones, progress)
         return self.rate
 
@@ -95,6 +98,7 @@ class Optimiser(metaclass=Checked):
         """Let an optimiser that `build` gave go on at the rate of this share of the training, which is returned."""
         rate = self.rate_at(progress)
         for group in optimiser.param_groups:
+            # Groups of an optimiser that is not scaled have no unit
             group["lr"] = rate * group.get(SCALE, 1.0)
         return rate
 
@@ -102,6 +106,7 @@ class Optimiser(metaclass=Checked):
 def _groups(network: nn.Module, decay: float) -> list[dict[str, Any]]:
     """Return weights with decay, and biases and normalisation without."""
     trained = [value for value in network.parameters() if value.requires_grad]
+    # One axis: biases, and scale and shift of normalisation
     plain = [value for value in trained if value.ndim <= 1]
     heavy = [value for value in trained if value.ndim > 1]
     groups = [{"params": heavy, "weight_decay": decay}, {"params": plain, "weight_decay": 0.0}]

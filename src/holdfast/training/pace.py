@@ -34,6 +34,7 @@ class Pace:
             raise HoldfastError(f"pace: expected steps or a budget, one of the two, got {steps} and {budget}")
         if budget is not None and (marks or not budget > 0):
             raise HoldfastError(f"budget: expected a time above 0, and no marks beside it, got {budget:g} s")
+        # Marks may be equal: a long step passes several hundredths
         falling = any(a > b for a, b in itertools.pairwise(marks))
         if marks and (falling or len(marks) > TICKS or not 0 < marks[0] <= marks[-1] <= (steps or 0)):
             raise HoldfastError(
@@ -58,6 +59,7 @@ class Pace:
     def go_on(self, state: dict[str, Any] | None) -> None:
         """Let the clock run, from where a checkpoint stopped it."""
         if state is not None:
+            # The marks of a training that is done again come from its recipe, those of a clock from the checkpoint
             self.spent, self._last = state["spent"], state["last"]
             self.marks = self.marks if self.budget is None else list(state["marks"])
         self._read = time.monotonic()
@@ -74,11 +76,14 @@ class Pace:
                 f"budget: expected time for several steps, of which the first took {self.spent:.2g} s, got "
                 f"{self.budget:g} s; give more, or a smaller batch"
             )
+        # The last hundredth belongs to the step that ends the training, whatever its clock says
         passed = TICKS if self._ends(step) else min(TICKS - 1, int(TICKS * self.spent / self.budget))
+        # As many marks as hundredths have passed; a step that passed several is the mark of each
         self.marks += [step] * (passed - len(self.marks))
 
     def _ends(self, step: int) -> bool:
         assert self.budget is not None
+        # Another step, if it takes as long as the last, would end farther from the budget than this one
         return step > 0 and self.spent + self._last / 2 >= self.budget
 
     def over(self, step: int) -> bool:
@@ -89,6 +94,7 @@ class Pace:
         """Place of a training after so many steps."""
         if self.steps is not None and not self.marks:
             return step / self.steps
+        # The hundredths whose mark is this step or one before it
         return bisect_right(self.marks, step) / TICKS
 
     @property

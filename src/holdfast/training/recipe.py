@@ -100,6 +100,7 @@ class Recipe(metaclass=Checked):
 
     def progress(self, share: float) -> float:
         """Return how much of the training is done, the epochs before it included, at a share of its own."""
+        # Both trainings together are 1; this one begins where the earlier one has ended
         before = self.after / (self.after + self.epochs)
         return before + (1 - before) * share
 
@@ -121,6 +122,7 @@ def entry(recipe: Recipe) -> dict[str, Any]:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             with contextlib.suppress(HoldfastError):
                 return registry.spec(value)
+            # Our own containers are known by their place in the recipe, and need no class
             plain_class = type(value) in (Recipe, Views, Optimiser, Adversary)
             own = {} if plain_class else {"class": f"{type(value).__module__}.{type(value).__qualname__}"}
             return own | {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}

@@ -38,6 +38,7 @@ def read_beside(path: Path, settings: Sequence[str] = ()) -> dict[str, Any]:
 
 def make_recipe(table: Mapping[str, Any], settings: Sequence[str] = (), where: str = "the recipe") -> Recipe:
     """Return the recipe that plain data describe; see `read_recipe`."""
+    # In the order given, so that a later change may be of what an earlier one brought
     table = reduce(over, map(setting, settings), table)
     adversary = table.get("adversary")
     if isinstance(adversary, Mapping) and adversary.get("objective") == "loss":  # no objective: the training loss
@@ -49,6 +50,7 @@ def _table(path: Path, settings: Sequence[str], overrides: Mapping[str, Any]) ->
     """Content of a TOML file, with changes."""
     table = read_toml(path, "recipe") | {key: value for key, value in overrides.items() if value is not None}
     table = reduce(over, map(setting, settings), table)
+    # `Recipe` would refuse the keys in `BESIDE` too, so unknown ones are looked for here
     keys = {*(field.name for field in dataclasses.fields(Recipe)), *BESIDE}
     for key in table:
         if key not in keys:

@@ -39,12 +39,14 @@ def _logistic_slope(z: Tensor) -> Tensor:
     return torch.sigmoid(z) * torch.sigmoid(-z)
 
 
+# Convex up to 0 and concave from there on; TANHSHRINK, which is z less tanh z, the other way round
 TANH = Smooth(torch.tanh, lambda z: 1 - torch.tanh(z).square(), True, (0.0,))
 SIGMOID = Smooth(torch.sigmoid, _logistic_slope, True, (0.0,))
 ERF = Smooth(torch.erf, lambda z: 2 / sqrt(pi) * torch.exp(-z.square()), True, (0.0,))
 SOFTSIGN = Smooth(F.softsign, lambda z: 1 / (1 + z.abs()).square(), True, (0.0,))
 TANHSHRINK = Smooth(F.tanhshrink, lambda z: torch.tanh(z).square(), False, (0.0,))
 
+# Concave, convex and concave again: the roots of σ'', and the valley, the root of σ', to the last digit
 GELU = Smooth(F.gelu, _gelu_slope, False, (-sqrt(2), sqrt(2)), -0.7517915246935645)
 GELU_TANH = Smooth(
     lambda z: F.gelu(z, approximate="tanh"),
@@ -55,6 +57,7 @@ GELU_TANH = Smooth(
 )
 SILU = Smooth(F.silu, _silu_slope, False, (-2.3993572805154677, 2.3993572805154677), -1.2784645427610738)
 MISH = Smooth(F.mish, _mish_slope, False, (-2.2563763963607931, 1.4905711794854285), -1.1924312145154952)
+# A parabola between two kinks, which count as inflections
 HARDSWISH = Smooth(
     F.hardswish,
     lambda z: torch.where(z <= -3, 0.0, torch.where(z >= 3, 1.0, (2 * z + 3) / 6)),
@@ -65,6 +68,7 @@ HARDSWISH = Smooth(
 
 SOFTPLUS = Smooth(F.softplus, torch.sigmoid, departs=2.2e-9)  # torch takes z for it above 20
 
+# With unit 0 values near 0 are as exact, in relation to themselves, as large ones
 EXP = Smooth(torch.exp, torch.exp, unit=0.0)
 LOG = Smooth(torch.log, torch.reciprocal, convex=False)
 SQRT = Smooth(torch.sqrt, lambda z: 0.5 * torch.rsqrt(z), convex=False, unit=0.0)
@@ -81,6 +85,7 @@ def power(exponent: float) -> Smooth:
         >>> [bound.item() for bound in power(3).box((torch.tensor([-1.0]), torch.tensor([2.0])))]
         [-1.0, 8.0]
     """
+    # Odd powers bend at 0; even ones have their valley there; of fractions only those in (0, 1) are concave
     whole = float(exponent).is_integer()
     odd = whole and exponent % 2 == 1
     return Smooth(
@@ -103,12 +108,14 @@ def elu(alpha: float = 1.0, scale: float = 1.0, steepness: float = 1.0) -> Smoot
     """
 
     def function(z: Tensor) -> Tensor:
+        # Clamped, for `where` computes both: exp of a large z is infinite, and its gradient NaN
         return scale * torch.where(z > 0, z, alpha * torch.expm1(steepness * z.clamp_max(0)))
 
     def slope(z: Tensor) -> Tensor:
         below = alpha * steepness * torch.exp(steepness * z.clamp_max(0))
         return scale * torch.where(z > 0, torch.ones_like(z), below)
 
+    # A branch that is steeper than 1 at 0 makes a kink there, at which the function bends down
     return Smooth(function, slope, True, (0.0,) if alpha * steepness > 1 else ())
 
 

@@ -39,6 +39,7 @@ class Affine(ABC):
     def to(self, where: torch.dtype | torch.device) -> "Affine":
         """Return the operation with its tensors in another precision, or on another device."""
         tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # pyright: ignore[reportArgumentType]
+        # A new object leaves cached properties behind, whose tensors have the old precision
         return replace(self, **{k: v.to(where) for k, v in tensors.items() if isinstance(v, Tensor)})  # pyright: ignore
 
 
@@ -56,6 +57,7 @@ class Conv(Affine):
 
     def _linear(self, weight: Tensor, x: Tensor) -> Tensor:
         left, right, top, bottom = self.padding
+        # Padding that is the same on both sides is left to conv2d, so that no padded copy is made
         own = (top, left) if (top, left) == (bottom, right) else (0, 0)
         x = x if own != (0, 0) or not any(self.padding) else F.pad(x, self.padding)
         return F.conv2d(x, weight, None, self.stride, own, self.dilation, self.groups)
@@ -73,6 +75,7 @@ class Conv(Affine):
         """Convolve transposed, and leave out what falls on the padding."""
         _, height, width = self.inner
         left, _, top, _ = self.padding
+        # Forms on the padded input; a negative width of F.pad cuts, a positive one adds what no stride reached
         full = self.apply_transpose(forms)
         return (F.pad(full, (-left, left + width - full.shape[-1], -top, top + height - full.shape[-2])),)
 
@@ -80,6 +83,7 @@ class Conv(Affine):
         """Return `apply_transpose` of the forms that read one value of a row of this width, [C · width, C', h, w]."""
         if width not in self._local:
             channels = self.weight.shape[0]
+            # One form for each channel and column of the row
             units = torch.eye(channels * width, dtype=self.weight.dtype, device=self.weight.device)
             self._local[width] = self.apply_transpose(units.view(-1, channels, 1, width))
         return self._local[width]
@@ -99,15 +103,20 @@ class Conv(Affine):
         count, channels, height, width = forms.shape
         (sy, sx), (dy, dx) = self.stride, self.dilation
         kernel_y, kernel_x = self.weight.shape[-2:]
+        # 1 x 1: windows stay as they are, and one product mixes the channels, [C', C] @ [N, C, h · w]
         if self.groups == 1 and (sy, sx, kernel_y, kernel_x) == (1, 1, 1, 1):
             return (self.weight.flatten(1).T @ forms.flatten(2)).unflatten(2, (height, width))
+        # Height and width of what the forms read of the padded input
         high, wide = (height - 1) * sy + (kernel_y - 1) * dy + 1, (width - 1) * sx + (kernel_x - 1) * dx + 1
         if self.groups == channels == self.inner[0]:
+            # Depthwise: each weight of the kernel scales all forms and is added at its own offset
             total = forms.new_zeros(count, channels, high, wide)
             for y, x in itertools.product(range(kernel_y), range(kernel_x)):
                 rows, columns = slice(y * dy, y * dy + (height - 1) * sy + 1, sy), slice(x * dx, None, sx)
+                # The columns run to the end, of which the first `width` places are meant
                 total[:, :, rows, columns][..., :width].addcmul_(forms, self.weight[:, 0, y, x, None, None])
             return total
+        # As many pieces of a row as have `PIECE` values each, about, and are equally wide
         piece = math.ceil(width / max(1, channels * width // PIECE))
         total = forms.new_zeros(count, self.inner[0], high, wide)
         for left in range(0, width, piece):
@@ -115,6 +124,8 @@ class Conv(Affine):
             shape, flat = matrix.shape[1:], matrix.flatten(1)
             for row in range(height):
                 values = forms[:, :, row, left : left + piece].reshape(count, -1)
+                # [count, C · piece] @ [C · piece, C' · h · w]. Windows of neighbours
+                # overlap, so they are added up, in place
                 part = total[:, :, row * sy : row * sy + shape[1], left * sx : left * sx + shape[2]]
                 part += (values @ flat).unflatten(1, shape)
         return total
@@ -204,7 +215,7 @@ class Reshape(Affine):
         """Reshape."""
         return values[0].reshape(-1, *self.outer)
 
-    spread = __call__
+    spread = __call__  # widths move as values do
 
     def adjoint(self, forms: Tensor) -> tuple[Tensor, ...]:
         """Reshape back."""
@@ -231,11 +242,13 @@ class Route(Affine):
     def adjoint(self, forms: Tensor) -> tuple[Tensor, ...]:
         """Differentiate the function, which is the same everywhere."""
         zeros = forms.new_zeros(len(forms), *self.inner)
+        # The function is affine, so its derivative, taken at zero, is its matrix
         return (torch.func.vjp(self.function, zeros)[1](forms)[0],)
 
     @cached_property
     def moves(self) -> bool:
         """Whether every value of y is a value of x: no averages, and no constants."""
+        # No two of these are equal, and no average of several is one of them
         numbers = torch.rand(1, *self.inner, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
         return bool(torch.isin(self.function(numbers), numbers).all()) and self.constant is None
 
@@ -252,7 +265,7 @@ class ZeroPad(Affine):
         """Pad."""
         return F.pad(values[0], self.padding)
 
-    spread = __call__
+    spread = __call__  # what is padded with zeros cannot vary
 
     def adjoint(self, forms: Tensor) -> tuple[Tensor, ...]:
         """Cut the padding off."""

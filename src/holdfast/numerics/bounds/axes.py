@@ -20,6 +20,7 @@ class Centre(Affine):
     def spread(self, *widths: Tensor) -> Tensor:
         """Multiply by |1 - 1/n| where y_k reads x_k and by 1/n elsewhere."""
         (width,) = widths
+        # (1 - 1/n) w_k + Σ_(j ≠ k) w_j / n; the mean holds w_k / n too, which is therefore taken off twice
         return width * (1 - 2 / width.shape[-1]) + width.mean(-1, keepdim=True)
 
     def adjoint(self, forms: Tensor) -> tuple[Tensor, ...]:
@@ -45,6 +46,7 @@ class Differences(Affine):
 
     def adjoint(self, forms: Tensor) -> tuple[Tensor, ...]:
         """Add the forms that read a value first, less those that read it second."""
+        # [..., i, j] reads x_j, so i is summed over, less x_i, so j is
         return (forms.sum(-2) - forms.sum(-1),)
 
 
@@ -71,6 +73,7 @@ class Total:
 
     def box(self, box: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Return the box, met with what the others leave of the total."""
+        # Of any value: the total, less the most (or the least) that all others can be together
         low, high = box
         rest_low = self.total - (high.sum(-1, keepdim=True) - high)
         rest_high = self.total - (low.sum(-1, keepdim=True) - low)
@@ -78,9 +81,12 @@ class Total:
 
     def subtract_medians(self, forms: Tensor, box: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Return the forms [B, R, *shape] less their weighted medians, and what these give, [B, R]."""
+        # The weights of the median, [B, R, *shape]: what is wide costs most where its coefficient stays
         wide = (box[1] - box[0])[:, None].expand(len(box[0]), *forms.shape[1:])
         ordered, order = forms.expand_as(wide).sort(-1)
+        # Weights added up in the order of the coefficients; the median is where they pass one half
         share = wide.gather(-1, order).cumsum(-1)
         middle = (share < share[..., -1:] / 2).sum(-1, keepdim=True).clamp_max(forms.shape[-1] - 1)
         median = ordered.gather(-1, middle)
+        # λ comes off every coefficient, and λ · total, known exactly, takes its place
         return forms - median, self.total * median.flatten(2).sum(2)

@@ -49,6 +49,7 @@ class Region:
             raise HoldfastError(f"certifiers take radii in float64, got {radii.dtype}: give dtype=torch.float64")
         x, reach = x.double(), torch.nextafter(radii, torch.full_like(radii, torch.inf)).double()
         low, high = ball.box(x, reach)
+        # Outward by one last digit, but not out of [0, 1], where all pixels are
         low, high = torch.nextafter(low, low - 1).clamp_min(0), torch.nextafter(high, high + 1).clamp_max(1)
         return cls(ball, x, reach, (low, high))
 
@@ -66,6 +67,7 @@ class Region:
         coefs, low = form.windows(self.box[0])
         _, high = form.windows(self.box[1])
         _, x = form.windows(self.x)
+        # A radius for each window (of dense forms: for each image)
         radii = self.radii.view(-1, *[1] * (low.ndim - 2)).expand(low.shape[:-1])
         # what is no picture, such as a row of numbers, counts as one pixel high
         picture = self.x.ndim == 4
@@ -73,6 +75,7 @@ class Region:
         if picture:
             _, channels, height, width = self.x.shape
             window, shape = form.coefs.shape[-3:], (channels, height, width)
+        # Balls such as patches ask where in the picture a window lies
         coefs, x, low, high = (values.unflatten(-1, window) for values in (coefs, x, low, high))
         return form.rows(self.ball.least_on(coefs, x, (low, high), radii, shape))
 
@@ -107,6 +110,7 @@ def box_of(node: Node, inputs: Sequence[Box]) -> Box:
     """
     assert node.operation is not None
     if isinstance(node.operation, Affine):
+        # Centre and half-width make two passes, where ends would take one for each sign of the weights
         centre = node.operation(*((low + high) / 2 for low, high in inputs))
         width = node.operation.spread(*((high - low) / 2 for low, high in inputs))
         low, high = (centre - width, centre + width)
@@ -181,6 +185,7 @@ def backward(
         0.25
     """
     # the coefficients Λ of each node that is still to be passed, from the output back to the image
+    # With α every row has lines of its own, so positions cannot share coefficients any more
     pending: dict[int, Form] = {start: form.each() if isinstance(form, Patches) and alphas is not None else form}
     total: Tensor | float = 0.0
     for index in range(start, -1, -1):
@@ -190,12 +195,15 @@ def backward(
         node = network.nodes[index]
         operation = node.operation
         if betas is not None and index in betas:
+            # (49) of RVCL: P β on the coefficients, and qᵀβ beside them; γ (z - z₀) <= 0, so
+            # any β >= 0 leaves a lower bound
             factor, place = betas[index]
             current = Dense(current.dense().coefs + factor)
             total = total - (factor * place).reshape(*factor.shape[:2], -1).sum(2)  # a node may be a single number
         if trail is not None and not isinstance(operation, Affine) and isinstance(current, Dense):
             trail[index] = current.coefs
         if operation is None:
+            # (48) of RVCL: of c·x + c₀, c has come to the image, and c₀ is the total
             return total + region.least(current)  # concretise: the minimum over the ball
         if isinstance(operation, Scale) and not node.inputs[0] and not pending and region.ball.is_box and trail is None:
             return total + _least_in_box(current, operation.box(region.box))  # normalised pixels fill a box, too
@@ -211,12 +219,15 @@ def backward(
             coefs = current.dense().coefs
             if alphas is not None and (index, "plane") not in alphas:
                 alphas[index, "plane"] = operation.usual(coefs, x[0], y[0])
+            # The planes of McCormick that α chooses; without α those at the centre
             *relaxed, constant = operation.relax_forms(coefs, x, y, None if alphas is None else alphas[index, "plane"])
             total, passed = total + constant, [Dense(part) for part in relaxed]
         elif isinstance(operation, Total):
+            # What is known of a sum is used as a Lagrange multiplier
             coefs, constant = operation.subtract_medians(current.dense().coefs, ranges[node.inputs[0]])
             total, passed = total + constant, [Dense(coefs)]
         elif isinstance(operation, MaxPool):
+            # Which input stands for a maximum depends on the ranges alone, so there is nothing for α to choose
             relaxed, constant = current.relax_max_pool(*operation.choose(ranges[node.inputs[0]]), operation)
             total, passed = total + constant, [relaxed]
         else:  # Λ⁺ takes the line below and Λ⁻ the one above; α chooses among lines
@@ -238,6 +249,7 @@ def _alphas(
         return None, None
     for side, choice in (("below", relaxation.lower), ("above", relaxation.upper)):
         if choice is not None and (index, side) not in alphas:
+            # Each row begins at the usual line; a clone, since the ascent moves it
             usual = form.spread(choice.usual)
             alphas[index, side] = usual.expand(torch.broadcast_shapes(usual.shape, form.coefs.shape)).clone()
     return alphas.get((index, "below")), alphas.get((index, "above"))

@@ -23,5 +23,6 @@ def least_in_box(
         >>> least_in_box(torch.tensor([[[1.0, -2.0]]]), torch.zeros(1, 2), torch.ones(1, 2)).tolist()
         [[-2.0]]
     """
+    # Two matrix products; to choose an end for each slope would make a tensor of all single products
     centre, half = (low + high) / 2, (high - low) / 2
     return (slopes @ centre[..., None] - slopes.abs() @ half[..., None]).squeeze(-1)

@@ -111,12 +111,14 @@ class Tree:
     def split(self, leaves: list[Leaf], ascent: Ascent) -> tuple[list[Leaf], Tensor, Tensor]:
         """Return both halves of every leaf, bounded, the row of each, and the row's value at an image of the ball."""
         splits = [(leaf, leaf.split) for leaf in leaves if leaf.split is not None]
+        # Both halves of all leaves in one batch
         halves, coefs = self._bound_leaves(
             [half for leaf, split in splits for half in self._halves(leaf, split)], ascent
         )
         ends = [i for i, half in enumerate(halves) if half.split is None]
         if ends:  # nothing is relaxed: what is left is a linear program over a box, elsewhere worth more steps
             many = LONGER * ascent.steps
+            # The rate falls to a thousandth over all steps
             longer = Ascent(many, ascent.rate, 1e-3 ** (1 / max(1, many)))
             last = [halves[i] for i in ends]
             last = (
@@ -134,6 +136,7 @@ class Tree:
         trail: dict[int, Tensor] = {}
         with torch.no_grad():
             lower = self._problem(leaves).bound(best.to(torch.float64), trail)[:, 0]
+            # The bias is no part of the form
             lower = lower + self.margin.bias[0, [leaf.row for leaf in leaves]]
         bounded = []
         for i, (leaf, proved) in enumerate(zip(leaves, lower.tolist(), strict=True)):
@@ -154,9 +157,11 @@ class Tree:
     def _halves(self, leaf: Leaf, split: Split) -> list[Leaf]:
         """Return both parts of a leaf; the multiplier of the value that is split begins at 0."""
         node, parameters = split.node, leaf.parameters
+        # The constraint of this value is a new one, perhaps on its other side
         betas = {**parameters.betas, node: _replace_entry(parameters.betas[node], split.index, 0.0)}
         low, high = leaf.ranges.get(node) or (end[0] for end in self.ranges[node])
         halves = []
+        # Above the place z >= place is the constraint, below it z <= place
         for sign in (1.0, -1.0):
             cut = _replace_entry(low if sign > 0 else high, split.index, split.place)
             part = {**leaf.ranges, node: (cut, high) if sign > 0 else (low, cut)}
@@ -168,6 +173,7 @@ class Tree:
         """Return the bound of every leaf's row as one batch, each with its own ranges."""
         many, kind = len(leaves), self.region.x.dtype
         narrowed = {node for leaf in leaves for node in leaf.ranges}
+        # Views: where no leaf was cut, the ranges of the whole ball serve all of them
         ranges = {
             k: (low.expand(many, *low.shape[1:]), high.expand(many, *high.shape[1:]))
             for k, (low, high) in self.ranges.items()
@@ -218,10 +224,11 @@ class Tree:
             cost = at_most.get(node, torch.zeros_like(place))
             scores.append(torch.where(worth & (cost > 0), cost, -1.0).reshape(len(leaves), -1))
             places.append(place.reshape(len(leaves), -1))
-        listed = torch.cat(scores, 1)
+        listed = torch.cat(scores, 1)  # -1: not worth a split
         best, order = listed.topk(min(CANDIDATES, listed.shape[1]), 1)
         place = torch.cat(places, 1).gather(1, order).tolist()
         best, order = best.tolist(), order.tolist()
+        # (node, flat index) of every column of `listed`
         owners = [
             (node, index) for node, score in zip(self.scales, scores, strict=True) for index in range(score.shape[1])
         ]
@@ -249,6 +256,7 @@ class Tree:
         The halves keep the parameters of their leaf.
         """
         halves = [half for number, split in splits for half in self._halves(leaves[number], split)]
+        # Both halves of a split in each row
         bounds = self.single._problem(halves).bound(_stack_parameters(halves)).view(-1, 2)
         return (bounds.amin(1) + 1e-3 * bounds.amax(1)).tolist()
 
@@ -256,6 +264,7 @@ class Tree:
         """Return each row's value at the image of the ball where the linear bound is lowest: an upper bound."""
         ball, x = self.region.ball, self.region.x
         with torch.no_grad():
+            # Clamped: x lies in [0, 1], so that shortens the step, and the image stays in the ball
             step = ball.ascend(-coefs) * self.region.radii[0]
             reps = self.network((x + step).clamp(0, 1))
             return (self.margin.weights[0, rows] * reps).sum(1) + self.margin.bias[0, rows]

@@ -43,17 +43,21 @@ def cut(network: Network, source: int, box: Box) -> tuple[Tensor, Tensor]:
         >>> place.flatten().tolist(), worth.flatten().tolist()
         ([0.0, 1.5], [True, False])
     """
+    # Halved before they are added: the sum of two large ends may overflow
     low, high = box
     middle = low / 2 + high / 2
     either = (low < 0) & (high > 0)
     for operation in network.range_readers[source]:
+        # At a bend that is not near an end the function is convex on one side and concave on the other
         for bend in operation.bends if isinstance(operation, Smooth) else ():
             inside = (bend > low + SHARE * (high - low)) & (bend < high - SHARE * (high - low))
             middle = torch.where(inside, bend, middle)
     if any(isinstance(operation, Relu) for operation in network.range_readers[source]):
         middle = torch.where(either, 0.0, middle)
+    # Where nothing but ReLUs read it, a value of a known sign is exact already
     if network.sign_alone(source):
         return middle, either
+    # Other functions gain from any cut, until a range is narrow; one without ends cannot be halved
     size = torch.maximum(low.abs(), high.abs()).clamp_min(1)
     return middle, torch.isfinite(size) & (high - low > NARROW * size)
 
@@ -92,20 +96,24 @@ def costs(
 
     for index in network.nonaffine_nodes:
         node, operation = network.nodes[index], network.nodes[index].operation
+        # The row does not read this node
         if index not in trail:
             continue
-        coefs = trail[index][:, 0]
+        coefs = trail[index][:, 0]  # [B, *shape], of the only row
         if isinstance(operation, Curved):
             (source,) = node.inputs
             low, high = ranges[source]
             line = relaxations[index]
+            # σ less the line below it, and the line above less σ, where either may be largest
             below, above = torch.zeros_like(low), torch.zeros_like(low)
             for z in (low, cut(network, source, (low, high))[0], high):
                 value = operation(z)
                 below = torch.maximum(below, value - line.below_slope * z - (0.0 if line.below is None else line.below))
                 above = torch.maximum(above, line.above_slope * z + line.above - value)
+            # A positive coefficient takes the line below, a negative one the line above
             add(source, coefs.clamp_min(0) * below + coefs.clamp_max(0).abs() * above)
         elif isinstance(operation, Bilinear):
+            # |a| w_x w_y of every product, added up for each value that enters it
             wide = [(ranges[i][1] - ranges[i][0]) / 2 for i in node.inputs]
             parts = operation.adjoint(trail[index].abs(), *wide)
             for source, half, part in zip(node.inputs, wide, parts, strict=True):

@@ -114,11 +114,13 @@ class Effort:
     ):
         self._limit, self._most, self._climb, self._images = limit, 60 * limit.minutes, climb, images
         self._cores = CORES.get(device, CORES["cuda"])
+        # Each layer asks for its cost several times, and a footprint walks through all nodes before it
         self._seconds_of = cache(lambda node: _seconds(network, node, is_box))
         self._total = self._done = 0.0
 
     def _cost(self, node: int, forms: float, climbing: bool) -> float:
         """Return what forms on a node take, in seconds of the device."""
+        # A search, and the bound that is made of what it found
         return forms * (1 + self._climb if climbing else 1) * self._seconds_of(node) / self._cores
 
     def total(self, values: Iterable[Values]) -> float:
@@ -144,6 +146,7 @@ class Effort:
             NotCertified: it is more than the limit, and that refuses.
         """
         self._tell()
+        # Values may come from a forecast, which takes time itself, so they are read until the answer is clear
         refuses = self._limit.beyond == "refuse"
         enough = self._most * (FURTHER if refuses else 1)
         number, total, over = 0, 0.0, False
@@ -156,7 +159,7 @@ class Effort:
                 f"{number:,} values inside the network{' or more' if over else ''} would be bounded first, which takes "
                 f"{'more than' if over else 'about'} {format_duration(total)}"
             )
-        self._total = min(total, self._most)
+        self._total = min(total, self._most)  # beyond it, intervals take their place
         self._tell()
 
     def affords(self, node: int, count: int, climbing: bool = False) -> bool:
@@ -165,6 +168,7 @@ class Effort:
         Raises:
             NotCertified: they take so much more than was foretold that there would be no end.
         """
+        # What was foretold fits, so work is refused only where it has gone far beyond that
         needed = self._done + self._cost(node, 2 * count, climbing)
         if self._limit.beyond == "refuse" and needed > LATE * self._most:
             raise self._refuse(
@@ -179,6 +183,7 @@ class Effort:
         self._tell()
 
     def _tell(self) -> None:
+        # By context, so that audits at the same time tell each its own listener
         listener = _listener.get()
         if listener is not None:
             listener(Standing(self._done, self._total, self._images))

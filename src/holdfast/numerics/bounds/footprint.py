@@ -67,6 +67,7 @@ def footprint(network: Network, start: int) -> Footprint:
         elif isinstance(operation, (Curved, Scale, Add)):
             passed = window
         for source in node.inputs:
+            # Where one of two paths is dense, so is their sum
             both = pending.get(source, passed)
             pending[source] = both and passed and (max(both[0], passed[0]), max(both[1], passed[1]))
     return Footprint(coefficients, products, widest, size)  # the image comes last

@@ -53,8 +53,9 @@ def forecast(
         operation = node.operation
         if operation is None:
             continue
-        # one step of interval arithmetic from what was guessed before
+        # The value at the image itself, towards which ranges shrink
         clean[index] = operation(*(clean[i] for i in node.inputs))
+        # one step of interval arithmetic from what was guessed before
         step = meet(box_of(node, [guessed[i] for i in node.inputs]), ranges[index])
         guessed[index] = step
         if isinstance(operation, Curved):
@@ -64,10 +65,12 @@ def forecast(
             matters = _open(step) if signs[index] else torch.ones_like(step[0], dtype=torch.bool)
             places = matters[0].flatten().nonzero().flatten()
             if len(places):
+                # Evenly through the layer, each once
                 few = places[torch.linspace(0, len(places) - 1, min(SAMPLE, len(places))).long()].unique()
                 share = _share(network, index, few, region, guessed, relaxations)
                 low, high = (torch.where(matters, clean[index] + share * (end - clean[index]), end) for end in step)
                 guessed[index] = (low, high)
+            # What is still open after CROWN is what an ascent would be made for
             yield index, len(places), int(_open(guessed[index]).sum()) if signs[index] else len(places)
 
 

@@ -16,12 +16,14 @@ from holdfast.numerics.bounds.relaxation import LinearRelaxation
 
 def _relax_coefs(coefs: Tensor, relaxation: LinearRelaxation) -> tuple[Tensor, Tensor, Tensor]:
     """Return the coefficients below an activation, and the positive and negative parts of those above it."""
+    # CROWN: Λ⁺ takes the line below and Λ⁻ the one above
     up, down = coefs.clamp_min(0), coefs.clamp_max(0)
     return torch.addcmul(down * relaxation.above_slope, up, relaxation.below_slope), up, down
 
 
 def _dot(coefs: Tensor, values: Tensor) -> Tensor:
     """Return Σ coefs · values of each position's window, [B, L, O], for values [B, L, 1 or O, C, h, w]."""
+    # Rows that share values: a matrix product instead of all single products, [B, L, O, n] @ [B, L, n, 1]
     if values.shape[2] == 1:
         return (coefs.flatten(3) @ values.flatten(3).transpose(2, 3)).squeeze(-1)
     return (coefs * values).flatten(3).sum(3)
@@ -52,11 +54,13 @@ class Dense:
 
     def dot(self, values: Tensor) -> Tensor:
         """Return Σ coefs · values, [B, R], for values [*shape] or [B, *shape]."""
+        # [B, n, 1] of each image, or [1, n, 1] of all
         flat = values.reshape(len(values), -1, 1) if values.ndim == self.coefs.ndim - 1 else values.reshape(1, -1, 1)
         return (_by_row(self.coefs) @ flat).squeeze(-1)
 
     def through(self, operation: Affine) -> list["Form"]:
         """Return the forms on each input of an affine operation."""
+        # To an operation, rows are images: [B · R, *outer]
         batch, rows = self.coefs.shape[:2]
         return [Dense(a.unflatten(0, (batch, rows))) for a in operation.adjoint(self.coefs.flatten(0, 1))]
 
@@ -74,8 +78,10 @@ class Dense:
             lower: α of the lines below, [B, R, *shape]; None: the usual lines.
             upper: that of the lines above.
         """
+        # The two lines at α of each row, and what becomes of the coefficients
         relaxation = relaxation.over(self.spread, lower, upper)
         coefs, up, down = _relax_coefs(self.coefs, relaxation)
+        # What the lines add: Λ⁻ · above, and Λ⁺ · below, which is zero for ReLU
         constant = _by_row(down * relaxation.above).sum(2)
         if relaxation.below is not None:
             constant = constant + _by_row(up * relaxation.below).sum(2)
@@ -85,11 +91,14 @@ class Dense:
         self, chosen: Tensor, rules: Tensor, ceiling: Tensor, operation: MaxPool
     ) -> tuple["Dense", Tensor]:
         """Return forms below these once each maximum is replaced by one input, or by its ceiling, see `MaxPool`."""
+        # From below the chosen input stands for the maximum; from above it does where it rules,
+        # else the ceiling
         down = self.coefs.clamp_max(0)
         kept = torch.where(rules[:, None], self.coefs, self.coefs.clamp_min(0))
         constant = torch.where(rules[:, None], 0.0, down * ceiling[:, None]).flatten(2).sum(2)
         batch, rows, channels = kept.shape[:3]
         coefs = kept.new_zeros(batch, rows, channels, operation.inner[1] * operation.inner[2])
+        # Windows that overlap may choose one input: its coefficients add up. [B, R, C, H · W]
         index = chosen[:, None].expand_as(kept).flatten(3)
         return Dense(coefs.scatter_add(3, index, kept.flatten(3)).unflatten(3, operation.inner[1:])), constant
 
@@ -145,10 +154,13 @@ class Patches:
 
     def __add__(self, addend: "Form") -> "Form":
         """Add the forms of two paths, row by row: as patches where both read windows at the same distances."""
+        # Windows of other strides drift apart, so that no one window holds both
         if not isinstance(addend, Patches) or addend.stride != self.stride:
             return self.dense() + addend
+        # Both paths begin at one form, so where its positions share coefficients `of` is one tensor
         if self.of is not addend.of:
             return self.each() + addend.each()
+        # Both on the window that holds both, whose position 0 begins as early as the earlier one
         top, left = max(self.top, addend.top), max(self.left, addend.left)
         bottom = max(p.coefs.shape[-2] - p.top for p in (self, addend))
         right = max(p.coefs.shape[-1] - p.left for p in (self, addend))
@@ -159,6 +171,7 @@ class Patches:
 
     def _reaching(self, top: int, bottom: int, left: int, right: int) -> Tensor:
         """Return the coefficients on a larger window."""
+        # Each side grows by what it reaches less far than the larger window
         h, w = self.coefs.shape[-2:]
         return F.pad(self.coefs, (left - self.left, right - w + self.left, top - self.top, bottom - h + self.top))
 
@@ -172,6 +185,7 @@ class Patches:
         h, w = self.coefs.shape[-2:]
         (sy, sx), (last_y, last_x) = self.stride, self.at.amax(0).tolist()
         height, width = values.shape[-2:]
+        # How far the last windows go beyond the values; a negative number cuts what no window reaches
         bottom, right = last_y * sy + h - self.top - height, last_x * sx + w - self.left - width
         padded = F.pad(values, (self.left, right, self.top, bottom))
         windows = padded.unfold(2, h, sy).unfold(3, w, sx).permute(0, 2, 3, 1, 4, 5)  # a view, [B, Ho, Wo, C, h, w]
@@ -183,6 +197,7 @@ class Patches:
     def dot(self, values: Tensor) -> Tensor:
         """Return Σ coefs · values, [B, L · O], for values [*shape] or [B, *shape]."""
         windows = self.cut(values.expand(1, *self.shape) if values.ndim == 3 else values)
+        # [B, L, O, n] @ [B, L, n, 1]
         return (self._read(self.coefs).flatten(3) @ windows.flatten(2)[..., None]).squeeze(-1).flatten(1)
 
     def through(self, operation: Affine) -> list["Form"]:
@@ -192,7 +207,9 @@ class Patches:
             if self.spills:  # the padding of the convolution after this one, which this one does not compute
                 coefs, of = self._read(coefs), None
                 coefs = coefs * self.cut(coefs.new_ones(1, 1, *self.shape[1:]))[:, :, None]
+            # [B · L · O, C, h, w]
             flat = operation.of_windows(coefs.flatten(0, 2))
+            # A window that begins at i · stride - top reads from (i · stride - top) · sy - padding on
             (sy, sx), (left, _, top, _) = operation.stride, operation.padding
             patches = Patches(
                 flat.unflatten(0, coefs.shape[:3]),
@@ -201,12 +218,14 @@ class Patches:
                 self.top * sy + top,
                 self.left * sx + left,
                 operation.inner,
+                # Coefficients on the padding stay where they are, for values there count as zero
                 any(operation.padding),
                 of,
                 self.paired,
             )
             return [patches._or_dense()]
         if isinstance(operation, Scale):
+            # Zero outside the values, so that nothing spills any more
             factor = self.cut(operation.factor.expand(1, *self.shape))
             return [replace(self._with(self._read(self.coefs) * factor[:, :, None]), paired=self.paired)]
         if isinstance(operation, Add):
@@ -232,8 +251,10 @@ class Patches:
             upper: that of the lines above.
         """
         relaxation = relaxation.over(self.spread, lower, upper)
+        # Without α a row takes the lines of its opposite the other way round
         if self.paired and lower is None and upper is None:
             return self._relax_pairs(relaxation)
+        # With α of its own a row may take another line, so that pairs are no opposites any more
         coefs, up, down = _relax_coefs(self._read(self.coefs), relaxation)
         constant = _dot(down, relaxation.above)
         if relaxation.below is not None:
@@ -242,11 +263,14 @@ class Patches:
 
     def _relax_pairs(self, relaxation: LinearRelaxation) -> tuple["Patches", Tensor]:
         """Return `relax` of pairs, by their first rows: what is positive in one is negative in the other."""
+        # Every other row: its opposite has the parts -down and -up. Split before `of` spreads them
+        # over positions
         forms = self.coefs[:, :, ::2]
         up, down = self._read(forms.clamp_min(0)), self._read(forms.clamp_max(0))
         below, above = relaxation.below_slope, relaxation.above_slope
         size = torch.broadcast_shapes(up.shape, below.shape)
         coefs = up.new_empty(*size[:3], 2, *size[3:])
+        # Views of one tensor, written in place: pairs need not be interleaved afterwards
         first, second = coefs.unbind(3)
         torch.mul(down, above, out=first).addcmul_(up, below)
         torch.mul(up, above, out=second).addcmul_(down, below).neg_()
@@ -274,12 +298,15 @@ class Patches:
         batch, _, rows, channels, h, w = self.coefs.shape
         _, height, width = self.shape
         device = self.coefs.device
+        # Where each window's rows and columns stand in the image, [L, h] and [L, w]
         y = self.at[:, :1] * self.stride[0] - self.top + torch.arange(h, device=device)
         x = self.at[:, 1:] * self.stride[1] - self.left + torch.arange(w, device=device)
         inside = ((y >= 0) & (y < height))[:, :, None] & ((x >= 0) & (x < width))[:, None]
+        # What is outside the values goes to one place more, which is cut off in the end
         index = torch.where(inside, y[:, :, None] * width + x[:, None], height * width).flatten(1)
         coefs = self._read(self.coefs).expand(batch, len(self.at), rows, channels, h, w).flatten(4)
         index = index[None, :, None, None].expand_as(coefs)
+        # [B, L, O, C, H · W + 1]
         canvas = coefs.new_zeros(*coefs.shape[:4], height * width + 1).scatter_add(4, index, coefs)
         return Dense(canvas[..., :-1].unflatten(-1, (height, width)).flatten(1, 2))
 

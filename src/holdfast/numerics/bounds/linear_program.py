@@ -55,22 +55,26 @@ def multipliers(problem: Problem, parameters: AlphaBeta) -> dict[int, Tensor]:
         cut = sign.flatten().nonzero().flatten()
         if not len(cut):
             continue
+        # For each value that was cut one form: minus its sign (times the unit of β) at its place
         signs = sign.flatten()[cut]
         forms = signs.new_zeros(len(cut), sign.numel()).scatter_(1, cut[:, None], -signs[:, None])
         coefs, constants = _on_the_image(problem, parameters, node, forms.view(1, len(cut), *sign.shape[2:]))
         low, high = (end.flatten()[cut] for end in problem.ranges[node])
         rows.append(coefs)
+        # The constraint as -sign (g·x + d - end) <= 0: what stands beside the coefficients of x
         ends.append(constants + signs * torch.where(signs > 0, low, high))
         places.append((node, cut))
     # the program, and the multipliers of its solution
     row, _ = _on_the_image(problem, parameters, problem.start, problem.form.dense().coefs)
+    # s, the last unknown, takes up what a constraint lacks, so the program always has a solution
     elastic = F.pad(torch.cat(rows), (0, 1), value=-1.0)
     box = F.pad(torch.stack([end.flatten() for end in problem.region.box], 1), (0, 0, 0, 1), value=torch.inf)
-    box[-1, 0] = 0
+    box[-1, 0] = 0  # s >= 0
     numbers = (F.pad(row[0], (0, 1), value=MOST), elastic, -torch.cat(ends))
     program: Any = scipy.optimize.linprog(*(part.cpu().numpy() for part in numbers), bounds=box.cpu().numpy())
     if program.status:  # the solver gave up: any β are valid
         return parameters.betas
+    # SciPy's multipliers of "at most" are never positive but for rounding
     betas = torch.from_numpy(-program.ineqlin.marginals).to(box).clamp_min(0)
     best = {node: torch.zeros_like(sign) for node, sign in problem.signs.items()}
     for (node, cut), part in zip(places, betas.split([len(cut) for _, cut in places]), strict=True):
@@ -82,7 +86,9 @@ def _on_the_image(problem: Problem, parameters: AlphaBeta, node: int, forms: Ten
     """Return forms on a node as forms on the image that are nowhere larger: coefficients [R, P] and constants [R]."""
     trail: dict[int, Tensor] = {}
     with torch.no_grad():
+        # α of the one row serve all forms: any α are valid
         same = replace(problem, start=node, form=Dense(forms), signs={})
         alphas = {k: t.expand(1, forms.shape[1], *t.shape[2:]).clone() for k, t in parameters.alphas.items()}
         least = same.bound(AlphaBeta(alphas), trail)
+        # The bound less the minimum of its linear part over the ball is the constant
         return trail[0][0].flatten(1), (least - problem.region.least(Dense(trail[0])))[0]

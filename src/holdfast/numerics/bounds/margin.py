@@ -23,7 +23,7 @@ class Margin:
 
     def __call__(self, reps: Float[Tensor, "batch dim"]) -> Rows:
         """Return the margins of some representations."""
-        return (self.weights @ reps[..., None]).squeeze(-1) + self.bias
+        return (self.weights @ reps[..., None]).squeeze(-1) + self.bias  # [B, R, D] @ [B, D, 1]
 
     def to(self, kind: torch.dtype | torch.device | Tensor) -> "Margin":
         """Return the margin in another precision, on another device, or in those of a tensor."""

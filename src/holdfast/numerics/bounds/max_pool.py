@@ -35,10 +35,13 @@ class MaxPool:
 
     def choose(self, box: Box) -> tuple[Tensor, Tensor, Tensor]:
         """Return the chosen input of each window (a flat index), whether it rules, and the largest upper bound."""
+        # The input whose lowest value is largest; indices are flat, over H · W
         low, high = box
         largest, chosen = F.max_pool2d(
             low, self.kernel, self.stride, self.padding, self.dilation, self.ceil, return_indices=True
         )
+        # It rules where no other of its window can be higher. One place of the window at a time
+        # needs no copy of windows
         ruled = torch.stack([self._others(high, chosen, k) for k in range(math.prod(self.kernel))]).amax(0)
         return chosen, largest >= ruled, self(high)
 
@@ -47,9 +50,11 @@ class MaxPool:
         row, column = divmod(k, self.kernel[1])
         height, width = high.shape[-2:]
         (dy, dx), (sy, sx), (py, px) = self.dilation, self.stride, self.padding
+        # Where the k-th input of each window lies; on the padding there is none
         rows = torch.arange(chosen.shape[-2], device=high.device) * sy - py + row * dy
         columns = torch.arange(chosen.shape[-1], device=high.device) * sx - px + column * dx
         inside = ((rows >= 0) & (rows < height))[:, None] & ((columns >= 0) & (columns < width))
+        # Places on the padding must exist to be read, and are masked afterwards
         rows, columns = rows.clamp(0, height - 1), columns.clamp(0, width - 1)
         value = high[..., rows[:, None], columns]
         flat = rows[:, None] * width + columns

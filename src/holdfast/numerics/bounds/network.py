@@ -76,10 +76,12 @@ class Network:
         for index in self.nonaffine_nodes:
             node = self.nodes[index]
             assert node.operation is not None
+            # One node may be read by several: its range must be good enough for all of them
             for source in node.inputs:
                 readers.setdefault(source, []).append(node.operation)
                 if self._many_pairs(source):  # whose ranges then follow from those of what is subtracted
                     readers.setdefault(self.nodes[source].inputs[0], []).append(node.operation)
+        # In the order of the network, for each range is found from those before it
         return {source: tuple(readers[source]) for source in sorted(readers)}
 
     def _many_pairs(self, index: int) -> bool:
@@ -96,9 +98,11 @@ class Network:
         tight = {i for i in self.range_readers if not self.sign_alone(i)}  # all its values are ranged with effort
         follows: set[int] = set()
         for i, node in enumerate(self.nodes):
+            # Each of these is one value of the input, moved or scaled, so that intervals lose nothing
             moved = isinstance(node.operation, (Reshape, Scale, Total))
             moved |= self._many_pairs(i)
             moved |= isinstance(node.operation, Route) and node.operation.moves
+            # The input of an activation has a range in any case; that of a moved value must have one
             if isinstance(node.operation, Curved) or (moved and node.inputs[0] in follows | tight):
                 follows.add(i)
         return frozenset(follows)
@@ -110,15 +114,18 @@ class Network:
     @cached_property
     def exact_nodes(self) -> frozenset[int]:
         """Nodes whose range over a box is found exactly by interval arithmetic: at most one matrix from the image."""
+        # How many matrices lie between the image and each node, where nothing is curved and no paths join
         matrices: dict[int, int] = {0: 0}
         for i, node in enumerate(self.nodes):
             if isinstance(node.operation, (Conv, Matrix, Reshape, Scale)) and node.inputs[0] in matrices:
                 matrices[i] = matrices[node.inputs[0]] + isinstance(node.operation, (Conv, Matrix))
+        # A second matrix adds up values that depend on each other, which intervals do not know
         return frozenset(i for i, count in matrices.items() if count <= 1)
 
     @property
     def dtype(self) -> torch.dtype:
         """The precision of its weights."""
+        # The image has no operation: `vars(object)` stands for it and holds no tensor
         weights = (value for node in self.nodes for value in vars(node.operation or object).values())
         return next((value.dtype for value in weights if isinstance(value, Tensor)), torch.get_default_dtype())
 
@@ -137,6 +144,7 @@ class Network:
         return self._to(device)
 
     def _to(self, where: torch.dtype | torch.device) -> "Network":
+        # Only affine operations hold tensors
         kept = [n.operation.to(where) if isinstance(n.operation, Affine) else n.operation for n in self.nodes]
         nodes = (replace(node, operation=operation) for node, operation in zip(self.nodes, kept, strict=True))
         return Network(tuple(nodes), self.normalised)

@@ -98,8 +98,11 @@ class Problem:
         """
         ends = {}
         for k, sign in self.signs.items():
+            # z₀ is the end at which a range was cut: the lower one where the constraint is that
+            # z is not below it
             low, high = (end[:, None] for end in self.ranges[k])
             ends[k] = torch.where(sign > 0, low, torch.where(sign < 0, high, 0.0))
+        # γ (z - z₀) <= 0 with γ = -sign · β; where nothing was cut the sign is 0, whatever β is
         betas = None if parameters is None else {k: (-self.signs[k] * p, ends[k]) for k, p in parameters.betas.items()}
         return backward(
             self.network,
@@ -144,6 +147,7 @@ def optimise(problem: Problem, ascent: Ascent, begin: AlphaBeta | None = None) -
         >>> [round(float(bound), 4) + 0.0 for bound in (problem.bound(None), best)]
         [-0.1875, 0.0]
     """
+    # The bound to begin with, which no step may lose
     at = begin or AlphaBeta()
     with torch.no_grad():
         best = problem.bound(at)
@@ -152,6 +156,7 @@ def optimise(problem: Problem, ascent: Ascent, begin: AlphaBeta | None = None) -
     leaves = [t.detach().clone().requires_grad_() for t in (*at.alphas.values(), *at.betas.values())]
     if not leaves or not ascent.steps:
         return best, kept
+    # The same leaves, by name and in one list
     alphas, betas = leaves[: len(at.alphas)], leaves[len(at.alphas) :]
     moving = AlphaBeta(dict(zip(at.alphas, alphas, strict=True)), dict(zip(at.betas, betas, strict=True)))
     adam = torch.optim.Adam(leaves, lr=ascent.rate)
@@ -159,12 +164,13 @@ def optimise(problem: Problem, ascent: Ascent, begin: AlphaBeta | None = None) -
     for _ in range(ascent.steps):
         with torch.enable_grad():
             bounds = problem.bound(moving)
+            # Rows do not influence each other, so the gradient of the sum is that of each row for its own
             gradients = torch.autograd.grad(bounds.sum(), leaves)
         with torch.no_grad():
             _keep(kept, moving, best, bounds)
             best = torch.maximum(best, bounds.detach())
             for leaf, gradient in zip(leaves, gradients, strict=True):
-                leaf.grad = -gradient
+                leaf.grad = -gradient  # Adam descends
             adam.step()
             schedule.step()
             # projection: 0 <= α <= 1, β >= 0
@@ -173,6 +179,7 @@ def optimise(problem: Problem, ascent: Ascent, begin: AlphaBeta | None = None) -
             for beta in betas:
                 beta.clamp_(min=0)
     with torch.no_grad():
+        # The last step has not been looked at yet
         bounds = problem.bound(moving)
         _keep(kept, moving, best, bounds)
     return torch.maximum(best, bounds), kept
@@ -185,10 +192,13 @@ def _keep(kept: AlphaBeta, moving: AlphaBeta, best: Tensor, bounds: Tensor) -> N
     pairs = [(kept.alphas, moving.alphas), (kept.betas, moving.betas)]
     for old, new in pairs:
         for key, value in new.items():
+            # [B, R] of dense forms, [B, L, O] of patches, whose bounds are [B, L · O]; then an
+            # axis of length 1 for each other
             rows = better.view(*value.shape[: _row_axes(value, better)], *[1] * (value.ndim - _row_axes(value, better)))
             old[key] = torch.where(rows, value.detach(), old[key])
 
 
 def _row_axes(value: Tensor, rows: Tensor) -> int:
     """Number of axes of a value that count rows: [B, R] for dense forms, [B, L, O] for patches."""
+    # With one row a position both are the same
     return 2 if value.shape[:2] == rows.shape else 3

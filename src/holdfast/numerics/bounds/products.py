@@ -59,9 +59,11 @@ class Bilinear:
     def box(self, x: Box, y: Box) -> Box:
         """Return the range: the sum of the ranges of all products, exact where no value enters twice."""
         in_x, in_y, out = self.letters
+        # The axes over which products are added up, and where they stand in x and in y
         added = self.all[len(out) :]
         sizes = [x[0].shape[in_x.index(a)] if a in in_x else y[0].shape[in_y.index(a)] for a in added]
         kept = [[i for i, a in enumerate(axes) if a in added] for axes in (in_x, in_y)]
+        # The products of one place along these axes
         one = Bilinear(",".join("".join(a for a in axes if a not in added) for axes in (in_x, in_y)) + "->" + out)
         low: Tensor | float = 0.0
         high: Tensor | float = 0.0
@@ -71,6 +73,7 @@ class Bilinear:
                 [_at(end, {i: at[axes[i]] for i in axis}) for end in box]
                 for box, axes, axis in zip((x, y), (in_x, in_y), kept, strict=True)
             ]
+            # [4, *z]: a product has its extremes at corners of its box
             corners = torch.stack([one(a, b) for a in ends[0] for b in ends[1]])
             low, high = low + corners.amin(0), high + corners.amax(0)
         assert isinstance(low, Tensor)
@@ -79,6 +82,7 @@ class Bilinear:
 
     def adjoint(self, forms: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return forms [B, R, *z] on x while y is held fixed, and on y while x is."""
+        # Forms have an axis of rows behind that of images; values have none
         in_x, in_y, out = (axes[0] + ROWS + axes[1:] for axes in self.letters)
         plain_x, plain_y, _ = self.letters
         return torch.einsum(f"{out},{plain_y}->{in_x}", forms, y), torch.einsum(f"{out},{plain_x}->{in_y}", forms, x)
@@ -92,6 +96,7 @@ class Bilinear:
             y: the range of y.
             alphas: (1 + s) / 2 of every product in [0, 1], as `usual` gives them; None: all ½.
         """
+        # At s = 0: Σ a c_y x + a c_x y - a c_x c_y - |a| w_x w_y, of which the adjoint sums the first two
         (centre_x, wide_x), (centre_y, wide_y) = (((low + high) / 2, (high - low) / 2) for low, high in (x, y))
         on_x, on_y = self.adjoint(forms, centre_x, centre_y)
         constant = _dot(forms, self(centre_x, centre_y)) + _dot(forms.abs(), self(wide_x, wide_y))
@@ -99,10 +104,13 @@ class Bilinear:
             in_x, in_y, _ = (axes[0] + ROWS + axes[1:] for axes in self.letters)
             plain_x, plain_y, _ = self.letters
             each = self.all[0] + ROWS + self.all[1:]
+            # [B, R, *all]: the coefficient of a sum is that of each product in it
             above = forms.view(*forms.shape, *[1] * (alphas.ndim - forms.ndim))
             slide = 2 * alphas - 1
+            # a δ is at least -|a| w_x w_y + s (|a| w_y δ_x + a w_x δ_y): for a < 0 by the other side, with -s
             more_x = _einsum(f"{each},{plain_y}->{in_x}", above.abs() * slide, wide_y)
             more_y = _einsum(f"{each},{plain_x}->{in_y}", above * slide, wide_x)
+            # Forms on δ_x and δ_y are those on x and y, less their values at the centres
             constant = constant + _dot(more_x, centre_x) + _dot(more_y, centre_y)
             on_x, on_y = on_x + more_x, on_y + more_y
         return on_x, on_y, -constant
@@ -112,6 +120,7 @@ class Bilinear:
         in_x, in_y, out = self.letters
         sizes = dict(zip(in_x + in_y, (*x.shape, *y.shape), strict=True))
         added = [sizes[letter] for letter in self.all[len(out) :]]
+        # With very many products those of one sum share an α, for which an axis of length 1 stands
         many = torch.Size([sizes[letter] for letter in self.all[1:]]).numel()
         return forms.new_full((len(x), *forms.shape[1:], *(added if many <= SLIDES else [1] * len(added))), 0.5)
 
@@ -121,12 +130,14 @@ def _einsum(equation: str, a: Tensor, b: Tensor) -> Tensor:
     left, _, right = equation.partition("->")
     sizes = dict(zip(left.partition(",")[2], b.shape, strict=True))
     axes = left.partition(",")[0]
+    # Expanded without a copy
     wide = [max(size, sizes.get(axis, 1)) for axis, size in zip(axes, a.shape, strict=True)]
     return torch.einsum(f"{left}->{right}", a.expand(wide), b)
 
 
 def _at(values: Tensor, places: dict[int, int]) -> Tensor:
     """Return the values at some places along some axes."""
+    # From the last axis on, so that the numbers of the others stay
     for axis in sorted(places, reverse=True):
         values = values.select(axis, places[axis])
     return values

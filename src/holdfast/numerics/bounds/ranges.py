@@ -68,9 +68,11 @@ def ranges_inside(
         >>> [round(float(end), 6) for end in ranges_inside(network, region)[0]]
         [0.25, 0.75]
     """
+    # Interval arithmetic is exact over a box only, and not beyond the first matrix
     exact = network.exact_nodes if region.ball.is_box else frozenset()
     before = boxes(network, region, held if intervals else None)
     if not intervals:
+        # CROWN alone knows nothing beforehand of what is not exact
         before = {k: box if k in exact else _anything(box, network.nodes[k].known) for k, box in before.items()}
     # what is to be done: by interval arithmetic, or, where that is much, by a forecast
     signs = {k: network.sign_alone(k) for k in network.range_readers if k not in exact | network.following}
@@ -81,7 +83,7 @@ def ranges_inside(
     if len(region.x) > 1 and not effort.fits(known):  # the limit is each image's own, whatever its company
         alone = [
             (
-                lines := {},
+                lines := {},  # filled by the call in the next place of the tuple
                 ranges_inside(network, region.part([i]), _of(held, i), ascent, intervals, limit, slopes, lines),
             )
             for i in range(len(region.x))
@@ -90,6 +92,7 @@ def ranges_inside(
             usual.update(_together([lines for lines, _ in alone]))
         return _together([ranges for _, ranges in alone])
     if intervals and effort.total(known) > FORESIGHT:
+        # The largest radius is the most work
         worst = [int(region.radii.argmax())]
         of_worst = {k: (low[worst], high[worst]) for k, (low, high) in before.items()}
         effort.foretell(forecast(network, region.part(worst), of_worst, signs))
@@ -135,6 +138,7 @@ def _layer_by_layer(
             ranges[index] = before[index]
         if index in signs:
             # CROWN first, which settles most signs; then α-CROWN for those still open
+            # In front of the first curved node there are no slopes to choose
             for climb in (
                 (None, ascent) if ascent is not None and any(i < index for i in network.nonaffine_nodes) else (None,)
             ):
@@ -144,6 +148,7 @@ def _layer_by_layer(
                     ranges[index] = meet(ranges[index], tighter)
             before[index] = ranges[index]
         if isinstance(node.operation, Curved):
+            # Lines for the range as it is now, which all later layers read
             relaxations[index] = node.operation.relax(ranges[node.inputs[0]])
     return ranges
 
@@ -193,6 +198,7 @@ def _box_of(
     low = x.new_full((len(x), *(shape or (1,))), -torch.inf)  # a single number is the only one on an axis, see `units`
     high = -low
     # pieces: as many images, and as many rows of each, as the memory of one backward pass allows
+    # Two forms a value, at the node where they have most coefficients
     room = max(1, AT_ONCE.get(x.device.type, AT_ONCE["cuda"]) // (2 * footprint(network, node).widest))
     images = max(1, room // max(1, _count(network, node, matters)))
     for first in range(0, len(x), images):
@@ -202,10 +208,13 @@ def _box_of(
         own = None if matters is None else matters & _sign_is_open((ranges[node][0][batch], ranges[node][1][batch]))
         for form, index in units(shape, own, x, room):
             problem = replace(batched, form=form)
+            # Slopes are looked for in float32, where any are valid; the bound is made in float64
             parameters = None if ascent is None else _best(problem.single(), ascent, node, index, slopes).to(x.dtype)
             with torch.no_grad():
                 ends = problem.bound(parameters).unflatten(1, (-1, 2))
+            # The upper end is minus the lower bound of the opposite
             low[(batch, *index)], high[(batch, *index)] = ends[..., 0], -ends[..., 1]
+            # Counted for all images of the batch, as the forecast was
             effort.add(node, 2 * len(index[0]) * len(batched.region.x) / len(x), climbing=ascent is not None)
     low, high = low.view(len(x), *shape), high.view(len(x), *shape)
     if matters is None:
@@ -216,6 +225,7 @@ def _box_of(
 
 def _best(problem: Problem, ascent: Ascent, node: int, index: tuple[Tensor, ...], slopes: Slopes | None) -> AlphaBeta:
     """Return the best slopes that an ascent finds, from those that are known for the same values."""
+    # At another radius the best slopes of this one are nearly best; without steps they are taken as they are
     begin = None if slopes is None else slopes.begin(node, index, problem)
     parameters = begin if begin is not None and not ascent.steps else optimise(problem, ascent, begin)[1]
     if slopes is not None:

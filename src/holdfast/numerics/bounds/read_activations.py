@@ -71,6 +71,7 @@ class ActivationHandlers(PiecewiseHandlers, ProductHandlers):
         return self._op_elu(x, alpha, 1.0, 1.0 / alpha)
 
     def _op_softplus(self, x, beta=1.0, threshold=20.0) -> int:
+        # Above its threshold torch returns z itself, from 20 on no more than 2.2e-9 away (see SOFTPLUS)
         if beta <= 0 or threshold < 20:
             raise self.refuse("a softplus with beta <= 0, or with a threshold below 20")
         return self.scale(self._curve(self.scale(x, float(beta), 0.0), SOFTPLUS), 1.0 / beta, 0.0)
@@ -82,6 +83,7 @@ class ActivationHandlers(PiecewiseHandlers, ProductHandlers):
         return self.elementwise(value, Value(self.then(SIGMOID, gate), gate.shape))
 
     def _op_log_sigmoid(self, x) -> int:
+        # Log sigmoid(z) is -softplus(-z)
         return self.scale(self._curve(self.scale(x, -1.0, 0.0), SOFTPLUS), -1.0, 0.0)
 
     def _op_expm1(self, x) -> int:
@@ -95,10 +97,12 @@ class ActivationHandlers(PiecewiseHandlers, ProductHandlers):
             case [True, False] if isinstance(exponent, (int, float)) and exponent not in (0, 1):
                 if float(exponent) in POWERS:
                     return self._curve(x, POWERS[float(exponent)])
+                # 1 / z^k: values below 0 have a whole power, and the reciprocal knows its pole
                 if exponent < 0 and float(exponent).is_integer():
                     return self._curve(self._curve(x, power(-exponent)), RECIPROCAL)
                 return self._curve(x, power(float(exponent)))
             case [False, True] if isinstance(x, (int, float)) and x > 0:
+                # b^z = exp(z log b)
                 return self._curve(self.scale(exponent, math.log(x), 0.0), EXP)
         raise self.refuse("a power whose base and exponent are not one value and one number (not 0 or 1)")
 
@@ -106,6 +110,8 @@ class ActivationHandlers(PiecewiseHandlers, ProductHandlers):
 
     def _op_mul(self, a: Any, b: Any) -> int:
         if all(self.depends(a, b)) and self.nodes[a].shape == self.nodes[b].shape:
+            # z · g(z), as exporters write activations: as one function it is far tighter than a
+            # product of two values
             for value, gate in ((a, b), (b, a)):
                 result = self._fuse_gate(value, gate)
                 if result is not None:
@@ -116,14 +122,19 @@ class ActivationHandlers(PiecewiseHandlers, ProductHandlers):
         """Return z · sigmoid(z), z · (1 + erf(z / √2)) or z · hardsigmoid(z), times a factor, as one activation."""
         for inner, factor, shift in self._lines(gate):
             operation, inputs = self.nodes[inner].operation, self.nodes[inner].inputs
+            # x is `by` times `source`; the gate is `factor` times `inner`, plus `shift`
             for source, by, beside in self._lines(x):
                 if beside or not factor:
                     continue
+                # SiLU: z · sigmoid(z)
                 if operation is SIGMOID and shift == 0 and inputs == (source,):
                     return self.scale(self._curve(source, SILU), by * factor, 0.0)
+                # GELU: z · (1 + erf(z / √2)) is twice GELU; `halved` are the values of
+                # which erf reads a multiple
                 halved = [(s, f) for s, f, c in self._lines(inputs[0]) if c == 0] if operation is ERF else []
                 if shift == factor and any(s == source and math.isclose(f * f, 0.5) and f > 0 for s, f in halved):
                     return self.scale(self._curve(source, GELU), 2 * by * factor, 0.0)
+                # Hardswish: z · clamp(z + 3, 0, 6) is six times Hardswish
                 if self._match_clip(inner) == source and abs(shift) <= 1e-15 * abs(factor):
                     return self.scale(self._curve(source, HARDSWISH), 6 * by * factor, 0.0)
         return None
@@ -144,6 +155,7 @@ class ActivationHandlers(PiecewiseHandlers, ProductHandlers):
         return None
 
     def _op_div(self, a: Any, b: Any, rounding_mode: str | None = None) -> int:
+        # Softsign, z / (1 + |z|), where |z| was read as 2 max(z, 0) - z
         if all(self.depends(a, b)) and any(
             (factor, shift) == (1, 1) and self._absolute(inner) == a for inner, factor, shift in self._lines(b)
         ):
@@ -161,6 +173,7 @@ class ActivationHandlers(PiecewiseHandlers, ProductHandlers):
         return None
 
     def _op_sub(self, a: Any, b: Any, alpha: Any = 1) -> int:
+        # Tanhshrink, z - tanh z
         both = all(self.depends(a, b)) and alpha == 1
         if both and self.nodes[b].operation is TANH and self.nodes[b].inputs == (a,):
             return self._curve(a, TANHSHRINK)
@@ -177,6 +190,7 @@ class ActivationHandlers(PiecewiseHandlers, ProductHandlers):
         if isinstance(operation, Scale):
             factors, shift = operation.factor, operation.constant
             shifts = factors.new_zeros(1) if shift is None else shift
+            # One factor and one shift for all values
             if bool((factors == factors.flatten()[0]).all() and (shifts == shifts.flatten()[0]).all()):
                 lines.append((self.nodes[index].inputs[0], float(factors.flatten()[0]), float(shifts.flatten()[0])))
         return lines

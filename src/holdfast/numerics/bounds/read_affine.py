@@ -20,10 +20,12 @@ class AffineHandlers(Reader):
         left, right, top, bottom = _around(weight, padding, dilation)
         before = self.nodes[x]
         if isinstance(before.operation, ZeroPad):
+            # Zeros that were put around the picture become the convolution's own padding
             more = before.operation.padding
             left, right, top, bottom = left + more[0], right + more[1], top + more[2], bottom + more[3]
             x = before.inputs[0]
         inner = self.picture(x)
+        # One number for each value, [C, H, W]
         constant = None if bias is None else bias[:, None, None].expand(self.shape()).contiguous()
         return self.append(Conv(weight, constant, inner, stride, (left, right, top, bottom), dilation, groups), (x,))
 
@@ -35,6 +37,7 @@ class AffineHandlers(Reader):
     def _op_batch_norm(self, x, weight, bias, mean, variance, training, momentum, eps, *_) -> int:
         if training or mean is None:
             raise self.refuse("BatchNorm with the statistics of the batch")
+        # γ (x - mean) / √(variance + ε) + β with statistics that stay is a scale
         factor = torch.rsqrt(variance + eps) * (1 if weight is None else weight)
         shift = -mean * factor + (0 if bias is None else bias)
         ones = [1] * (len(self.full_shape()) - 2)
@@ -44,9 +47,11 @@ class AffineHandlers(Reader):
         match self.depends(a, b):
             case [True, True]:
                 if abs(alpha) != 1:
+                    # `Add` has a sign, and no factor
                     factor = torch.full(self.nodes[b].shape, abs(alpha), dtype=torch.float64)
                     b = Value(self.then(Scale(factor, None), b), b.shape)
                 full = self.full_shape()
+                # Each as large as the sum, where one is broadcast
                 wide = [v if v.shape == full else self.route(v, lambda z: z.expand(full)) for v in (a, b)]
                 return self.append(Add(1 if alpha > 0 else -1), wide)
             case [True, False]:
@@ -68,8 +73,10 @@ class AffineHandlers(Reader):
 
     def _divisor(self) -> Any:
         assert self.at is not None
+        # Back from the quotient to the norm, over what shapes it and keeps it away from 0
         norm = self.at.args[1]
         while isinstance(norm, fx.Node) and any(w in str(norm.target) for w in ("expand", "clamp")):
+            # F.normalize divides by 1e-12 at least, which hardly changes any norm
             if "clamp" in str(norm.target) and is_norm(norm.args[0]) and not _is_tiny(norm.args[1:]):
                 raise self.refuse("a quotient whose divisor is limited")
             norm = norm.args[0]
@@ -79,6 +86,7 @@ class AffineHandlers(Reader):
         """Leave out x / ||x||_2 where it is the last thing that the encoder does."""
         assert self.at is not None
         norm = self._divisor()
+        # A positive factor changes no sign of a margin without bias, if nothing but the output reads it
         last = all(user.op == "output" for user in self.at.users)
         fits = is_norm(norm) and self.values.get(norm.all_input_nodes[0]) == x
         order = norm.args[1] if is_norm(norm) and len(norm.args) > 1 else 2
@@ -89,6 +97,7 @@ class AffineHandlers(Reader):
 
     def _skip_norm(self, x, *_, **__) -> int:
         """Return x itself: a norm is read by `_normalise` from the graph, and refused everywhere else by its name."""
+        # A norm that goes anywhere but into a quotient (perhaps over a clamp) would be x in its place
         readers = self.at.users if self.at is not None else {}
         if not all(any(w in str(user.target) for w in ("expand", "clamp", "div")) for user in readers):
             raise self.refuse("a norm")
@@ -119,6 +128,7 @@ def _around(weight: Tensor, padding: Any, dilation: tuple[int, int]) -> tuple[in
     if padding == "valid":
         return 0, 0, 0, 0
     if padding == "same":
+        # Of an odd number torch puts the larger half behind
         rows, columns = (dilation[i] * (weight.shape[2 + i] - 1) for i in (0, 1))
         return columns // 2, columns - columns // 2, rows // 2, rows - rows // 2
     vertical, horizontal = two(padding)

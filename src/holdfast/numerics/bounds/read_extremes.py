@@ -25,6 +25,7 @@ class ExtremeHandlers(Reader):
         """The largest value along some axes: max pooling with a window that is as long as they are."""
         rows, outer = self._last(x, dim, keepdim)
         m, n = self.nodes[rows].shape
+        # Rows as a picture of one channel: one window is one row
         picture = self.reshape_to(rows, (1, m, n))
         largest = self.then(MaxPool((1, n), (1, n), (0, 0), ALONE, False, (1, m, n)), picture)
         return Value(self.reshape_to(largest, without_batch(outer)), outer)
@@ -44,6 +45,7 @@ class ExtremeHandlers(Reader):
         extreme = self._op_amax if largest else self._op_amin
         if dim is None:
             return extreme(x)
+        # `getitem` 0 takes the values; 1 is refused if anything reads it
         return Several(extreme(x, dim, keepdim), lambda z: (z,), extreme=True)
 
     def negative(self, x: Value) -> Value:
@@ -60,6 +62,7 @@ class ExtremeHandlers(Reader):
         kept = tuple(1 if a in reduced else size for a, size in enumerate(x.shape))
         outer = kept if keepdim else tuple(x.shape[a] for a in others)
 
+        # The reduced axes go last, and become one
         def move(z: Tensor) -> Tensor:
             images = 1 if 0 in reduced else len(z)
             return z.permute(*others, *reduced).reshape(images, -1, count)
@@ -93,6 +96,7 @@ class ExtremeHandlers(Reader):
         rows = self.reshape_to(moved, (math.prod(moved.shape) // n, n))
         centred, logarithm = self._centre_rows(rows)
         inner = self.nodes[logarithm].shape
+        # [rows] to [rows, n], as the values are
         wide = self.then(Route(lambda z: z[..., None].expand(*z.shape, n), inner, None), logarithm)
         shares = self.then(Add(-1), centred, wide, known=(-math.inf, 0.0))
         return self.route(
@@ -106,5 +110,6 @@ class ExtremeHandlers(Reader):
         n = self.nodes[rows].shape[-1]
         centred = self.then(Centre(), rows)
         terms = self.then(EXP, centred)
+        # z - mean has the mean 0, so its exponentials have at least exp(0) (Jensen)
         total = self.then(Route(lambda z: z.sum(-1), self.nodes[terms].shape, None), terms, known=(float(n), math.inf))
         return centred, self.then(LOG, total)

@@ -20,18 +20,21 @@ class NormalisationHandlers(ProductHandlers):
         return self._scale_and_shift(self._normalise_groups(x, math.prod(shape), eps), weight, bias)
 
     def _op_rms_norm(self, x: Value, shape: Any, weight: Any = None, eps: float | None = None) -> int:
+        # As torch does, in the precision in which the graph is exported
         eps = torch.finfo(torch.float64).eps if eps is None else eps
         return self._scale_and_shift(self._normalise_groups(x, math.prod(shape), eps, centred=False), weight, None)
 
     def _op_group_norm(
         self, x: Value, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
     ) -> int:
+        # Channels lie one behind the other, so each group is a run of values
         normed = self._normalise_groups(x, math.prod(x.shape[1:]) // groups, eps)
         ones = [1] * (len(x.shape) - 2)
         weight, bias = (None if t is None else t.view(-1, *ones) for t in (weight, bias))
         return self._scale_and_shift(normed, weight, bias)
 
     def _op_instance_norm(self, x: Value, weight, bias, mean, variance, of_image, momentum, eps, *_: Any) -> int:
+        # A group for each channel; otherwise the statistics are fixed, as those of BatchNorm
         if of_image:
             return self._op_group_norm(x, x.shape[1], weight, bias, eps)
         return self._op_batch_norm(x, weight, bias, mean, variance, False, momentum, eps)
@@ -41,15 +44,18 @@ class NormalisationHandlers(ProductHandlers):
 
         No value of n is larger than sqrt(n - 1), or sqrt(n) where they are not centred.
         """
-        groups = self.reshape_to(x, (math.prod(x.shape) // count, count))
+        groups = self.reshape_to(x, (math.prod(x.shape) // count, count))  # a row for each set of statistics
         values = self.then(Centre(), groups) if centred else groups
         inner = self.nodes[values].shape
+        # Bounds of a sum of squares may fall below 0, where the root has no value
         variance = self.then(Route(lambda z: z.mean(-1), inner, None), self.then(SQUARE, values), known=(0.0, math.inf))
         shift = torch.full(inner[:1], eps, dtype=torch.float64)
         inverse = self.then(RSQRT, self.then(Scale(torch.ones_like(shift), shift), variance, known=(eps, math.inf)))
+        # Σ y² <= n; of centred values each is minus the sum of the others, so y² <= (n - 1) (n - y²) (Cauchy-Schwarz)
         most = math.sqrt(count - 1 if centred else count)
         normed = self.product("ab,a->ab", values, inverse, known=(-most, most))
         if centred:
+            # Centred values add up to 0, which is used as a Lagrange multiplier
             normed = self.then(Total(0.0), self.reshape_to(normed, inner))
         return Value(self.reshape_to(normed, self.nodes[x].shape), x.shape)
 

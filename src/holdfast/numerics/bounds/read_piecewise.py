@@ -38,6 +38,7 @@ class PiecewiseHandlers(Reader):
     def _op_rrelu(self, x, lowest=1 / 8, highest=1 / 3, training=False, *_) -> int:
         if training:
             raise self.refuse("a random slope")
+        # Without training torch takes the mean slope
         return self._op_leaky_relu(x, (lowest + highest) / 2)
 
     def _op_hardtanh(self, x, low=-1.0, high=1.0) -> int:
@@ -66,6 +67,7 @@ class PiecewiseHandlers(Reader):
     def _op_abs(self, x) -> int:
         """2 max(z, 0) - z, which is not negative."""
         both = self.append(Add(-1), (self.scale(self._op_relu(x), 2.0, 0.0), x))
+        # The difference of two ranges would reach below 0
         self.nodes[both] = replace(self.nodes[both], known=(0.0, math.inf))
         return both
 
@@ -77,6 +79,7 @@ class PiecewiseHandlers(Reader):
             raise self.refuse("a clamp whose limits are tensors")
         if low is not None and high is not None:
             return self._op_hardtanh(x, low, high)
+        # Low + max(z - low, 0), or high - max(high - z, 0)
         if low is not None:
             return self.scale(self.above(x, float(low)), 1.0, float(low))
         assert high is not None  # torch refuses a clamp without limits
@@ -97,6 +100,7 @@ class PiecewiseHandlers(Reader):
     def _extreme(self, a: Any, b: Any, sign: int) -> int:
         """Append b + sign · max(sign · (a - b), 0), the larger (1) or the smaller (-1) of both."""
         if not all(self.depends(a, b)):
+            # Of a value and a constant one ReLU is enough
             value, limit = (a, b) if self.depends(a)[0] else (b, a)
             return self.scale(self.above(value, torch.as_tensor(limit).double(), sign), float(sign), limit)
         if self.nodes[a].shape != self.nodes[b].shape:

@@ -20,6 +20,7 @@ class ProductHandlers(AffineHandlers):
 
     def _op_mul(self, a: Any, b: Any) -> int:
         match self.depends(a, b):
+            # A square is never negative, which the product of two ranges would not know
             case [True, True] if a == b:
                 return self.append(SQUARE, (a,))
             case [True, True]:
@@ -35,6 +36,7 @@ class ProductHandlers(AffineHandlers):
             raise self.refuse("division with rounding")
         if not self.depends(b)[0]:
             return self.scale(a, 1.0 / b, 0.0)
+        # First, for a final normalisation is left out, and no reciprocal of a norm is wanted
         if self.by_norm():
             return self.normalise(a)
         share = Value(self.then(RECIPROCAL, b), b.shape)
@@ -46,6 +48,7 @@ class ProductHandlers(AffineHandlers):
         match self.depends(x, y):
             case [True, True]:
                 return self.multiply_matrices(x, y)
+            # One matrix for all: stored as weights, [out, in]
             case [True, False] if y.ndim == 2:
                 return self.append(Matrix(y.T, None), (x,))
             case [True, False]:
@@ -67,18 +70,21 @@ class ProductHandlers(AffineHandlers):
         named = equation.count(",") == 1 and "->" in equation and "." not in equation
         if not named or not all(self.depends(*operands)) or any(len(set(axes)) < len(axes) for axes in (x, y, out)):
             raise self.refuse("an einsum that is not one of two values, with every axis named and none twice,")
+        # A letter of one side alone would have to be summed there first
         if set(x) - set(y + out) or set(y) - set(x + out):
             raise self.refuse("an einsum that adds up one value alone")
         return self.product(equation, *operands)
 
     def elementwise(self, x: Value, y: Value, known: tuple[float, float] = ANY) -> Value:
         """Return the product of two values, place by place; axes of length 1 are as long as the other's."""
+        # The last axes belong together, as in broadcasting
         axes = LETTERS[: max(len(x.shape), len(y.shape))]
         of_x, of_y = (axes[len(axes) - len(v.shape) :] for v in (x, y))
         return self.product(f"{of_x},{of_y}->{axes}", x, y, known)
 
     def multiply_matrices(self, x: Value, y: Value, transposed: bool = False) -> Value:
         """Return the product of two batches of matrices, of which the second may be transposed."""
+        # a, b and c are rows, what is summed over, and columns; further letters are axes of the batch
         batch = LETTERS[3 : 1 + max(len(x.shape), len(y.shape))]
         of_x, of_y = (batch[len(batch) + 2 - len(v.shape) :] for v in (x, y))
         last = "cb" if transposed else "bc"
@@ -90,6 +96,7 @@ class ProductHandlers(AffineHandlers):
         sides = list(zip(inputs.split(","), (x, y), strict=True))
         sizes: dict[str, int] = {}
         for axes, value in sides:
+            # An axis of length 1 is as long as the other value's
             for letter, size in zip(axes, value.shape, strict=True):
                 sizes[letter] = max(size, sizes.get(letter, 1))
         # without axes of length 1, of which a tensor of the graph has one where the network's value has none

@@ -60,6 +60,7 @@ class ShapeHandlers(Reader):
 
         there = _on_device((rest, options))
 
+        # The graph's own operation with its own arguments
         def function(z: Tensor) -> Any:
             arguments, named = there(z.device)
             return target(z, *arguments, **named)
@@ -116,6 +117,7 @@ class ShapeHandlers(Reader):
         if axis == 0:  # of which values have none where its length is 1
             lacking = [self.nodes[v].shape != v.shape for v in parts]
             parts = [self._whole(v) if short else v for v, short in zip(parts, lacking, strict=True)]
+        # Operations see values with a batch in front, which stands for a first axis of length 1
         batched = full[0] == 1
         return self.append(Concat(axis + (not batched), tuple(lengths)), parts, full)
 
@@ -138,6 +140,8 @@ class ShapeHandlers(Reader):
         assert self.at is not None
         target: Any = self.at.target
         _, _, height, width = x.shape
+        # Images that are 1 in one row (or one column) and 0 elsewhere: what they become is the
+        # matrix of that axis
         rows = torch.eye(height, dtype=torch.float64)[:, None, :, None].expand(-1, 1, -1, width)
         columns = torch.eye(width, dtype=torch.float64)[:, None, None, :].expand(-1, 1, height, -1)
         of_rows, of_columns = target(rows, *rest, **options)[:, 0, :, 0], target(columns, *rest, **options)[:, 0, 0]

@@ -95,6 +95,7 @@ class Reader:
 
     def network(self) -> Network:
         """Return the network that ends in the program's output, without nodes that it does not need."""
+        # Parameters, buffers and constants are inputs of the graph, known by name
         signature = self._program.graph_signature
         tensors = {**self._program.state_dict, **self._program.constants}
         targets = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
@@ -103,24 +104,27 @@ class Reader:
             self.at = node
             if node.op == "placeholder" and node.name in targets:
                 self.values[node] = tensors[targets[node.name]].detach()
-            elif node.op == "placeholder":
+            elif node.op == "placeholder":  # the image
                 self.values[node] = self.append(None, ())
             elif node.op == "output":
                 return self._finish(node.args[0])
             elif operation(node) != "_assert_tensor_metadata":  # which has no value, and was true when exported
                 self.values[node] = self._call(node)
+                # In place, such as aten.relu_.default: from here on the value is what came out
                 if str(node.target).partition(".")[2].partition(".")[0].endswith("_"):
                     self._change(node.args[0], node)
         raise self.refuse("a graph without output")
 
     def _change(self, changed: Any, by: fx.Node) -> None:
         """Let what reads a value after an operation in place read what that gave; refuse parts of values."""
+        # The memory that changes: what all views go back to, and every other view of it
         root = changed
         while root.op == "call_function" and operation(root) in VIEWS:
             root = root.all_input_nodes[0]
         shared = [root]
         for node in shared:
             shared += [user for user in node.users if user is not by and operation(user) in VIEWS]
+        # Who reads it later by another name would have to see a part of it changed, which is not kept track of
         others = [user for node in shared if node is not changed for user in node.users if operation(user) not in VIEWS]
         if any(user not in self.values and user is not by for user in others):
             raise self.refuse(f"{operation(by)} in place on a part of a value")
@@ -135,12 +139,14 @@ class Reader:
         last = self.values[outputs[0]]
         if not isinstance(last, int):
             raise NotCertified(f"not certified: the output of encoder {self._encoder!r} does not depend on the image")
+        # Backwards from the output: what nothing needs (such as what was folded) is left out
         needed, order = {last}, []
         for index in range(last, -1, -1):
             if index in needed:
                 order.append(index)
                 needed |= set(self.nodes[index].inputs)
         order.reverse()
+        # New numbers, in the order in which they run
         place = {old: new for new, old in enumerate(order)}
         nodes = [self.nodes[old] for old in order]
         return Network(
@@ -156,7 +162,7 @@ class Reader:
         stack = node.meta.get("nn_module_stack") if node is not None else None
         if not stack:
             return "the encoder"
-        path, kind = list(stack.values())[-1]
+        path, kind = list(stack.values())[-1]  # the innermost module
         return place(path, str(kind).rpartition(".")[2])
 
     def refuse(self, operation: str) -> NotCertified:
@@ -183,6 +189,7 @@ class Reader:
 
     def then(self, operation: Operation, *inputs: int, known: tuple[float, float] = ANY) -> Value:
         """Append one of several operations that make up a node of the graph, with a shape of its own."""
+        # Values do not matter: the operation itself tells the shape
         zeros = (torch.zeros(1, *self.nodes[i].shape, dtype=torch.float64) for i in inputs)
         shape = tuple(operation(*zeros).shape[1:])
         self.nodes.append(Node(operation, inputs, shape, self.where(), known))
@@ -204,6 +211,7 @@ class Reader:
         full = self.full_shape() if full is None else full
         shape = without_batch(full)
         previous = self.nodes[inputs[0]] if inputs else None
+        # BatchNorm goes into the weights before it, unless something else reads what these give
         if isinstance(operation, Scale) and previous is not None and self._alone(inputs[0]):
             folded = _fold_scale(previous.operation, operation)
             if folded is not None:
@@ -214,6 +222,7 @@ class Reader:
 
     def _alone(self, index: int) -> bool:
         """Whether a value has one reader."""
+        # A value has several names in the graph where it was reshaped; the readers of all of them count
         readers = (len(n.users) for n, value in self.values.items() if isinstance(value, int) and value == index)
         return sum(readers) == 1
 
@@ -223,6 +232,7 @@ class Reader:
 
         arguments: Any = map_aggregate(node.args, value)
         options: Any = map_aggregate(node.kwargs, value)
+        # Made of constants alone, so it is a constant itself, computed once and for all
         if not any(isinstance(self.values.get(n), (int, Several)) for n in node.all_input_nodes):
             return node.target(*arguments, **options)  # pyright: ignore[reportCallIssue]
         name = operation(node)
@@ -240,6 +250,7 @@ class Reader:
         tensor = tensor.to(self.at.meta["val"].dtype)  # type: ignore[union-attr]
         if not tensor.isfinite().all():
             raise self.refuse("a constant that is NaN or infinite")
+        # Scalars and broadcast axes are written out: constants have the shape of their value
         return tensor.expand(self.full_shape()).reshape(self.shape())
 
     def depends(self, *values: Any) -> list[bool]:
@@ -254,15 +265,18 @@ class Reader:
     def route(self, x: Value, function: Callable[[Tensor], Tensor]) -> Value:
         """Append a function of the graph's tensor that moves values, or adds them up with weights >= 0."""
         before, inner = x.shape, self.nodes[x].shape
+        # No two of these numbers are equal, so what becomes of them tells what the function does
         values = torch.rand(before, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
         moved = function(values)
         full, outer = tuple(moved.shape), without_batch(tuple(moved.shape))
         if torch.equal(moved.flatten(), values.flatten()):  # only another shape
             same = inner == outer
             return Value(x, full) if same else self.append(Reshape(inner, outer), (x,), full)
+        # What zeros become is the constant; its precision is that of the graph's tensor, the first of several
         value = self.at.meta["val"]  # type: ignore[union-attr]
         dtype = (value if isinstance(value, Tensor) else value[0]).dtype
         constant = function(torch.zeros(before, dtype=dtype)).reshape(outer)
+        # The graph is that of one image, and the function may have its sizes: then it is mapped over rows
         rows = function if _image_by_image(function, values, moved) else _for_each_row(function, before, outer)
         return self.append(Route(rows, inner, constant if constant.any() else None), (x,), full)
 
@@ -272,6 +286,7 @@ def _image_by_image(function: Callable[[Tensor], Tensor], values: Tensor, moved:
     if values.shape[:1] != (1,) or moved.shape[:1] != (1,):
         return False
     try:
+        # Three images that differ, against each by itself
         several = function(torch.cat([values, 2 * values, -values]))
     except (RuntimeError, IndexError):  # sizes that are those of one image
         return False
@@ -309,16 +324,19 @@ def two(value: Any) -> tuple[int, int]:
 def _fold_scale(before: Any, scale: Scale) -> Affine | None:
     """Return one operation for a convolution, matrix or scale with a scale after it; None where there is none."""
     shift = 0 if scale.constant is None else scale.constant
+    # The constant of factor · (L x + c) + shift, of which c or shift may be missing
     constant = (
         shift if before is None or getattr(before, "constant", None) is None else before.constant * scale.factor + shift
     )
     constant = constant if isinstance(constant, Tensor) else None
     if isinstance(before, Conv):
+        # All positions of a channel share weights, so only one factor a channel can be folded
         factor = scale.factor[:, 0, 0]
         if torch.equal(factor[:, None, None].expand_as(scale.factor), scale.factor):
             return replace(before, weight=before.weight * factor[:, None, None, None], constant=constant)
     if isinstance(before, Scale):
         return Scale(before.factor * scale.factor, constant)
+    # A matrix on the last of several axes has one weight for all rows, whose factors may differ
     if isinstance(before, Matrix) and scale.factor.ndim == 1:
         return replace(before, weight=before.weight * scale.factor[:, None], constant=constant)
     return None

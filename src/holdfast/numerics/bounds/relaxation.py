@@ -36,9 +36,11 @@ class Choice:
 
     def at(self, alphas: Tensor, usual: Line, spread: Callable[[Tensor], Tensor]) -> Line:
         """Return the lines at α of each row where there is a choice, the usual ones elsewhere, see `over`."""
+        # Without ends α itself says where: it is the slope of a line through zero
         place = alphas
         if self.first is not None and self.last is not None:
             place = torch.lerp(spread(self.first), spread(self.last), alphas)
+        # The line of each row there; where there is nothing to choose, it may be anything
         slope, offset = self.line(place, None if self.size is None else spread(self.size))
         free = spread(self.free)
         slope = torch.where(free, slope, usual[0])
@@ -87,6 +89,7 @@ class LinearRelaxation:
             lower: α of the lines below, for each row; None: the usual lines.
             upper: that of the lines above.
         """
+        # (slope, offset) of both sides; a missing offset is zero
         below = spread(self.below_slope), None if self.below is None else spread(self.below)
         above = spread(self.above_slope), spread(self.above)
         if lower is not None and self.lower is not None:
@@ -99,6 +102,7 @@ class LinearRelaxation:
 def _map_tensors(held: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """Return a relaxation, or a choice, with every tensor changed."""
     values = {f.name: getattr(held, f.name) for f in fields(held)}
+    # A choice holds tensors too
     values = {k: _map_tensors(v, change) if isinstance(v, Choice) else v for k, v in values.items()}
     return replace(held, **{k: change(v) if isinstance(v, Tensor) else v for k, v in values.items()})
 

@@ -26,10 +26,13 @@ class Relu(Curved):
 
     def relax(self, box: Box) -> LinearRelaxation:
         """Return the chord, and below z or 0 where the sign of z is open, by the side that is longer."""
+        # The range cut at 0. Where the sign is known the chord is z or 0 itself, and exact
         low, high = box
         below, above = low.clamp_max(0), high.clamp_min(0)
+        # The chord has the slope u / (u - l), see RVCL, Appendix C; of the range {0} it is 0 instead of 0 / 0
         chord = above / (above - below).clamp_min(1e-30)
         free = (low < 0) & (high > 0)
+        # With z there is less area below the chord than with 0 if the range reaches farther above 0 than below
         slope = torch.where(free, (high > -low).to(low), chord)
         return LinearRelaxation(slope, None, chord, -chord * below, Choice(_through_zero, free, slope))
 

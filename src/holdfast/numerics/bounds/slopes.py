@@ -40,8 +40,10 @@ class Slopes:
         alphas = {}
         usual = None
         for key in keys:
+            # [values, 2, *rest] as rows: [1, 2 · values, *shape], or [1, L, O, C, h, w] of patches
             kept = self._kept[key][index]
             alpha = kept.view(1, *(rows if key in self._windows else (2 * len(kept),)), *kept.shape[2:])
+            # NaN marks values that no search has met; one bound enters their usual α
             missing = alpha.isnan()
             if missing.any():
                 if usual is None:
@@ -56,10 +58,12 @@ class Slopes:
         """Keep the α of both ends of some values of a node."""
         count = len(index[0])
         for name, alpha in parameters.alphas.items():
+            # Patches have no more positions than values, so only dense forms have two rows a value on this axis
             key, dense = (node, name), alpha.shape[1] == 2 * count
             rest = alpha.shape[2 if dense else 3 :]
             if key not in self._kept:
                 size = torch.Size((*shape, 2, *rest))
+                # For all values of the node at once, as others of them will be looked for
                 if size.numel() + sum(t.numel() for t in self._kept.values()) > MOST:
                     continue
                 self._kept[key] = alpha.new_full(size, torch.nan)

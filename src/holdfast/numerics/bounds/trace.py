@@ -18,6 +18,8 @@ from holdfast.numerics.bounds.reader import REMEDY, place
 from holdfast.runtime.errors import HoldfastError, NotCertified, first_line
 from holdfast.runtime.network import copy_of
 
+# For each encoder and shape: its weights and layers when it was traced, and the network. It is weak, so
+# that what was traced goes with its encoder.
 _traced: WeakKeyDictionary[Encoder, dict[tuple[int, ...], tuple[dict[str, Tensor], str, Network]]] = WeakKeyDictionary()
 
 
@@ -42,10 +44,12 @@ def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
             f"not certified: encoder {encoder.name!r} is the mean of {encoder.draws} draws of a network, and "
             "bound propagation takes one without random numbers; switch them off and leave draws out, or use smoothing"
         )
+    # What was traced before, where weights and layers are still those
     state = {**dict(encoder.named_parameters()), **dict(encoder.named_buffers())}
     traced, layers = _traced.setdefault(encoder, {}), repr(encoder.module)
     if shape in traced and _same(traced[shape][0], state) and traced[shape][1] == layers:
         return traced[shape][2]
+    # What no bound allows for is refused before the trace, which may take long
     bad = [name for name, t in state.items() if t.is_floating_point() and not torch.isfinite(t).all()]
     if bad:
         raise NotCertified(f"not certified: the weights {bad[0]!r} of encoder {encoder.name!r} are NaN or infinite")
@@ -59,13 +63,16 @@ def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
             f"not certified: encoder {encoder.name!r} computes in half precision ({short[0]}), whose rounding no bound "
             "allows for; give the network in float32: network.float()"
         )
+    # A copy, in float64 on the CPU: the encoder itself stays as it is
     try:
         pixels = copy_of(_Pixels(encoder)).cpu().double()
     except HoldfastError as error:
         raise NotCertified(f"not certified: {error}") from error
+    # Trace, and hold the result against the encoder on images
     network = Operations(_export(pixels, encoder.name, shape), encoder.name).network()
     _compare(pixels, network, encoder.name, shape)
     network = network.on(encoder.device)
+    # Clones, since a training changes weights in place
     traced[shape] = ({name: t.detach().clone() for name, t in state.items()}, layers, network)
     return network
 
@@ -96,10 +103,12 @@ class _Pixels(nn.Module):
 
 
 def _export(pixels: _Pixels, name: str, shape: tuple[int, ...]) -> torch.export.ExportedProgram:
+    # One grey image; batches follow from the network, whose operations take them
     example = torch.full((1, *shape), 0.5).to(pixels.mean)
     inside: list[str] = []
     try:
         with _quiet(), _track_modules(pixels, inside):
+            # Non-strict: the forward pass runs as Python, so that the hooks see how far it comes
             return torch.export.export(pixels, (example,), strict=False)
     except Exception as error:  # whatever a foreign network raises
         values = type(error).__name__ in VALUE_ERRORS or "tensor subclasses" in str(error)
@@ -123,6 +132,7 @@ def _track_modules(pixels: _Pixels, inside: list[str]) -> Iterator[None]:
     for path, module in pixels.named_modules():
         location = place(path, type(module).__name__)
         hooks.append(module.register_forward_pre_hook(lambda *_, location=location: inside.append(location)))
+        # `and None`: what a forward hook returns would take the place of the output
         hooks.append(module.register_forward_hook(lambda *_: inside.pop() and None))
     try:
         yield
@@ -146,6 +156,7 @@ def _quiet() -> Iterator[None]:
 
 def _compare(pixels: _Pixels, network: Network, name: str, shape: tuple[int, ...]) -> None:
     """Refuse a network that does not compute what the encoder computes, for each image of a batch."""
+    # Several images, for one alone cannot show that a network mixes the images of a batch
     x = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0)).to(pixels.mean)
     with torch.no_grad():
         expected, computed = pixels(x), network(x)
@@ -154,6 +165,7 @@ def _compare(pixels: _Pixels, network: Network, name: str, shape: tuple[int, ...
             f"not certified: encoder {name!r} casts its numbers to {str(expected.dtype)[6:]}, whose rounding no bound "
             "allows for; leave the cast out, the representation is float32 in any case"
         )
+    # The network leaves a final normalisation out
     if network.normalised is not None:
         computed = F.normalize(computed)
     if not torch.isfinite(expected).any():
@@ -162,6 +174,7 @@ def _compare(pixels: _Pixels, network: Network, name: str, shape: tuple[int, ...
             "numbers; look for weights that are too large, or a root or logarithm outside its domain"
         )
     if not _near(expected, computed):
+        # A module that mixes images explains the difference better than the trace
         mixes = _mixes(pixels, x)
         if mixes is not None:
             raise NotCertified(
@@ -176,7 +189,9 @@ def _near(expected: Tensor, computed: Tensor) -> bool:
     if expected.shape != computed.shape:
         return False
     sizes = expected.nan_to_num(0.0, 0.0, 0.0).abs().amax(0)  # of each coordinate: a large one says nothing of others
+    # Float64, but sums in another order
     same = (expected - computed).abs() <= 1e-9 * (sizes + expected.abs())
+    # An infinite number equals itself, though the difference is NaN
     return bool((same | (expected == computed) | (expected.isnan() & computed.isnan())).all())
 
 
@@ -185,6 +200,7 @@ def _mixes(pixels: _Pixels, x: Tensor) -> str | None:
     together, alone = _outputs(pixels, x), _outputs(pixels, x[:1])
     for location, expected in alone.items():
         output = together[location]
+        # Without images on the first axis an output tells nothing
         if len(expected) == 1 and len(output) == len(x) and not _near(expected, output[:1]):
             return location
     return None
@@ -196,6 +212,8 @@ def _outputs(pixels: _Pixels, x: Tensor) -> dict[str, Tensor]:
 
     def keep(location: str) -> Callable[..., None]:
         def hook(module: nn.Module, inputs: object, output: object) -> None:
+            # The first call of a module counts, and a copy of what it gave: later modules may
+            # change it in place
             if isinstance(output, Tensor) and output.ndim:
                 outputs.setdefault(location, output.clone())
 

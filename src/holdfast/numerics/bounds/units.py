@@ -40,20 +40,25 @@ def units(
         positions = torch.arange(shape[1] * width, device=x.device)
         for piece in positions.split(max(1, at_once // channels)):
             at = torch.stack([piece // width, piece % width], 1)
+            # Rows +e_c and -e_c of each channel in turn, [B, L, O, C, h, w]; all positions share them
             unit = torch.stack([eye, -eye], 1).view(1, 1, 2 * channels, channels, 1, 1)
+            # (channel, row, column) of the value that each pair of rows reads, position by position
             channel = torch.arange(channels, device=x.device).repeat(len(piece))
             index = (channel, *at.repeat_interleave(channels, 0).unbind(1))
             yield Patches(unit, at, (1, 1), 0, 0, (shape[0], shape[1], shape[2]), paired=True), index
     elif len(shape) == 3:
         # single values, each a window of its own; those of a channel share coefficients
         eye = torch.eye(shape[0], **kind)
+        # [B, C, 2, C, 1, 1]: along L the pair of each channel, which `of` picks for each position
         unit = torch.stack([eye, -eye], 1).view(1, shape[0], 2, shape[0], 1, 1)
         inner = (shape[0], shape[1], shape[2])
         for piece in places.split(at_once):
             yield Patches(unit, piece[:, 1:], (1, 1), 0, 0, inner, of=piece[:, 0], paired=True), piece.unbind(1)
     else:
         for piece in places.split(at_once):
+            # One dense row for each value: 1 at its place
             flat = torch.zeros(len(piece), *shape, **kind)
             flat[(torch.arange(len(piece)), *piece.unbind(1))] = 1
             index = piece.unbind(1) or (torch.arange(1, device=x.device),)
+            # [1, 2 · values, *shape]: a form and its opposite beside each other
             yield Dense(torch.stack([flat, -flat], 1).flatten(0, 1)[None]), index

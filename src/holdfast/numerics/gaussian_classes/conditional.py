@@ -65,6 +65,7 @@ class ConditionalGaussian:
     @cached_property
     def half(self) -> Direction:
         """Half the difference of the two means, μ, in units of the model, float64."""
+        # Of Mahalanobis length s, so that Φ(s) is the best accuracy
         direction = self.direction.double()
         return direction * (self.s / self.covariance.mahalanobis(direction))
 
@@ -76,6 +77,7 @@ class ConditionalGaussian:
             random: where numbers come from, used in order: blocks of images draw what all would draw at once.
         """
         x = self.covariance.draw(len(signs), random)
+        # The noise plus y μ: the outer product of classes and μ, added in place
         x.addr_(signs.float(), self.half.float()).mul_(self.scale)
         x += 0.5 if self.centre is None else self.centre
         return (x.clamp_(0, 1) if self.clamp else x).view(-1, *self.shape)
@@ -88,16 +90,20 @@ class ConditionalGaussian:
             whole: whether all d directions are written out, [d, d]. For p = 2 it changes nothing. For other p it is
                 needed unless the noise is isotropic: without, classifiers read what the columns show only.
         """
+        # Lengths are scaled by `unit`, variances by its square
         unit = self.scale if pixels else 1.0
         centre = torch.full_like(self.half, 0.5) if self.centre is None else self.centre.double()
         half, rest = unit * self.half, unit**2 * self.covariance.rest
         values = unit**2 * self.covariance.values.double()
         vectors = self.covariance.vectors.double()
+        # Isotropic: the coordinate axes serve, so that nothing of the size [d, d] is written out
         if len(values) == 0:
             return GaussianClasses(centre, None, torch.full_like(half, rest), half, self.share)
         if whole and rest > 0:
+            # The first k columns of Q are V's up to signs; the others complete them, with the rest's variance alone
             vectors = torch.linalg.qr(torch.cat([vectors, torch.eye(len(half), dtype=torch.float64)], 1)).Q
             values = torch.cat([values, values.new_zeros(len(half) - len(values))])
+        # Directions without variance are no part of F
         positive = values + rest > 0
         return build_mixture(vectors[:, positive], values[positive], rest, half, centre, self.share)
 

@@ -43,10 +43,12 @@ class Covariance:
             random: where numbers come from; d + k of them for every row.
         """
         pixels, k = self.vectors.shape
+        # One run of d + k numbers for each row, so that blocks of rows draw what all at once would
         normals = torch.from_numpy(random.standard_normal((count, pixels + k), dtype=np.float32))
         if k == 0:
             return normals.mul_(self.rest**0.5)
         along = normals[:, pixels:] * self.values.sqrt().float()
+        # √r n + (√v g) Vᵀ, [count, d]
         return torch.addmm(normals[:, :pixels], along, self.vectors.float().T, beta=self.rest**0.5)
 
     def mahalanobis(self, direction: Float[Tensor, "pixels"]) -> float:
@@ -56,11 +58,13 @@ class Covariance:
             direction: u, [d].
         """
         direction, vectors = direction.double(), self.vectors.double()
+        # Along each column, and what is left outside all of them
         inside = direction @ vectors
         outside = float((direction - vectors @ inside).square().sum())
         squares = [*inside.square().tolist(), outside]
         variances = [*(self.values.double() + self.rest).tolist(), self.rest]
         least = 1e-12 * float(direction.square().sum())  # what is below is rounding
+        # Without noise along u its length has no unit
         parts = [(square, variance) for square, variance in zip(squares, variances, strict=True) if square > least]
         return math.inf if any(v == 0 for _, v in parts) else math.sqrt(sum(square / v for square, v in parts))
 
@@ -97,6 +101,7 @@ def of_images(x: Vectors) -> tuple[Float[Tensor, "pixels"], Covariance]:
     mean = x.mean(0)
     centred = x - mean
     vectors, values, rest = directions(centred, len(x) - 1, shrinkage="ledoit_wolf", cutoff=0.0)
+    # Images that differ by no more than float32 rounds are equal
     if float(centred.abs().max()) < 1e-6 or rest + float(values.sum()) == 0:
         raise HoldfastError("covariance of images: expected images that differ, got equal ones; give others")
     return mean.float(), Covariance(vectors.float(), values.float(), rest)

@@ -58,10 +58,13 @@ def nearest_shift(
     if norm == math.inf:
         return mu.clamp(-radius[..., None], radius[..., None])
     size = length(mu, norm)
+    # The radius in units of ||μ||_p: z is μ itself from 1 on, 0 at 0, and else on the sphere
     part = torch.where(size > 0, radius.expand(size.shape) / size, 1.0)
     cut = (part < 1) & (part > _SMALLEST)
     z = torch.where((part >= 1)[..., None], mu, 0.0)
     if bool(cut.any()):
+        # μ of length 1 and variances of at most 1, so that nothing overflows; z does not depend on
+        # the unit of λ
         sizes, scales = size[cut][:, None], values.expand(mu.shape)[cut]
         inside = _on_sphere(mu[cut].abs() / sizes, scales / scales.amax(1, keepdim=True), part[cut], norm)
         z[cut] = inside * sizes * mu[cut].sign()
@@ -105,6 +108,7 @@ def weights_along(
     check_norm(norm)
     dual, precision = dual_norm(norm), 1 / values
     clean = (half.square() * precision).sum().sqrt()
+    # All radii at once; the weight begins at the geometric mean of the precisions
     move = half.new_zeros(len(radius), len(vectors))
     multiplier, weight = move, half.new_full((len(radius), 1), float(precision.log().mean().exp()))
     ones = torch.ones_like(move[:1])
@@ -112,6 +116,7 @@ def weights_along(
     for step in range(1, _STEPS + 1):
         target = move - multiplier
         change = (half - target @ vectors) * precision / (precision + weight)
+        # Between 1.5 and 1.8 is usual
         best = 1.6 * (target + change @ vectors.T) - 0.6 * move  # over-relaxed
         # project on the ball; the multiplier takes up what is left
         before, move = move, nearest_shift(best + multiplier, ones, radius, norm)
@@ -121,11 +126,13 @@ def weights_along(
         # duality gap between the robust margin of w and the minimum's root
         weights = weight * change  # Λ⁻¹(μ̃ - Fᵀδ) before over-relaxation, without its cancellation
         spread = (weights.square() * values).sum(1)
+        # Any w gives a lower bound of the root, any δ in the ball an upper one
         margin = weights @ half - radius * length(weights @ vectors.T, dual)
         most = ((half - move @ vectors).square() * precision).sum(1).sqrt()
         vain = most <= 1e-6 * clean
         gap = (1 - margin / (spread.sqrt() * most)).masked_fill(vain, 0.0)
         if bool((gap <= _TOLERANCE).all()) or (step == _STEPS and bool((gap <= _WORST).all())):
+            # Scaled to what Λ⁻¹(μ̃ - Fᵀδ) has at the optimum, where wᵀΛw is the robust margin of w
             return (weights * (margin / spread)[:, None]).masked_fill(vain[:, None], 0.0)
         if (step // 25).bit_count() == 1:  # ever more rarely: otherwise it may never settle
             weight, multiplier = _balance_residuals(weight, multiplier, best, before, move)
@@ -142,6 +149,7 @@ def length(rows: Float[Tensor, "*batch k"], norm: float) -> Float[Tensor, "*batc
         >>> length(torch.tensor([3.0, 4.0]), 2.0).item()
         5.0
     """
+    # Powers of numbers of at most 1
     largest = rows.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
     return torch.linalg.vector_norm(rows / largest, norm, dim=-1) * largest[..., 0]
 
@@ -177,8 +185,10 @@ def _balance_residuals(
     def size(rows: Tensor) -> Tensor:
         return rows.norm(dim=1, keepdim=True).clamp_min(1e-300)
 
+    # Relative: each residual against what it is a residual of
     primal, dual = size(best - move) / size(move), size(move - before) / size(multiplier)
     change = (primal / dual).sqrt()
+    # Only where they are far apart, and not too much at once
     change = torch.where((change > 3) | (change < 1 / 3), change.clamp(0.01, 100), 1.0)
     after = (weight * change).clamp(1e-50, 1e50)  # a radius of 0 asks for ever more
     return after, multiplier * weight / after
@@ -206,6 +216,7 @@ def _climb(at: Callable[[Tensor], tuple[Rows, PerRow]], radius: PerRow) -> Rows:
 
 def _shrunk(mu: Rows, values: Rows, radius: PerRow) -> Callable[[Tensor], tuple[Rows, PerRow]]:
     def at(t: Tensor) -> tuple[Rows, PerRow]:
+        # Newton on 1 / ||z||: (1/r - 1/||z||) over its derivative, both times ||z||
         z = mu / (1 + t * values)
         length = z.norm(dim=1)
         slope = ((z / length[:, None]).square() * values / (1 + t * values)).sum(1)
@@ -216,6 +227,7 @@ def _shrunk(mu: Rows, values: Rows, radius: PerRow) -> Callable[[Tensor], tuple[
 
 def _soft_threshold(mu: Rows, values: Rows, radius: PerRow) -> Callable[[Tensor], tuple[Rows, PerRow]]:
     def at(t: Tensor) -> tuple[Rows, PerRow]:
+        # Σ z falls by Σ λ over the coordinates that are not 0 yet
         z = (mu - t * values).clamp_min(0.0)
         return z, (z.sum(1) - radius) / values.where(z > 0, 0.0).sum(1)
 
@@ -226,20 +238,25 @@ def _by_logarithms(mu: Rows, values: Rows, radius: PerRow, norm: float) -> Rows:
     """Solve for log t by Newton steps in the logarithm of ||z||, kept in a bracket that always holds the root."""
     r, goal = norm - 1, radius.log()
     logs, scales = mu.clamp_min(1e-300).log(), values.log()
+    # Without its first term z is too large, so where that has the length wanted, t is too large
     high = r * (torch.logsumexp((logs - scales) * (norm / r), 1) / norm - goal)
+    # ||μ - z|| >= 1 - ε and t λ z^(p-1) <= t ε^(p-1), so t is at least (1 - ε) / (ε^(p-1) K^(1/p))
     low = (1 - radius).log() - r * goal - math.log(mu.shape[1]) / norm
     s, z = high, logs
     for _ in range(200):
         z, slope = _inner(logs, scales + s[:, None], r)
         size = torch.logsumexp(norm * z, 1) / norm
         slope = (torch.softmax(norm * z, 1) * slope).sum(1)
+        # ||z|| falls as t grows
         low, high = torch.where(size >= goal, s, low), torch.where(size >= goal, high, s)
         newton = s - (size - goal) / slope
+        # A step that leaves the bracket is halving instead
         after = torch.where((newton >= low) & (newton <= high), newton, (low + high) / 2)
         done = (size - goal).abs() <= 1e-14 * (1 + goal.abs())
         if bool((done | ((after - s).abs() <= 1e-15 * (1 + s.abs()))).all()):
             break
         s = torch.where(done, s, after)
+    # Where μ is 0, so is z, whatever stood for log 0
     return torch.where(mu > 0, z.exp(), 0.0)
 
 
@@ -251,6 +268,7 @@ def _inner(logs: Rows, offsets: Rows, r: float) -> tuple[Rows, Rows]:
     """
     z = torch.minimum(logs, (logs - offsets) / r)
     for _ in range(20):
+        # The share of the second term in the sum, for derivatives of its logarithm
         part = torch.sigmoid(offsets + (r - 1) * z)
         step = (torch.logaddexp(z, offsets + r * z) - logs) / (1 - part + r * part)
         z = z - step

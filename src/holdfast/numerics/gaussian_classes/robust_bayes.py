@@ -92,10 +92,14 @@ class GaussianClasses:
         radii = epsilons.detach().cpu().double()
         if not bool((radii >= 0).all()):
             raise HoldfastError(f"robust Bayes classifiers: expected epsilons >= 0, got {epsilons.tolist()}")
+        # No direction in which images vary: no weights
         if len(self.half) == 0:
             return RobustBayes(self, 0 * radii if relative else radii, radii.new_zeros(len(radii), 0), norm)
+        # The means are 2 ||F μ̃||_p apart, in the norm of the ball
         radii = radii * length(self._spread_for_norm(self.half, norm), norm) if relative else radii
+        # Where F keeps the p-norm, the ball is the same in the coordinates in which noise is independent
         if norm == 2 or self.vectors is None or bool(((self.vectors != 0).sum(0) == 1).all()):
+            # The weights Λ⁻¹(μ̃ - z) of Results 2.4 and C.3, for all radii at once, [R, K]
             half = self.half.expand(len(radii), -1)
             weights = (half - nearest_shift(half, self.values, radii, norm)) / self.values
         else:
@@ -158,9 +162,12 @@ class RobustBayes:
         """
         mean, spread = self._mean(), self._deviation()
         total = torch.zeros_like(mean)
+        # E[max(t, 0)] of a normal t with mean α and deviation v, the mean of a truncated one times
+        # its probability
         for share, excess in self._classes(mean):
             z = excess / spread
             total += share * (excess * torch.special.ndtr(z) + spread * _density(z))
+        # Over what is right, and in units of m; without weights there is no bound
         return torch.where(spread > 0, total / (mean * self.accuracy()), 0.0)
 
     def decision_margins(self, x: Reps) -> Float[Tensor, "radii images"]:
@@ -214,8 +221,10 @@ class RobustBayes:
 
     def _excess(self, x: Reps) -> Float[Tensor, "radii images"]:
         """Return (x - centre)ᵀFw - q/2."""
+        # Normals in the space of x, [R, D]
         normals = self.mixture._spread(self.weights)
         offset = normals @ self.mixture.centre + self.mixture.threshold
+        # Some images at a time in float64
         products = [normals @ part.detach().cpu().double().T for part in x.split(_CHUNK)]
         return torch.cat(products, 1) - offset[:, None]
 
@@ -253,6 +262,7 @@ def directions(
     # eigenvectors of the smaller Gram matrix
     n, dim = centred.shape
     wide = dim > n
+    # Rising eigenvalues, so they are turned round; below 0 they are rounding
     values, vectors = torch.linalg.eigh((centred @ centred.T if wide else centred.T @ centred) / freedom)
     values, vectors = values.flip(0).clamp_min(0.0), vectors.flip(1)
     total = float(values.sum())
@@ -260,10 +270,12 @@ def directions(
     part, rest, keep = 0.0, 0.0, values > least
     if shrinkage == "ledoit_wolf" and bool(keep.any()):
         # Ledoit and Wolf's c = min(β, δ) / δ shrinks towards tr(S)/D I
+        # Of S = XᵀX / N, where `values` are those of XᵀX / freedom
         squares = float(values.square().sum()) * (freedom / n) ** 2
         beta = (float(centred.square().sum(1).square().sum()) / n - squares) / (dim * n)
         delta = (squares - (total * freedom / n) ** 2 / dim) / dim
         part = min(max(beta, 0.0), delta) / delta if delta > 0 else 0.0
+        # What is not above the cutoff after shrinkage is part of the rest, which has this variance
         shrunk = part * total / dim
         keep = (1 - part) * values + shrunk > least
         keep &= values > (1e-10 * float(values[0]) if wide else -1.0)  # the other Gram matrix is exact up to there
@@ -271,6 +283,7 @@ def directions(
     # the directions that are kept, back in D dimensions
     values, vectors = values[keep], vectors[:, keep]
     if wide:
+        # V = Xᵀ U / √(freedom v), from the eigenvectors U of XXᵀ
         vectors = centred.T @ (vectors / (freedom * values).sqrt())
     return vectors, (1 - part) * values, rest
 
@@ -317,10 +330,12 @@ def fit(
     rounding, half = _INVISIBLE * reps.abs().amax(0), (means[0] - means[1]) / 2
     centred = reps - torch.where(plus[:, None], *means)
     varies = centred.abs().amax(0) > rounding
+    # Coordinates without noise keep a difference of the means that is more than rounding
     centred, half = centred * varies, half * (varies | (half.abs() > rounding))
     vectors, values, rest = directions(centred, len(reps) - 2, shrinkage=shrinkage, cutoff=cutoff)
     # where there is no noise outside the directions, classes that differ there are told apart for certain
     if rest == 0 and reps.shape[1] < len(reps) - 2 and bool(half.any()):
+        # Where nothing varies at all, rounding is the only unit that there is
         least = float(rounding[half != 0].max()) ** 2 if len(values) == 0 else cutoff * float(values[0])
         return build_mixture(vectors, values, rest, half, (means[0] + means[1]) / 2, share, outside=least)
     return build_mixture(vectors, values, rest, half, (means[0] + means[1]) / 2, share)

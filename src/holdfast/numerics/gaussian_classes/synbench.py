@@ -38,6 +38,7 @@ def thresholds(start: float) -> Float[Tensor, "points"]:
     """
     if not 0.5 <= start < 1:
         raise HoldfastError(f"a_t: expected a threshold accuracy in [0.5, 1), got {start:g}")
+    # Counted down from 1, so that different a_t share their points; 1e-9 keeps a start that is one of them
     last = math.floor((1 - start + 1e-9) / STEP)
     return 1 - STEP * torch.arange(last, -1, -1, dtype=torch.float64)
 
@@ -54,6 +55,7 @@ def area(accuracy: Float[Tensor, "*rows"], bound: Float[Tensor, "*rows"], start:
         >>> area(torch.tensor([0.9, 0.5]), torch.tensor([1.0, 1.0]), start=0.7).tolist()
         [50.0, 0.0]
     """
+    # Accuracies are quotients of counts: one that equals a threshold does not pass it, however it was rounded
     passed = accuracy.double()[..., None] > thresholds(start) + ROUNDING
     return bound.double() * passed.sum(-1)
 
@@ -74,6 +76,7 @@ def curve(
         >>> curve(torch.tensor([0.9, 0.6]), torch.tensor([2.0, 1.0]), torch.tensor([0.5, 0.7])).tolist()
         [1.5, 1.0]
     """
+    # (2): the indicator a > a_t of each s_i, [P, N], averaged over i
     return (bound.double() * (accuracy.double() > points.double()[:, None] + ROUNDING)).mean(1)
 
 
@@ -90,6 +93,7 @@ def reference(s: Float[Tensor, "*rows"]) -> tuple[Float[Tensor, "*rows"], Float[
         0.8413 1.2876
     """
     s = s.double()
+    # Result 2.2 with Λ = I is Φ(s), and Result 2.3 with Φ⁻¹(a) = s
     accuracy = torch.special.ndtr(s)
     return accuracy, 1 + (-s.square() / 2).exp() / (math.sqrt(2 * math.pi) * s * accuracy)
 
@@ -134,20 +138,24 @@ class TradeOff:
 
     def residuals(self, start: float) -> Float[Tensor, "rows"]:
         """Return each row's influence on the score where s could have been another one: (c_s - R r_s) / Σ r."""
+        # A ratio's influence, linearised: each row's area less R times the reference's
         kept = self.normalise_areas(start).mean(-1)
         ideal = area(self.best_accuracy, self.best_bound, start) / self.total(start)
         return (kept - kept.sum() * ideal).flatten()
 
     def limits(self, start: float, confidence: float) -> tuple[float, float]:
         """Return the score with all accuracies at the ends of exact intervals that hold together (Bonferroni)."""
+        # Images that were right; Bonferroni over all accuracies and both ends
         right, n = (self.accuracy.double() * self.samples).numpy(), self.samples
         tail = (1 - confidence) / 2 / right.size
+        # Clopper-Pearson; its ends at 0 and at n successes are set, where the inverse is not defined
         low = torch.from_numpy(scipy.special.betaincinv(right.clip(min=0.5), n - right + 1, tail)).where(
             self.accuracy > 0, 0.0
         )
         high = torch.from_numpy(scipy.special.betainccinv(right + 1, (n - right).clip(min=0.5), tail)).where(
             self.accuracy < 1, 1.0
         )
+        # Bounds stay as they are: they are means over the images that were right
         ends = [float(area(end, self.bound, start).mean(-1).sum()) / self.total(start) for end in (low, high)]
         return ends[0], ends[1]
 
@@ -187,11 +195,13 @@ def score(trade: TradeOff, start: float, over: str = OVER[0], confidence: float 
         kind = f"outer ends of Student's t, Hall's (over s) and log-normal (over images); given {trade.samples} images"
     if trade.total(start) == 0:
         return Score(None, None, None, rows, kind, confidence, "undefined: the images themselves allow no area here")
+    # (3): the sums over thresholds stand for its integrals, whose spacing cancels
     kept = trade.normalise_areas(start)
     value = float(kept.mean(-1).sum())
     low, high = _over_samples(kept, trade, start, confidence)
     note = "every accuracy is below a_t, even at the upper end of its interval" if high == 0 else ""
     if over != "samples":
+        # Linearised values, whose mean is the score: their spread is that over s
         drawn = statistics.mean(value + rows * trade.residuals(start), confidence=confidence)
         low = max(0.0, min(low, value if drawn.low is None else drawn.low))
         high = max(high, value if drawn.high is None else drawn.high)
@@ -204,6 +214,7 @@ def _over_samples(kept: Areas, trade: TradeOff, start: float, confidence: float)
     if error == 0:
         return least, most
     t = float(scipy.stats.t.isf((1 - confidence) / 2, freedom)) * error
+    # The same relative error in the logarithm; capped, or the exponential overflows at scores near 0
     skewed = value * math.exp(min(t / value, 50.0)) if value > 0 else 0.0
     return max(value - t, least), min(max(value + t, skewed), most)
 
@@ -222,15 +233,18 @@ def _error(kept: Areas, s: Float[Tensor, "separations"]) -> tuple[float, float]:
     """
     if kept.shape[-1] == 1:
         return 0.0, 1.0
+    # (c₁ - c₂)² / 4 of each row
     halves = kept.diff(dim=-1).square().squeeze(-1) / 4
     total = float(halves.sum())
     if total == 0:
         return 0.0, 1.0
+    # What each row is away from the line through its neighbours, over the variance that this has
     c, near = kept.mean(-1), halves.clone()
     left = (s[2:] - s[1:-1]) / (s[2:] - s[:-2])
     gap = c[:, 1:-1] - left * c[:, :-2] - (1 - left) * c[:, 2:]
     near[:, 1:-1] = gap.square() / (1 + left.square() + (1 - left).square())
     freedom = max(1.0, 3 * total**2 / float(halves.square().sum()) - 2)
+    # Once to three times: between uncorrelated halves and a correlation of 1/2
     return math.sqrt(min(max(float(near.sum()), total), 3 * total)), freedom
 
 
@@ -251,7 +265,7 @@ def influence(trade: TradeOff, start: float, over: str = OVER[0]) -> Float[Tenso
         return torch.zeros(trade.best_accuracy.numel(), dtype=torch.float64)
     if over != "samples" or trade.accuracy.shape[-1] == 1:
         return trade.residuals(start)
-    return -trade.normalise_areas(start).diff(dim=-1).flatten() / 2
+    return -trade.normalise_areas(start).diff(dim=-1).flatten() / 2  # (c₁ - c₂) / 2
 
 
 def best(
@@ -287,19 +301,23 @@ def best(
     if max(scores) == 0:
         return replace(nothing, note="undefined: all scores are 0")
     first = scores.index(max(scores))
+    # One-sided, over all ε but the best
     tail = (1 - confidence) / max(len(defined) - 1, 1)
 
     def beaten(rival: TradeOff, by: float) -> bool:
+        # Row by row, for all ε share images and s
         error, freedom = _error(
             defined[first][1].normalise_areas(start) - rival.normalise_areas(start), rival.separations
         )
         sure = by > error * float(scipy.stats.t.isf(tail, freedom)) > 0
         if over == "samples":
             return sure
+        # Where s could have been others, the difference must stand out from its spread over s as well
         parts = defined[first][1].residuals(start) - rival.residuals(start)
         spread = math.sqrt(rows) * float(parts.std()) if rows > 1 else math.inf
         return sure and by > spread * float(scipy.stats.t.isf(tail, max(rows - 1, 1)))
 
+    # The best one is never beaten, so at least one is left
     left = [
         epsilon for (epsilon, trade), own in zip(defined, scores, strict=True) if not beaten(trade, scores[first] - own)
     ]

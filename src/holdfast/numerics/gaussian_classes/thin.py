@@ -39,6 +39,7 @@ def thin_fit(reps: Float[Tensor, "images dim"], signs: Num[Tensor, "images"]) ->
         )
     reps = reps.detach().cpu().double()
     means = reps[plus].mean(0), reps[minus].mean(0)
+    # All directions first: the authors cut at an absolute variance, `directions` at a share of the largest
     vectors, values, _ = directions(reps - torch.where(plus[:, None], *means), len(reps) - 2, cutoff=0.0)
     vectors, values = vectors[:, values > CUTOFF], values[values > CUTOFF]
     return GaussianClasses((means[0] + means[1]) / 2, vectors, values, (means[0] - means[1]) / 2 @ vectors)

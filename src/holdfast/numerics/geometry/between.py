@@ -36,10 +36,13 @@ class Between:
 
     def __init__(self, values: Float[Tensor, "values"], low: Float[Tensor, "values"], high: Float[Tensor, "values"]):
         ends = values.new_tensor([torch.inf])
+        # Searching also gives places before the first and behind the last value: no distance is too
+        # close to these
         self._values, self._low, self._high = values, torch.cat([low, ends]), torch.cat([-ends, high])
         self.most = float(self._high[-1])
         self._cells = min(max(_FEWEST, _OF_EACH * len(values)), _MOST)
         largest = float(high[high.isfinite()].max()) if high.isfinite().any() else 0.0
+        # The largest limit falls into the last cell, in which all that is beyond it is too
         scale = (self._cells - 1) / largest if largest > 0 else 0.0
         self._scale = scale if math.isfinite(scale) else 0.0  # then all distances are in one cell, and searched for
 

@@ -48,6 +48,7 @@ def content(values: Tensor) -> str:
         True
     """
     digest = hashlib.sha256(str(tuple(values.shape)).encode())
+    # Part by part, for a float64 copy of a whole bank would take twice its memory
     for part in values.split(_CHUNK):
         digest.update(part.detach().cpu().double().contiguous().numpy().tobytes())
     return digest.hexdigest()

@@ -45,6 +45,8 @@ class Circle:
             end = int(rows[-1]) + self.reach + 1
             for start in range(first + 1, end, side):
                 columns = torch.arange(start, min(start + side, end))
+                # Places beyond the end of the circle are those at its beginning, so numbers
+                # go on and are wrapped last
                 ahead = columns - rows[:, None]
                 pairs = (ahead > 0) & (ahead <= self.reach)
                 yield self.order[rows], self.order[columns % count], None if bool(pairs.all()) else pairs

@@ -30,10 +30,13 @@ def directions(embeddings: Tensor, name: str) -> Float[Tensor, "classes dim"]:
             f"{list(embeddings.shape)}"
         )
     prompts = embeddings if embeddings.ndim == 3 else embeddings[:, None]
+    # [C]: classes with an embedding that has no direction
     strange = ~(prompts.isfinite().all(2) & prompts.any(2)).all(1)
+    # Unit vectors first, so that a long embedding counts no more than others
     means = unit(prompts[~strange].double()).mean(1)
     weak = means.norm(dim=1) < CANCEL
     if bool(strange.any() | weak.any()):
+        # `weak` numbers the classes that are left: all of them, where it is read
         which = int(strange.nonzero()[0]) if strange.any() else int(weak.nonzero()[0])
         raise HoldfastError(
             f"{name!r}: class {which} has no direction: an embedding is zero, NaN or infinite, or its prompts cancel"

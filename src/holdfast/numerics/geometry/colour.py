@@ -22,6 +22,7 @@ def chroma_maps() -> tuple[Float[Tensor, "3 3"], Float[Tensor, "3 3"]]:
     """
     to_yiq = torch.tensor(YIQ, dtype=torch.float64)
     back = to_yiq.inverse()
+    # Back from chroma alone; a right angle takes (I, Q) to (-Q, I)
     return back[:, 1:] @ to_yiq[1:], back[:, [1, 2]] @ torch.stack([-to_yiq[2], to_yiq[1]])
 
 
@@ -38,10 +39,13 @@ def lab(images: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "b
         [[100.0, 0.0, 0.0], [53.0, 80.0, 67.0]]
     """
     rgb = images.expand(-1, 3, -1, -1)
+    # From sRGB to linear light; clamped, for `where` computes the power of negative numbers too
     light = torch.where(rgb <= 0.04045, rgb / 12.92, ((rgb.clamp_min(0) + 0.055) / 1.055) ** 2.4)
     to_xyz = images.new_tensor(XYZ)
+    # The rows of the matrix add up to white, so white has the ratio 1 on each axis
     ratio = torch.einsum("ij,bjhw->bihw", to_xyz / to_xyz.sum(1, keepdim=True), light)
     low = 6 / 29
+    # The cube root, continued by a line where it would be too steep
     root = torch.where(ratio > low**3, ratio.clamp_min(low**3) ** (1 / 3), ratio / (3 * low**2) + 4 / 29)
     x, y, z = root.unbind(1)
     return torch.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], dim=1)

@@ -90,6 +90,7 @@ def differences(images: Grey, steps: tuple[float, ...] = (1.0,)) -> Float[Tensor
     """
     n = len(images)
     whole, small = _rows(images)
+    # Of flat images too, so that none is divided by 0
     contrast = whole.std(1, correction=0).clamp_min(1e-6)
     scale = torch.minimum(contrast[:, None], contrast)
     # where means are far apart, so are images: what is not compared in full is at least as far
@@ -100,8 +101,10 @@ def differences(images: Grey, steps: tuple[float, ...] = (1.0,)) -> Float[Tensor
         first, second = (bound <= LIKELY).nonzero(as_tuple=True)
         for places in torch.arange(len(first)).split(2**18):
             i, j = first[places], second[places]
+            # Some pairs at a time: both of their images are copied
             bound[i, j] = (moved[i] - whole[j]).square().mean(1).sqrt() / scale[i, j]
         apart = torch.minimum(apart, bound)
+    # Versions are taken of one image of a pair only, and which one makes a difference at the edges
     return torch.minimum(apart, apart.T).fill_diagonal_(0)
 
 
@@ -114,11 +117,13 @@ def _rows(images: Grey) -> tuple[Tensor, Tensor]:
 
 def _find_copy_pairs(apart: Float[Tensor, "images images"]) -> Bool[Tensor, "images images"]:
     """Return which pairs are copies."""
+    # The first of each row is the image itself; `beyond` is the next one farther away
     ordered = apart.sort(1).values
     beyond = torch.nn.functional.pad(ordered[:, 1:], (0, 1), value=torch.inf)
     # the farthest of each image's neighbours beyond which there is a gap
     gap = (ordered <= LIKELY) & (ordered <= APART * beyond)
     reach = ordered.masked_fill(~gap, 0).amax(1)
+    # Both images must see the gap behind the other
     return (apart <= SURE) | (apart <= torch.minimum(reach[:, None], reach))
 
 
@@ -127,6 +132,8 @@ def _first_of_each(joined: Bool[Tensor, "images images"]) -> Int[Tensor, "images
     first = torch.arange(len(joined))
     i, j = joined.nonzero(as_tuple=True)
     while True:
+        # The least number among the images that each is joined to, and then the number that this
+        # one has: chains halve
         least = first.scatter_reduce(0, i, first[j], "amin")
         least = least[least]
         if torch.equal(least, first):
@@ -145,11 +152,13 @@ def _versions(images: Grey, steps: tuple[float, ...]) -> Iterator[Grey]:
             y = _places(height, top, bottom)
             x = _places(width, left, right)
             grid = torch.stack(torch.meshgrid(y, x, indexing="ij")[::-1], -1).expand(len(images), -1, -1, -1)
+            # A move by whole pixels copies them; in between the result depends on how a library interpolates
             for mode in ("bilinear", "bicubic") if (top, left) != (-bottom, -right) or step % 1 else ("nearest",):
                 yield grid_sample(images[:, None], grid, mode, "border", align_corners=False).squeeze(1)
 
 
 def _places(size: int, before: float, after: float) -> Float[Tensor, "size"]:
     """Return where the pixels of a side lie that is cut, and resized, from -1 to 1."""
+    # Centres of pixels, in pixels of the uncut side
     cells = before + (torch.arange(size) + 0.5) * (size - before - after) / size
     return cells / size * 2 - 1

@@ -39,8 +39,10 @@ def ranks_among_texts(reps: Reps, texts: Texts, owners: Owners) -> Float[Tensor,
     ranks = torch.empty(len(reps), dtype=torch.float64)
     for rows in _rows(len(reps), len(texts)):
         apart = pairwise(reps[rows], texts, "cosine")
+        # [rows, texts]
         own = owners == rows[:, None]
         nearest = apart.masked_fill(~own, torch.inf).amin(1, keepdim=True)
+        # Texts of others that are nearer than the nearest own one; ties have the better rank
         ahead = 1.0 + ((apart < nearest - TIE) & ~own).sum(1)
         ranks[rows] = ahead.double().masked_fill(~own.any(1), torch.nan)
     return ranks
@@ -65,8 +67,10 @@ def reciprocal_without_each(reps: Reps, texts: Texts, owners: Owners) -> Float[T
         apart = pairwise(reps[rows], texts, "cosine")
         own = owners == rows[:, None]
         nearest = apart.masked_fill(~own, torch.inf).amin(1, keepdim=True)
+        # Images without a text have no rank
         ahead = ((apart < nearest - TIE) & ~own)[own.any(1)].double()
         ranks = 1 + ahead.sum(1, keepdim=True)
+        # [rows, images]: how many of these texts are each image's, by which the rank falls without it
         by_owner = torch.zeros(len(ahead), len(reps), dtype=torch.float64).index_add_(1, owners[owned], ahead[:, owned])
         gained += (1 / (ranks - by_owner) - 1 / ranks).sum(0)
         total, count = total + float((1 / ranks).sum()), count + len(ranks)
@@ -96,6 +100,7 @@ def ranks_among_images(
         own = owners[rows]
         apart = pairwise(texts[rows], images, "cosine")
         reached = cosine(texts[rows].double(), moved[own].double())
+        # The index does not hold the clean version of the own image
         nearer = (apart < reached[:, None] - TIE).scatter(1, own[:, None], value=False)
         ranks[rows] = 1.0 + nearer.sum(1).double()
     return ranks

@@ -110,6 +110,7 @@ def unit(reps: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         >>> unit(torch.tensor([[0.0, 2.0], [0.0, 0.0]])).tolist()
         [[0.0, 1.0], [0.0, 0.0]]
     """
+    # Clamped, for `where` divides everywhere: the gradient at a zero vector is 0 instead of NaN
     norm = torch.linalg.vector_norm(reps, dim=-1, keepdim=True)
     return torch.where(norm > 1e-30, reps / norm.clamp_min(1e-30), torch.zeros_like(reps))
 

@@ -47,6 +47,7 @@ def uniformity(reps: Reps, circle: Circle | None = None) -> Contributions:
     n = len(near)
     if n < 3:
         return torch.full_like(near, torch.nan)
+    # The mean over all pairs without image i, which is in 2 (n - 1) of the n (n - 1) ordered pairs
     without = (n * near.mean() - 2 * near) / (n - 2)
     return of_function(-float(near.mean().log()), -without.log())
 
@@ -66,6 +67,7 @@ def potentials(reps: Reps, circle: Circle | None = None) -> Contributions:
     n = len(directions)
     if circle is not None:
         total = torch.zeros(n, dtype=torch.float64)
+        # Each pair once; it counts for both of its images
         for images, others, pairs in circle.blocks(SIDE):
             potential = (4 * (directions[images] @ directions[others].T - 1)).exp_()
             potential = potential if pairs is None else potential.mul_(pairs)
@@ -74,6 +76,7 @@ def potentials(reps: Reps, circle: Circle | None = None) -> Contributions:
         return total / (2 * circle.reach)
     rows = max(1, BLOCK_BYTES // (8 * n))
     total = [(4 * (part @ directions.T - 1)).exp_().sum(1) for part in directions.split(rows)]
+    # What each image has with itself; not always 1, as a zero vector has no length 1
     own = (4 * (directions.square().sum(1) - 1)).exp()
     return (torch.cat(total) - own) / (n - 1)
 
@@ -97,6 +100,7 @@ def alignment(first: Reps, second: Reps, alpha: float = 2.0) -> Contributions:
     """
     if alpha <= 0:
         raise HoldfastError(f"alignment: expected alpha > 0, got {alpha}; 2 is usual")
+    # ||z - z'||² is twice the cosine distance of unit vectors
     return (2 * cosine(_finite(first), _finite(second))).pow(alpha / 2)
 
 
@@ -115,6 +119,7 @@ def within(reps: Reps, labels: Labels) -> Contributions:
     """
 
     def of_class(part: Reps) -> Contributions:
+        # Σ_j ||a_i - a_j||² = n s_i + Σ s_j, with squares s around the mean: no pair is looked at
         squares = (part - part.mean(0)).square().sum(1)
         return of_pairs((len(part) * squares + squares.sum()) / max(len(part) - 1, 1))
 
@@ -148,6 +153,7 @@ def between(reps: Reps, labels: Labels) -> Contributions:
     # mean and mean square of the other classes' images, from class moments alone
     mean = (means.sum(0) - means) / rivals
     square = (squares.sum() - squares) / rivals
+    # The mean of ||a - b||² over the images b of others: ||a||² - 2 a·E[b] + E||b||²
     own = reps.square().sum(1) - 2 * (reps * mean[number]).sum(1) + square[number]
     centre = torch.zeros(len(sizes), dtype=torch.float64).index_add_(0, number, own) / sizes
     return 2 * own - centre[number]

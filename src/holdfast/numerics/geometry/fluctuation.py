@@ -36,6 +36,7 @@ def semantic_fluctuation(correct: Correct, labels: Labels) -> Contributions:
         0.25
     """
     steps, number, sizes = _steps(correct, labels)
+    # [T-1, C]: by how many images each class gains or loses at each step
     change = torch.zeros(len(steps), len(sizes), dtype=torch.float64).index_add_(1, number, steps)
     return (change.sign()[:, number] * steps).mean(0)
 
@@ -59,6 +60,7 @@ def flipping(correct: Correct, labels: Labels) -> Float[Tensor, "classes"]:
         0.564
     """
     steps, number, sizes = _steps(correct, labels)
+    # [T-1, C]: the variance of the class's change, if each flip were as likely up as down
     flips = torch.zeros(len(steps), len(sizes), dtype=torch.float64).index_add_(1, number, steps.square())
     return math.sqrt(2 / math.pi) * (flips.sqrt() / sizes).mean(0)
 

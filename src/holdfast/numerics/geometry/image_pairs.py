@@ -31,6 +31,8 @@ class ImagePairs:
         first, second = torch.triu_indices(self.images, self.images, 1)
         low, high = self.left_out.sort(1).values.unbind(1)
         counted = torch.ones(len(first), dtype=torch.bool)
+        # An image left out with itself is no pair. Before row `low` lie low (2N - low - 1) / 2
+        # pairs of the upper triangle.
         different = low < high
         counted[(low * (2 * self.images - low - 1) // 2 + high - low - 1)[different]] = False
         return torch.stack([first[counted], second[counted]])
@@ -52,6 +54,7 @@ class ImagePairs:
             >>> pairs.distances(torch.tensor([[0.0], [1.0], [3.0]])).tolist()
             [1.0, 2.0]
         """
+        # Of all ordered pairs; those that count are taken from there
         apart = torch.cat([pairwise(reps[rows], reps, name) for rows in torch.arange(self.images).split(ROWS)])
         return apart[self.both[0], self.both[1]]
 
@@ -71,6 +74,7 @@ class ImagePairs:
         values = values.double()
         excess = values - values.mean()
         moves = torch.zeros(self.images, dtype=torch.float64)
+        # A pair moves both of its images
         for side in self.both:
             moves.index_add_(0, side, excess)
         return values.mean() + self.images / (2 * max(self.count, 1)) * moves

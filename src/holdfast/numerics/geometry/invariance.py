@@ -56,10 +56,12 @@ def invariances(part: Any) -> frozenset[str] | None:
     found = []
     for field in fields(part):
         value = getattr(part, field.name)
+        # Of an ensemble, say, each member
         for member in value if isinstance(value, tuple) else (value,):
             if field.name == "divergence" and isinstance(member, str):
                 found.append(OF_DIVERGENCES[member])
             elif hasattr(member, "invariant"):
                 found.append(invariances(member))
     said = [changes for changes in found if changes is not None]
+    # What changes one of them changes the whole
     return frozenset.intersection(*said) if said else None

@@ -105,6 +105,7 @@ def _scores(
     alike = torch.searchsorted(near, near * (1 + TIE) + FLOOR, right=True) - before
     beside = (alike - 1) / (shared - 1).clamp_min(1)
     recall, precision, ndcg = [], [], []
+    # Which part of the places that it shares lies within the first k, and the sum of 1/r over that part
     for k in cuts:
         low, high = begin.clamp_max(k), end.clamp_max(k)
         inside, inverse = (high - low) / shared, (inverses[high] - inverses[low]) / shared

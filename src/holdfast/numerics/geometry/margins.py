@@ -44,6 +44,8 @@ def between(positive: Reps, negatives: Float[Tensor, "batch rows dim"], divergen
                     "a representation is zero, so it has no direction and no cosine; choose divergence = l2, or an "
                     "encoder that does not map images to zero"
                 )
+            # (12) of RVCL: W_CL = ρ̃(f(x⁺)) - ρ̃(f(x⁻)), where ρ̃ makes unit vectors; the sign
+            # does not ask for the length of f(x')
             weights = unit(own) - unit(rivals)
             return Margin(weights, torch.zeros_like(weights[..., 0]))
         case "l2":

@@ -80,9 +80,11 @@ def matches(
     def blocks() -> Iterator[tuple[Places, Places, Tensor, Tensor]]:
         """Yield (images, others, their distances, infinite where a pair does not count, which pairs count)."""
         for number, (rows, columns, apart, pairs) in enumerate(pairwise.iterate_pairs(bank, name, circle)):
+            # The second pass over the pairs finds what the first one compared
             if number == len(alike):
                 near = torch.cdist(means[rows], means[columns], p=torch.inf) <= ALIKE + 1e-6
                 alike.append(_confirm_pairs(thumbnails[rows], thumbnails[columns], near.nonzero()))
+            # [rows, columns]: neither look-alikes nor, with labels, images of one class count
             counted = torch.ones_like(apart, dtype=torch.bool) if pairs is None else pairs
             counted[alike[number][:, 0], alike[number][:, 1]] = False
             if labels is not None:
@@ -91,13 +93,16 @@ def matches(
 
     # the smallest distances, and how many pairs each image is in
     most = len(bank) * (len(bank) - 1 if circle is None else 2 * circle.reach) / (1 if name == "kl" else 2)
+    # The threshold is the smallest distance above the allowed ones, so no more than these and it are kept
     least, of = Least(math.floor(rate * most) + 2), torch.zeros(len(bank), dtype=torch.long)
     for rows, columns, apart, counted in blocks():
         least.add(apart)
         of[rows] += counted.sum(1)
         of[columns] += counted.sum(0)
-    pairs = int(of.sum()) // 2
+    pairs = int(of.sum()) // 2  # each counted for both of its images
+    # A product that is a whole number may be rounded to just below it
     allowed, smallest = math.floor(rate * pairs * (1 + 1e-12)), least.values()
+    # Nothing is nearer than 0, so a threshold of 0 would be none
     limit = float(smallest[allowed]) if allowed < len(smallest) and smallest[allowed] > 0 else math.nan
 
     # where distances and images lie beside the others
@@ -106,6 +111,7 @@ def matches(
     below, inside = torch.zeros(len(ordered) + 1, dtype=torch.long), torch.zeros(len(bank), dtype=torch.long)
     between = Between(ordered, ordered, ordered)
     for rows, columns, apart, _ in blocks():
+        # Infinite distances, of pairs that do not count, lie behind all values
         below += between(apart.flatten())[0].bincount(minlength=len(below))
         match = apart <= limit
         inside[rows] += match.sum(1)
@@ -113,6 +119,7 @@ def matches(
     quantiles = torch.full(distances.shape, torch.nan, dtype=torch.float64)
     quantiles[placed] = (below.cumsum(0)[:-1].double() / max(pairs, 1))[place]
     share = int(inside.sum()) / max(2 * pairs, 1)
+    # With θ = `share`: 2 (near - θ) / N is an image's influence on the share of all pairs
     near = share + len(bank) / max(2 * pairs, 1) * (inside.double() - share * of.double())
     return Matches(limit, allowed, pairs, quantiles, near)
 
@@ -141,6 +148,7 @@ def matches_of_copies(
     limit = float(ordered[allowed]) if allowed < len(ordered) and ordered[allowed] > 0 else math.nan
     own = (copies <= limit).double().mean(0)
     near = own.mean() + torch.zeros(population, dtype=torch.float64)
+    # Images beyond the copied ones have no influence
     near[: len(own)] += population / (2 * len(own)) * (own - own.mean())
     quantiles = torch.searchsorted(ordered, distances.double(), right=True).double() / len(ordered)
     return Matches(limit, allowed, len(ordered), quantiles.masked_fill(distances.isnan(), torch.nan), near)
@@ -165,6 +173,7 @@ def look_alikes(thumbnails: Float[Tensor, "bank cells"]) -> Int[Tensor, "pairs 2
     """
     means, alike = _means(thumbnails), []
     for rows in torch.arange(len(thumbnails)).split(ROWS):
+        # Pairs i < j: the block's first row is image rows[0]
         near = (pairwise.pairwise(means[rows], means, "linf") <= ALIKE + 1e-6).triu(int(rows[0]) + 1).nonzero()
         alike.append(_confirm_pairs(thumbnails[rows], thumbnails, near) + torch.tensor([int(rows[0]), 0]))
     return torch.cat([torch.empty(0, 2, dtype=torch.long), *alike])

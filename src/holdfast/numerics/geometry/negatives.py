@@ -42,6 +42,7 @@ def draw_negatives(rng: Rng, positions: Positions, population: int, count: int) 
         )
     stream = rng.child("negatives")
     places = torch.stack([first_of_permutation(population - 1, count, stream.generator(image)) for image in rng.ids])
+    # Numbers from the own one on move up by one, so that it is left out
     return places + (places >= positions.cpu()[:, None])
 
 

@@ -67,14 +67,17 @@ def _block(rows: _Side, columns: _Side, name: str) -> Tensor:
     """Return d(a_i, b_j) for representations of two sides, [len(a), len(b)]."""
     a, b = rows.reps, columns.reps
     if name in ("l1", "linf"):
+        # Sums and maxima of absolute values are no matrix product
         return torch.cdist(a, b, p=1.0 if name == "l1" else torch.inf)
     if name == "kl":
         log_a, log_b = F.log_softmax(a, -1), F.log_softmax(b, -1)
+        # Σ p_b log p_b - Σ p_b log p_a of all pairs, KL(b || a), by one product; rounding may take it below 0
         weight = log_b.exp()
         return ((weight * log_b).sum(-1) - log_a @ weight.T).clamp_min_(0)
     if name == "cosine":
         return (1 - a @ b.T).clamp_min_(0)
     lengths = rows.square_norms[:, None] + columns.square_norms
+    # |a|² + |b|² - 2 a·b, in a tensor of its own, so that the sums of squares may be overwritten below
     squared = torch.addmm(lengths, rows.around, columns.around.T, alpha=-2)
     for part in _places(squared.numpy() < lengths.mul_(_NEAR).numpy()).split(_rows(b.shape[1])):
         squared[part[:, 0], part[:, 1]] = (a[part[:, 0]] - b[part[:, 1]]).square().sum(-1)
@@ -88,10 +91,13 @@ def _rows(columns: int) -> int:
 def _blocks(a: Tensor, bank: Tensor, name: str) -> Iterator[tuple[int, int, Tensor]]:
     """Yield (row offset, column offset, distances) over all pairs."""
     divergence(name)
+    # All blocks are taken around one member, so that a distance does not depend on its block
     origin = _embed(bank[:1], name)
     step = min(SIDE, _rows(bank.shape[1]))  # bank rows at a time
     for j in range(0, len(bank), step):
+        # A block of the bank stays in the cache while all rows pass
         columns = _Side(bank[j : j + step], name, origin)
+        # Rows of distances, or of the representations themselves if these are wider
         rows = _rows(max(len(columns.reps), a.shape[1]))
         for i in range(0, len(a), rows):
             yield i, j, _block(_Side(a[i : i + rows], name, origin), columns, name)
@@ -118,6 +124,7 @@ def _margin(limit: Tensor, name: str) -> tuple[Tensor, Tensor]:
     """Return between which numbers of a block of `_kernel` the true distance may lie on either side of a limit."""
     slack, floor = 2 * _SLACK, _FLOOR.get(name, 0)
     low, high = (limit * (1 - slack) - floor) / (1 + slack), (limit * (1 + slack) + floor) / (1 - slack)
+    # Squares that keep the sign: a limit below 0 stays below all distances
     return (low * low.abs(), high * high.abs()) if name == "l2" else (low, high)
 
 
@@ -166,6 +173,8 @@ def closer(
     question = (content(queries), content(bank), content(own), name)
     if counted := _CLOSER.get(question):  # several measures count the same
         return counted[0].clone(), counted[1].clone()
+    # A query's distance from its own image; (1) and (4) of "Robustness of unsupervised representation
+    # learning without labels" count what is strictly below it
     reference = exact(queries.double(), bank[own].double())
     by_query = torch.zeros(len(queries), dtype=torch.long)
     by_member = torch.zeros(len(bank), dtype=torch.long)
@@ -213,6 +222,7 @@ def share_below(
         [0.0, 0.3333333333333333, 0.6666666666666666]
     """
     placed = ~values.isnan()  # among sorted numbers NaN would mislead the binary search
+    # Each value is placed once, however many images have it
     different, inverse = torch.unique(values[placed].double(), return_inverse=True)
     question = (content(bank), name, None if circle is None else (content(circle.order), circle.reach))
     shares = _recall_shares(question, different)
@@ -228,6 +238,7 @@ def _recall_shares(question: Hashable, different: Float[Tensor, "values"]) -> Fl
     """Return the shares below values that were all placed before, among others; None where one was not."""
     if (placed := _PLACED.get(question)) is None or not len(placed[0]):
         return None
+    # A place that holds another number tells that this one was not placed before
     places = torch.searchsorted(placed[0], different).clamp_max(len(placed[0]) - 1)
     return placed[1][places] if torch.equal(placed[0][places], different) else None
 
@@ -239,6 +250,8 @@ def _shares_below(
     counts = torch.zeros(len(different) + 1, dtype=torch.long)
     for _, _, _, index in _rank_pairs(bank, different, name, circle):
         counts += index.bincount(minlength=len(counts))
+    # The k-th count is of pairs between the values k - 1 and k, so sums up to k are of pairs at or
+    # below value k
     return counts.cumsum(0)[:-1].double() / (len(bank) * _of_each(bank, name, circle) / 2)
 
 
@@ -249,12 +262,14 @@ def _rank_pairs(
 
     Distances beyond all values are left out; those that are close to one are computed again from the definition.
     """
+    # Distances are compared as the kernel has them, squared
     squares = different * different.abs() if _kernel(name) != name else different
     between, every = Between(squares, *_margin(different, name)), torch.arange(len(bank))
     for rows, columns, block, pairs in iterate_pairs(bank, _kernel(name), circle):
         if pairs is not None:
             block.masked_fill_(~pairs, torch.nan)  # which is below nothing
         images, others, distances = every[rows], every[columns], block.flatten()
+        # Few are near enough to matter, where values lie low among the distances
         places = torch.from_numpy(np.flatnonzero(distances.numpy() <= between.most))
         apart = distances[places]
         index, close = between(apart)
@@ -306,7 +321,10 @@ def _near_many(
     for images, others, places, index in _rank_pairs(bank, different, name, circle):
         row, column = places // len(others), places % len(others)
         for members, place in ((images, row), (others, column)):
+            # One histogram for all members of the block, by the number of (member, cell); a
+            # pair counts for both of its images
             counts[members] += (place * cells + index).bincount(minlength=len(members) * cells).view(-1, cells)
+    # NaN has a column too, which the caller masks
     return counts.cumsum(1)[:, torch.searchsorted(different, bounds).clamp_max(cells - 1)]
 
 
@@ -326,6 +344,7 @@ def _near_each(
             inside = torch.from_numpy(below)
             for row, column, distance in _again(images, others, doubtful, name):
                 inside[row, column] = distance <= limit
+            # No image is twice among the rows or among the columns, so += loses none
             counts[rows, number] += inside.sum(1, dtype=torch.int32)
             counts[columns, number] += inside.sum(0, dtype=torch.int32)
     return counts
@@ -343,6 +362,7 @@ def quantile(bank: Bank, share: float, name: str = "l2") -> float:
         >>> quantile(torch.tensor([[0.0], [1.0], [3.0]]), 0.5)
         2.0
     """
+    # Each pair is there in both orders, which changes no quantile of a symmetric divergence
     distances = pairwise(bank.cpu(), bank.cpu(), name)
     values = distances[~torch.eye(len(bank), dtype=torch.bool)].sort().values
     return float(values[math.ceil(share * len(values)) - 1])
@@ -368,6 +388,7 @@ def iterate_pairs(
         for rows, columns, pairs in circle.blocks(min(_rows(bank.shape[1]), AROUND)):
             images, others = _Side(bank[rows], name, origin), _Side(bank[columns], name, origin)
             yield rows, columns, _block(images, others, name), pairs
+            # The other order of the same pairs
             if name == "kl":
                 yield columns, rows, _block(others, images, name), None if pairs is None else pairs.T
         return
@@ -387,5 +408,6 @@ def _upper_blocks(bank: Tensor, name: str) -> Iterator[tuple[int, int, Tensor]]:
     for j in range(0, len(bank), step):
         last = min(j + step, len(bank))
         columns = _Side(bank[j:last], name, origin)
+        # Rows up to those of the column block, whose own block holds the diagonal
         for i in range(0, last, step):
             yield i, j, _block(_Side(bank[i : min(i + step, last)], name, origin), columns, name)

@@ -65,6 +65,7 @@ def square_distances(a: Tokens, b: Float[Tensor, "*batch others dim"]) -> Float[
         >>> square_distances(torch.tensor([[3.0, 0.0]]), torch.tensor([[0.0, 4.0], [3.0, 0.0]])).tolist()
         [[25.0, 0.0]]
     """
+    # Around the mean, for squares of what all have in common would take digits away
     middle = b.mean(-2, keepdim=True)
     a, b = a - middle, b - middle
     return a.square().sum(-1)[..., None] + b.square().sum(-1)[..., None, :] - 2 * a @ b.mT
@@ -101,6 +102,7 @@ def segments(
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different patches than segments
         kmeans = KMeans(count, n_init=RESTARTS, random_state=0)  # pyright: ignore[reportArgumentType] its stub
         fitted = kmeans.fit(points.numpy())
+    # Assigned anew: equal centres are one segment, and a tie goes to the lower one
     centres = torch.from_numpy(fitted.cluster_centers_).unique(dim=0)
     own = torch.cdist(points, centres, compute_mode="donot_use_mm_for_euclid_dist").argmin(1)
     return centres.to(tokens), own.to(tokens.device)

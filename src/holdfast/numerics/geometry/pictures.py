@@ -32,5 +32,6 @@ def glowing(
         [[1.0, 1.0], [1.0, 0.5199999809265137], [1.0, 0.19999998807907104]]
     """
     grey = x.mean(1, keepdim=True)
+    # A map of zeros glows nowhere
     share = 0.8 * (maps / maps.amax((1, 2), keepdim=True).clamp_min(torch.finfo(maps.dtype).tiny))[:, None]
     return (1 - share) * grey + share * torch.tensor(GLOW).view(1, 3, 1, 1)

@@ -43,6 +43,7 @@ class Arrangement:
             case "channels last":
                 return value.movedim(-1, 1)
             case "tokens":
+                # [B, T, C] to [B, C, h, w]
                 return value[:, self.prefix :].transpose(1, 2).unflatten(2, (self.rows, self.columns))
 
 
@@ -68,6 +69,7 @@ def arrangement(
             return Arrangement(shape[1], shape[2], "channels last")
     if len(shape) == 3:
         side = math.isqrt(shape[1])
+        # The last map before it is the likeliest to be that of the patches
         for rows, columns in (*reversed(grids), (side, side)):
             if rows * columns > 1 and 0 <= shape[1] - rows * columns <= PREFIX:
                 return Arrangement(rows, columns, "tokens", shape[1] - rows * columns)
@@ -83,4 +85,5 @@ def like(grid: tuple[int, int], size: tuple[int, int]) -> bool:
     """
     (rows, columns), (height, width) = grid, size
     fits = rows * columns > 1 and rows <= height and columns <= width
+    # Where both sides are divided by one number and rounded alike, this is at most the longer side
     return fits and abs(rows * width - columns * height) <= max(height, width)

@@ -69,8 +69,11 @@ def rank_queries(
     ranks, precisions = [], []
     for results in _results(queries, bank, own, labels, name):
         count = results.relevant.sum(1)
+        # argmax is the first of the largest, here the first relevant one; ties give it the first of
+        # their places
         first = results.begin.gather(1, results.relevant.int().argmax(1, keepdim=True)).squeeze(1)
         ranks.append((first + 1.0).double().masked_fill(count == 0, torch.nan))
+        # Precision where each run of ties ends
         share = results.hits.double() / (results.end + 1.0)
         precisions.append((share * results.relevant).sum(1) / count)
     return torch.cat(ranks), torch.cat(precisions)
@@ -110,6 +113,7 @@ def without(
         up = hits / (place - 1).clamp_min(1) * results.relevant - now
         fewer = (hits - 1) / (place - 1).clamp_min(1) * results.relevant - now
         behind, lost = (values.flip(1).cumsum(1).flip(1) for values in (up, fewer))
+        # A relevant one goes with its own share, and all behind it have a hit less, a place earlier
         out = (precision * count + lost - fewer - now) / (count - 1).clamp_min(1)
         change = torch.where(results.relevant, out - precision, behind / count)
         some = count.squeeze(1) > 1
@@ -140,6 +144,7 @@ def first_without(queries: Queries, bank: Bank, own: Int[Tensor, "queries"], nam
         limit = apart.gather(1, own[rows, None])
         nearer = (apart < limit - TIE * limit.abs()).double()
         rank = 1 + nearer.sum(1, keepdim=True)
+        # 1 / (rank - 1) - 1 / rank
         changes += (nearer / (rank * (rank - 1).clamp_min(1))).sum(0)
     return changes / len(queries)
 
@@ -157,6 +162,7 @@ def _results(
         relevant = labels[order] == labels[own[rows], None]
         # where each run of equal distances begins and ends
         place, width = torch.arange(apart.shape[1]).expand_as(apart), apart.shape[1]
+        # Each run begins where the distance rises: the last beginning so far, and from behind the first end
         rises = apart.diff(dim=1) > TIE * apart[:, 1:]
         edge = torch.ones(len(apart), 1, dtype=torch.bool)
         begin = place.masked_fill(~torch.cat([edge, rises], 1), 0).cummax(1).values

@@ -49,10 +49,11 @@ class Relevance:
                 many as fit, with what is relevant to them, into half of the images.
             size: how many images are chosen; None: all.
         """
+        # In the order of the permutation: queries, then the corpus
         drawn = permutation[self.queries[permutation]]
         if queries is None:
             queries = len(drawn) if size is None else max(2, self._fitting(drawn, size // 2))
-        first = drawn[: min(queries, len(drawn)) // 2 * 2]
+        first = drawn[: min(queries, len(drawn)) // 2 * 2]  # pairs of images, so an even number
         wanted = torch.zeros_like(self.queries)
         wanted[self.pairs[torch.isin(self.pairs[:, 0], first), 1]] = True
         corpus = permutation[~self.queries[permutation]]
@@ -60,16 +61,19 @@ class Relevance:
 
     def _fitting(self, drawn: Int[Tensor, "queries"], size: int) -> int:
         """Return how many queries, the first of some, fit into a number of images with what is relevant to them."""
+        # When each query comes; what is no query comes after all of them
         place = torch.full((len(self.queries),), len(drawn)).scatter(0, drawn, torch.arange(len(drawn)))
         # the first query for which each image is needed
         needed = torch.full((len(self.queries),), len(drawn))
         needed = needed.scatter_reduce(0, self.pairs[:, 1], place[self.pairs[:, 0]], "amin")
+        # How many images each query is the first to need; with itself they must fit into the size
         more = torch.bincount(needed, minlength=len(drawn) + 1)[: len(drawn)]
         return int(((more + 1).cumsum(0) <= size).sum())
 
     def among(self, rows: Sequence[int]) -> "Relevance":
         """Return the judgments of some images, by their places among these; nothing is known of `own`."""
         chosen = torch.tensor(rows, dtype=torch.int64)
+        # Where each image stands among the chosen ones; -1 where it is not one of them
         places = torch.full((len(self.queries),), -1).scatter(0, chosen, torch.arange(len(chosen)))
         pairs = places[self.pairs]
         queried, here = pairs[:, 0] >= 0, (pairs >= 0).all(1)
@@ -104,6 +108,7 @@ class Relevance:
         positions = positions.cpu()
         row = torch.full((len(self.queries),), -1).scatter(0, positions, torch.arange(len(positions)))
         judged, own = row[self.pairs[:, 0]], row[self.own[:, 0]]
+        # A query's index holds all that are no queries
         grades = torch.where(self.queries[positions, None] & ~self.queries, 0, OUTSIDE)
         grades[judged[judged >= 0], self.pairs[judged >= 0, 1]] = self.grades[judged >= 0]
         if self.skip_own:
@@ -119,5 +124,6 @@ class Relevance:
         """
         queried = torch.isin(self.pairs[:, 0], torch.tensor(rows, dtype=torch.int64))
         judged = zip(self.pairs[queried].tolist(), self.grades[queried].tolist(), strict=True)
+        # Sorted, so that the order of images and judgments does not matter
         lines = sorted(f"{name(query)!r} {name(image)!r} {grade}\n" for (query, image), grade in judged)
         return hashlib.sha256(f"{self.corpus} {self.skip_own}\n{''.join(lines)}".encode()).hexdigest()

@@ -61,6 +61,7 @@ def effective_rank(reps: Reps, centred: bool = True) -> Contributions:
         4.0
     """
     values, shares = _decompose(reps, centred)
+    # 0 log 0 is 0, where singular values are rounding
     p = values / values.sum()
     logs = p.log().where(p > 0, 0.0)
     entropy = -(p * logs).sum()
@@ -87,6 +88,7 @@ def participation_ratio(reps: Reps, centred: bool = True) -> Contributions:
         4.0
     """
     values, shares = _decompose(reps, centred)
+    # Relative to the largest, so that squares of squares neither overflow nor vanish
     eigenvalues = (values / values[0]).square()
     total, squares = eigenvalues.sum(), eigenvalues.square().sum()
     ratio = total.square() / squares
@@ -131,6 +133,7 @@ def _decompose(
     real = eigenvalues > max(n, dim) * 2.0**-52 * eigenvalues[0]
 
     def shares_in(matrix: Float[Tensor, "rows dim"], of: Float[Tensor, "values"]) -> Float[Tensor, "rows"]:
+        # N U²: U = X V / σ from the eigenvectors V of XᵀX; those of XXᵀ are U itself
         squares = (
             (rows @ vectors).square_().div_(eigenvalues) if dim <= n else vectors.square()
             for rows in matrix.split(_ROWS if dim <= n else n)

@@ -34,6 +34,7 @@ def spread(reps: Reps) -> float:
         1.414
     """
     reps = reps.double()
+    # Successive images are as good as random pairs, whose distance is √2 times that from the mean
     usual = float((reps - reps.roll(1, 0)).norm(dim=1).median()) / 2**0.5
     return min(usual, 10 * float(nearest_apart(reps).median()))
 
@@ -63,6 +64,7 @@ def rounding(reps: Reps, divergence: str = "l2", computed: int = COMPUTED) -> Fl
     parts = []
     for part in reps.split(_ROWS):
         values = part[:, varies].double()
+        # What the numbers cannot hold, and what float32 sums make of them
         squares = _spacing(values, bits, least).square() + (computed * _spacing(values, *exact)).square()
         made = (squares.sum(1) / 6).sqrt()
         parts.append(made / part.double().norm(dim=1).clamp_min(1e-300) if divergence == "cosine" else made)
@@ -80,6 +82,7 @@ def nearest_apart(reps: Reps, images: int = _FIRST) -> Float[Tensor, "some"]:
         >>> nearest_apart(torch.tensor([[0.0], [0.0], [3.0]])).tolist()
         [3.0, 3.0, 3.0]
     """
+    # From differences: the matrix product would make equal images differ
     around = reps.double()
     apart = torch.cdist(around[:images], around, compute_mode="donot_use_mm_for_euclid_dist")
     return apart.masked_fill(apart == 0, torch.inf).amin(1)
@@ -105,6 +108,7 @@ def _formats(reps: Reps) -> tuple[Float[Tensor, "dim"], Float[Tensor, "dim"]]:
     bits, least = (reps.new_full(reps.shape[1:], number, dtype=torch.float64) for number in _FORMATS["float32"])
     coarse = torch.arange(reps.shape[1], device=reps.device)
     for rows in (reps[:_FIRST], reps):  # the first tell of nearly all coordinates that they are float32
+        # A number fits a format if its last binary digit is no finer than the format's spacing there
         values = rows[:, coarse].double()
         absent, steps = values == 0, _steps(values).masked_fill(values == 0, torch.inf)
         held, lowest = (torch.full_like(bits[coarse], number) for number in _FORMATS["float32"])
@@ -113,10 +117,13 @@ def _formats(reps: Reps) -> tuple[Float[Tensor, "dim"], Float[Tensor, "dim"]]:
             spacing = _spacing(values, wide, small)
             fits = (steps >= spacing).all(0) & ((name == "bfloat16") | (values.abs().amax(0) <= _LARGEST_HALF))
             most = spacing.amax(0)
+            # Where spacings differ but all steps are as coarse as the coarsest, numbers are
+            # multiples of a step, not rounded
             fixed = (spacing.masked_fill(absent, torch.inf).amin(0) < most) & (steps.amin(0) >= most)
             takes = fits & ~fixed
             held, lowest = torch.where(takes, wide, held), torch.where(takes, small, lowest)
         bits[coarse], least[coarse] = held, lowest
+        # Only what still looks coarse is looked at in all images
         coarse = coarse[held < _FORMATS["float32"][0]]
         if not len(coarse):
             break
@@ -125,6 +132,7 @@ def _formats(reps: Reps) -> tuple[Float[Tensor, "dim"], Float[Tensor, "dim"]]:
 
 def _spacing(values: Tensor, bits: Float[Tensor, "dim"], least: Float[Tensor, "dim"]) -> Float[Tensor, "images dim"]:
     """Return the spacing of numbers at each value, in formats of so many significant bits."""
+    # The mantissas of frexp lie in [½, 1), those of formats in [1, 2); below `least` spacings stay the same
     exponent = torch.frexp(values.double().abs()).exponent.double() - 1
     exponent = torch.where(values != 0, exponent, least).nan_to_num(0.0).maximum(least)
     return torch.exp2(exponent + 1 - bits)
@@ -133,6 +141,7 @@ def _spacing(values: Tensor, bits: Float[Tensor, "dim"], least: Float[Tensor, "d
 def _steps(values: Float[Tensor, "images dim"]) -> Float[Tensor, "images dim"]:
     """Return the value of the last binary digit of each number that is not 0."""
     mantissa, exponent = torch.frexp(values.nan_to_num(0.0, 0.0, 0.0))
+    # 53 bits as a whole number, of which n & -n is the lowest that is set
     whole = (mantissa * 2.0**53).long()
     return torch.ldexp((whole & -whole).double(), exponent - 53)
 

@@ -127,4 +127,5 @@ def _cosines(keys: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
 
 def _flip_bits(bits: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
     """Return a float's bits as a number in the order of floats, or the bits of such a number."""
+    # Negative floats are ordered the other way round: of them all bits but the sign are turned over
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)

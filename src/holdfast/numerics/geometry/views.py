@@ -133,12 +133,14 @@ class Views(metaclass=Checked):
             rng: random numbers bound to the ids of these images.
             local: whether the view is one of the small ones.
         """
+        # Every change has columns of its own, so switching one off leaves all others as they are
         u = move_to(rng.uniform(NUMBERS), x)
         size = (self.local_size, self.local_size) if local and self.local_size else (x.shape[2], x.shape[3])
         x = self._window(x, u[:, :9], self.local_crop if local else self.crop, size)
         if x.shape[1] == 3:
             x = self._colours(x, u[:, 9:15])
         elif self.light and self.colour_share:
+            # Grey images have only brightness and contrast, by the numbers that colours would take
             x = _choose(
                 u[:, 9] < self.colour_share,
                 _adjust_light(x, torch.ones_like(x[:1]), self.light, u[:, 10:12]).clamp(0, 1),
@@ -164,16 +166,20 @@ class Views(metaclass=Checked):
             return x
         # random resized crop: area and aspect of the window, then its place, size, turn and mirror
         area, angle = _between(crop, u[:, 0]), math.radians(self.rotate) * (2 * u[:, 2] - 1)
+        # Even in the logarithm, so that wide and high windows are equally likely
         aspect = _between((math.log(self.ratio[0]), math.log(self.ratio[1])), u[:, 1]).exp()
         wide, high = (area * aspect).sqrt().clamp(max=1), (area / aspect).sqrt().clamp(max=1)
         if crop == (1.0, 1.0):
             wide, high = torch.ones_like(wide), torch.ones_like(high)
         factor = _between(self.scale, u[:, 3])
         move = 2 * self.shift * (2 * u[:, 4:6] - 1)  # grid units: half a side each
+        # As far from the middle as keeps the window inside
         centre = torch.stack([(1 - wide) * (2 * u[:, 6] - 1), (1 - high) * (2 * u[:, 7] - 1)], 1) + move
         mirror = torch.where(u[:, 8] < self.flip, -1.0, 1.0)
         # the affine map from the window to the image
         tall = x.shape[2] / x.shape[3]  # turning is done in pixels, not in shares of unequal sides
+        # [B, 2, 2]: columns are the window's two axes, in the coordinates of the image; a mirror
+        # turns the first one over
         turn = torch.stack(
             [
                 torch.stack([mirror * wide * angle.cos() / factor, -high * angle.sin() / factor * tall], 1),
@@ -188,6 +194,7 @@ class Views(metaclass=Checked):
         """Return images with other brightness, contrast, saturation and hue, some without colours."""
         weights = torch.tensor(LUMA, device=x.device, dtype=x.dtype).view(1, 3, 1, 1)
         if self.colour and self.colour_share:
+            # Brightness and contrast, then saturation and hue: of a full turn a quarter of `colour`
             colourful = 1 + self.colour * (2 * u[:, 3].view(-1, 1, 1, 1) - 1)
             new = _adjust_light(x, weights, self.colour, u[:, 1:3])
             luma = (new * weights).sum(1, keepdim=True)
@@ -200,6 +207,7 @@ class Views(metaclass=Checked):
     def _cut_hole(self, x: Images, u: Float[Tensor, "batch 2"], chosen: Bool[Tensor, "batch"]) -> Images:
         """Return images with a black square around a random pixel."""
         inside = chosen.view(-1, 1, 1)
+        # Near in both axes: [B, H, 1] and [B, 1, W]
         for axis, place in ((1, u[:, 0]), (2, u[:, 1])):
             side = x.shape[1 + axis]
             at = torch.arange(side, device=x.device)
@@ -221,7 +229,7 @@ def _choose(chosen: Bool[Tensor, "batch"], new: Images, old: Images) -> Images:
 
 def _adjust_light(x: Images, weights: Tensor, most: float, u: Float[Tensor, "batch 2"]) -> Images:
     """Return images of another brightness, and of another contrast around the mean of their luma."""
-    bright, contrast = (1 + most * (2 * u[:, :, None, None, None] - 1)).unbind(1)
+    bright, contrast = (1 + most * (2 * u[:, :, None, None, None] - 1)).unbind(1)  # [B, 1, 1, 1] each
     new = x * bright
     mean = (new * weights).sum(1, keepdim=True).mean((2, 3), keepdim=True)
     return mean + contrast * (new - mean)
@@ -231,15 +239,20 @@ def _rotate_hue(chroma: Images, angle: Float[Tensor, "batch"]) -> Images:
     """Return colours without luma turned round the grey axis."""
     along, across = (part.to(chroma) for part in chroma_maps())
     cos, sin = angle.cos().view(-1, 1, 1), angle.sin().view(-1, 1, 1)
+    # One map of three colours, [d, c], for each image
     return torch.einsum("bdc,bchw->bdhw", cos * along + sin * across, chroma)
 
 
 def _blur_images(x: Images, sigma: Float[Tensor, "batch"], most: float) -> Images:
     """Return images blurred by Gaussians of their own σ, reflected at the edges."""
+    # 2 σ of the largest; reflection needs more pixels than it adds
     reach = min(math.ceil(2 * most), min(x.shape[2:]) - 1)
     at = torch.arange(-reach, reach + 1, device=x.device, dtype=x.dtype)
     kernel = torch.exp(-(at**2) / (2 * sigma[:, None] ** 2))
     kernel = (kernel / kernel.sum(1, keepdim=True)).repeat_interleave(x.shape[1], 0)
+    # All channels of all images as channels of one image, in groups of one, so that each has a kernel
+    # of its own
     flat = F.pad(x, (reach,) * 4, mode="reflect").flatten(0, 1)[None]
+    # A Gaussian is a product of one down the columns and one along the rows
     flat = F.conv2d(flat, kernel[:, None, :, None], groups=len(kernel))
     return F.conv2d(flat, kernel[:, None, None, :], groups=len(kernel))[0].view_as(x)

@@ -20,6 +20,7 @@ PerVariable = Float[Tensor, "*shape"]
 
 def _levels() -> Tensor:
     """The grid on which values are tallied: steps of 1/32, and geometric ones towards both ends."""
+    # Each step doubles away from 0 and from 1, so that means near them keep their relative accuracy
     ends = 2.0 ** -torch.arange(6, 21, dtype=torch.float64)
     inner = torch.arange(1, 32, dtype=torch.float64) / 32
     return torch.cat([torch.tensor([0.0]), ends.flip(0), inner, 1 - ends, torch.tensor([1.0])])
@@ -69,6 +70,7 @@ def tally(values: Float[Tensor, "draws *shape"]) -> Counts:
     below = torch.bucketize(values, LEVELS).sub_(1).clamp_min_(0)
     share = ((values - LEVELS.take(below)) / GAPS.take(below)).flatten()
     variables = values[0].numel()
+    # A number for each (variable, level), so that one histogram serves all variables
     place = (below.view(len(values), -1) + len(LEVELS) * torch.arange(variables)).flatten()
     size = variables * len(LEVELS)
     counts = place.bincount(1 - share, size) + (place + 1).bincount(share, size)
@@ -126,7 +128,9 @@ def log_capital(counts: Counts, mean: PerVariable, alpha: float, budget: int) ->
         True
     """
     stake = bets(alpha, budget)
+    # Levels without draws say nothing, and 0 log 0 would be NaN; [*shape, levels, bets] summed over levels
     gain = torch.where(counts[..., None] > 0, _factors(mean, stake).log() * counts[..., None], 0.0).sum(-2)
+    # The mean over bets: each begins with an equal part of the capital
     return gain.logsumexp(-1) - math.log(len(stake))
 
 
@@ -194,6 +198,7 @@ def lower(counts: Counts, alpha: float, budget: int) -> PerVariable:
     # K falls as m grows: bisect for the largest m that is ruled out, and look only where that is not known yet
     for _ in range(HALVINGS):
         middle = (low + high) / 2
+        # Newton has told of nearly all means on which side of the root they lie
         out, unknown = middle <= out_below, (middle > out_below) & (middle < in_above)
         if bool(unknown.any()):
             out |= unknown & exceeds(counts, middle, alpha, budget)
@@ -208,16 +213,19 @@ def _around_root(counts: Counts, mean: PerVariable, alpha: float, budget: int) -
     went astray they are far apart, and nothing else is lost.
     """
     stake, demanded = bets(alpha, budget), _compute_log_threshold(counts, alpha)
+    # From the left, where log K is a convex, falling function of log m: steps stay on that side of the root
     at = (mean * 2.0**-HALVINGS).clamp_min(1e-12)
     draws, row = counts.sum(-1, keepdim=True), counts[..., None, :]
     for _ in range(NEWTON):
         factors = _factors(at, stake).clamp_min(1e-200)  # a lost capital gets a logarithm
+        # [..., 1, levels] @ [..., levels, bets]
         gain = (row @ factors.log()).squeeze(-2)
         rate = draws - (1 - stake) * (row @ factors.reciprocal()).squeeze(-2)  # how fast it rises as log m falls
         step = (gain.logsumexp(-1) - math.log(len(stake)) - demanded) / (gain.softmax(-1) * rate).sum(-1)
         at = at * step.exp()
         if bool((step.abs() < 1e-7).all()):
             break
+    # Not taken on trust: both sides of where it ended are looked at
     below, above = at * (1 - NEAR), at * (1 + NEAR)
     out, left = exceeds(counts, below, alpha, budget), above.isfinite() & ~exceeds(counts, above, alpha, budget)
     return torch.where(out, below, 0.0), torch.where(left, above, torch.inf)

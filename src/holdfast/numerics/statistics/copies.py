@@ -49,6 +49,7 @@ def firsts(ids: Sequence[str], alike: Iterable[tuple[str, str]]) -> Int[Tensor, 
         return None
     named = {name for pair in pairs for name in pair}
     places = {name: place for place, name in enumerate(ids) if name in named}
+    # A forest of places, -1 at its roots; images that are named in no pair are not in it
     first = dict.fromkeys(places.values(), -1)
 
     def leader(place: int) -> int:
@@ -58,6 +59,7 @@ def firsts(ids: Sequence[str], alike: Iterable[tuple[str, str]]) -> Int[Tensor, 
 
     for one, other in pairs:
         if one in places and other in places:
+            # The earlier root leads, so that the root of a tree is its first image
             low, high = sorted((leader(places[one]), leader(places[other])))
             if low < high:
                 first[high] = low
@@ -107,6 +109,7 @@ def score_pictures(measure: Measure, table: Table, first: Int[Tensor, "images"] 
     """
     if first is None:
         return measure.score(table)
+    # Copies are left out; where rows are no images, the interval says that they count
     pictures = rows_of_pictures(measure, table, first)
     if pictures is not table:
         return _annotate_intervals(measure.score(pictures), ONCE.format(_length(pictures)))

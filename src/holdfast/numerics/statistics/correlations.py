@@ -48,11 +48,14 @@ def pearson(a: Values, b: Values, confidence: float = 0.95) -> Score:
     value, reason = _correlation(a, b)
     if value is None or n < 4:
         return _without_interval(value, n, kind, confidence, note, reason)
+    # Fisher's transform has no end at ±1
     if 1 - abs(value) < 1e-12:
         return _without_interval(value, n, kind, confidence, note, "all points lie on a line: no interval")
     z = _ndtri(confidence)
+    # The jackknife on Fisher's scale; 1 - 1e-12 keeps what is a line without some point finite
     parts = _without_each(a, b, lambda a, b: _correlation(a, b)[0], 1 - 1e-12)
     t = float(scipy.stats.t.ppf(0.5 + level(confidence) / 2, max(degrees_of_freedom(parts), 1.0)))
+    # How far values and their ranks disagree, on the same scale
     ranks = _inside(_correlation(_ranks(a), _ranks(b))[0] or 0.0, n)
     bent = math.hypot(t * _error(parts), math.atanh(value) - math.atanh(ranks))
     return _build_fisher_score(value, value, max(z / math.sqrt(n - 3), bent), n, kind, confidence, note)
@@ -86,6 +89,7 @@ def spearman(a: Values, b: Values, confidence: float = 0.95) -> Score:
     value, reason = _correlation(_ranks(a), _ranks(b))
     if value is None or n < 4:
         return _without_interval(value, n, kind, confidence, note, reason)
+    # Half a step inside ±1, where ranks are in perfect order
     inner = _inside(value, n)
     parts = _without_each(a, b, lambda a, b: _correlation(_ranks(a), _ranks(b))[0], _most(n - 1))
     t = float(scipy.stats.t.ppf(0.5 + level(confidence) / 2, n - 2))
@@ -109,9 +113,11 @@ def _finite(a: Values, b: Values) -> tuple[Tensor, Tensor, str]:
 def _correlation(a: Values, b: Values) -> tuple[float | None, str]:
     """Correlation, or why there is none, and why it has no interval where points are few."""
     for column in (a, b):
+        # Equal but for rounding
         if len(column) < 2 or bool((column - column.mean()).norm() <= 1e-12 * column.norm()):
             return None, "undefined: needs two points that differ in both numbers"
     a, b = a - a.mean(), b - b.mean()
+    # Unit vectors first: the product of both norms may overflow where neither does
     value = float((a / a.norm()) @ (b / b.norm()))
     few = f"{len(a)} points are too few for an interval: it takes 4" if len(a) < 4 else ""
     return max(-1.0, min(1.0, value)), few
@@ -135,6 +141,7 @@ def _inside(value: float, n: int) -> float:
 def _without_each(a: Values, b: Values, correlate: Callable[[Values, Values], float | None], most: float) -> Values:
     """Fisher's transforms of the correlation without each point, at most so far out, less their mean, [n]."""
     kept = ~torch.eye(len(a), dtype=torch.bool)
+    # Where a point is all that differs, the others have no correlation: 0
     values = [correlate(a[rows], b[rows]) or 0.0 for rows in kept]
     z = torch.tensor(values, dtype=torch.float64).clamp(-most, most).atanh()
     return z - z.mean()

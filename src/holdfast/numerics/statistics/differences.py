@@ -30,6 +30,7 @@ def difference(first: Score, second: Score, correlation: float) -> Score:
         0.10 in [0.055, 0.145]
     """
     n, level = min(first.n, second.n), first.confidence
+    # Below 1, or no image would tell the two apart and the interval have no width
     rho = min(correlation, 1 - 1 / max(n, 1))
     kind = f"paired, recovered from both intervals (MOVER), correlation {rho:.2f}"
     if first.value is None or second.value is None:
@@ -49,7 +50,7 @@ def combine_reaches(a: float, b: float, correlation: float) -> float:
         >>> combine_reaches(3, 4, correlation=0.0)
         5.0
     """
-    return math.sqrt(max(0.0, a * a + b * b - 2 * correlation * a * b))
+    return math.sqrt(max(0.0, a * a + b * b - 2 * correlation * a * b))  # a² + b² >= 2ab but for rounding
 
 
 def correlation(a: Float[Tensor, "units"], b: Float[Tensor, "units"]) -> float:

@@ -37,8 +37,10 @@ def contributions(
     """
     defined = ~values.isnan().any(1)
     value = values[defined].double().mean()
+    # What each pair adds to the mean beyond θ; it counts for the image and for its negative
     excess = (values.double() - value)[defined] / max(int(defined.sum()) * values.shape[1], 1)
     moves = torch.zeros(population, dtype=torch.float64)
+    # The slice is a view, so the sum goes into `moves` itself
     moves[: len(defined)][defined] += excess.sum(1)
     moves.index_add_(0, negatives[defined].flatten(), excess.flatten())
     return value + population * moves
@@ -67,6 +69,7 @@ def mean(
         0.67 from 3 images
     """
     defined = means[~means.isnan()]
+    # Equal values: their exact limit is about images, and contributions have no spread to add
     alone = statistics.mean(defined, None, condition, confidence, most)
     if constant(defined):
         return alone

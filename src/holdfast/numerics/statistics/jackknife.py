@@ -70,6 +70,7 @@ def over_classes(contributions: Contributions, labels: Int[Tensor, "images"]) ->
     classes, number = labels[defined].unique(return_inverse=True)
     sizes = number.bincount().double()
     means = torch.zeros(len(classes), dtype=torch.float64).index_add_(0, number, values[defined]) / sizes
+    # Their variance over n is then Σ_c s_c² / n_c / C², but for n / (n - 1): that of a mean of class means
     weight = defined.sum() / (len(classes) * (sizes * (sizes - 1).clamp_min(1)).sqrt())
     result = torch.full_like(values, torch.nan)
     result[defined] = means.mean() + weight[number] * (values[defined] - means[number])

@@ -25,7 +25,9 @@ class Least:
 
     def add(self, values: Float[Tensor, "*shape"]) -> None:
         """Take up numbers, in float64; infinite ones do not count."""
+        # What is not below the largest that was kept is never among the smallest
         self._parts.append(values[values < self._limit])
+        # Twice as many before they are sorted out, so that few additions sort
         if sum(map(len, self._parts)) > 2 * self._most:
             self._parts = [kept := self.values()]
             self._limit = float(kept[-1])

@@ -39,14 +39,17 @@ def list_mean(
     """
     n, value, tail = len(values), float(values.double().mean()), (1 - level(confidence)) / 2
     if bool((values == 0).all()) or bool((values == 1).all()):
+        # q^n = α/2 for n independent trials; n images are worth n / (depth + 1)
         limit = tail ** ((depth + 1) / n)
         low, high = (0.0, 1 - limit) if value == 0 else (limit, 1.0)
         return Score(value, low, high, n, "exact limit for a sample without exception", confidence)
+    # The jackknife's variance, and the independent trials it is worth
     parts = jackknife.of_function(value, without.double())
     centred = parts - parts.mean()
     variance = float(centred.square().sum()) / n / max(n - 1, 1)
     size = effective_trials(value, variance, max(degrees_of_freedom(centred), 1.0), float(n * depth), confidence)
     low, high = clopper_pearson(value * size, size, confidence)
+    # Room for images that n images miss with probability α/2
     unmet = 1 - tail ** (1 / n)
     low, high = min(low, (1 - unmet) * value), max(high, value + unmet * (1 - value))
     kind = "binomial with effective size from the jackknife over images, each in both of its roles"

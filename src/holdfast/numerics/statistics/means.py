@@ -73,6 +73,8 @@ def mean(
     if constant(parts):
         if most is None:
             return build_score(None, None, kind, f"all {n} values are equal, so their spread is unknown: no interval")
+        # With probability α/2 a share `same` of equal values is all that n draws meet; the rest may
+        # lie anywhere in [0, most]
         same = tail ** (1 / n)
         return build_score(same * value, same * value + (1 - same) * most, "exact limit for a sample without exception")
 
@@ -84,6 +86,7 @@ def mean(
     deviation, centred = float(parts.std()), parts - parts.mean()
     t = float(scipy.stats.t.ppf(1 - tail, degrees_of_freedom(centred))) / math.sqrt(n)
     skew = float(centred.pow(3).mean() / centred.square().mean() ** 1.5)
+    # The skewness as it is, and farther from 0: a sample seldom has the values far out that make it
     skews = skew, _farther(skew, n)
     low = value - deviation * max(t, *(_invert_hall(t, each, n) for each in skews))
     high = value + deviation * max(t, *(-_invert_hall(-t, each, n) for each in skews))
@@ -111,6 +114,7 @@ def degrees_of_freedom(centred: Float[Tensor, "units"]) -> float:
         5.333333333333333
     """
     n, square = len(centred), float(centred.square().mean())
+    # With kurtosis κ a mean of squares varies as that of 2n / (κ - 1) normal values
     kurtosis = float(centred.pow(4).mean()) / square**2 if square > 0 else 0.0
     return min(n - 1, 2 * n / (kurtosis - 1)) if kurtosis > 1 else n - 1
 
@@ -141,6 +145,7 @@ def _farther(skew: float, n: int) -> float:
 
 def _invert_hall(z: float, skew: float, n: int) -> float:
     """Hall's g(z): the studentised mean that his transformation maps to z; z itself without skewness."""
+    # The limit, where the formula divides by 0
     if abs(skew) < 1e-6:
         return z
     return 3 / skew * (math.cbrt(1 + skew * (z - skew / (6 * n))) - 1)

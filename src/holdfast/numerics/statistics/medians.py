@@ -48,6 +48,7 @@ def median(
     if units is None:
         ranks, count = median_ranks(n, confidence), n
     else:
+        # Of as many independent rows as these are worth, half lie below the median
         size = effective_size((values <= value).double(), units, confidence)
         low_share, high_share = clopper_pearson(size / 2, size, confidence)
         ranks, count = (math.floor(n * low_share), math.ceil(n * high_share) + 1), distinct(units)
@@ -84,6 +85,7 @@ def median_ranks(n: int, confidence: float = 0.95) -> tuple[int, int]:
         ((2, 10), (0, 6))
     """
     tail = (1 - level(confidence)) / 2
+    # The largest rank below which the median lies with probability α/2 at most, whatever ppf rounds to
     rank = int(scipy.stats.binom.ppf(tail, n, 0.5))
     while rank > 0 and scipy.stats.binom.cdf(rank - 1, n, 0.5) > tail:
         rank -= 1

@@ -44,5 +44,6 @@ def adjust_p_values(p: Sequence[float], correction: str) -> list[float]:
         return scipy.stats.false_discovery_control(values).tolist()
     # Holm steps down from the smallest p, and back to the order of the comparisons
     order, result = np.argsort(values, kind="stable"), np.empty(m)
+    # The j-th smallest is multiplied by m - j + 1; a larger p never becomes a smaller one
     result[order] = np.maximum.accumulate((m - np.arange(m)) * values[order]).clip(max=1)
     return result.tolist()

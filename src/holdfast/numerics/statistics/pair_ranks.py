@@ -50,12 +50,15 @@ def pair_rank_correlation(
         1.00 in [-0.31, 1.00] from 30 images
     """
     kind = "Student's t on Fisher's scale, over images in both roles of their pairs"
+    # F - ½ and G - ½ of each pair
     u, v = (_centre_ranks(values) for values in (first, second))
     size = math.sqrt(float(u.square().sum() * v.square().sum()))
     if not size:
         n = len(shares(torch.zeros_like(u)))
         return Score(None, None, None, n, kind, confidence, "undefined: all distances are equal to one of the encoders")
+    # Spearman's is Pearson's of the ranks, also where distances are equal
     value = max(-1.0, min(1.0, float(u @ v) / size))
+    # The two further terms are what the pair does to the ranks of the others; constants go with the mean
     influence = 12 * (u * v + _above(first, v) + _above(second, u))
     moves = shares(influence - influence.mean())
     n, tail = len(moves), (1 - level(confidence)) / 2
@@ -68,6 +71,7 @@ def pair_rank_correlation(
         reach = 6 * (1 - (1 - unmet) ** 2)
         kind = "exact limit for a sample without exception"
         return build_score(1 - reach, 1.0, kind) if value > 0 else build_score(-1.0, reach - 1, kind)
+    # Twice: an image is in both places of a pair. dρ is (1 - ρ²) d artanh ρ
     error = 2 * float(moves.std()) / math.sqrt(n) / (1 - value**2)
     reach = float(scipy.stats.t.ppf(1 - tail, max(degrees_of_freedom(moves - moves.mean()), 1.0))) * error
     middle = math.atanh(value)
@@ -77,11 +81,13 @@ def pair_rank_correlation(
 def _centre_ranks(values: Float[Tensor, "pairs"]) -> Float[Tensor, "pairs"]:
     """Ranks as shares of the pairs, less ½; equal values share their mean rank."""
     ranks = torch.from_numpy(scipy.stats.rankdata(values.numpy()))
+    # ½ is taken off a rank, which counts the pair itself
     return (ranks - 0.5) / len(values) - 0.5
 
 
 def _above(values: Float[Tensor, "pairs"], others: Float[Tensor, "pairs"]) -> Float[Tensor, "pairs"]:
     """E[1(x <= X) (others)] at the value x of each pair."""
+    # From the largest on: each pair's sum is over those at or above it
     order = values.argsort(descending=True, stable=True)
     result = torch.empty_like(others)
     result[order] = others[order].cumsum(0) / len(others)

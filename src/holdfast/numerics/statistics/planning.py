@@ -43,17 +43,20 @@ def times_needed(
 
     def short(log_times: float) -> float:
         """How much farther intervals would have to reach."""
+        # Falls with the number of units, so a root can be bracketed
         times = math.exp(log_times)
         a, b = reach(first, times), reach(second, times)
         if a is None or b is None:
             return math.inf
         rho, total = min(correlation, 1 - 1 / (n * times)), 0.0
+        # What the interval reaches towards 0, and how short the estimate may fall
         for alpha in (level, 2 * (1 - power)):
             (below, above), (other_below, other_above) = a.at(alpha), b.scale(scale).at(alpha)
             ends = (below, other_above) if gap > 0 else (above, other_below)
             total += combine_reaches(*ends, rho)
         return total - abs(gap)
 
+    # From two units on; the search is in the logarithm, as `reach` is about a power of it
     ends = math.log(2 / n), math.log(MOST)
     if gap == 0 or short(ends[1]) > 0:
         return None

@@ -97,6 +97,7 @@ def share(
     kind += f", {condition}" if condition else ""
     if not len(hits):
         return Score(None, None, None, 0, kind, confidence, note or "undefined: there is nothing to count")
+    # Successes of the effective size need not be whole: Beta's inverse takes any
     n = float(len(hits)) if units is None else effective_size(hits, units, confidence)
     value = float(hits.double().mean())
     low, high = clopper_pearson(value * n, n, confidence)

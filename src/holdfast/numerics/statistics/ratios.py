@@ -124,5 +124,6 @@ def _smaller_root(a: float, b: float, c: float) -> float:
     """Smaller root above 0 of a r² - 2 b r + c = 0, or 0 where c = 0; a may be 0 or below."""
     if c <= 0:
         return 0.0
+    # One over the larger root of c s² - 2 b s + a = 0: no numbers of one size are subtracted, and a may be 0
     twice = b + math.sqrt(max(0.0, b * b - a * c))
     return c / twice if twice > 0 else math.inf

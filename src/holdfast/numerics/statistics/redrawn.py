@@ -34,8 +34,10 @@ def widen_interval(score: Score, others: Sequence[float], least: float = -math.i
     kind, drawn = f"{score.interval}, widened by {len(others)} other groups of draws", [score.value, *others]
     if score.value is None or score.low is None or score.high is None or not all(map(math.isfinite, others)):
         return replace(score, interval=f"{score.interval}, given its draws")
+    # R + 1 values have R degrees of freedom
     t = float(scipy.stats.t.ppf((1 + level(score.confidence)) / 2, len(others)))
     spread = t * float(torch.tensor(drawn, dtype=torch.float64).std())
+    # Independent errors: squares of what they reach add up
     low = max(score.value - math.hypot(score.value - score.low, spread), least)
     high = min(score.value + math.hypot(score.high - score.value, spread), most)
     note = f"other draws give {min(others):.3g} to {max(others):.3g}"

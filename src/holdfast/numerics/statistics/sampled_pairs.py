@@ -47,6 +47,7 @@ def partners(images: int, pairs_of: int | None = None) -> int:
     check(pairs_of)
     if images <= max(FEWEST, EXACT if pairs_of is None else pairs_of):
         return images - 1
+    # As many next ones as before, so an even number; in all as many pairs as `among` images have
     among = SAMPLED if pairs_of is None else pairs_of
     return 2 * max(1, among * (among - 1) // 2 // images)
 
@@ -68,6 +69,7 @@ def circle(seed: int, images: int, pairs_of: int | None = None) -> Circle | None
     of_each = partners(images, pairs_of)
     if of_each >= images - 1:
         return None
+    # A stream of its own, so that no other draw of the run changes which pairs are compared
     random = Rng(seed).child("pairs").generator()
     return Circle(torch.randperm(images, generator=random), of_each // 2)
 
@@ -84,6 +86,7 @@ def work(images: int, pairs_of: int | None = None) -> int:
         (499500, 260000)
     """
     of_each = partners(images, pairs_of)
+    # Blocks at both ends of the band of partners are computed whole
     return images * (of_each if of_each >= images - 1 else of_each + 2 * SIDE) // 2
 
 

@@ -40,7 +40,7 @@ class Score:
     def __post_init__(self) -> None:
         if self.low is None or self.high is None or abs(self.high - self.low) > 1e-12 * max(abs(self.low), 1e-300):
             return
-        object.__setattr__(self, "low", None)
+        object.__setattr__(self, "low", None)  # the dataclass is frozen
         object.__setattr__(self, "high", None)
         words = "both ends of its interval were one number: no interval"
         object.__setattr__(self, "note", "; ".join(filter(None, [self.note, words])))

@@ -66,6 +66,7 @@ def all_settled(counts: Counts, precision: float, alpha: float, budget: int) -> 
         (False, True)
     """
     plain, near = betting.empirical_mean(counts), betting.near_mean(counts, precision, alpha, budget)
+    # No bet can have reached 1/α, so nothing is settled, and no bound need be found
     most = counts.sum(-1) * (plain / near).log()
     if bool(((plain >= 0.5) & (most < math.log(1 / alpha))).any()):
         return False

@@ -30,6 +30,7 @@ def survival(
         >>> share.tolist(), low.tolist(), round(high.item(), 3)
         ([0.5], [0.0], 1.0)
     """
+    # [places, rows], averaged over rows
     share = (values.double()[None] > at.double()[:, None]).double().mean(1)
     width = float(scipy.stats.kstwo.ppf(level(confidence), len(values)))
     return share, (share - width).clamp_min(0), (share + width).clamp_max(1)

@@ -66,6 +66,7 @@ def survival_difference(
         >>> gap.value.tolist(), round(gap.high.item(), 3)
         ([0.25], 1.0)
     """
+    # One width for all thresholds, from the places where the curves jump
     width = _width(first.double(), second.double(), level(confidence), seed)
     value = _steps(first.double(), second.double(), at.double()).mean(0)
     return SurvivalDifference(at, value, (value - width).clamp_min(-1), (value + width).clamp_max(1))
@@ -86,13 +87,17 @@ def _width(first: Float[Tensor, "units"], second: Float[Tensor, "units"], confid
     jumps = jumps[jumps.isfinite()]
     if len(jumps) > MOST:
         jumps = jumps[torch.linspace(0, len(jumps) - 1, MOST).round().long()]
+    # The share of units that n of them miss with probability 1 - c
     unseen = 1 - (1 - confidence) ** (1 / n)
     if n < 2 or not len(jumps):
         return unseen
     # the quantile of the supremum under random signs
     steps = _steps(first, second, jumps)
+    # Scaled so that its sum with random signs has the unbiased variance of D
     centred = (steps - steps.mean(0)) * math.sqrt(n / (n - 1)) / n
     random = torch.Generator().manual_seed(seed)
+    # [DRAWS, n] in float32, which is exact for signs: half the memory, and the quantile varies by more
+    # than its rounding
     signs = torch.randint(0, 2, (DRAWS, n), generator=random, dtype=torch.float32) * 2 - 1
     supremum = float((signs @ centred.float()).abs().amax(1).quantile(confidence))
     tail = (1 + confidence) / 2

@@ -57,6 +57,7 @@ class AtRate:
             >>> print(f"{score.value:.2f} in [{score.low:.2f}, {score.high:.2f}]")
             0.75 in [0.57, 0.89]
         """
+        # The interval given the threshold; without one there is nothing to widen
         score = reduce(self.values(self.rate))
         if score.value is None or score.low is None or score.high is None:
             return score
@@ -64,8 +65,10 @@ class AtRate:
         lengths = by_value.norm() * by_pairs.norm()
         most = 1 - 1 / max(score.n, 1)  # as in `statistics.difference`: what one image's disagreement would leave
         rho = max(-most, min(most, float(by_value @ by_pairs / lengths))) if lengths > 0 else 0.0
+        # Woodruff: the means at the thresholds of the interval's rates
         ends = [self._mean(rate) for rate in self._rates(score.confidence)]
         least, most = min(*ends, score.value), max(*ends, score.value)
+        # A sum of two errors, of which ρ is the correlation: MOVER for a difference with -ρ
         below = statistics.combine_reaches(score.value - score.low, score.value - least, -rho)
         above = statistics.combine_reaches(score.high - score.value, most - score.value, -rho)
         of_threshold = f"{score.interval}, and of the threshold, by the pairs' effective size (MOVER)"
@@ -84,8 +87,11 @@ class AtRate:
     def _influences(self, confidence: float) -> tuple[Tensor, Tensor]:
         """By its value, and by its pairs: what they move, times the mean's slope between the rates of the interval."""
         low, high = self._rates(confidence)
+        # An image whose pairs lie low brings the threshold at a rate down, as a lower rate would:
+        # hence low less high
         slope = (self._mean(low) - self._mean(high)) / (high - low)
         values = self.values(self.rate)
+        # Undefined images have no value of their own, and still their pairs
         by_value = (values - values.nanmean()).nan_to_num(0.0) / max(int((~values.isnan()).sum()), 1)
         return by_value, slope * sampled_pairs.moves(self.near)
 
@@ -138,11 +144,13 @@ def pair_quantile(
     """
     last = len(ordered) - 1
 
+    # "More than a rate": index floor(rate · n), which rounding may not lower
     def at(share: float) -> float:
         return float(ordered[min(int(share * len(ordered) * (1 + 1e-12)), last)])
 
     value, ends = at(rate), rates(rate, near, float(len(ordered)), confidence)
     low, high = map(at, ends)
+    # How many lie below the value, and how many at or below
     below, above = (int(torch.searchsorted(ordered, ordered.new_tensor(value), right=right)) for right in (False, True))
     low = float(ordered[below - 1]) if low == value and below else low
     high = float(ordered[above]) if high == value and above <= last else high

@@ -60,6 +60,7 @@ def two_way_mean(
         return build_score(None, None, "one repetition does not tell how repetitions differ: no interval over both")
 
     # MOVER: the interval of image means, widened by Student's of repetition means
+    # [R], over the images that have a value in every repetition
     means = values[~values.isnan().any(1)].double().mean(0)
     deviation = float(means.std())
     reach = float(scipy.stats.t.ppf(0.5 + level(confidence) / 2, repetitions - 1)) * deviation / math.sqrt(repetitions)

@@ -53,9 +53,11 @@ def place(
     """
     # F at every drift; then, at the median drift, the share of each image's own pairs
     shares = pairwise.share_below(bank, drifts, name, circle)
+    # The drifts in the middle: of each row, and of the mean over rows, [C, 4]
     columns = torch.stack([row[_middle(q)] for row, q in zip(drifts, shares, strict=True)])
     limits = torch.cat([columns, drifts[:, _middle(shares.mean(0))]], 1)
     different, number = limits.double().unique(return_inverse=True)
+    # One pass over the pairs for all of them; several rows may share one
     near = pairwise.near(bank, different, name, circle).T[number]  # [C, 4, N]
     return pad_to_population(shares, len(bank)), near[:, :2].mean(1), near[:, 2:].mean((0, 1))
 
@@ -123,6 +125,7 @@ def median(
         return replace(score, note="no image has a quantile")
     if drifts.low is None or drifts.high is None:
         return replace(score, note=f"{drifts.n} are too few for a {confidence:.0%} interval of a median")
+    # What each image moves by being attacked, and by the pairs that it is in
     value, by_drift, by_pairs = drifts.value, *_influences(quantiles, near, drifts)
     rho = float(by_drift @ by_pairs / (by_drift.norm() * by_pairs.norm()).clamp_min(1e-300))
 
@@ -170,6 +173,7 @@ class _Drifts:
 
 def _influences(quantiles: Tensor, near: Tensor, drifts: _Drifts) -> tuple[Tensor, Tensor]:
     """Contribution of each image by its drift and by its pairs; their squares add up to both variances."""
+    # Half the interval over its normal quantile is the standard error, whose square all images share equally
     reach = 0.0 if drifts.low is None or drifts.high is None else (drifts.high - drifts.low) / 2
     deviation = reach / float(scipy.stats.norm.ppf(0.5 + level(drifts.confidence) / 2))
     above = (quantiles - (drifts.value or 0.0)).sign().nan_to_num(0.0)
@@ -178,6 +182,7 @@ def _influences(quantiles: Tensor, near: Tensor, drifts: _Drifts) -> tuple[Tenso
 
 def _trials(value: float, by_pairs: Tensor, partners: int, confidence: float) -> tuple[float, float]:
     """Successes and trials of the share of pairs of some images: those that its variance is worth."""
+    # Effective trials: at most all pairs, half of them where none (or every one) lies below
     pairs, variance = len(by_pairs) * partners / 2, float(by_pairs.square().sum())
     most = pairs if 0 < value < 1 else pairs / 2
     size = effective_trials(value, variance, len(by_pairs) - 1, most, confidence)

@@ -78,6 +78,7 @@ class Apgd(Attack):
                 best_gradient, value_then = gradient, values
             else:
                 rises += values > last_value
+                # The order matters: `see`, below, raises best_value to the value of this point
                 best_gradient = pick(values > best_value, gradient, best_gradient)
             best_value, best = readout.see(count, at, values, reps)
             last_value = values
@@ -87,14 +88,18 @@ class Apgd(Attack):
                 unchanged = ~halved_before & (best_value <= value_then)
                 halve = stalled | unchanged
                 eta = pick(halve, eta / 2, eta)
+                # Both points become x_max, so the momentum of the path that is given up does not carry over
                 at, previous = pick(halve, best, at), pick(halve, best, previous)
+                # The gradient at x_max was kept, so going back to it costs no pass
                 gradient = pick(halve, best_gradient, gradient)
                 halved_before, value_then, since = halve, best_value, count
                 rises = torch.zeros_like(rises)
             # z_{u+1} by a projected step, x_{u+1} by momentum α = ¾ (1 at the first step)
             way = ball.step(x, at, gradient, eta) - at
+            # In place: `way` is a fresh difference that nothing else reads
             way = way.mul_(0.75).add_(at).add_(at - previous, alpha=0.25) if count else way.add_(at)
             at, previous = ball.around(x, way), at
+        # The last point is only evaluated: a gradient there would lead nowhere
         readout.see(self.steps, at, *evaluate(goal, at))
 
 

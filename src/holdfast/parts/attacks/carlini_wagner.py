@@ -81,14 +81,17 @@ class CarliniWagner(Attack):
         for restart in range(self.restarts):
             readout.restart()
             u = self.start * rng.child("carlini_wagner", restart).normal(*x.shape[1:]).to(x)
+            # The first and second moment of the gradient with respect to u, [B, C, H, W]
             mean, square = torch.zeros_like(u), torch.zeros_like(u)
             for count in range(self.steps):
                 # x' = clip(x + squash(u)) and the gradient of the goal there
                 at, u = _clip_perturbation(x, ball, u)
                 values, reps, gradient = value_and_grad(goal, at)
                 readout.see(count, at, values, reps)
+                # Chain rule by hand, from pixels to u: it leaves out the clip, on purpose
                 slope = _through(ball, u, gradient)
                 # Adam on u: both moments, corrected for their start at zero
+                # lerp(new, old, rate) is (1 - rate) · new + rate · old
                 mean = torch.lerp(slope, mean, FIRST)
                 square = torch.lerp(slope.square(), square, SECOND)
                 size = (square / (1 - SECOND ** (count + 1))).sqrt() + TINY
@@ -102,6 +105,8 @@ def _clip_perturbation(x: Images, ball: Ball, u: Images) -> tuple[Images, Images
     """Return the images that u stands for, and u without what the clip takes from them: it would use up the ball."""
     delta = ball.squash(u)
     at = towards(x, delta)
+    # delta is not 0 where the clip took a part of it. The same share of u is exact for small u only;
+    # what still lies beyond the clip is taken after the next step.
     return at, torch.where((at - x).abs() < delta.abs(), u * (at - x) / delta, u)
 
 

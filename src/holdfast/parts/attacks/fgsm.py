@@ -44,6 +44,7 @@ class Fgsm(Attack):
 
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
         """Attack a batch, see `Attack`; read-out 0 is the nudged image."""
+        # FGSM is its one step, even where the nudged image has the higher value
         readout = Readout(check_readouts(readouts, 1), keep_best=False)
         nudged = self._nudge_images(x, ball, rng)
         # one steepest step from x, its gradient taken at a nudged image
@@ -55,6 +56,7 @@ class Fgsm(Attack):
 
     def worst(self, goal: Goal, x: Images, ball: Ball, rng: Rng) -> Images:
         """Return the attacked images alone, which are not evaluated."""
+        # Only `__call__` is made to search at the best place; here that is chosen by hand
         (ball,) = self.at_places(goal, x, ball, rng)
         gradient = value_and_grad(goal, self._nudge_images(x, ball, rng))[2]
         return ball.step(x, x, gradient, ball.radius)

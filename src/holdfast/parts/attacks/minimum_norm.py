@@ -64,7 +64,9 @@ class MinimumNorm(Attack):
         def record_goal(at: Images) -> tuple[PerImage, Tensor]:
             nonlocal looks
             values, reps = goal(at)
+            # The search leaves the ball; what lies outside never becomes the best that is read out
             here = values.detach().masked_fill(~within(ball, x, at), -torch.inf)
+            # The looks after the last gradient step (halvings, the edge) belong to the last read-out
             readout.see(min(looks, self.steps), at.detach(), here, reps.detach())
             looks += 1
             return values, values[:, None]  # what decides whether something is broken, in place of representations
@@ -72,6 +74,7 @@ class MinimumNorm(Attack):
         # the search, then the edge of the ball along the way to what it found
         start = x + NUDGE * (ball.sample(x, rng.child("minimum_norm")) - x)
         _, image, _ = minimal_radius(record_goal, _positive, x, ball, self.steps, start=start)
+        # Where nothing was broken `image` is x: a huge stretch of no way at all stays at x
         stretch = ball.radius / ball.size(image - x).clamp_min(1e-30).view(-1, 1, 1, 1)
         evaluate(record_goal, ball.around(x, x + stretch * (image - x)))
         return readout.trajectory()

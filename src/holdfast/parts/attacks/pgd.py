@@ -53,6 +53,7 @@ class Pgd(Attack):
 
     def canonicalise_prefix(self) -> Attack:
         """With a given step size the number of steps only says where the trajectory ends."""
+        # α = 2.5 ε / steps differs with the number of steps from the first step on
         return self if self.step_size is None else replace(self, steps=1)
 
     def truncate(self, steps: int) -> Attack:
@@ -75,12 +76,14 @@ class Pgd(Attack):
 
     @override
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
+        # U-PGD of section 4.2; whether it is untargeted or targeted is up to the goal
         read_at = check_readouts(readouts, self.steps)
         readout = Readout(read_at, keep_best=self.keep == "best")
         for restart in range(self.restarts):
             at, evaluate_at = self._begin(x, ball, rng.child("pgd", restart))
             readout.restart()
             for count in range(self.steps):
+                # Both points are the same but in the first step of BIM, whose gradient is taken at x + η
                 values, reps, gradient = value_and_grad(goal, evaluate_at)
                 readout.see(count, evaluate_at, values, reps)
                 # a step of length α along steepest ascent, projected on the ball and clipped to [0, 1]
@@ -90,6 +93,7 @@ class Pgd(Attack):
 
     def worst(self, goal: Goal, x: Images, ball: Ball, rng: Rng) -> Images:
         """Return the attacked images alone; a single last iterate is not evaluated."""
+        # Which of several points is best is known only when all of them are evaluated
         if self.keep == "best" or self.restarts > 1:
             return super().worst(goal, x, ball, rng)
         (ball,) = self.at_places(goal, x, ball, rng)
@@ -110,4 +114,5 @@ class Pgd(Attack):
         start = ball.sample(x, rng)
         if self.start == "random":
             return start, start
+        # η of section 4.1: a tenth of the way to a random point, where the gradient is not zero
         return x, (x + 0.1 * (start - x)).detach()

@@ -69,11 +69,13 @@ class Square(Attack):
         rng = rng.child("square")
         channels, _, width = x.shape[1:]
         signs = _signs(rng.child("stripes").uniform(channels, 1, width).to(x)).expand_as(x)
+        # Outside the frame the pattern is 0, which `ascend` leaves where it is
         top, left, size = ball.frame(x, rng)
         inside = rectangle(top, left, size, (x.shape[2], x.shape[3]), x.device)[:, None]
         canvas = (_Pixels if ball.is_box else _Signs)(x, ball, torch.where(inside, signs, 0))
         value, reps = evaluate(goal, canvas.image)
         readout.see(0, canvas.image, value, reps)
+        # For each proposal a row, a column and a sign for each channel, [B, proposals, 2 + C]
         draws = x.new_empty(0)
         for count in range(self.steps):
             if count % TOGETHER == 0:  # all at once would take memory
@@ -82,11 +84,13 @@ class Square(Attack):
             # sample a square of side h^(i) and a sign per channel (Algorithm 2)
             side = _side(self.share, count, self.steps, *size)
             draw = draws[:, count % TOGETHER]
+            # Uniform over the n - side + 1 rows and columns at which a square fits into the frame
             down, across = ((draw[:, i] * (n - side + 1)).long() for i, n in enumerate(size))
             candidate = canvas.propose(top + down, left + across, side, _signs(draw[:, 2:]))
             new, new_reps = evaluate(goal, candidate)
             # keep the proposal where the goal rises
             _, best = readout.see(count + 1, candidate, new, new_reps)
+            # Before `value` is raised: `better` compares with the best one before this proposal
             canvas.keep(new > value, best)
             value = torch.maximum(new, value)
         return readout.trajectory()
@@ -104,6 +108,7 @@ class _Signs:
         self.image = self._extreme(signs)
 
     def _extreme(self, signs: Images) -> Images:
+        # For ℓ∞ the pattern itself, for ℓ2 its direction; signs that are 0 add nothing to either
         return self._ball.around(self._x, self._x + self._ball.radius * self._ball.ascend(signs))
 
     def propose(
@@ -124,6 +129,7 @@ class _Pixels(_Signs):
 
     def __init__(self, x: Images, ball: Ball, signs: Images):
         super().__init__(x, ball, signs)
+        # The lowest and the highest image of the ball, [2, B, C, H, W]
         self._ends = torch.stack([self._extreme(torch.full_like(x, sign)) for sign in (-1, 1)])
         self._images, self._channels = (torch.arange(count, device=x.device) for count in x.shape[:2])
 
@@ -131,8 +137,10 @@ class _Pixels(_Signs):
         self, top: Int[Tensor, "batch"], left: Int[Tensor, "batch"], side: int, signs: Float[Tensor, "batch channel"]
     ) -> Images:
         """Return the images with a square of each set to one end per channel, [B, C]."""
+        # Broadcast to [B, C]: each image has its own place, which all of its channels share
         places = self._images[:, None], self._channels, top[:, None], left[:, None]
         image = self.image.clone()
+        # Windows of the view overlap, but only one of each image and channel is written
         _windows(image, side)[places] = _windows(self._ends, side)[((signs > 0).long(), *places)]
         return image
 
@@ -152,6 +160,8 @@ def _signs(uniform: Tensor) -> Tensor:
 
 def _side(share: float, count: int, steps: int, height: int, width: int) -> int:
     """Return the patch's side; p halves at the published fractions of the budget."""
+    # The schedule was published for a budget of 10,000 queries
     done = count / steps * 10_000
     halvings = sum(done > mark for mark in (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000))
+    # A large share of an oblong image would ask for a side that is longer than its shorter one
     return min(max(1, round((share / 2**halvings * height * width) ** 0.5)), height, width)

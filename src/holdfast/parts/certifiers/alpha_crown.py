@@ -66,6 +66,8 @@ class AlphaCrown(ByLayers):
         self, network: Network, margin: Margin, region: Region, held: Mapping[int, Box] | None = None
     ) -> tuple[Tensor, dict[int, Box]]:
         """Return lower bounds and ranges; images are treated one by one, for each has its own open signs."""
+        # For the ranges inside and for the margin. At the default steps both rates end at about a
+        # twentieth of their first value.
         effort = (Ascent(self.inside, 0.5, 0.85), Ascent(self.steps, 0.3, 0.97))
         images = [(rows_of(margin, i), region.part([i])) for i in range(len(region.x))]
         results = [_image(network, rows, image, held, effort, self.limit) for rows, image in images]
@@ -96,8 +98,10 @@ class _Searching(Propagation):
         """Return lower bounds and ranges, radius by radius."""
         results: dict[int, tuple[Tensor, dict[int, Box]]] = {}
         for i in region.radii.argsort(descending=True).tolist():  # from each radius to the next one below
+            # The first radius of this image begins from the usual slopes, with a whole ascent
             if not self._of_margin.alphas:
                 effort = (Ascent(self._certifier.inside, 0.5, 0.85), Ascent(self._certifier.steps, 0.3, 0.97))
+            # Only approached: the slopes inside stay those of the radius before
             elif network.dtype == torch.float32:
                 effort = (Ascent(0), Ascent(self._certifier.steps // SHORTER, 0.1, 0.8))
             else:
@@ -105,6 +109,7 @@ class _Searching(Propagation):
                 effort = (Ascent(inside, 0.1, 0.8), Ascent(steps, 0.1, 0.9))
             known = (self._slopes, self._of_margin)
             results[i] = _image(network, margin, region.part([i]), held, effort, self._certifier.limit, known)
+        # Back in the order of the radii that came in
         ordered = [results[i] for i in range(len(results))]
         return torch.cat([bound for bound, _ in ordered]), concatenate_ranges([ranges for _, ranges in ordered])
 
@@ -131,6 +136,7 @@ def _image(
     problem = Problem(network, *start(network, margin), region, ranges, standard_relaxations(network, ranges))
     bound, parameters = best_bound(problem, margin, effort[1], usual, known[1] if known else None)
     if known:
+        # In float32, in which ascents run
         known[1].alphas.update({k: t.float() for k, t in parameters.alphas.items()})
     return bound, ranges
 
@@ -153,11 +159,15 @@ def best_bound(
     network, region = problem.network, problem.region
     single = problem.single()
     begin = begin if begin is not None and begin.alphas else None
+    # float32 only chooses α. Any α in [0, 1] gives a valid bound, and that is computed in the problem's
+    # own precision, so rounding in the ascent costs tightness at most.
     parameters = optimise(single, ascent, begin)[1].to(region.x.dtype)
     with torch.no_grad():
         bound = not_below_intervals(problem.bound(parameters) + margin.bias, network, margin, region, problem.ranges)
+        # Tighter ranges may have worse usual lines, so CROWN from its own ranges is asked too
         if usual:
             lines = standard_relaxations(network, usual)
+            # fmax: a bound that is NaN says nothing, and does not silence the other one
             bound = torch.fmax(bound, propagate_backward(network, margin, region, usual, lines))
     return bound, parameters
 

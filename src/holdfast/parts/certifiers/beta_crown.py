@@ -86,6 +86,7 @@ class BetaCrown(ByLayers):
         results = []
         for i in range(len(region.x)):
             results.append(self._image(network.double, rows_of(margin, i), region.part([i]).to(torch.float64), held))
+        # All of it in float64, also for probes in float32; what comes back is in the precision that came in
         kind = region.x.dtype
         ranges = concatenate_ranges([in_precision(ranges, kind) for _, ranges in results])
         return torch.stack([bound for bound, _ in results]).to(kind), ranges
@@ -105,9 +106,11 @@ class BetaCrown(ByLayers):
         lower = bound[0].cpu()
         upper = margin(network(region.x))[0].cpu()
         slack = rounding(network, margin, region, ranges)[0].cpu()
+        # A lower bound counts as positive beyond what rounding may have made of it
         enough = slack if self.until == "positive" else None
         scale = upper.abs().clamp_min(1e-12)
 
+        # A function, because `upper` falls while leaves are split
         def threshold() -> Tensor:
             return enough if enough is not None else upper - self.gap * scale
 
@@ -126,16 +129,20 @@ class BetaCrown(ByLayers):
             now, leaves = leaves[:AT_ONCE], leaves[AT_ONCE:]
             halves, rows, reached = tree.split(now, ascent)
             upper = upper.scatter_reduce(0, rows, reached.cpu(), "amin")
+            # Halves come in pairs, so every other row counts a split
             spent.index_add_(0, rows[::2], torch.ones_like(rows[::2]))
             late = self.seconds is not None and time.monotonic() - began > self.seconds
             over = {row for row in open_rows if spent[row] >= self.splits or late or self._is_refuted(upper, row)}
             kept = []
+            # A leaf ends where nothing is left to split, its row is over, or it is proved; else it waits
             for leaf in [*halves, *leaves]:
                 if leaf.split is None or leaf.row in over or leaf.lower > threshold()[leaf.row]:
+                    # The leaves of a row cover the ball together, so the row is bounded by its worst one
                     proved[leaf.row] = min(proved[leaf.row], leaf.lower)
                 else:
                     kept.append(leaf)
             leaves = kept
+        # Splitting takes nothing away from what α-CROWN proved; rows without leaves keep that
         lower = torch.where(torch.isfinite(proved), torch.maximum(lower, proved), lower)
         return lower.to(region.x.device), ranges
 
@@ -149,6 +156,7 @@ def _scales(problem: Problem, parameters: AlphaBeta) -> dict[int, Tensor]:
     trail: dict[int, Tensor] = {}
     with torch.no_grad():
         problem.bound(parameters, trail)
+    # β is added to these coefficients, so their size as its unit suits one step size to all nodes
     network, sizes = problem.network, dict.fromkeys(splittable(problem.network), torch.zeros(1))
     for index in trail.keys() - {0}:
         for source in network.nodes[index].inputs:

@@ -55,8 +55,10 @@ class Crown(ByLayers):
         self, network: Network, margin: Margin, region: Region, held: Mapping[int, Box] | None = None
     ) -> tuple[Tensor, dict[int, Box]]:
         """Return lower bounds and ranges."""
+        # The bounds l and u of every value before an activation, which Lemma 25 takes as given
         ranges = ranges_inside(network, region, held, intervals=self.intervals, limit=self.limit)
         relaxations = standard_relaxations(network, ranges)
+        # Eq. 48 of RVCL: c and c₀ by one pass back to the pixels, and the minimum over the ball
         bound = propagate_backward(network, margin, region, ranges, relaxations)
         if self.intervals:
             bound = not_below_intervals(bound, network, margin, region, ranges)

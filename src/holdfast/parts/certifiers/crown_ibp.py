@@ -36,6 +36,7 @@ class CrownIbp(Propagation):
         self, network: Network, margin: Margin, region: Region, held: Mapping[int, Box] | None = None
     ) -> tuple[Tensor, dict[int, Box]]:
         """Return lower bounds and ranges."""
+        # One pass forwards, where CROWN makes a pass back for every layer
         ranges = boxes(network, region, held)
         relaxations = standard_relaxations(network, ranges)
         return not_below_intervals(

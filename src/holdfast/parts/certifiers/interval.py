@@ -37,4 +37,5 @@ class Interval(Propagation):
     ) -> tuple[Tensor, dict[int, Box]]:
         """Return lower bounds and ranges."""
         ranges = boxes(network, region, held)
+        # No lines: it stops at the last activations, on whose ranges the joined affine part is exact
         return propagate_backward(network, margin, region, ranges, {}, stop=True), ranges

@@ -47,6 +47,7 @@ class BatchIndependence(Check):
         with torch.no_grad():
             together = subject.encoder(x)
             try:
+                # The same images as batches of one
                 alone = torch.cat([subject.encoder(x[i : i + 1]) for i in range(count)])
             except Exception as error:  # BatchNorm in train mode refuses a single image
                 finding = f"a single image cannot be encoded: {first_line(error)}"
@@ -54,6 +55,7 @@ class BatchIndependence(Check):
         clean = subject.read(Clean())["reps"]
         # identical images have no spread, and of a large offset the last digit may be a part of it
         last = rounding(clean)[:count]
+        # How far each image moved, and the worst of them in units of the spread
         moved = (together - alone).double().norm(dim=1).cpu()
         drift = float(moved.max()) / max(spread(clean), float(last.max()), 1e-30)
         details = {"relative difference": drift}

@@ -45,20 +45,27 @@ class Collapse(Check):
     def of(self, reps: Float[Tensor, "images dim"]) -> Verdict:
         """Return the verdict on clean representations of the population."""
         clean, around = reps.double(), spread(reps)
+        # c images that are equal make c (c - 1) ordered pairs: counted by groups, without all N² distances
         copies = clean.unique(dim=0, return_counts=True)[1].double()
         same = float((copies * (copies - 1)).sum() / (len(clean) * (len(clean) - 1)))
+        # By how much two passes may put an image apart from itself, what the numbers alone cannot
+        # hold, and how far the first images are from the nearest other one
         made, held, nearest = rounding(reps), float(rounding(reps, computed=0).median()), nearest_apart(reps)
         details = {"spread": around, "rounding": held, "identical pairs": same}
+        # Images lie no farther apart than an image from itself
         if around <= float(made.median()):
             meaning = (
                 "Either all images are the same or the encoder is constant, to the precision of its numbers: all that "
                 "is computed from them is meaningless."
             )
+            # To the bit, or only as far as the numbers can tell
             to = f", to the precision of {number_format(reps)}" if bool((reps != reps[0]).any()) else ""
             finding = f"all images have the same representation{to}"
             return Verdict("fail", finding, meaning, details, called="Collapsed")
         details |= {"nearest": float(nearest.median())}
+        # Which neighbour is nearest is a matter of rounding for these images
         level = float((nearest <= made[: len(nearest)]).double().mean())
+        # The median tells of a whole space that is too coarse, the share of a part of the images
         if details["nearest"] <= self.apart * held or level > self.level:
             finding = (
                 f"precision: {number_format(reps)} puts representations {held:.2g} apart by rounding, passes up to "

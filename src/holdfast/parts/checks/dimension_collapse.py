@@ -35,7 +35,9 @@ class DimensionCollapse(Check):
         """Count unused directions."""
         reps = subject.read(Clean())["reps"]
         values = spectrum.spectrum(reps)
+        # The mean is taken away, which costs N images one direction
         possible = min(reps.shape[1], len(reps) - 1)
+        # Relative to the largest one, so that the scale of the representation does not matter
         used = int((values > self.small * values[0]).sum())
         rank = float(spectrum.effective_rank(reps).mean())
         details = {"directions in use": float(used), "possible": float(possible), "effective rank": rank}

@@ -30,6 +30,7 @@ class EnoughImages(Check):
         """Count images."""
         attacked, population = subject.attacked, subject.population
         finding = f"{attacked} images attacked in a population of {population}"
+        # Few attacked images concern every number, a small population those about neighbours
         if attacked < self.attacked:
             meaning = "The intervals are wide, and bootstrap intervals from so few images are too narrow."
             return Verdict("warn", finding, meaning)

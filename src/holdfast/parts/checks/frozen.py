@@ -64,6 +64,8 @@ class Frozen(Check):
         # passes of the same images, the last one as searches make it; a coin may fall alike twice
         clean, x = subject.read(Clean())["reps"], subject.batch(0, min(self.examined, subject.population))
         first, searched = _plain(encoder, x), _encode_with_grad(encoder, x)
+        # `first` and `searched` are two of the passes. A mean over draws takes the same draws each time, so
+        # two are enough, of which `searched` is one where it can be made.
         again = [_plain(encoder, x) for _ in range(self.passes - 2 if encoder.draws is None else searched is None)]
         # in units of how far images lie apart, beyond what the last digit of each representation can be
         last, unit = rounding(clean)[: len(x)], max(spread(clean), 1e-30)
@@ -73,6 +75,7 @@ class Frozen(Check):
             return not (float(moved.max()) <= most * unit or bool((moved <= last).all())), float(moved.max()) / unit
 
         other, gap_searched = (False, 0.0) if searched is None else differs(searched, self.searched)
+        # Is it the gradient, or is each pass another? One more plain pass tells
         if other and not again:
             again = [_plain(encoder, x)]
         found = [differs(reps, self.rounding) for reps in again]
@@ -124,13 +127,16 @@ class Frozen(Check):
         same = level(distances, made, own[: len(x)], own)  # the image itself, and copies of it
         nearest = distances.masked_fill(same, torch.inf).argmin(1).tolist()
         images = torch.cat([x, *(subject.batch(i, i + 1) for i in nearest)])
+        # The audit's own draws come first; a few more, where these are too few for a variance
         each = subject.encoder.each_draw(images, max(draws, self.examined)).double()
+        # [draws, images, D]
         differences = each[:, : len(x)] - each[:, len(x) :]
         # √(tr Cov(Δ) / k) / ‖Δ̄‖
         left = (differences.var(0).sum(1) / draws).sqrt()
         noise = float((left / differences[:draws].mean(0).norm(dim=1).clamp_min(1e-30)).median())
         slow = subject.encoder.mean_of_draws.one_by_one
         slowly = f"; image by image, which is slow ({slow})" if slow else ""
+        # Draws that are all alike: the network draws nothing
         if float((each - each[0]).norm(dim=2).max()) <= max(self.rounding * spread(clean), float(made.max())):
             finding = f"the mean of {draws} draws that are all the same{slowly}"
             meaning = f"Nothing in it is random, or it seeds itself; leave draws out: they cost {draws} times as much."

@@ -75,6 +75,7 @@ class GradientHealth(Check):
     @classmethod
     def checks_for(cls, audit: Examination) -> tuple[Check, ...]:
         """Audits that search."""
+        # Where nothing follows gradients, those of the balls that are searched otherwise are examined
         searches = [search for search in audit.searches if search.attack.passes.backward] or list(audit.searches)
         balls = dict.fromkeys(search.ball for search in searches if not search.smallest)
         radii = dict.fromkeys(
@@ -91,16 +92,19 @@ class GradientHealth(Check):
     def judge(self, subject: Subject) -> Verdict:
         """Examine the balls of each norm, and report the norm whose gradients say least."""
         verdicts = [self._judge(subject, smallest, largest) for smallest, largest in self._balls(subject)]
+        # One norm with false gradients is enough for a failure
         return max(verdicts, key=lambda verdict: ("pass", "warn", "fail").index(verdict.status))
 
     def _balls(self, subject: Subject) -> Iterator[tuple[Ball, Ball]]:
         """Yield the smallest ball of every norm, but none too small for networks of 8 bits, and the largest."""
         shape = image_shape(subject.batch(0, 1))
+        # One entry for each norm: `of_usual_radius` is the same for all its balls
         sizes: dict[Ball, list[float]] = {}
         for ball in self.balls:
             sizes.setdefault(ball.of_usual_radius, []).append(ball.radius)
         for radii in self.radii:
             found = subject.read(radii)["radius"]
+            # inf: nothing broke the image; 0: it was broken before
             found = found[found.isfinite() & (found > 0)]
             usual = radii.ball.of_usual_radius
             sizes.setdefault(usual, []).append(float(found.median()) if len(found) else usual.radius)
@@ -116,8 +120,11 @@ class GradientHealth(Check):
         # some images at a time, until both shares are clearly small or clearly not
         for start in range(0, count, TOGETHER):
             x = subject.batch(start, min(start + TOGETHER, count))
+            # By the images' ids, so that what one image shows depends on no other
             rng = Rng(subject.seed, ("gradient health",), tuple(subject.ids[start : start + len(x)]))
+            # In float32 and by the encoder's own draws: what is compared must differ in the gradient alone
             with encoder.exactly():
+                # At random points of the ball, where searches go
                 gradient = take_gradient(encoder, smallest.sample(x, rng), rng.child("direction"))
                 if gradient is None:
                     return NO_GRADIENT
@@ -125,6 +132,7 @@ class GradientHealth(Check):
                     return refused
                 missed = torch.cat([missed, self._measure_error(encoder, x, smallest, gradient, rng).cpu()])
                 unseen = torch.cat([unseen, measure_unseen(encoder, x, largest, rng.child("left out")).cpu()])
+            # A mean over images of the share of pixels whose gradient is not 0
             reached, seen = reached + float((gradient.values != 0).double().mean()) * len(x), seen + len(x)
             if _clear(_drop_nan(missed), self.off) and _clear(_drop_nan(unseen), self.unseen):
                 break
@@ -136,12 +144,14 @@ class GradientHealth(Check):
         along = compare_with_gradient(encoder, gradient.at, step, gradient.direction)
         near, other = (AROUND.sample(x, rng.child(name)) for name in ("near", "other"))
         across = compare_with_gradient(encoder, near, other)
+        # NaN where a way changes nothing; the other way counts then
         return torch.fmax(along, across)
 
     def _verdict(
         self, missed: Float[Tensor, "some"], unseen: Float[Tensor, "others"], reached: float, seen: int, named: bool
     ) -> Verdict:
         off = float(missed.median()) if len(missed) else 0.0
+        # An inner product, which chance may take below 0
         share = max(0.0, float(unseen.mean())) if len(unseen) else 0.0
         details = {"reached": reached, "off": off, "unseen": share, "images": float(seen)}
         finding = (
@@ -180,6 +190,7 @@ def _find_defect(gradient: Float[Tensor, "batch channel height width"]) -> Verdi
     if finite < 1:
         meaning = "Gradient attacks fail here, so robustness is overestimated."
         return Verdict("fail", f"{100 * (1 - finite):.1f} % of the gradient is NaN or infinite", meaning)
+    # One image without a gradient is one that attacks cannot move
     dead = int((gradient.flatten(1).abs().amax(1) == 0).sum())
     if dead:
         meaning = f"Gradient attacks do nothing where the gradient vanishes: {MISLED}"

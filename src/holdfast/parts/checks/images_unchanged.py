@@ -26,6 +26,7 @@ class ImagesUnchanged(Check):
     def judge(self, subject: Subject) -> Verdict:
         """Read them again."""
         again = subject.read_again()
+        # `how` is "" for an image that stayed the same
         changed, count = [(name, how) for name, how in again if how], len(again)
         details = {"read again": float(count), "changed": float(len(changed))}
         if changed:

@@ -30,6 +30,7 @@ class InputRange(Check):
         x = subject.batch(0, min(self.examined, subject.population))
         low, high = float(x.min()), float(x.max())
         details = {"min": low, "max": high, "mean": float(x.mean())}
+        # White that was divided by 255 twice is 1/255
         if high <= 4 / 255:
             meaning = "The images are almost black: were pixels already in [0, 1] divided by 255 again?"
             return Verdict("fail", f"the largest pixel is {high:.4f}", meaning, details)

@@ -58,6 +58,7 @@ class LargeRadius(Check):
     def judge(self, subject: Subject) -> Verdict:
         """Count the images whose nearest clean neighbour is still themselves."""
         reps = subject.read(self._trajectory)[f"reps@{self.attack.steps}"]
+        # How many other clean images are nearer to f(x') than its own; 0: it is still found
         nearer, _ = pairwise.closer(reps, subject.read(Clean())["reps"], torch.arange(len(reps)))
         intact = float((nearer == 0).double().mean())
         finding = (

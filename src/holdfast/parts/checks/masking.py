@@ -63,10 +63,12 @@ class Masking(SearchCheck):
             more = int((free & ~gradient).sum())
             won = more / len(free)
             finding = f"an attack without gradients breaks {100 * won:.0f} % of the {len(free)} images that held"
+            # A single image may be chance, however few images there are
             warns, fails, details = more > 0, more > max(1, self.fail * len(free)), {"won": won}
         else:
             # of an objective: how much farther the gradient-free attack gets, image by image
             gradient, free = (rise(subject, search, self.examined)[:, -1] for search in (self.search, free_search))
+            # Image by image; the median is not ruled by a few that one attack alone can move
             times = times_as_far(free, gradient)
             won, gain = float((times > 1.05).double().mean()), gain_of(times)
             finding = (

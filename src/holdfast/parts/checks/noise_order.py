@@ -76,6 +76,7 @@ class NoiseOrder(Check):
     @classmethod
     def checks_for(cls, audit: Examination) -> tuple[Check, ...]:
         """The measures of each failure in one ball, where there is more than one."""
+        # Props. 1 and 2 compare noises for one failure, in one ball and on the same images
         groups: dict[tuple[Failure, Ball, str], list[ChanceMeasure]] = {}
         for measure in audit.measures:
             if isinstance(measure, ChanceMeasure) and (ball := ball_of(measure)) is not None:
@@ -93,10 +94,13 @@ class NoiseOrder(Check):
         names, tables = _names(ordered), _together([measure.observe(subject) for measure in ordered])
         pairs = [
             (lower, upper)
+            # Both orders of each pair: theory gives a place to one of them, or to neither
             for lower, upper in itertools.permutations(range(len(ordered)), 2)
             if must_not_exceed(ordered[lower], ordered[upper])
         ]
+        # Bonferroni: the chance of a false alarm is shared out among the pairs
         level = 1 - CHANCE / max(1, len(pairs))
+        # The intervals that `exceeds` reads have this level
         scores = [_score_table(measure, table, level) for measure, table in zip(ordered, tables, strict=True)]
         values = [score.value for score in scores]
         if any(value is None for value in values):
@@ -104,6 +108,7 @@ class NoiseOrder(Check):
         # orders broken beyond their paired interval; turned within it; images that fail for a draw, but for no attack
         finding = ", ".join(f"{name} {100 * (value or 0.0):.4g} %" for name, value in zip(names, values, strict=True))
         broken = [(a, b) for a, b in pairs if exceeds(tables[a], tables[b], scores[a], scores[b])]
+        # The wrong way round, but chance may have done that
         turned = [(a, b) for a, b in pairs if (a, b) not in broken and (values[a] or 0.0) > (values[b] or 0.0)]
         missed = _count_missed(ordered, tables)
         details = {name: value or 0.0 for name, value in zip(names, values, strict=True)} | {"missed": float(missed)}
@@ -140,6 +145,7 @@ def _structure(measure: ChanceMeasure) -> str:
     """Return what the noise of a measure knows of an image, as the structure of a learned one."""
     match measure:
         case WorstNoiseRobustness():
+            # A learned noise, and below one that was learned elsewhere and is given as a file
             return measure.learner.structure
         case ProbabilisticRobustness(noise=Mixture() as mixture):
             return mixture.noise.generator.design.structure
@@ -157,6 +163,7 @@ def _rank(measure: ChanceMeasure) -> tuple[int, int]:
         case UniversalRobustness():
             return 1, 2
         case WorstNoiseRobustness():
+            # The fewer structures know more, the more it knows itself, and the nearer it stands to attacks
             return 1, len(KNOWS_MORE[_structure(measure)])
     return 2, 0
 
@@ -199,19 +206,24 @@ def _score_table(measure: ChanceMeasure, table: Table, confidence: float) -> Sco
 def must_not_exceed(lower: ChanceMeasure, upper: ChanceMeasure) -> bool:
     """Return whether the true value of the first measure cannot be above that of the second."""
     match lower, upper:
+        # AR is never above anything drawn in the same ball: Prop. 1, Eq. 5
         case (AdversarialRobustness(), UniversalRobustness() | WorstNoiseRobustness() | ProbabilisticRobustness()):
             return True
+        # One δ for all images is a point mass, the worst of noises that know nothing of the image
         case (UniversalRobustness(), WorstNoiseRobustness() | ProbabilisticRobustness()):
             return _structure(upper) == "independent"
         case (WorstNoiseRobustness(), ProbabilisticRobustness()):
+            # The learned one could have been the given one, if it knows at least as much of the image
             return _structure(lower) in (_structure(upper), *KNOWS_MORE[_structure(upper)])
         case (WorstNoiseRobustness(), WorstNoiseRobustness()):
+            # Prop. 2, Eq. 8: a noise that depends on the image is never milder than one that does not
             return _structure(lower) in KNOWS_MORE[_structure(upper)]
     return False
 
 
 def exceeds(table_a: Table, table_b: Table, a: Score, b: Score) -> bool:
     """Return whether a is above b by a paired interval that excludes 0, on the same images."""
+    # Both are means over the same images; what they have in common cancels in their difference
     rho = statistics.correlation(*(statistics.influence_of_mean(table["held"]) for table in (table_a, table_b)))
     low = statistics.difference(a, b, rho).low
     return low is not None and low > 0
@@ -219,6 +231,7 @@ def exceeds(table_a: Table, table_b: Table, a: Score, b: Score) -> bool:
 
 def _count_missed(measures: list[ChanceMeasure], tables: list[Table]) -> int:
     """Return how many images an attack left standing, none the less failed for a draw."""
+    # Images that every attack left standing, and that some draw of some noise broke
     attacked = [isinstance(measure, AdversarialRobustness) for measure in measures]
     if all(attacked) or not any(attacked):
         return 0

@@ -93,6 +93,7 @@ class Precision(Check):
         # how far rounding moves representations, and to which neighbours
         count = min(self.examined, subject.attacked if self.attack is not None else subject.population)
         x, clean = subject.batch(0, count), subject.read(Clean())["reps"].double()
+        # Only passes with a gradient run in reduced precision
         drift, moved = _off(_encode_with_grad(encoder, x).cpu().double(), clean)
         details = {
             "n": float(count),
@@ -108,8 +109,10 @@ class Precision(Check):
             return Verdict("pass", finding, "No search was run; every number is float32.", details)
         # what the search loses: the same attack in float32, and what rounding makes of the value where it ends
         attacked = subject.read(self._build_observation(self.attack))
+        # The value at a read-out is evaluated again in float32, so both ends are compared in float32
         searched = attacked["values"][:, self.attack.steps].double()
         float32, rounded = self._float32(subject, x, clean)
+        # The objective at one and the same image, in both precisions
         error = float(((rounded - float32).abs() / float32.abs().clamp_min(1e-30)).median())
         gain = gain_of(times_as_far(float32, searched))
         details |= {"objective error median": error, "gain of float32": gain}
@@ -132,6 +135,7 @@ class Precision(Check):
         observed = self._build_observation(self.attack)
         goal = observed.objective.pursue(subject.encoder, clean[: len(x)].to(x))
         with subject.encoder.exactly():
+            # The same seed and ids, so the same starts as in the observation
             trajectory = self.attack(goal, x, self.ball, Rng(subject.seed, ids=tuple(subject.ids[: len(x)])))
         rounded = observed.objective.of(subject.encoder)(
             _encode_with_grad(subject.encoder, trajectory.images[self.attack.steps]), clean[: len(x)].to(x)
@@ -148,5 +152,6 @@ def _encode_with_grad(encoder: Encoder, x: Images) -> Tensor:
 def _off(reduced: Tensor, clean: Tensor) -> tuple[PerImage, Tensor]:
     """Return how far the first representations are off, in units of the spread of all, and whose neighbour changed."""
     exact, own, absent = clean[: len(reduced)], torch.arange(len(reduced)), torch.tensor(torch.inf).double()
+    # The image itself is nearest to itself, and left out
     nearest = [pairwise(reps, clean, "l2").index_put((own, own), absent).argmin(1) for reps in (reduced, exact)]
     return (reduced - exact).norm(dim=1) / max(spread(clean), 1e-30), nearest[0] != nearest[1]

@@ -37,6 +37,7 @@ class RadiusOrder(Check):
     def judge(self, subject: Subject) -> Verdict:
         """Compare both means."""
         pairs, classes = self.pairs.observe(subject)["certificate"], self.classes.observe(subject)["certificate"]
+        # The first images are certified, for pairs and for classes: the means are over those of both
         images = min(int((~pairs.isnan()).sum()), len(classes))
         between, for_classes = float(pairs[:images].mean()), float(classes[:images].mean())
         finding = f"{between:.3g} between images, {for_classes:.3g} for classes, in pixels, on {images} images"

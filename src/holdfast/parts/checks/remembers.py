@@ -44,15 +44,19 @@ class Remembers(Check):
         x = subject.batch(0, min(self.examined, subject.population))
         clean = subject.read(Clean())["reps"]
         unit = max(spread(clean), float(rounding(clean).max()), 1e-30)
+        # Mixtures of two images: like images, and yet nobody has shown them to the encoder
         points, mixed = self._around(x, subject.seed), (x + x.roll(1, 0)) / 2
         near_mixed = self._around(mixed, subject.seed)
         with torch.no_grad():
+            # The order matters: between `before` and `after` the encoder sees nothing but the mixtures.
+            # Then it sees the images themselves once more, and points around them.
             before = _encode_in_batches(encoder, near_mixed, len(x))
             encoder(mixed)
             after = _encode_in_batches(encoder, near_mixed, len(x))
             encoder(x)
             used = _encode_in_batches(encoder, points, len(x))
             try:
+                # In the opposite order, so that answers by the point before differ, too
                 unused = self._afresh(encoder, points.flip(0), len(x)).flip(0)
             except HoldfastError as error:
                 meaning = "Whether it answers by what it has seen before was not found out."
@@ -60,6 +64,7 @@ class Remembers(Check):
         apart = max(_apart(used, unused), _apart(before, after)) / unit
         details = {"difference": apart}
         finding = f"a network that has seen no image is {apart:.1e} of the spread away"
+        # Two unused networks that differ as much are random; that is no memory
         if not apart <= self.fail and not self._noise(encoder, points, len(x)) > self.fail * unit:  # NaN too
             meaning = (
                 "It answers for an image by what it has seen before, so that attacks and distances measure its memory; "
@@ -81,6 +86,7 @@ class Remembers(Check):
     def _around(self, x: Images, seed: int) -> Float[Tensor, "points channel height width"]:
         """Return points around each image, those of all distances in a row."""
         rng = Rng(seed, ("remembers",), tuple(str(image) for image in range(len(x))))
+        # One pattern for all distances, so that points of an image lie on one line
         signs = torch.where(rng.uniform(*x.shape[1:]).to(x) < 0.5, -1.0, 1.0)
         return torch.cat([(x + radius * signs).clamp(0, 1) for radius in self.radii])
 

@@ -82,8 +82,11 @@ class SmallerChange(Check):
         """Count the images that other attacks break."""
         results = subject.read(self.radii)
         radius, halfway = results["radius"], results["halfway"]
+        # Images that any of the attacks breaks
         missed = int(torch.stack([subject.read(within)["broken"] for within in self._within]).amax(0).sum())
+        # The upper end of a two-sided 90 % interval is a one-sided bound at 95 %
         count, (_, most) = len(radius), clopper_pearson(missed, len(radius), confidence=0.9)
+        # How much the second half of the passes still gained, where the first half had found anything
         both = halfway.isfinite() & radius.isfinite()
         gain = float((1 - radius[both] / halfway[both].clamp_min(1e-30)).median()) if both.any() else 0.0
         details = {"missed": missed / max(1, count), "at_most": most, "gain": gain}

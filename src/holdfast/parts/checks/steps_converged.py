@@ -35,6 +35,7 @@ class StepsConverged(SearchCheck):
         if subject.encoder.draws is not None:
             curve = curve[:-1]  # its end is judged by other draws than the search saw
         steps = len(curve) - 1
+        # Of the median curve: single images may still rise where the whole has settled
         then, end = float(curve[steps * 4 // 5]), float(curve[-1])
         gain = end / then - 1 if then > 0 else 0.0
         finding = f"the last {steps - steps * 4 // 5} of {steps} steps brought it {100 * gain:.1f} % farther (median)"

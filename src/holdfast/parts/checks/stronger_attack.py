@@ -44,6 +44,7 @@ class StrongerAttack(SearchCheck):
     @classmethod
     def checks_of(cls, search: Search, audit: Examination) -> tuple[Check, ...]:
         """Every search; those for one thing in one ball are compared with the same costlier one, which is run once."""
+        # The longest search for the same thing sets the length, so that one costlier run serves them all
         attacks = [
             alike.attack for alike in audit.searches if (alike.ball, alike.objective) == (search.ball, search.objective)
         ]
@@ -67,12 +68,14 @@ class StrongerAttack(SearchCheck):
         costlier = by(self.search, self.stronger)
         if isinstance(self.objective, Failure):
             usual, strong = (find_broken(subject, search, self.examined) for search in (self.search, costlier))
+            # Only what the usual search missed counts, not what it broke and the costlier one did not
             missed = int((strong & ~usual).sum())
             finding = f"a stronger attack breaks {missed} more of {len(usual)} images"
             warns, fails = missed > 0, missed > max(1, self.missed * len(usual))
             details = {"missed": missed / len(usual)}
         else:
             usual, strong = (rise(subject, search, self.examined)[:, -1] for search in (self.search, costlier))
+            # Of an objective nothing breaks: how much farther each image is brought, in the median
             gain = gain_of(times_as_far(strong, usual))
             finding = f"a stronger attack gets {in_words(gain)} on {len(usual)} images (median)"
             warns, fails, details = gain > self.tolerance, gain > 4 * self.tolerance, {"gain": gain}

@@ -46,6 +46,7 @@ class Trained(Check):
 
     def judge(self, subject: Subject) -> Verdict:
         """Test the weights of every layer."""
+        # Matrices and kernels: biases and the like begin as constants, which tells nothing
         layers = [p for p in subject.encoder.module.parameters() if p.ndim > 1 and p.numel() >= self.fewest]
         if not layers:
             meaning = "No layer could be examined; make sure that the weights are those of a trained network."
@@ -65,10 +66,14 @@ class Trained(Check):
 def _looks_drawn(layer: Tensor, level: float) -> bool:
     """Return whether weights cannot be told from uniform or normal numbers."""
     values = layer.detach().flatten().to("cpu", torch.float64).numpy()
+    # Every k-th weight, the same ones each time
     values = values[:: -(-len(values) // MOST)]
+    # Both distributions are fitted to the weights, which makes p larger: only what is clearly
+    # not drawn is told from them
     spread, widest = float(values.std()), float(np.abs(values).max())
     if spread == 0 or not np.isfinite(widest):
         return False
     uniform = scipy.stats.kstest(values, scipy.stats.uniform(-widest, 2 * widest).cdf).pvalue
     normal = scipy.stats.kstest(values, scipy.stats.norm(float(values.mean()), spread).cdf).pvalue
+    # Either initialiser may have been used
     return bool(max(uniform, normal) > level)

@@ -65,6 +65,7 @@ class TransferOrder(SearchCheck):
         if not others:
             return Verdict("skip", "no surrogate but the encoder itself", "There is no other encoder to compare with.")
         assert isinstance(self.objective, Objective)
+        # How far above its value at the image itself, as in `rise`
         start = self.objective(clean, clean)
         own = self.objective(reps, clean) - start
         best = torch.stack([self.objective(other, clean) - start for other in others]).amax(0)

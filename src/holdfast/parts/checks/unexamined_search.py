@@ -44,5 +44,6 @@ class UnexaminedSearch(Check):
 
 def _silent(observation: Observation) -> bool:
     """Whether it follows gradients of the audited encoder on the population without naming its searches."""
+    # Training images and surrogates are no subject of the checks of searches
     of_population = not (observation.scope.at_once or observation.scope.training or observation.surrogate)
     return of_population and observation.passes.backward > 0 and not observation.searches

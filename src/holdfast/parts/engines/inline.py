@@ -42,6 +42,7 @@ class _Here(Pool):
 
     def wait(self) -> Outcome:
         """Do the item; what it raises is an outcome, as in other processes, but Ctrl-C ends both."""
+        # Ctrl-C is no Exception, so it passes
         try:
             return Outcome(0, self._work(self._item))
         except Exception as error:

@@ -48,6 +48,7 @@ class Processes(Engine):
     gpus: int = 0
 
     def __post_init__(self) -> None:
+        # A slip such as 1000 would bring the machine down before anything is computed
         if self.workers > (most := max(AT_LEAST, EACH * cores())):
             raise HoldfastError(
                 f"processes: expected at most {most} workers on {cores()} cores, got {self.workers}; more only wait "
@@ -71,6 +72,7 @@ class Processes(Engine):
         Raises:
             HoldfastError: work that cannot be sent to other processes.
         """
+        # Each worker with all cores would make them wait for each other
         threads = self.threads or max(1, cores() // self.workers)
         pool = _Processes(self.workers, pack_work(make), threads, _visible(self.gpus))
         try:
@@ -104,6 +106,7 @@ class _Processes(WorkerPool):
         begin()
         context, given = fork_context(), surroundings()
         near_end, far_end = context.Pipe()
+        # In turn, so that GPUs are shared evenly, and a replacement gets the one that is free
         gpu = self._gpus[number % len(self._gpus)] if self._gpus else None
         process = context.Process(
             target=serve,
@@ -133,6 +136,7 @@ class _Processes(WorkerPool):
         process.join()
         connection.close()
         died = _cause(process.exitcode)
+        # Not killed, and never ready: what a script without a main guard does when it is imported again
         if number not in self._ready and (process.exitcode is None or process.exitcode >= 0):
             raise HoldfastError(
                 f"a worker process ended before it could work ({died}); a script that calls Holdfast with workers must "

@@ -141,6 +141,7 @@ class _Actors(WorkerPool):
     def __init__(self, ray: Any, engine: Ray, work: bytes):
         self._ray, self._engine = ray, engine
         self._threads = engine.threads or max(1, int(engine.cpus))
+        # No restarts by Ray: a restarted actor would have lost its work, and the pool replaces it anyway
         self._kind = ray.remote(num_cpus=engine.cpus, num_gpus=engine.gpus, max_restarts=0, max_task_retries=0)(Server)
         self._work = ray.put(work)  # once for all of them
         self._actors: dict[int, _Actor] = {}
@@ -156,7 +157,9 @@ class _Actors(WorkerPool):
         actor.tasks.append(actor.handle.do.remote(pickle.dumps(task)))
 
     def _next(self) -> tuple[int, bytes, str]:
+        # Of each actor the oldest task, for it does them one after the other
         running = {actor.tasks[0]: number for number, actor in self._actors.items() if actor.tasks}
+        # Patience is for getting ready alone; a task may take as long as it takes
         starts = [actor.since for number, actor in self._actors.items() if number not in self._ready]
         left = max(0.0, min(starts) + self._engine.patience - time.monotonic()) if starts else None
         done, _ = self._ray.wait(list(running), num_returns=1, timeout=left)

@@ -42,6 +42,7 @@ class Counting(Draws):
     ) -> tuple[Float[Tensor, "images"], Float[Tensor, "images"]]:
         """Return the ends of the exact binomial 95 % interval of P[failure] of each image."""
         ends = [clopper_pearson(k, n) for k, n in zip(failed.tolist(), drawn.tolist(), strict=True)]
+        # Two columns also where there are no images
         low, high = torch.tensor(ends, dtype=torch.float64).view(-1, 2).unbind(1)
         return low, high
 

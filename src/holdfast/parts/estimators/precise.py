@@ -46,6 +46,7 @@ class Precise(Draws):
         """Return lower and upper ends for P[failure] of each image, each at alpha/2."""
         counts = betting.tally_votes(failed, drawn)
         low = betting.lower(counts, self.alpha / 2, self.most)
+        # 1 - LEVELS is LEVELS reversed: the flipped tally is that of 1 - x, whose lower end counts
         return low, 1 - betting.lower(counts.flip(-1), self.alpha / 2, self.most)
 
     def should_stop(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:

@@ -53,6 +53,7 @@ class Sequential(Draws):
     def should_stop(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
         """Images that are decided, or have had all their draws."""
         drawn = torch.full_like(failed, draws)
+        # Both are looked at after each block, which the bounds allow
         return self.rare(failed, drawn) | self.frequent(failed, drawn) | (drawn >= self.most)
 
     def _limit(self, failed: Int[Tensor, "images"]) -> Float[Tensor, "images"]:

@@ -151,8 +151,10 @@ def _factors(relative_variance: float, runs: int, tail: float) -> tuple[float, f
     Source: Krishnamoorthy & Mathew (2003), "Inferences on the means of lognormal distributions using generalized
         p-values and generalized confidence intervals".
     """
+    # Quantiles at 400 even places in place of random numbers: the same interval each time
     v, between = math.log1p(relative_variance * runs), (np.arange(400) + 0.5) / 400
     wider = (runs - 1) / scipy.stats.chi2.ppf(between, runs - 1)[:, None]
+    # Every Z with every X, [400, 400]
     ratio = scipy.stats.norm.ppf(between) * np.sqrt(v * wider / runs) + v * (wider - 1) / 2
     low, high = np.quantile(ratio, [tail, 1 - tail])
-    return math.exp(low), math.exp(min(high, 700.0))
+    return math.exp(low), math.exp(min(high, 700.0))  # beyond e^709 a float is infinite

@@ -56,13 +56,20 @@ class Confused(Failure):
         margin, level, _ = self._margins(shard)
         assert shard.clean is not None  # clean representations are always observed first
         clean = shard.clean.to(shard.x.device).double()
+        # min_k m_k(x) over the negatives that do not look alike: the unit in
+        # which x itself has the value -1
         least = margin(clean[shard.positions]).masked_fill(level, torch.inf).amin(1)
+        # Not above zero where another image stands at x too, infinite where
+        # all negatives are alike: no unit
         scale = torch.where((least > 0) & least.isfinite(), least, 1.0)
 
         def event(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
             rows = rows.to(scale.device)
+            # RVCL, Eq. 12 (for the cosine), for all draws of an image:
+            # [rows, S, D] @ [rows, D, K] + [rows, 1, K]
             margins = reps.double() @ margin.weights[rows].mT + margin.bias[rows, None]
             lowest = margins.masked_fill(level[rows, None], torch.inf).amin(2)
+            # All negatives alike leave -∞, which no search could climb from
             return (-lowest / scale[rows, None]).clamp_min(LEAST)
 
         return event
@@ -72,6 +79,8 @@ class Confused(Failure):
         margin, level, negatives = self._margins(shard)
         assert shard.clean is not None  # clean representations are always observed first
         clean = shard.clean.to(shard.x.device).double()
+        # The rivals that x is nearest to come first; of those that look alike, which come
+        # last, the margin is the constant 1
         order = margin(clean[shard.positions]).masked_fill(level, torch.inf).argsort(dim=1, stable=True)[:, :count]
         none = level.gather(1, order)
         images = torch.arange(len(order), device=order.device)[:, None]
@@ -82,6 +91,7 @@ class Confused(Failure):
     def identify(self, shard: Shard, reps: Float[Tensor, "batch dim"]) -> Int[Tensor, "batch"]:
         """Return the negative with the smallest margin; none of those that look alike."""
         margin, level, negatives = self._margins(shard)
+        # Alike ones at infinity, so that argmin takes one of them only where there are no others
         margins = margin(reps.double()).masked_fill(level, torch.inf)
         nearest = negatives.gather(1, margins.argmin(1, keepdim=True).cpu()).squeeze(1)
         return nearest.masked_fill(level.all(1).cpu(), -1)
@@ -93,6 +103,8 @@ class Confused(Failure):
         count = min(self.negatives, len(clean) - 1)
         negatives = draw_negatives(shard.rng, shard.positions, len(clean), count)
         margin = between(clean[shard.positions], clean[negatives], self.divergence)
+        # The weights are z⁺ - z⁻ (cosine) or 2 (f⁺ - f⁻): their length tells
+        # how far apart the two images are
         apart = margin.weights.norm(dim=2) / (1 if self.divergence == "cosine" else 2)
         places = (rows.to(clean.device) for rows in (shard.positions, negatives))
         alike = level(apart, rounding(clean, self.divergence), *places)  # the same picture twice: no failure

@@ -57,6 +57,8 @@ class Drifted(Failure):
         """
         assert shard.clean is not None  # clean representations are always observed first
         clean = shard.clean.to(shard.x.device)
+        # The first images alone: a quantile of two million pairs is known well enough,
+        # and all pairs would take N² time
         limit = pairwise.quantile(clean[:MOST], self.share, self.divergence)
         if not limit > 0:
             raise HoldfastError(
@@ -67,6 +69,8 @@ class Drifted(Failure):
         own = clean[shard.positions, None].double()
 
         def event(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
+            # Universal quantiles of section 5 without their ranks: the one
+            # threshold that the share stands for
             return compare(reps.double(), own[rows.to(own.device)].expand_as(reps)) / limit - 1
 
         return event

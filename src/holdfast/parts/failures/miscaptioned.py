@@ -82,15 +82,19 @@ class Miscaptioned(Failure):
         self, captions: Captions, owners: Int[Tensor, "captions"], bank: Tensor, own: Int[Tensor, "batch"]
     ) -> Event:
         texts = captions.texts.to(bank)
+        # [B, T]: which texts are an image's own
         wanted = owners.to(own.device) == torch.arange(len(own), device=own.device)[:, None]
         # a text that an image shares with others is never ahead of itself: as a rival it would be a plateau
         _, same = texts.unique(dim=0, return_inverse=True)
+        # Row by row, as every image has texts of its own that must not be its rivals
         rival = ~torch.stack([torch.isin(same, same[mine]) for mine in wanted])
 
         def ahead(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
             rows = rows.to(own.device)
+            # Unit vectors on both sides, so the product is the cosine: [rows, S, T]
             return _level(rivals_ahead(unit(reps.double()) @ texts.T, wanted[rows], rival[rows], self.k))
 
+        # With fewer than k rivals no image can be pushed out of the first k
         return in_units_at_x(ahead, bank[own], rival.sum(1) < self.k)
 
     def _among_images(
@@ -98,15 +102,20 @@ class Miscaptioned(Failure):
     ) -> Event:
         # what each caption of these images must reach: the k-th best of the other images
         texts, owners = (values[owners >= 0].to(own.device) for values in (captions.texts, owners))
+        # [T, N], for the captions of these images alone; the own image of each is
+        # out, as x' stands in its place
         others = (texts @ unit(bank).T).scatter(1, own[owners, None], -torch.inf)
         reach = others.topk(min(self.k, len(bank)), dim=1).values[:, -1]
         wanted = owners == torch.arange(len(own), device=own.device)[:, None]
 
         def ahead(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
             mine = wanted[rows.to(own.device)]
+            # How far x' falls behind the k-th best, for every text; only its own ones
+            # count, and the best of them decides
             behind = reach - unit(reps.double()) @ texts.T
             return _level(behind.masked_fill(~mine[:, None], torch.inf).amin(2))
 
+        # As above: k other images are needed
         hopeless = torch.full((len(own),), self.k > len(bank) - 1, device=own.device)
         return in_units_at_x(ahead, bank[own], hopeless)
 

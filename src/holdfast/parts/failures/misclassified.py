@@ -53,13 +53,16 @@ class Misclassified(Failure):
         if shard.labels is None or shard.head is None:
             raise no_labels("the failure misclassified", "the source of images")
         head, labels = shard.head(self.probe), shard.labels[shard.positions]
+        # The row of each image's class in the head, whose classes may have any numbers
         own = head.numbers(labels).to(shard.x.device)
         weights, bias = head.weights.to(shard.x.device).double(), head.bias.to(shard.x.device).double()
 
         def event(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
+            # NPPR, Eq. 11 without its softplus: the logit margin, [rows, S, C] -> [rows, S]
             logits = reps.double() @ weights.T + bias
             index = own[rows.to(own.device), None, None].expand(-1, reps.shape[1], 1)
             ahead = logits.scatter(2, index, -torch.inf).amax(2) - logits.gather(2, index).squeeze(2)
+            # A tie fails, but events fail above zero alone
             return torch.where(ahead == 0, TIED, ahead)
 
         return event
@@ -71,6 +74,8 @@ class Misclassified(Failure):
         margin = shard.head(self.probe).margins(shard.labels[shard.positions]).to(shard.x.device).to(torch.float64)
         assert shard.clean is not None  # clean representations are always observed first
         clean = shard.clean[shard.positions].to(shard.x.device).double()
+        # Distances from the boundaries in representation space: logits of classes with
+        # long weights do not count more
         apart = margin(clean) / margin.weights.norm(dim=2).clamp_min(TIED)
         order, images = apart.argsort(dim=1, stable=True)[:, :count], torch.arange(len(apart))[:, None]
         return Rivals(Margin(margin.weights[images, order], margin.bias[images, order]))

@@ -70,6 +70,9 @@ class Nearest(Failure):
         bank, own = bank_of(shard, "nearest")
         # the distance from a boundary as a linear function of f': scores, less those of the image itself
         reach, scored = bank.norm(dim=1), scores_of(bank, self.divergence)
+        # f' is (s_j - s_i) / 2||f_j - f_i|| from a boundary, x ||f_j - f_i|| / 2 from the nearest
+        # one; for the cosine (s_j - s_i) / ||z_j - z_i|| and ||f_i|| ||z_j - z_i|| / 2. The
+        # quotients are (s_j - s_i) / (length · room · apart).
         length = reach[own] / 2 if self.divergence == "cosine" else torch.ones_like(reach[own])
         # in units of the distance from the nearest boundary; twins are no boundary
         apart, level = self._apart(bank, own)
@@ -78,6 +81,8 @@ class Nearest(Failure):
 
         def event(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
             rows = rows.to(own.device)
+            # Values need the whole population, gradients one rival alone: the first
+            # product is kept out of the graph
             with torch.no_grad():
                 scores = scored(reps)
                 own_scores = scores.gather(2, own[rows, None, None].expand(-1, reps.shape[1], 1))
@@ -89,6 +94,7 @@ class Nearest(Failure):
                 unit_ahead = units[rows, None].expand_as(ahead).gather(2, first[..., None])
                 normal = (scored.weights[first] - scored.weights[own[rows], None]) / unit_ahead
                 along = (reps.double() * normal).sum(2)
+                # Zero, with the gradient of the image ahead
                 value = value + (along - along.detach())
             return value.clamp_min(LEAST)
 
@@ -102,7 +108,9 @@ class Nearest(Failure):
         bank, own = bank_of(shard, "nearest")
         apart, level = self._apart(bank, own)
         apart = apart.masked_fill(level, torch.inf)
+        # All but the image itself, which is level with itself and so comes last
         order = apart.argsort(dim=1, stable=True)[:, : min(count or len(bank), len(bank) - 1)]
+        # RVCL, Eq. 12 (cosine), or the same for Euclidean distances: linear in f(x')
         margins = between(bank[own], bank[order], self.divergence)
         none = apart.gather(1, order).isinf()
         weights, bias = margins.weights.masked_fill(none[..., None], 0.0), margins.bias.masked_fill(none, 1.0)
@@ -120,5 +128,6 @@ class Nearest(Failure):
     ) -> tuple[Float[Tensor, "batch population"], Bool[Tensor, "batch population"]]:
         """Return how far the population is from each image, and what is level with it: itself, and its twins."""
         points = unit(bank) if self.divergence == "cosine" else bank
+        # On the CPU in float64, where the blocks of `pairwise` are made; [B, N]
         apart = pairwise.pairwise(points[own].cpu(), points.cpu(), "l2").to(bank.device)
         return apart, level(apart, rounding(bank, self.divergence), own, torch.arange(len(bank), device=bank.device))

@@ -84,6 +84,8 @@ class Outranked(Failure):
 
         def ahead(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
             rows = rows.to(own.device)
+            # [rows, S, N] scores of the whole population, of which each image has
+            # its own wanted ones and rivals
             return rivals_ahead(scored(reps), wanted[rows], rival[rows], self.k)
 
         # nothing to find, or too few to be outranked by
@@ -97,8 +99,10 @@ class Outranked(Failure):
         if self.relevant == "qrels":
             if shard.relevance is None:
                 raise no_relevance("the failure outranked, relevant = qrels,", "the audit's source of images")
+            # What is not in the query's index has a grade below 0: it is neither wanted nor a rival
             grades = shard.relevance.complete().grade_images(own).to(own.device)
             return grades > 0, grades == 0
+        # [B, N], as is all that follows
         itself = torch.arange(len(shard.clean), device=own.device) == own[:, None]
         if self.relevant == "original":
             return itself, ~itself
@@ -106,4 +110,5 @@ class Outranked(Failure):
             raise no_labels("the failure outranked, relevant = class,", "the source of images")
         labels = shard.labels.to(own.device)
         same = labels == labels[own, None]
+        # The image's own original is in neither: a search for its class does not look for it
         return same & ~itself, ~same

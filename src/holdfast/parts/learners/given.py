@@ -74,6 +74,7 @@ class Given(Learner):
         Raises:
             HoldfastError: no file, one that holds no perturbation, or one for images of another shape or another ball.
         """
+        # It must fit the images and lie in the ball that is judged, or the number would be another one's
         delta, learned_in = read(self.path)
         file = f"perturbation file {self.path!r}"
         if delta.shape != x.shape[1:]:
@@ -83,6 +84,7 @@ class Given(Learner):
                 "learned on images of this shape, or resize= in the spec of the data"
             )
         if learned_in is not None and not ball.contains(learned_in):
+            # The ball as people give it on the command line
             _, name, *fields = registry.spec(learned_in).items()
             own = f"{name[1]}[{','.join(f'{key}={value}' for key, value in fields)}]"
             raise HoldfastError(
@@ -91,6 +93,7 @@ class Given(Learner):
             )
         if not bool(((ball.project(delta[None])[0] - delta).abs() <= CLOSE).all()):
             raise HoldfastError(f"{file}: its perturbation lies outside the ball {ball.title}; give it a larger one")
+        # Nothing was learned: no images, no epochs, no share
         return LearnedPerturbation(
             0, torch.zeros(0, dtype=torch.float64), delta.to(x), math.nan, torch.zeros(0, dtype=torch.long), clean[:0]
         )
@@ -98,6 +101,7 @@ class Given(Learner):
 
 def save(delta: Float[Tensor, "channel height width"], ball: Ball, path: str | Path) -> Given:
     """Write a perturbation and its ball to a safetensors file, and return what reads it."""
+    # On the CPU, so that a machine without a GPU can read it
     save_file({DELTA: delta.detach().cpu().contiguous()}, path, {KEY: json.dumps(registry.spec(ball))})
     return Given(str(path))
 

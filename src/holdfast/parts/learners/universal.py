@@ -114,11 +114,13 @@ class Universal(Learner):
     ) -> LearnedPerturbation:
         """Learn the perturbation on some images, which must not be those it is then evaluated on."""
         clean = clean.detach().to(x)
+        # Images that fail by themselves say nothing about δ
         rows = find_unharmed(clean, event, self.images)
+        # s, the unit of the smooth count; 1 where all values are 0
         size = float(event(clean[rows, None], rows).abs().median()) or 1.0
         task = _Task(encoder, event, x, rows, ball, size)
         best, kept, reached, chances = (math.inf, math.inf), torch.zeros_like(x[0]), clean[rows], []
-        balls = self._places(task, rng)
+        balls = self._places(task, rng)  # the best place first
         for restart in range(self.restarts):
             numbers, at = rng.child("universal", restart).generator(), replace(task, ball=balls[restart % len(balls)])
             history = []
@@ -140,10 +142,12 @@ class Universal(Learner):
             at = replace(task, ball=ball.fix_place(torch.tensor([place], device=task.x.device)))
             (delta,) = self._search(at, rng.child("universal", "place", place).generator(), 1)
             ranks.append((*at.judge(delta)[:2], place, at.ball))
+        # The number of the place decides among equals, for balls cannot be compared
         return [at for *_, at in sorted(ranks, key=lambda rank: rank[:3])]
 
     def _search(self, task: "_Task", numbers: torch.Generator, epochs: int) -> Iterator[Perturbation]:
         """Yield δ after each epoch of a search from a random point of the ball."""
+        # One draw for all images
         start = task.ball.squash(torch.randn(task.x[:1].shape, generator=numbers).to(task.x))[0]
         search = self._ascent if self.algorithm == "ascent" else self._aggregation
         return search(task, start, numbers, epochs)
@@ -159,6 +163,7 @@ class Universal(Learner):
                 gradient = task.gradient(delta, rows)
                 # batches of any slope count alike in the momentum
                 going = MOMENTUM * going + gradient / gradient.norm().clamp_min(torch.finfo(gradient.dtype).tiny)
+                # Half a cosine from FIRST to LAST, step by step over the whole search
                 fall = (1 + math.cos(math.pi * (epoch + number / count) / epochs)) / 2
                 size = task.ball.radius * (LAST + (FIRST - LAST) * fall)
                 delta = task.within(delta + size * task.ball.ascend(going[None])[0])
@@ -170,6 +175,7 @@ class Universal(Learner):
         """Yield δ after each epoch in which every image that still stands has added what breaks it."""
         delta = delta / 100  # at 0 itself values such as a drift have no slope
         for _ in range(epochs):
+            # Algorithm 1 of Moosavi-Dezfooli et al.: each image in turn adds to δ, and δ is projected
             for row in task.shuffle_rows(numbers).split(1):
                 delta = task.within(delta + task.newton(delta, row, self.newton))
             yield delta
@@ -214,6 +220,7 @@ class _Task:
         if self.x.is_contiguous(memory_format=torch.channels_last):
             moved = moved.contiguous(memory_format=torch.channels_last)
         reps = self.encoder(moved)
+        # An event takes [B, draws, D]; here there is one draw of each image
         values = self.event(reps[:, None], rows)[:, 0]
         expect(values.detach().isfinite(), not_finite)
         return values, reps
@@ -223,6 +230,7 @@ class _Task:
         with torch.enable_grad():
             leaf = delta.detach().requires_grad_()
             values, _ = self.values(leaf, rows)
+            # The count is a step function without a gradient; sigmoid is its smooth form
             (gradient,) = torch.autograd.grad((SHARPNESS * values / self.size).sigmoid().mean(), leaf)
         return gradient
 
@@ -236,6 +244,7 @@ class _Task:
                 (slope,) = torch.autograd.grad(value, leaf)
             # where the value, were it linear, would be zero: |value| / its steepest unit rise along that step
             uphill = self.ball.ascend(slope[None])[0]
+            # One look at the device for both numbers
             height, rise = torch.stack([value.detach().double(), (slope * uphill).sum().double()]).tolist()
             if height > 0 or not rise > 0:  # it fails, or there is no slope and nowhere to go
                 break
@@ -245,6 +254,7 @@ class _Task:
     def judge(self, delta: Perturbation) -> tuple[float, float, Reps]:
         """Return the share of the images that stand, minus their mean value, and their representations."""
         with torch.no_grad():
+            # Without a gradient blocks may be larger than the batches that are stepped from
             blocks = [self.values(delta, rows) for rows in self.rows.split(BLOCK)]
         values, reps = (torch.cat(parts) for parts in zip(*blocks, strict=True))
         held, depth = torch.stack([(values <= 0).double().mean(), -values.mean().double()]).tolist()

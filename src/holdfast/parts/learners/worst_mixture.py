@@ -147,19 +147,23 @@ class WorstMixture(Learner):
     ) -> LearnedMixture:
         """Learn the noise on some images, which must not be those it is then evaluated on."""
         clean = clean.detach().to(x)
+        # Images that fail by themselves say nothing about the noise
         rows = find_unharmed(clean, event, self.images)
         numbers = rng.child("worst_mixture").generator()
         generator = self._build(x, clean[rows], None if labels is None else labels.to(x.device), rng)
         noise, history = LearnedNoise(generator, ball), []
         with torch.enable_grad():
+            # Eq. 10 of NPPR by Adam: the mean over images and draws of a smooth loss
             adam = torch.optim.Adam(generator.parameters(), self.rate, fused=True)
             for epoch in range(self.epochs):
                 history.append(self._epoch(epoch, encoder, x, clean, event, labels, rows, noise, adam, numbers))
+        # BatchNorm's statistics become those of all training images: from here on no batch matters
         generator.settle(clean[rows])
         chance, entropy = torch.tensor(history).unbind(1)
         return LearnedMixture(len(rows), chance, noise, entropy)
 
     def _loss(self, values: Float[Tensor, "rows draws"]) -> Float[Tensor, "rows draws"]:
+        # Softplus is Eq. 11 of NPPR, with value = max_{j≠y} z_j - z_y
         return (F.softplus if self.loss == "softplus" else torch.sigmoid)(self.kappa - values)
 
     def _temperatures(self, epoch: int, now: float) -> tuple[Heat, float]:
@@ -217,16 +221,19 @@ class WorstMixture(Learner):
         parts = order.tensor_split(max(1, len(rows) // self.batch))  # near-equal ones, so that no image is left alone
         counts, ratios = [], []
         for step, part in enumerate(parts):
+            # The middle of the step, so that the first rate of a warm-up is not 0
             now = epoch + (step + 0.5) / len(parts)
             warmth, softness = self._temperatures(epoch, now)
             for group in adam.param_groups:
                 group["lr"] = self.rate * rate_factor(now, self.epochs, self.warmup, self.cosine)
             adam.zero_grad()
             groups = noise.generator.group(clean[part], None if labels is None else labels.to(part.device)[part])
+            # Logits, means and roots for each image, [B, ...], or one row that all share
             outputs = noise.generator.outputs(clean[part], groups, warmth)
             drawn = draw(len(part), self.samples, noise, x, numbers)
             where = x[part], part, drawn
             counts.append(descend(encoder, event, noise, outputs, *where, softness, self._loss, warmth.spread))
+            # Clipped once, when the gradients of all parts of the batch are in
             torch.nn.utils.clip_grad_norm_(noise.generator.parameters(), self.clip)
             adam.step()
             ratios.append(entropy_ratio(outputs.logits.detach().softmax(-1)).mean())
@@ -234,6 +241,7 @@ class WorstMixture(Learner):
         held = entropy = 0.0
         read = torch.stack([torch.stack(counts).double(), torch.stack(ratios).double()], 1).tolist()
         for part, (count, ratio) in zip(parts, read, strict=True):
+            # A mean over images: near-equal parts, but weighted by their sizes all the same
             held += count / (len(part) * self.samples) * len(part) / len(rows)
             entropy += ratio * len(part) / len(rows)
         return held, entropy

@@ -56,4 +56,5 @@ class _Student(Student):
         self._criterion = losses.BarlowTwinsLoss(lambda_param=method.redundancy)
 
     def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
+        # lightly's loss is symmetric but for its rounding, so unordered pairs are enough
         return torch.stack([self._criterion(a.out, b.out) for a, b in combinations(views, 2)]).mean()

@@ -57,6 +57,7 @@ class _Student(Student):
         self._criterion, self._method = losses.NegativeCosineSimilarity(), method
 
     def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
+        # lightly's criterion is the mean of -cos, and 2 - 2 cos is ||u - v||² of unit vectors (BYOL, Eq. 2)
         return torch.stack([2 + 2 * self._criterion(out, target) for out, target in pairs(views)]).mean()
 
     def after_step(self, progress: float) -> None:

@@ -75,37 +75,44 @@ class _Student(Student):
         self.memory: Tensor
         self.centroids: Tensor
         self.assigned: Tensor
+        # Of both whole views: what each image was last, the centroids, and the cluster of each image
         self.register_buffer("memory", torch.zeros(2, facts.images, method.dim))
         self.register_buffer("centroids", torch.zeros(2, method.clusters, method.dim))
         self.register_buffer("assigned", torch.zeros(2, facts.images, dtype=torch.int64))
 
     def heads(self, rep: Reps | None, twin: Reps | None) -> tuple[Tensor | None, Tensor | None]:
         assert rep is not None
+        # Of unit length, as centroids are: their product is a cosine
         z = F.normalize(self.projector(rep), dim=1)
         return z, z
 
     def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
+        # Scores and labels in one order: clusterings outside, views inside, small ones too
         scores = [view.out @ centroids.T for centroids in self.centroids for view in views if view.out is not None]
         labels = [own[batch.positions] for own in self.assigned for _ in views]
         return F.cross_entropy(torch.cat(scores) / self._method.temperature, torch.cat(labels))
 
     @torch.no_grad()
     def remember(self, views: Sequence[EncodedView], batch: Batch) -> None:
+        # The first two views are the whole ones; small ones are not remembered
         for memory, view in zip(self.memory, views, strict=False):
             assert view.out is not None
             memory[batch.positions] = view.out.to(memory.dtype)
 
     @torch.no_grad()
     def begin_epoch(self, epoch: int, seed: int, look: Look) -> None:
+        # Nothing is remembered yet
         if epoch == 0:
             self._look_at_all(look)
         for crop, memory in enumerate(self.memory):
+            # By seed and epoch, so that a training that goes on from here finds the same clusters
             generator = Rng(seed, ("clusters", str(epoch), str(crop))).generator()
             clustered = spherical_kmeans(memory, self._method.clusters, generator, self._method.iterations)
             self.centroids[crop], self.assigned[crop] = clustered
 
     def _look_at_all(self, look: Look) -> None:
         """Fill the memory: every process fills its own, with identical results."""
+        # BatchNorm must not learn from this look, nor depend on how images are put together
         self.eval()
         for places in torch.arange(self.memory.shape[1], device=self.memory.device).split(TOGETHER):
             for memory, view in zip(self.memory, look(places), strict=False):

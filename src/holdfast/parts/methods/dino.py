@@ -78,6 +78,7 @@ class _Student(Student):
         super().__init__(encoder, _head(facts.dim, method), twin=True)
         criterion = losses.DINOLoss(method.prototypes, student_temp=method.temperature, center_momentum=1.0)
         self._criterion, self._method = criterion, method  # its forward pass would move the centre: 1 keeps it
+        # A gradient of 0 freezes the last layer, and the graph stays the same in all epochs
         self._trained, last = True, self.projector.get_submodule("last_layer.parametrizations.weight")
         last.get_parameter("original1").register_hook(lambda gradient: gradient * self._trained)
 
@@ -93,6 +94,7 @@ class _Student(Student):
 
     @torch.no_grad()
     def remember(self, views: Sequence[EncodedView], batch: Batch) -> None:
+        # Over both whole views and the batch of all processes, [prototypes]
         mean = torch.stack([view.target for view in views if view.target is not None]).mean((0, 1))
         self._criterion.center.lerp_(mean.view_as(self._criterion.center), 1 - self._method.centre_momentum)
 

@@ -71,6 +71,7 @@ class _Student(Student):
         network = _network(encoder)
         patches, prefix = network.patch_embed.num_patches, network.num_prefix_tokens
         self._side, self._patches, self._prefix = network.patch_embed.patch_size[0], patches, prefix
+        # At least one patch to see, and one to paint
         self._visible = max(1, min(patches - 1, int(patches * (1 - method.hidden))))
         unused = nn.Parameter(torch.zeros(1, 1, network.embed_dim), requires_grad=False)  # what is hidden is left out
         self.tokens = modules.MaskedVisionTransformerTIMM(network, unused, "skip", pos_embed_initialization="skip")
@@ -79,6 +80,7 @@ class _Student(Student):
             patches, method.dim, method.depth, method.heads, prefix
         )
         self.paint = nn.Linear(method.dim, self._side**2 * network.patch_embed.proj.in_channels)
+        # Drawn with the first weights, and kept in checkpoints: an epoch hides the same patches again
         self.seed: Tensor
         self.register_buffer("seed", torch.randint(2**62, ()))
 
@@ -95,6 +97,7 @@ class _Student(Student):
         attacked: int = 0,
     ) -> list[EncodedView]:
         assert batch is not None
+        # The same split for the attacked view, the clean one and the target
         visible, hidden = self._split_patches(batch)
         return [
             self._reconstruct(x, visible, hidden)
@@ -113,6 +116,7 @@ class _Student(Student):
 
     def _split_patches(self, batch: Batch) -> tuple[Int[Tensor, "b visible"], Int[Tensor, "b hidden"]]:
         """Patches of the images of this process that are visible, and those that are not."""
+        # Random numbers by the image's place among all: the split into processes changes nothing
         ids = [str(position) for position in share(batch.positions).tolist()]
         order = Rng(int(self.seed), ("hidden", str(batch.epoch)), tuple(ids)).uniform(self._patches).argsort(1)
         order = order.to(batch.positions.device)
@@ -122,11 +126,14 @@ class _Student(Student):
         self, x: Images, visible: Int[Tensor, "b visible"], hidden: Int[Tensor, "b hidden"]
     ) -> EncodedView:
         """Pixels that the decoder paints where patches are hidden, [B, hidden, pixels]."""
+        # Class and register tokens stand before the patches, and are always seen
         first = torch.arange(self._prefix, device=x.device).expand(len(x), -1)
         kept, left = torch.cat([first, visible + self._prefix], 1), hidden + self._prefix
         normalised = self.encoder.normalisation(x)
+        # Only visible patches pass the encoder: that is what makes it cheap
         tokens = self.tokens.encode(normalised, idx_keep=kept)
         narrow = self.narrow(tokens)
+        # The decoder sees all places; the mask token stands where patches are hidden
         canvas = narrow.new_zeros(len(x), self.decoder.sequence_length, narrow.shape[2])
         decoded = self.decoder(self._utils.set_at_index(canvas, kept, narrow), idx_mask=left)
         out = self.paint(self._utils.get_at_index(decoded, left))

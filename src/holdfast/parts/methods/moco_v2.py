@@ -65,10 +65,12 @@ class _Student(Student):
     def __init__(self, encoder: Encoder, facts: Facts, method: MocoV2):
         heads = optional("lightly.models.modules.heads", "lightly", "train", "moco_v2")
         super().__init__(encoder, heads.MoCoProjectionHead(facts.dim, method.hidden, method.dim), twin=True)
+        # A buffer, so that checkpoints keep it
         self.register_buffer("queue", F.normalize(torch.randn(method.queue, method.dim), dim=1))
         self._method = method
 
     def predicts(self, view: int) -> bool:
+        # View 0 and its attacked versions are queries, view 1 is the key
         return view != 1
 
     def is_target(self, view: int) -> bool:
@@ -78,6 +80,7 @@ class _Student(Student):
         losses = []
         for out, target in pairs(views):
             q, k = F.normalize(out, dim=1), F.normalize(target, dim=1)
+            # [B, 1 + queue]: the positive is the first, so every label is 0 (listing 1)
             logits = torch.cat([(q * k).sum(1, keepdim=True), q @ self.queue.T], 1) / self._method.temperature
             losses.append(F.cross_entropy(logits, torch.zeros(len(q), dtype=torch.long, device=q.device)))
         return torch.stack(losses).mean()

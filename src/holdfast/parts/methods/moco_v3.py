@@ -56,6 +56,7 @@ class MocoV3(Method):
 
 class _Student(Student):
     def __init__(self, encoder: Encoder, facts: Facts, method: MocoV3):
+        # Three layers and two, with BatchNorm, are those of its authors
         make = optional("lightly.models.modules.heads", "lightly", "train", "moco_v3").MoCoProjectionHead
         projector = make(facts.dim, method.hidden, method.dim, num_layers=3, batch_norm=True)
         predictor = make(method.dim, method.hidden, method.dim, num_layers=2, batch_norm=True)
@@ -68,6 +69,8 @@ class _Student(Student):
     def _contrast(self, out: Tensor, target: Tensor) -> Float[Tensor, ""]:
         t = self._method.temperature
         logits = F.normalize(out, dim=1) @ F.normalize(target, dim=1).T / t
+        # Row i is right in column i: the other images of the batch are the negatives. 2T, as in its
+        # authors' code, keeps gradients about equally large at every T.
         return 2 * t * F.cross_entropy(logits, torch.arange(len(out), device=out.device))
 
     def after_step(self, progress: float) -> None:

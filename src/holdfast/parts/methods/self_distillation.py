@@ -73,6 +73,7 @@ class _Student(Student):
 
     def reference(self, x: Images) -> Reps:
         assert self.twin is not None
+        # Attacks measure from f_0, where the loss does. It is frozen, so its answer serves the loss too.
         reps = self.twin[0](x)
         self._referred = x, reps
         return reps
@@ -82,6 +83,7 @@ class _Student(Student):
         if network is not self.twin[0] or self._referred is None:
             return super()._encode(network, views, clean)
         (x, reps), self._referred = self._referred, None
+        # The very tensor that was asked about, not an equal one: nothing is compared pixel by pixel
         if any(view is not x for view in views.values()):
             return super()._encode(network, views, clean)
         return {place: gather(reps) for place in views}  # the attack has asked f_0 of these images already
@@ -91,5 +93,6 @@ class _Student(Student):
 
     def _apart(self, out: Tensor, target: Tensor) -> Float[Tensor, ""]:
         if self._divergence == "l2":
+            # MSELoss of listing 3: the mean over images and features, which is ||·||² / D
             return F.mse_loss(out, target)
         return (1 - F.cosine_similarity(out, target)).mean()

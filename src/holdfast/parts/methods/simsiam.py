@@ -54,6 +54,7 @@ class _Student(Student):
         if rep is None:
             return None, None
         z = self.projector(rep)
+        # The stop-gradient, without which all representations become one point
         return self.predictor(z), z.detach()
 
     def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:

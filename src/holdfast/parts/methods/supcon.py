@@ -61,8 +61,11 @@ class _Student(Student):
     def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         assert batch.labels is not None
         z = F.normalize(torch.cat([view.out for view in views if view.out is not None]), dim=1)
+        # Views stand one after the other, each with all images in the same order
         labels = batch.labels.repeat(len(views))
         itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
         alike = (labels[:, None] == labels) & ~itself
+        # [views · B, views · B]; a runs through all but i itself
         log_p = (z @ z.T / self._temperature).masked_fill(itself, -torch.inf).log_softmax(1)
+        # Masked, not multiplied by 0: the diagonal is -inf. Nobody is alone: other views are alike.
         return -(log_p.masked_fill(~alike, 0).sum(1) / alike.sum(1)).mean()

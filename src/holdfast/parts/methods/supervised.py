@@ -56,6 +56,7 @@ class _Student(Student):
     views = 1
 
     def __init__(self, encoder: Encoder, dim: int, classes: int, method: Supervised):
+        # For networks whose last ReLU is not part of the representation
         layers = [nn.ReLU()] if method.relu else []
         super().__init__(encoder, nn.Sequential(*layers, nn.Linear(dim, classes)))
         self._uniformity = method.uniformity
@@ -72,6 +73,8 @@ class _Student(Student):
 def uniformity(reps: Reps) -> Float[Tensor, ""]:
     """Return -log mean_{i≠j} exp(-2 ‖z_i - z_j‖²) of unit vectors z."""
     z = F.normalize(reps, dim=1)
+    # ||z_i - z_j||² of unit vectors
     squared = 2 - 2 * (z @ z.T)
     different = ~torch.eye(len(z), dtype=torch.bool, device=z.device)
+    # log n (n - 1) - logsumexp is -log of the mean over ordered pairs, and does not underflow
     return math.log(len(z) * (len(z) - 1)) - torch.logsumexp(-2 * squared[different], 0)

@@ -73,6 +73,7 @@ class _Student(Student):
         self._method = method
         self.queue: Tensor
         self.queued: Tensor
+        # For each of the two whole views, newest first
         self.register_buffer("queue", torch.zeros(2, method.queue, method.dim))
         self.register_buffer("queued", torch.zeros((), dtype=torch.int64))
 
@@ -86,18 +87,22 @@ class _Student(Student):
         if batch.epoch < self._method.frozen:
             rows = rows.detach() + 0 * rows  # a gradient of 0: processes that train together wait for one
         scores = [view.out @ rows.T for view in views if view.out is not None]
+        # Not before it is full: zeros would be shared out among prototypes like images
         ready = self._method.queue and batch.progress >= self._method.queue_from and self.queued >= self._method.queue
         with torch.no_grad():
             earlier = list(self.queue @ rows.T) if ready else None
+        # Whole views have codes and predict, small ones predict only
         return self._criterion(scores[:2], scores[2:], earlier)[0]
 
     @torch.no_grad()
     def remember(self, views: Sequence[EncodedView], batch: Batch) -> None:
         new = torch.stack([view.out for view in views[:2] if view.out is not None]).to(self.queue.dtype)
+        # In place is safe: the loss read the queue without a gradient
         self.queue.copy_(torch.cat([new, self.queue], 1)[:, : self._method.queue])
         self.queued.add_(new.shape[1])
 
     def after_step(self, progress: float) -> None:
+        # The optimiser does not know that rows are unit vectors
         self._normalise()
 
     @torch.no_grad()

@@ -66,6 +66,7 @@ class _Student(Student):
 
     def __init__(self, encoder: Encoder, directions: Tensor, method: Tecoa):
         super().__init__(encoder)
+        # Moves to the device with the network, but is read from its file and not kept in checkpoints
         self.register_buffer("directions", directions, persistent=False)
         self._method = method
 
@@ -79,4 +80,5 @@ class _Student(Student):
             raise HoldfastError(
                 f"{self._method.path!r}: expected a name of class {last}, got {len(self.directions)}; name every class"
             )
+        # Rows of `directions` are unit vectors, so these are cosines, [B, classes]
         return F.cross_entropy(unit(out) @ self.directions.T / self._method.temperature, labels)

@@ -58,6 +58,7 @@ class _Student(Student):
         heads = optional("lightly.models.modules.heads", "lightly", "train", "vicreg")
         losses = optional("lightly.loss", "lightly", "train", "vicreg")
         super().__init__(encoder, heads.VICRegProjectionHead(facts.dim, method.hidden, method.dim))
+        # λ, μ and ν, in lightly's order
         self._criterion = losses.VICRegLoss(method.invariance, method.variance, method.covariance)
 
     def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:

@@ -69,6 +69,8 @@ def ahead(logits: Reps, clean: Reps, target: Reps, rank: int) -> PerImage:
     own = target.argmax(1, keepdim=True)
     own_logit = logits.gather(1, own).squeeze(1)
     if not rank:
+        # -inf takes y out of the maximum
         return logits.scatter(1, own, -torch.inf).amax(1) - own_logit
+    # t is ranked by the undisturbed image, so it stays the same while an attack runs
     rival = clean.scatter(1, own, -torch.inf).topk(rank, dim=1).indices[:, -1:]
     return logits.gather(1, rival).squeeze(1) - own_logit

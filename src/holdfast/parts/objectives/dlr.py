@@ -57,5 +57,6 @@ class Dlr(Objective):
         if reps.shape[1] < FEWEST:
             return gap / (clean.amax(1) - clean.amin(1)).clamp_min(TINY)
         first, _, third, fourth = torch.topk(reps, 4, dim=1).values.unbind(1)
+        # Eq. 7 of Croce & Hein towards a class, Eq. 6 without one
         scale = first - (third + fourth) / 2 if self.rank else first - third
         return gap / scale.clamp_min(TINY)

@@ -40,6 +40,7 @@ class InfoNce(Objective):
     @override
     def __call__(self, reps: Reps, clean: Reps, target: Tensor | None = None) -> PerImage:
         keys = clean if target is None else torch.cat([clean, target])
+        # [B, B + further]: query i has its own key in column i, and all others for negatives
         logits = unit(reps) @ unit(keys).T / self.temperature
         own = torch.arange(len(reps), device=reps.device)
         return torch.nn.functional.cross_entropy(logits, own, reduction="none")

@@ -40,4 +40,5 @@ class InstanceContrastive(Objective):
         assert target is not None  # `pursue` has checked
         positive = (unit(reps) * unit(clean)).sum(1) / self.temperature
         negative: Float[Tensor, "batch"] = (unit(reps) * unit(target)).sum(1) / self.temperature
+        # -log(e^p / (e^p + e^n)) = log(1 + e^(n - p)), without exponentials that overflow
         return torch.nn.functional.softplus(negative - positive)

@@ -40,8 +40,10 @@ class NtXent(Objective):
     def __call__(self, reps: Reps, clean: Reps, target: Reps | None = None) -> PerImage:
         """Return the part of the loss that belongs to each image."""
         z: Tensor = unit(torch.cat([reps, clean]))
+        # [2B, 2B]; -inf on the diagonal is k ≠ i
         similarity = (z @ z.T / self.temperature).fill_diagonal_(-torch.inf)
         batch = len(reps)
+        # p(i) is B rows further on, and for the second half B rows back
         positive = torch.arange(2 * batch, device=z.device).roll(batch)
         loss = torch.nn.functional.cross_entropy(similarity, positive, reduction="none")
         return (loss[:batch] + loss[batch:]) / 2

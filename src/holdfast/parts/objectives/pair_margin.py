@@ -34,5 +34,6 @@ class PairMargin(Objective):
     def __call__(self, reps: Reps, clean: Reps, target: Reps | None = None) -> PerImage:
         """Return -m for every image and its target."""
         assert target is not None  # `pursue` has checked
+        # One row for each image: W_CL of Eq. 13 where the divergence is the cosine
         margin = between(clean, target[:, None], self.divergence)
         return -margin.to(reps)(reps).squeeze(1)

@@ -37,6 +37,7 @@ class SegmentMargin(OfMargins):
         """Return the centres of each image's segments, infinite where it has fewer, and the segment of each patch."""
         centres = clean.new_full((len(clean), self.segments, clean.shape[2]), torch.inf)
         own = []
+        # Image by image: each has clusters of its own, [segments, D]
         for place, image in enumerate(clean):
             middles, segment = patches.segments(image, self.segments)
             centres[place, : len(middles)] = middles
@@ -49,6 +50,7 @@ class SegmentMargin(OfMargins):
         absent = centres.isinf().any(2)[:, None]
         # one that is absent stands where the first does: a point at 0 would draw the middle of all there
         apart = patches.square_distances(moved, torch.where(centres.isinf(), centres[:, :1], centres))
+        # [B, patches, segments]
         apart = apart.masked_fill(absent, torch.inf)
         at = own[..., None]
         return apart.gather(2, at).squeeze(2), apart.scatter(2, at, torch.inf).amin(2)

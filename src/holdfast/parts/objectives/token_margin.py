@@ -35,6 +35,7 @@ class TokenMargin(OfMargins):
     def distances(self, moved: Tokens, references: Any) -> tuple[Values, Values]:
         """Return the distance of every patch to itself, and to the nearest other one, both squared."""
         clean, rivals = references
+        # d_p² to the token of the same place, e_p² to the nearest one that is not like it, [B, patches] each
         return (moved - clean).square().sum(2), patches.square_distances(moved, clean).masked_fill(
             ~rivals, torch.inf
         ).amin(2)

@@ -71,7 +71,9 @@ class AdversarialNegatives(MadeNegatives):
         """Return the attack that makes them; its images after the last step are x⁻."""
         rng = shard.rng.child("adversarial negatives")
         with torch.no_grad():
+            # What x⁻ is driven away from is fixed: no gradient goes through the view
             view = shard.encoder(self.make_view(shard.x, rng.child("view")))
+        # D times the mean squared error, in the instance-wise attack of RVCL, section 6.3
         goal = Untargeted("squared_l2").pursue(shard.encoder, view)
         return self.attack(goal, shard.x, self.ball, rng).reevaluate(goal, shard.encoder)
 
@@ -88,13 +90,17 @@ AUTHORS_GREY = Views(crop=(0.4, 1.0), flip=0.0, light=0.4, colour_share=0.8)
 
 
 def _shift_images(x: Images, shift: int, rng: Rng) -> Images:
+    # Three numbers in [0, 1) of each image; the first two become whole shifts from -shift to shift
     down, right, mirror = rng.uniform(3).to(x.device).unbind(1)
     rows, columns = (
         torch.arange(side, device=x.device) - (draw * (2 * shift + 1)).long()[:, None] + shift
         for side, draw in zip(x.shape[2:], (down, right), strict=True)
     )
     if x.shape[1] == 3:
+        # Grey images are the paper's digits, few of which stay what they are in a mirror
         columns = torch.where(mirror[:, None] < 0.5, columns.flip(1), columns)
+    # Held at the edge, whose pixels are repeated
     rows, columns = rows.clamp(0, x.shape[2] - 1), columns.clamp(0, x.shape[3] - 1)
     images, channels = (torch.arange(size, device=x.device) for size in x.shape[:2])
+    # Indices [B, 1, 1, 1], [C, 1, 1], [B, 1, H, 1] and [B, 1, 1, W] make an image of [B, C, H, W]
     return x[images[:, None, None, None], channels[:, None, None], rows[:, None, :, None], columns[:, None, None, :]]

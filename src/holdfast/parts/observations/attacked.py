@@ -26,6 +26,7 @@ def partners(positions: Positions) -> Positions:
     The population is in a seeded random order, so neighbours in it are a random matching. Each pair is attacked in
     both directions by one attack per image; pairs have no image in common, so they are independent of each other.
     """
+    # The last bit of a position tells the two halves of a pair apart
     return positions ^ 1
 
 
@@ -93,6 +94,7 @@ class Attacked(Observation):
     def join(self, twin: Observation) -> Observation:
         """Read out wherever either does, on as many images as the larger one needs."""
         assert isinstance(twin, Attacked)  # equal keys
+        # The longer trajectory contains the shorter one: steps do not depend on how many follow
         attack = max(self.attack, twin.attack, key=lambda attack: attack.steps)
         readouts = tuple(sorted({*self.steps, *twin.steps}))
         first = None if self.first is None or twin.first is None else max(self.first, twin.first)
@@ -137,13 +139,19 @@ class Attacked(Observation):
         places = (shard.positions, partners(shard.positions))
         own, other = (shard.clean[place].to(shard.x.device) for place in places)  # these alone go to the device
         target = other if self.objective.needs_target else None
+        # The supremum of Eq. 1 where there is no target, the infimum of Eq. 2
+        # towards the partner where there is
         goal = self.objective.pursue(shard.encoder, own, target)
+        # No step beyond the last read-out is made
         attack = self.attack.truncate(max(self.steps))
         trajectory = attack(goal, shard.x, self.ball, shard.rng, self.steps).reevaluate(goal, shard.encoder)
         results = {f"reps@{step}": reps.float() for step, reps in trajectory.reps.items()}
+        # Of a randomised encoder, judged by draws that the search has not seen
         for step in self.steps:
             results |= reevaluate_with_new_draws(shard.encoder, trajectory.images[step], f"reps@{step}")
+        # [steps + 1, M] -> [M, steps + 1]: every tensor that is observed has a row for each image
         results["values"] = trajectory.values.T.float().contiguous()
+        # What the objective says of two clean images, the unit of the chart
         results["apart"] = self.objective.of(shard.encoder)(other, own, own)
         if not self.objective.needs_target and self.first is None:
             last = max(self.steps)

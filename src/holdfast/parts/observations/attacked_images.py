@@ -75,9 +75,13 @@ class AttackedImages(OfFirst):
             HoldfastError: representations that are not finite, or an attack along gradients that are zero everywhere.
         """
         with torch.no_grad():
+            # The surrogate's own representation: an outsider does not
+            # know that of the audited encoder
             clean = shard.encoder(shard.x)
         moves = _Moves(self.objective.pursue(shard.encoder, clean))
         attacked = self.attack(moves, shard.x, self.ball, shard.rng, (self.attack.steps,)).images[self.attack.steps]
+        # Such an attack ends where it began, and would make the audited
+        # encoder look robust to this surrogate
         if moves.gradients and not moves.moved:
             raise HoldfastError(
                 f"surrogate {shard.encoder.name!r}: expected gradients with respect to the pixels, got zeros alone (it "

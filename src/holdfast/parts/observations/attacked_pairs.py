@@ -58,6 +58,8 @@ class AttackedPairs(OfMargins):
 
     @property
     def _attacks(self) -> int:
+        # An objective without a target pursues the same thing for every
+        # negative, so one search serves all
         return self.comparisons or 1 if self.probe is not None or self.objective.needs_target else 1
 
     @property
@@ -84,11 +86,13 @@ class AttackedPairs(OfMargins):
         """Attack the images of one shard."""
         margin, own = self.margins(shard), clean_of(shard)[shard.positions]
         lowest, reps, ends = margin(own), own, []
+        # Every image found is held against all rows: one made for a negative may confuse another
         for number, goal in enumerate(self._goals(shard, margin, own)):
             rng = shard.rng.child("negative", number)
             searched = self.attack(goal, shard.x, self.ball, rng).reevaluate(goal, shard.encoder)
             ends.append(searched.reps[self.attack.steps].float().cpu())
             attacked = searched.reps[self.attack.steps].double()
+            # The largest magnitude of each coordinate stays too, since rounding grows with it
             lowest, reps = torch.minimum(lowest, margin(attacked)), torch.maximum(reps.abs(), attacked.abs())
         return {
             "margin": lowest.cpu(),
@@ -99,9 +103,13 @@ class AttackedPairs(OfMargins):
 
     def _goals(self, shard: Shard, margin: Margin, own: Reps) -> Iterator[Goal]:
         if self.probe is not None:
+            # The boundaries that are nearest in representation space,
+            # as most classes are lost there
             for classes in nearest_rows(margin, own, self._attacks).unbind(1):
                 yield confusion(shard.encoder, row(margin, classes), shard.x)
             return
         clean = own.to(shard.x.dtype)
         for target in self.against(shard).to(clean).unbind(1)[: self._attacks]:
+            # RVCL, Definition 10: towards each x⁻, by the contrastive
+            # loss where that is the objective
             yield self.objective.pursue(shard.encoder, clean, target if self.objective.needs_target else None)

@@ -95,15 +95,18 @@ class BreakingRadii(OfAnyRadius, OfFirst):
     def run(self, shard: Shard) -> dict[str, Tensor]:
         event, rows = self.failure.bind(shard), torch.arange(len(shard.x))
         last: tuple[Reps, PerImage] | None = None
+        # No more rivals than the first round of the search can pursue
         rivals = self.failure.rivals(shard, most_rivals(self.steps))
 
         def value(reps: Reps) -> PerImage:
+            # Events take several draws of each image; here there is one, [B, 1, D]
             return event(reps[:, None].double(), rows).squeeze(1)
 
         def goal(x: Images) -> tuple[PerImage, Reps]:
             nonlocal last
             reps = shard.encoder(x)
             values = value(reps)
+            # Kept for `breaks`, which the search asks about the same representations next
             last = reps.detach(), values.detach()
             return values.to(x), reps
 
@@ -113,6 +116,8 @@ class BreakingRadii(OfAnyRadius, OfFirst):
 
         sought = Sought(goal, breaks, *_pursuable(shard, rivals))
         with shard.encoder.exactly():  # every pass decides whether an image breaks
+            # Of a ball that is a union, such as a patch anywhere, the place of each
+            # image is chosen before the search
             (ball,) = Pgd().at_places(goal, shard.x, self.ball, shard.rng)
             smallest, halfway = tournament(sought, shard.x, ball, self.steps, shard.rng)
         assert smallest.reps is not None  # the search has looked
@@ -122,6 +127,7 @@ class BreakingRadii(OfAnyRadius, OfFirst):
         radius = torch.where(whole, smallest.radius.double(), 0.0).cpu()
         reps = pick(whole, smallest.reps, clean.to(smallest.reps)).float()
         taken_for = self.failure.identify(shard, reps)
+        # What holds is taken for nothing but itself
         rival = torch.full((len(radius),), -1) if taken_for is None else taken_for.masked_fill(radius.isinf(), -1)
         return {
             "radius": radius,
@@ -159,11 +165,14 @@ def _pursuable(shard: Shard, rivals: Rivals | None) -> tuple[list[Goal], Any, in
     positions, others = rivals.positions, shard.others
     if positions is None or others is None:
         return goals, None, 0
+    # The rival's own image is broken for certain, so searches may begin at it and come back
     return goals, lambda number: others(positions[:, number]), count
 
 
 def _goal(shard: Shard, margins: Margin, number: int) -> Goal:
     """Return the goal -m_j(x') / ||w_j|| of each image's j-th rival: above zero where the image is taken for it."""
+    # As distances in representation space: a rival far away does not weigh
+    # more in the search than a near one
     length = margins.weights[:, number].norm(dim=1)[:, None]
     scale = 1 / torch.where(length > 0, length, 1.0)
     margin = Margin(margins.weights[:, [number]] * scale[..., None], margins.bias[:, [number]] * scale).to(shard.x)

@@ -67,8 +67,10 @@ class Broken(OfFirst):
 
         def goal(x: Images) -> tuple[PerImage, Reps]:
             reps = shard.encoder(x)
+            # float32 for the search alone; what it ends at is judged in float64 below
             return event(reps[:, None], rows).squeeze(1).float(), reps
 
+        # NPPR, Def. 1: the point of the ball with the largest loss, as far as the attack finds it
         trajectory = self.attack(goal, shard.x, self.ball, shard.rng).reevaluate(goal, shard.encoder)
         reps, clean = trajectory.reps[max(trajectory.reps)], evaluate_clean(shard, event)
         return {

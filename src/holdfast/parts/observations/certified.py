@@ -41,14 +41,17 @@ class Certified(OfMargins):
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Bound the margins of one shard."""
         assert shard.clean is not None  # clean representations are always observed first
+        # Images are bounded a few at a time, because each row takes memory in every layer
         rows = self.comparisons or len(shard.clean)
         bounds = [self._bound(_part(shard, part)) for part in pieces(shard.x, rows)]
         return {name: torch.cat([bound[name] for bound in bounds]) for name in bounds[0]}
 
     def _bound(self, shard: Shard) -> dict[str, Tensor]:
+        # RVCL, Algorithm 1, line 5: a lower bound of Eq. 13 for each row (with a head, of Eq. 10)
         bound = self.certifier(shard.encoder, self.margins(shard), shard.x, self.ball)
         lower = bound.lower.double().cpu()
         if self.probe is None and self.negatives is None:
+            # Against itself an image's margin is zero everywhere, which no bound can tell
             lower = lower.masked_fill(self.others(shard) == shard.positions[:, None], torch.nan)
         return {"lower": lower, "vacuous": bound.vacuous.cpu()}
 

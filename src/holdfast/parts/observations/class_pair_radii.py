@@ -65,17 +65,21 @@ class ClassPairRadii(BothRadii):
         pairs = between(clean[shard.positions], clean[chosen.flatten(1)])
         # heads that learn from x⁺ and its negatives alone
         weights, bias = [pairs.weights], [pairs.bias]
+        # First the p binary heads g_j of Theorem 17, each from K negatives of
+        # one class, then g_M from all pK
         for groups in (chosen.unbind(1), (chosen.flatten(1),)):
             heads = [self._margins(clean, labels, shard.positions, group) for group in groups]
             weights += [head.weights for head in heads]
             bias += [head.bias for head in heads]
         margin = Margin(torch.cat(weights, 1), torch.cat(bias, 1))
+        # Where the search for a head's margin begins: the first negative of the class
         nearest = chosen[:, :, 0]
         return margin, torch.cat([chosen.flatten(1), nearest, nearest], 1).cpu()
 
     def _negatives(self, labels: Tensor, place: int) -> Int[Tensor, "classes negatives"]:
         known = labels.unique()
         own = int((known == labels[place]).nonzero())
+        # The classes behind the own one, around the end
         rivals = known.roll(-own)[1 : self.classes + 1]
         chosen = []
         for rival in rivals:
@@ -85,6 +89,7 @@ class ClassPairRadii(BothRadii):
                     f"class_pair_radii: expected {self.negatives} images of every class, got {len(members)} of class "
                     f"{int(rival)}; use more images or fewer negatives"
                 )
+            # The first member behind x⁺ in the population; the very first where there is none
             first = int((members > place).long().argmax()) if bool((members > place).any()) else 0
             chosen.append(members.roll(-first)[: self.negatives])
         if not chosen:
@@ -96,6 +101,7 @@ class ClassPairRadii(BothRadii):
         heads = []
         for place, others in zip(places, group, strict=True):
             sample = torch.cat([place[None], others])
+            # A head for each image, from x⁺ itself and its negatives: the sample Ŝ of Theorem 15
             head = self.probe.fit(clean[sample].float(), labels[sample])
             heads.append(head.margins(labels[place][None]))
         weights = torch.cat([head.weights for head in heads])

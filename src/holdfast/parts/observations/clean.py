@@ -42,6 +42,7 @@ class Clean(OfAll):
         try:
             with torch.no_grad():
                 reps = shard.encoder(shard.x)
+        # These already say what to do
         except (HoldfastError, torch.OutOfMemoryError):
             raise
         except Exception as error:

@@ -44,6 +44,7 @@ class CommonNegativeRadii(BothRadii):
     def compare(self, shard: Shard) -> tuple[Margin, Int[Tensor, "batch rows"]]:
         """Return the margins against the common negatives."""
         clean = clean_of(shard)
+        # The last images, because audits attack the first ones: no image is its own negative
         first = len(clean) - self.negatives
         if int(shard.positions.max()) >= first:
             raise HoldfastError(

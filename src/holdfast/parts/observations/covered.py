@@ -60,6 +60,8 @@ def cover_patch(x: Images, grid: Grid, place: Int[Tensor, "batch"]) -> Images:
     (height, width), (rows, columns) = x.shape[2:], (grid.rows, grid.columns)
     if rows > height or columns > width:
         raise HoldfastError(f"covered: expected patches of a pixel or more, got {grid.in_words} of {height} × {width}")
+    # Which row (column) of patches each row (column) of pixels belongs to, also
+    # where they do not divide evenly
     row = torch.arange(height, device=x.device) * rows // height == (place // columns).to(x.device)[:, None]
     column = torch.arange(width, device=x.device) * columns // width == (place % columns).to(x.device)[:, None]
     return torch.where((row[:, :, None] & column[:, None])[:, None], GREY, x)

@@ -51,6 +51,8 @@ class Drifts(OfFirst):
         eye = torch.eye(dim, dtype=own.dtype, device=own.device).expand(len(own), -1, -1)
         away = unit(own - partner)
         weights = torch.cat([eye, -eye, unit(own)[:, None], away[:, None]], 1)
+        # One for each row, [M, 2 D + 2]: f(x') - f(x), its negative, f(x') along
+        # f(x), and the way from the partner
         bias = torch.cat([-own, own, torch.zeros_like(own[:, :1]), -(away * partner).sum(1, keepdim=True)], 1)
         margin = Margin(weights, bias)
         # one bound propagation for all rows of an image

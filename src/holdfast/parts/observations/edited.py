@@ -119,6 +119,7 @@ class _Walk:
         self.asks, self.shard = asks, shard
         self.event = asks.failure.bind(shard)
         count = len(shard.x)
+        # Points of the grid in the finest steps that halvings can reach
         self.points = torch.arange(asks.strengths) * 2**asks.halvings
         self.values = torch.zeros(count, asks.strengths, dtype=torch.float64)
         # the smallest place that fails, `none` where there is none; the largest below it that holds, -1 for none
@@ -129,6 +130,7 @@ class _Walk:
 
     def look(self, rows: Int[Tensor, "rows"], places: Int[Tensor, "rows"]) -> Float[Tensor, "rows"]:
         """Return the value of the failure of some images at one place each; keep what fails at a smaller place."""
+        # Sorted by place, so that images of one strength stand together
         order = places.argsort(stable=True)
         rows, places = rows[order], places[order]
         # images of one strength together, all strengths in one encoder pass
@@ -136,20 +138,26 @@ class _Walk:
         for place in places.unique().tolist():
             part = self._part(rows[places == place])
             threat = self.asks.edit.at(place / self.asks.steps)
+            # The same stream at every strength: what an edit draws for an
+            # image does not change along the way
             edited.append(part.disturb(threat, part.rng.child("edited")))
         x = torch.cat(edited)
+        # `cat` gives the usual layout, whatever the parts had
         if self.shard.x.is_contiguous(memory_format=torch.channels_last):
             x = x.contiguous(memory_format=torch.channels_last)
         reps = represent(self._part(rows), x)
         value = self.event(reps[:, None].double(), rows).squeeze(1).cpu()
         # what is kept
         failed = value > CLEARLY
+        # Only a failure at a smaller place than any before is kept,
+        # with its image and representation
         smaller = failed & (places < self.fails[rows])
         self.fails[rows[smaller]] = places[smaller]
         self.images[rows[smaller].to(x.device)] = x[smaller.to(x.device)]
         if self.reps is None:
             self.reps = reps.clone()
         self.reps[rows[smaller].to(reps.device)] = reps[smaller.to(reps.device)]
+        # The inverse of the sorting: back in the order that was asked
         return value[order.argsort()]
 
     def _part(self, rows: Int[Tensor, "rows"]) -> Shard:
@@ -163,6 +171,7 @@ class _Walk:
         every = torch.arange(len(self.shard.x))
         for number, place in enumerate(self.points.tolist()):
             self.values[:, number] = self.look(every, torch.full_like(every, place))
+        # Every point below the first failure holds; the largest of them is what halving begins from
         below = self.points[None] < self.fails[:, None]
         self.holds = torch.where(below, self.points, -1).amax(1)
 
@@ -171,20 +180,25 @@ class _Walk:
         if self.asks.strengths < 3 or not self.asks.halvings:
             return
         left, middle, right = self.values[:, :-2], self.values[:, 1:-1], self.values[:, 2:]
+        # The second difference: negative where the value is highest in the middle
         bend = left - 2 * middle + right
         stands_out = (middle >= left) & (middle >= right) & (bend < -RISE)
         stands_out &= self.points[None, 1:-1] < self.fails[:, None]  # images that have not failed before
         # the vertex of the parabola through the three, in steps of the grid from the middle one
         shift = ((left - right) / (2 * torch.where(stands_out, bend, -1.0))).clamp(-0.5, 0.5)
+        # The parabola's value at its vertex, f(0) - (f(-1) - f(1)) shift / 4; one
+        # place is looked at for each image
         height = torch.where(stands_out, middle - (left - right) * shift / 4, -torch.inf)
         best = height.argmax(1)
         rows = torch.arange(len(best))
         places = self.points[1:-1][best] + (shift[rows, best] * 2**self.asks.halvings).round().long()
+        # A vertex at the middle point itself has been seen already
         tried = stands_out.any(1) & (places != self.points[1:-1][best])
         if not tried.any():
             return
         rows, places = rows[tried], places[tried]
         failed = self.look(rows, places) > CLEARLY
+        # What broke at the peak held at the point of the grid below it
         below = torch.where(self.points[None] < places[:, None], self.points, -1).amax(1)
         self.holds[rows[failed]] = below[failed]
 
@@ -194,6 +208,8 @@ class _Walk:
             rows = self._open().nonzero().flatten()
             if not len(rows):
                 return
+            # Whole steps of the finest grid; after a peak the two may
+            # be an odd number of them apart
             places = (self.holds[rows] + self.fails[rows]) // 2
             held = self.look(rows, places) <= CLEARLY
             self.holds[rows[held]] = places[held]
@@ -209,6 +225,7 @@ class _Walk:
         strength = torch.where(self.fails < self.none, self.fails.double() / steps, torch.inf)
         held = torch.where(self.holds >= 0, self.holds.double() / steps, torch.nan)
         taken_for = self.asks.failure.identify(shard, self.reps)
+        # No edit breaks these, or none is needed: there is no picture to keep
         lost = strength.isinf() | wrong
         rival = torch.full((len(strength),), -1) if taken_for is None else taken_for.cpu().masked_fill(lost, -1)
         delta = torch.where(lost.to(shard.x.device).view(-1, 1, 1, 1), 0.0, self.images - shard.x)

@@ -55,9 +55,11 @@ class EditedTwice(OfFirst):
         event, chosen = self.chosen.failure.bind(shard), shard.read(self.chosen)
         first, second = chosen["pair"].tolist()
         wrong = (evaluate_clean(shard, event) > 0).double()
+        # No pair was chosen, so nothing is looked at but the images as they are
         if first < 0:
             none = torch.full_like(wrong, torch.nan)
             return {"together": none, "first": none, "second": none, "wrong": wrong}
         both = self.chosen.build_edits((first, second), chosen["strength"])
+        # Both edits in their order, and each of them alone at the same strength
         failed = {"together": both, "first": both[:1], "second": both[1:]}
         return {name: find_failures(shard, event, links) for name, links in failed.items()} | {"wrong": wrong}

@@ -69,6 +69,7 @@ class EverydayChanges(OfAnyRadius, OfFirst):
         sizes = {
             "jpeg": self.ball.size(jpeg_compression(x, shard.rng, (QUALITY,)) - x) if picture else unknown,
             "noise": self.ball.size(noisy - x),
+            # In the ball's own norm: a shift of every pixel by one amount
             "visible": self.ball.size(_find_noticeable_shift(x).view(-1, 1, 1, 1) * torch.ones_like(x))
             if picture
             else unknown,
@@ -78,12 +79,15 @@ class EverydayChanges(OfAnyRadius, OfFirst):
 
 def _find_noticeable_shift(x: Images) -> PerImage:
     """Return by how much all pixels must move, away from the nearer end of [0, 1], until that is just noticed."""
+    # Some thousand pixels tell the mean of an image well enough
     stride = max(1, math.isqrt(x.shape[2] * x.shape[3] // PIXELS))
     x = x[:, :, ::stride, ::stride]
+    # Towards the middle of [0, 1], where clipping takes nothing of the shift
     before, inwards = lab(x), torch.where(x > 0.5, -1.0, 1.0)
     amount = x.new_full((len(x),), 0.02)
     for _ in range(STEPS):  # ΔE grows almost in proportion: each step mends what that leaves
         after = lab((x + amount.view(-1, 1, 1, 1) * inwards).clamp(0, 1))
+        # ΔE*ab is the Euclidean distance in CIELAB; its mean over pixels
         noticed = (after - before).norm(dim=1).flatten(1).mean(1)
         amount = (amount * NOTICED / noticed).clamp_max(0.5)
     return amount

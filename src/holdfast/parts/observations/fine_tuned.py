@@ -93,11 +93,15 @@ class FineTuned(OfTraining):
         # a linear layer that begins at zero, on a copy of the encoder
         classes, targets = classes_of(shard.labels)
         assert shard.clean is not None  # clean representations are always observed first
+        # At zero the layer passes no gradient on, so the loss moves the
+        # encoder from the second step on
         weights = torch.zeros(len(classes), shard.clean.shape[1], device=shard.x.device)
         bias = torch.zeros(len(classes), device=shard.x.device)
         random, losses = shard.rng.child("fine_tuned").generator(), torch.zeros(self.epochs, dtype=torch.float64)
         with fix_seed(random.initial_seed()), torch.enable_grad():  # dropout draws from torch's own generator
             tuned = trainable(shard.encoder)
+            # Without weights in the network the pixels carry a gradient instead, or
+            # the check below would refuse it
             bare = not any(value.requires_grad for value in tuned.parameters())
             parameters = [*tuned.parameters(), weights.requires_grad_(), bias.requires_grad_()]
             step = self._descent(parameters, self.epochs * len(targets))
@@ -117,6 +121,7 @@ class FineTuned(OfTraining):
                     )
                 step(loss, len(x))
                 shard.encoder.count(Passes(forward=len(x), backward=len(x)))
+                # Batches differ in size by an image: each counts by its images
                 losses[epoch] += float(loss.detach()) * len(x) / len(targets)
         learned = {"weights": weights, "bias": bias, "classes": classes, "loss": losses}
         return state_of(tuned) | {name: value.detach() for name, value in learned.items()}
@@ -144,6 +149,8 @@ class FineTuned(OfTraining):
         def step(loss: Tensor, count: int) -> None:
             nonlocal done
             for group in optimiser.param_groups:
+                # Half a cosine from the rate down to 0, by images and not
+                # by batches, which differ in size
                 group["lr"] = self._rate * (1 + math.cos(math.pi * done / images)) / 2
             done += count
             optimiser.zero_grad()
@@ -158,15 +165,19 @@ class FineTuned(OfTraining):
         """Yield (epoch, some images, their targets): every image once in each epoch, in an order of its own."""
         others, values = shard.others, len(targets) * shard.x[0].numel()
         assert others is not None
+        # As few blocks as fit, of nearly equal size
         blocks = torch.arange(len(targets)).tensor_split(-(-values // BLOCK))
         read = lru_cache(1)(lambda number: others(blocks[number]))  # a block that is the only one is read once
         for epoch in range(self.epochs):
             for number in torch.randperm(len(blocks), generator=random).tolist():
                 block, images = blocks[number], read(number)
                 order = torch.randperm(len(block), generator=random)
+                # BatchNorm cannot train on a single image, so the last
+                # batch may not be a remainder of one
                 for rows in order.tensor_split(max(1, len(block) // self.batch_size)):  # no image is left alone
                     x = images[rows]
                     if self.threat is not None:
                         rng = shard.rng.at([shard.rng.ids[place] for place in block[rows].tolist()])
+                        # The draw belongs to the image: the same in every epoch
                         x = shard.disturb(self.threat, rng.child("training"), x, block[rows])
                     yield epoch, x, targets[block[rows]]

@@ -122,8 +122,10 @@ class Fooled(OfFirst):
             HoldfastError: images without labels, or of a class that the head does not know.
         """
         event = Misclassified(self.probe).bind(shard)
+        # Images that the head gets wrong as they are need no attack
         broken_by = torch.where(wrong(shard, event) > 0, WRONG, NEVER)
         for number, (attack, objective) in enumerate(zip(self.attacks, self.objectives, strict=True)):
+            # Each member sees what all members before it have left standing
             rows = (broken_by == NEVER).nonzero().flatten()
             if len(rows):
                 broken_by[rows[self._find_fooled(shard, attack, objective, event, rows)]] = number
@@ -137,6 +139,7 @@ class Fooled(OfFirst):
         assert shard.head is not None  # the event needs it too
         assert shard.labels is not None
         head = _move_head(shard.head(self.probe), x)
+        # Objectives of logits read the class as a one-hot row, [rows, C]
         target = one_hot(head.numbers(shard.labels[at]), len(head.classes)).to(head.weights)
         fooled = torch.zeros(len(x), dtype=torch.bool, device=x.device)
         scores = start = head.scores(clean_of(shard)[at])
@@ -145,6 +148,8 @@ class Fooled(OfFirst):
         def logits(moved: Images) -> Reps:
             # images that are fooled keep the logits that they had then, which lead nowhere
             nonlocal scores, left, looks
+            # Reading `fooled` makes the host wait for a device, so there
+            # it is read every few looks only
             if at_hand(fooled) or looks % EVERY == 0:
                 left = (~fooled).nonzero().flatten()
                 if not len(left):
@@ -153,14 +158,18 @@ class Fooled(OfFirst):
             reps = shard.encoder(moved[left])
             with torch.no_grad():
                 mistaken = event(reps[:, None], places[left]).squeeze(1) > 0
+                # Some attacks look outside the ball; only what lies inside counts
                 fooled[left] |= within(self.ball, x[left], moved[left]) & mistaken
             own = head.scores(reps)
+            # A gradient reaches the images that are left; the others have
+            # constant logits, which no step changes
             now = scores.to(own).index_copy(0, left, own)
             scores = now.detach()
             return now
 
         goal = objective.pursue(logits, start, target)
         with shard.encoder.exactly(), suppress(_Done):  # every pass decides
+            # Random numbers by image, as if the member attacked this image alone
             attack(goal, x, self.ball, shard.rng.at([shard.rng.ids[row] for row in rows.tolist()]))
         return fooled.cpu()
 

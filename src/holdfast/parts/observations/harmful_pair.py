@@ -96,16 +96,21 @@ class HarmfulPair(Observation):
         together = torch.full((count, count), torch.nan, dtype=torch.float64)
         strength = torch.zeros(count, dtype=torch.float64)
         for number, edit in enumerate(self.edits):
+            # Step 1: each edit alone, from the mildest level up to the first that does harm
             for level in range(self.levels):
                 at = (level + 1) / self.levels
                 alone[number, level] = share = find_failures(shard, event, (edit.at(at),)).mean()
+                # A share such as 0.1 is not exact in binary: equal counts as harmless
                 if share > self.harmless + 1e-12:
                     break
                 strength[number] = at
+        # Step 2: all pairs of edits that are harmless at some level,
+        # each at its heaviest such level
         usable = strength.nonzero().flatten().tolist()
         for first, second in itertools.combinations(usable, 2):
             links = self.build_edits((first, second), strength)
             together[first, second] = find_failures(shard, event, links).mean()
+        # Pairs that were not tried lose to any share; argmax takes the first of equals
         best = int(together.nan_to_num(-1.0).argmax())
         pair = divmod(best, count) if len(usable) > 1 else (-1, -1)
         return {

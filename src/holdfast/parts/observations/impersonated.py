@@ -146,6 +146,8 @@ class Impersonated(OfFirst):
         pairs = self._pairs(labels, right)
         partner = torch.full((len(labels),), -1)
         pair = partner.clone()
+        # [P, 2] positions: the partner of each half is the other one,
+        # and both have the pair's number
         partner[pairs], pair[pairs] = pairs.flip(1), torch.arange(len(pairs))[:, None].expand(-1, 2)
         at = shard.positions
         results = {"partner": partner[at], "pair": pair[at], "right": right[at], "said": torch.full_like(at, -1)}
@@ -156,6 +158,7 @@ class Impersonated(OfFirst):
             return results
         # attack every paired image of the shard towards the clean representation of its partner
         own, partners = at[rows], results["partner"][rows]
+        # Partners may be in other shards, so they are found among all clean representations
         goal = self.objective.pursue(shard.encoder, clean[own].to(shard.x.device), clean[partners].to(shard.x.device))
         rng = shard.rng.at([shard.rng.ids[row] for row in rows.tolist()])
         searched = self.attack.truncate(max(self.steps))(goal, shard.x[rows], self.ball, rng, self.steps)
@@ -163,6 +166,8 @@ class Impersonated(OfFirst):
         # whether the head takes it for its partner's class, at each read-out; pictures of the first pairs
         target = sides(labels[partners], self.classes)
         for step, reps in trajectory.reps.items():
+            # Whether the head says the first, and the second class; each image is
+            # asked about that of its partner
             taken = [predict_membership(head, reps.cpu(), names) for names in self.names]
             results[f"taken@{step}"][rows] = torch.where(target == 0, *taken).double()
         last = max(trajectory.reps)
@@ -203,6 +208,7 @@ class Impersonated(OfFirst):
     def _right(self, head: Head, labels: Int[Tensor, "population"], clean: Tensor) -> Tensor:
         """Return which images of the two classes the head knows, 1 or 0; NaN for other classes."""
         right = torch.full(labels.shape, torch.nan, dtype=torch.float64)
+        # 0 and 1 for images of the two classes, -1 for others
         of = sides(labels, self.classes)
         for side, name in enumerate(self.classes):
             members = of == side
@@ -218,5 +224,6 @@ class Impersonated(OfFirst):
         """Return the positions of the pairs of the whole population, so that they depend on no shard."""
         of = sides(labels, self.classes)
         rows = [((of == side) & (right == 1)).nonzero().flatten() for side in (0, 1)]
+        # The rest of the larger class has no partner
         count = min(map(len, rows))
         return torch.stack([side[:count] for side in rows], 1)

@@ -60,11 +60,14 @@ class LogitRadii(OfAnyRadius, OfFirst):
         head = shard.head(self.probe)
         head.margins(shard.labels[shard.positions])  # refuses labels that the head does not know
         weights, bias = head.weights.to(shard.x.device).double(), head.bias.to(shard.x.device).double()
+        # min (-z_j) = -max z_j: one call bounds every logit from below and from above, [M, 2 C, D]
         rows = torch.cat([weights, -weights]).expand(len(shard.x), -1, -1)
         margin = Margin(rows, torch.cat([bias, -bias]).expand(len(shard.x), -1))
+        # [M, C], which logit is that of the image's class
         own = (shard.labels[shard.positions][:, None] == head.classes).to(shard.x.device)
         low = torch.zeros(len(shard.x), dtype=torch.float64, device=shard.x.device)
         high = torch.full_like(low, self.ball.even(image_shape(shard.x)))
+        # RVCL, Algorithm 1, CERTIFY: bisection, here with as many halvings for every image
         for _ in range(self.halvings):
             middle = (low + high) / 2
             proved = self._holds(shard, margin, own, middle)
@@ -74,5 +77,6 @@ class LogitRadii(OfAnyRadius, OfFirst):
     def _holds(self, shard: Shard, margin: Margin, own: Tensor, radii: PerImage) -> Tensor:
         lower = self.certifier(shard.encoder, margin, shard.x, self.ball, radii).lower
         classes = own.shape[1]
+        # lb_y against the largest ub_j of the other classes
         own_lower = lower[:, :classes].masked_fill(~own, torch.inf).amin(1)
         return own_lower > (-lower[:, classes:]).masked_fill(own, -torch.inf).amax(1)

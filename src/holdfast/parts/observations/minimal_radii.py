@@ -73,6 +73,8 @@ class MinimalRadii(OfAnyRadius, OfMargins):
     @override
     def run(self, shard: Shard) -> dict[str, Tensor]:
         margin = self.margins(shard)
+        # The nearest classes are searched for one by one; the smallest change
+        # of class is the least of these
         if self.probe is not None:
             classes = nearest_rows(margin, clean_of(shard)[shard.positions], self.comparisons or 1)
             searches = [self._search(shard, row(margin, numbers), None) for numbers in classes.unbind(1)]
@@ -83,6 +85,8 @@ class MinimalRadii(OfAnyRadius, OfMargins):
         searches = []
         for number, others in enumerate(self.others(shard).unbind(1)):
             rows = torch.full_like(others, number)
+            # The negative's own image is confused with itself: a
+            # search may begin there and come back
             searches.append(self._search(shard, row(margin, rows), shard.others(others)))
         sizes, reps = (torch.stack(part, 1) for part in zip(*searches, strict=True))
         return {"radius": sizes, "size": sizes.clone(), "reps": reps}
@@ -100,6 +104,7 @@ def breaks_of(margin: Margin) -> Breaks:
 
     def breaks(reps: Tensor) -> Tensor:
         exact = reps.double()
+        # float64, and below zero by more than what the representation's own rounding can make
         return (margin(exact) <= -last_digits(margin, exact)).squeeze(1)
 
     return breaks

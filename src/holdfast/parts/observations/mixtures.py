@@ -162,12 +162,16 @@ class Mixtures(Observation):
         return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
 
     def _row(self, shard: Shard, number: int) -> dict[str, Tensor]:
+        # Rows run through all s of one direction, then of the next
         direction, place = divmod(number, len(self.separations))
         s = self.separations[place]
         model = self._model(shard, direction, s)
         rng = shard.rng.child("mixtures", direction, s)  # other grids draw the same images
+        # The halves are independent, so what is fitted to one is tested
+        # on images that it has not seen
         halves = [self._half(shard, model, rng.child(half)) for half in ("first", "second")]
         tests = [self._test(*halves[half], *halves[1 - half]) for half in range(self.halves)]
+        # SynBench, Results 2.2 and 2.3: accuracy and bound of the images themselves, known exactly
         ideal = model.mixture().classifiers(self._epsilons, relative=self.budget == "relative", norm=self.norm)
         return {
             "s": torch.tensor(s, dtype=torch.float64),
@@ -179,6 +183,7 @@ class Mixtures(Observation):
 
     def _model(self, shard: Shard, number: int, s: float) -> ConditionalGaussian:
         shape = tuple(shard.x.shape[1:])
+        # The paper's choice, section 2.2: Σ = I, and u = 1/√d below
         covariance, centre = isotropic(math.prod(shape)), None
         if self.domain is not None:
             covariance, centre = self.domain.read_from(shard)
@@ -187,6 +192,7 @@ class Mixtures(Observation):
                     f"mixtures: expected at most {len(covariance.values)} directions, in which these images vary, got "
                     f"{self.directions}; give more images, or ask for fewer"
                 )
+            # The principal components of the images, the strongest first
             direction = covariance.vectors[:, number]
         elif number == 0:
             direction = ones(math.prod(shape))
@@ -196,8 +202,11 @@ class Mixtures(Observation):
 
     def _half(self, shard: Shard, model: ConditionalGaussian, rng: Rng) -> tuple[Reps, Signs]:
         """Return the representations of one half of the images, and their classes."""
+        # SynBench, Eq. 1: y = ±1 with equal chance
         signs = torch.from_numpy(rng.child("classes").numpy().integers(0, 2, self.samples) * 2.0 - 1)
         noise = rng.child("noise").numpy()
+        # As many images at a time as make one encoder pass; whole
+        # halves of large images would not fit
         blocks = signs.split(block_size(shard.x))
         with ThreadPoolExecutor(1) as ahead:  # the next images are drawn while these are represented
             later = ahead.submit(model.draw, blocks[0], noise)
@@ -226,9 +235,11 @@ class Mixtures(Observation):
         authors = self.convention == "authors"
         fitted = thin_fit(reps, signs) if authors else fit(reps, signs, shrinkage=self.shrinkage)
         rules = fitted.classifiers(self._epsilons, relative=self.budget == "relative", norm=self.norm)
+        # SynBench, Result 2.4, scaled bounds with the sign of being right: [R, images]
         scaled = rules.relative_margins(tested_reps, tested_signs)
         right = scaled > 0
         count = right.sum(1)
+        # E[bound | right]; 0 where nothing is right, instead of 0 / 0
         bound = torch.where(right, scaled, 0.0).sum(1) / count.clamp_min(1)
         return {"accuracy": count.double() / len(tested_signs), "right": count, "bound": bound}
 

@@ -29,6 +29,7 @@ class NaivelyAttacked(Attacked):
 
     def passes_at(self, precision: str, draws: int | None = None) -> Passes:
         """Return one draw for each pass of the search, and all of them for the read-outs; see `Observation`."""
+        # What is left of all passes without those of the search: the read-outs, each by all draws
         judged = super().passes_at(precision, draws) - self.passes.of_draws(draws)
         return self.passes + judged
 
@@ -41,6 +42,7 @@ class NaivelyAttacked(Attacked):
     def run(self, shard: Shard) -> dict[str, Tensor]:
         with naively():
             results = super().run(shard)
+        # Only one gallery is kept, that of the stronger attack
         return {key: value for key, value in results.items() if not key.startswith("gallery.")}
 
     def charts(self, results: Mapping[str, Tensor], clean: Float[Tensor, "population dim"]) -> tuple[Chart, ...]:

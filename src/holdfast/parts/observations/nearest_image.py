@@ -55,16 +55,20 @@ class NearestImage(OfAnyRadius, OfFirst):
         assert shard.read is not None  # of what is observed before
         assert shard.others is not None
         thumbnails, own = shard.read(Thumbnails())["thumbnails"], shard.positions.cpu()
+        # [B, N] from differences and not from a matrix product, which would lose the
+        # digits that tell near images apart
         alike = torch.cdist(thumbnails[own], thumbnails, compute_mode="donot_use_mm_for_euclid_dist")
         alike[torch.arange(len(own)), own] = torch.inf
         nearest = alike.argsort(dim=1, stable=True)[:, : min(self.candidates, len(thumbnails) - 1)]
         apart = shard.x.new_full((len(own),), torch.inf)
         for positions in nearest.T:
             distance = self.ball.size(shard.others(positions).to(shard.x) - shard.x)
+            # The same picture twice has a distance of 0, and sets no limit
             apart = torch.where(distance > 0, torch.minimum(apart, distance), apart)
         return {"apart": apart.double().cpu(), "level": self._levels(shard.x).double().cpu()}
 
     def _levels(self, x: Images) -> PerImage:
+        # Values that differ by less than 1e-5 are one grey level that was rounded on its way
         steps = [image.flatten().mul(1e5).round().unique().diff() / 1e5 for image in x]
         finest = torch.stack([step.min() if len(step) else step.new_tensor(1.0) for step in steps]).clamp_min(FINEST)
         return finest * self.ball.even(image_shape(x))

@@ -53,6 +53,8 @@ class Perturbed(OfFirst):
         """Disturb one shard."""
         event, delta = self.perturbation.failure.bind(shard), self.perturbation.read_from(shard)["delta"].to(shard.x)
         ball = self.perturbation.ball
+        # NPPR, Eq. 28, one δ for all; cut off at 0 and 1, and rounded
+        # so that no image leaves the ball
         moved = ball.around(shard.x, ball.under(shard.x, delta))
         if shard.x.is_contiguous(memory_format=torch.channels_last):
             moved = moved.contiguous(memory_format=torch.channels_last)

@@ -73,6 +73,8 @@ class ProvedRadii(OfAnyRadius, OfFirst):
         length = rivals.margins.weights.norm(dim=2)
         scale = 1 / torch.where(length > 0, length, 1.0)
         margins = Margin(rivals.margins.weights * scale[..., None], rivals.margins.bias * scale)
+        # `together`: all margins of an image must be positive, so one radius is
+        # searched for it, in fewer probes
         radii = [
             certify_radii(
                 self.certifier, shard.encoder, margins.part(part), shard.x[part], self.ball, self.tolerance,

@@ -57,5 +57,7 @@ class Radii(OfAnyRadius, OfMargins):
     @override
     def run(self, shard: Shard) -> dict[str, Tensor]:
         margin = self.margins(shard)
+        # RVCL, Eq. 14, by a search that bounds all rows of an image with each probe
+        # (Algorithm 1 takes them one by one)
         radius = certify_radii(self.certifier, shard.encoder, margin, shard.x, self.ball, self.tolerance)
         return {"radius": radius.double().cpu()}

@@ -57,6 +57,8 @@ class RareFailures(OfNoise):
     def passes(self) -> Passes:
         """The most that an image may need, for the smallest probability that is pursued."""
         e = self.estimator
+        # Each level leaves a share 1 - killed / particles of the probability,
+        # down to the least that is pursued
         killed = min(max(1, round(e.kill * e.particles)), e.particles - 1)
         levels = math.ceil(math.log(e.least) / math.log1p(-killed / e.particles))
         return Passes(forward=e.runs * (e.particles + levels * killed * e.moves))
@@ -69,10 +71,12 @@ class RareFailures(OfNoise):
 
         def value(z: Float[Tensor, "draws numbers"], images: Int[Tensor, "draws"]) -> Float[Tensor, "draws"]:
             event_values = torch.empty(len(z), dtype=torch.float64)
+            # Draws of many images come mixed, but a noise is bound to one image at a time
             for image in images.unique().tolist():
                 draws = (images == image).nonzero().squeeze(1)
                 row = torch.tensor([image])
                 for part in draws.split(block):
+                    # [1, draws, numbers] -> the event's value for each draw
                     event_values[part.cpu()] = values(
                         shard, [event], row, apply_noise(shard, noise, row, z[part][None])
                     )[0][0]

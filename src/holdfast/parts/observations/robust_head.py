@@ -90,6 +90,7 @@ class RobustHead(OfTraining):
         radius, count = self._radius(shard), len(shard.labels)
         self._check_memory(shard, count, radius)
         images = self._images(shard)
+        # The encoder is frozen, so clean representations are made once, for all epochs
         with torch.no_grad():
             parts = torch.arange(count).split(together(shard.x))
             reps = torch.cat([shard.encoder(images(places)).float().cpu() for places in parts])
@@ -100,6 +101,7 @@ class RobustHead(OfTraining):
     def _check_memory(self, shard: Shard, count: int, radius: float) -> None:
         """Refuse what could not be kept, before an encoder pass is made."""
         dim = 0 if shard.clean is None else shard.clean.shape[1]
+        # float64: the clean version and one of each epoch, with a 1 for the bias behind each row
         need = 8 * count * (self.probe.epochs + 1) * (dim + 1)
         if radius > 0 and need > KEPT:
             most = KEPT // (8 * (self.probe.epochs + 1) * (dim + 1))
@@ -115,6 +117,7 @@ class RobustHead(OfTraining):
             return self.probe.ball.radius
         if shard.read is None:
             raise HoldfastError("robust_head: its mixtures must be observed before")
+        # SynBench, Table 3: robust probing with the ε whose score is the highest
         best = _best(self.probe.chosen_by, shard.read(self.probe.chosen_by), self.probe.threshold)
         if best.value is None:
             raise HoldfastError(
@@ -132,10 +135,12 @@ class RobustHead(OfTraining):
             x = others(places)
             if self.threat is None:
                 return x
+            # By id: what is read together changes no draw
             own = rng.at([shard.rng.ids[place] for place in places.tolist()])
             return shard.disturb(self.threat, own, x, places)
 
         count = len(shard.rng.ids)
+        # Too many to hold: read, and disturbed alike, whenever they are asked for
         if count * shard.x[0].numel() > BLOCK:
             return read
         disturbed = torch.cat([read(places) for places in torch.arange(count).split(together(shard.x))])
@@ -147,6 +152,7 @@ def _best(mixtures: Mixtures, observed: dict[str, Tensor], threshold: float) -> 
     shape, names = (mixtures.directions, len(mixtures.separations)), ("accuracy", "bound")
     tried = []
     for number, epsilon in enumerate(mixtures.epsilons):
+        # [K, S, H] for K directions, S separations and H halves; the reference has no halves
         fitted = (observed[name][..., number].view(*shape, mixtures.halves) for name in names)
         ideal = (observed[f"reference_{name}"][..., number].view(shape) for name in names)
         separations = observed["s"].view(shape)[0]

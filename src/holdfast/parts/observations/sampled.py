@@ -47,6 +47,7 @@ class Sampled(OfNoise):
 
     def join(self, twin: Observation) -> Observation:
         """Let all questions of both read one stream."""
+        # `super` joins how many images, this how many questions
         joined = super().join(twin)
         assert isinstance(joined, Sampled)  # equal keys
         assert isinstance(twin, Sampled)
@@ -100,4 +101,5 @@ class Sampled(OfNoise):
 
 def count(failed: Int[Tensor, "images most"], draws: int) -> Int[Tensor, "images"]:
     """Return how many of the first `draws` draws of each image failed."""
+    # Draws that were not made, -1, count as none
     return failed[:, :draws].clamp_min(0).long().sum(1)

@@ -60,9 +60,12 @@ class SmallerChanges(OfFirst):
         assert shard.read is not None  # the radii are among its fields
         radius = shard.read(self.radii)["radius"][shard.positions.cpu()]
         broken = torch.zeros(len(radius), dtype=torch.float64)
+        # Images that hold have no radius to undercut, and those that
+        # fail as they are need no change
         rows = (radius.isfinite() & (radius > 0)).nonzero().flatten()
         if len(rows):
             event, x = self.radii.failure.bind(shard), shard.x[rows.to(shard.x.device)]
+            # A step of R around grey becomes one of share · r around x, [rows, 1, 1, 1]
             scale = (self.share / REACH * radius[rows]).to(x).view(-1, 1, 1, 1)
 
             def goal(w: Images) -> tuple[PerImage, Reps]:
@@ -71,6 +74,7 @@ class SmallerChanges(OfFirst):
 
             rng = shard.rng.at([shard.rng.ids[row] for row in rows.tolist()]).child("smaller changes")
             with shard.encoder.exactly():
+                # The value of what the attack ends at, [rows]
                 found = self.attack(goal, torch.full_like(x, 0.5), self._ball, rng).values[-1]
             broken[rows] = (found > CLEARLY).double().cpu()
         return {"broken": broken}

@@ -71,6 +71,7 @@ class Smoothed(Observation):
 
         One that reads a head is apart from the others: where nothing can be learned, these still have their draws.
         """
+        # What needs labels keeps a key of its own
         apart = tuple(certificate for certificate in self.certificates if certificate.probe is not None)
         return replace(self, certificates=apart, first=None)
 
@@ -115,12 +116,15 @@ class Smoothed(Observation):
         """
         assert shard.clean is not None  # clean representations are always observed first
         clean = shard.clean.to(shard.x.device)
+        # Heads are learned once, for all images
         heads = {certificate: self._head(shard, certificate.probe) for certificate in self.certificates}
         kept = max((certificate.kept for certificate in self.certificates), default=0) * clean.shape[1]
+        # Certificates that hold on to draws need memory for each image that is open
         together = max(1, min(TOGETHER, KEPT // max(kept, 1)))
         samples: dict[Certificate, list[dict[str, Tensor]]] = {certificate: [] for certificate in self.certificates}
         for first in range(0, len(shard.x), together):
             rows = slice(first, first + together)
+            # By id: an image's draws do not depend on who is drawn beside it
             rng, positions = shard.rng.at(shard.rng.ids[rows]), shard.positions[rows].tolist()
             readers = [
                 Readers(
@@ -132,6 +136,7 @@ class Smoothed(Observation):
                 for position, image in zip(positions, rng.ids, strict=True)
             ]
             self._read(shard.encoder, shard.x[rows], rng, readers)
+            # Certificate by certificate, images in order, as `conclude` takes them
             for certificate, image in product(self.certificates, readers):
                 samples[certificate].append(image.results[certificate])
         return {
@@ -151,9 +156,13 @@ class Smoothed(Observation):
     def _read(self, encoder: Encoder, x: Images, rng: Rng, readers: Sequence[Readers]) -> None:
         """Draw block by block for the images of which some certificate is not done."""
         with torch.no_grad():
+            # RVCL, Algorithm 2, line 13, with draws that all certificates read and
+            # that end when the last one is done
             for around in self.noise.draws(x, rng, block_size(x)):
                 for image, reader in enumerate(readers):
                     if reader.useful:
+                        # No more draws than are of use; what a block has
+                        # beyond them is not represented
                         reader.read(_represent(encoder, around(image)[: reader.useful], self.sigma, rng.ids[image]))
                 if not any(reader.useful for reader in readers):
                     break
@@ -170,6 +179,7 @@ def block_size(x: Images) -> int:
 
     The draws are looked at after every block, so it depends on nothing but the image's size and the kind of device.
     """
+    # At most 16 MiB of float32 pixels on a CPU; an accelerator wants more to be busy
     values, most = (2**22, 256) if x.device.type == "cpu" else (2**24, 1024)
     return max(8, min(most, values // math.prod(x.shape[1:])))
 

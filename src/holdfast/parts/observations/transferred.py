@@ -58,7 +58,9 @@ class Transferred(OfFirst):
         seen = shard.read(self.attacked)
         clean, surrogates = shard.clean[shard.positions].double(), seen["reps"].double()
         reps = represent(shard, seen["images"].to(shard.x))
+        # Another width is another encoder
         if clean.shape != surrogates.shape:
             return {"reps": reps, "same": reps.new_zeros(len(reps))}
+        # The same encoder in other batches, or resized once more, gives nearly the same numbers
         apart, made = (clean - surrogates).norm(dim=1), rounding(shard.clean)[shard.positions]
         return {"reps": reps, "same": (apart <= made.clamp_min(SAME * spread(shard.clean))).to(reps)}

@@ -42,10 +42,13 @@ class Tuned(OfFirst):
             HoldfastError: a threat that these images do not fit.
         """
         encoder, head = self.fine_tuned.read_from(shard)
+        # The stream of `represented`, so that a frozen encoder is tested on
+        # the very same disturbed images
         x = shard.x if self.threat is None else shard.disturb(self.threat, shard.rng.child("represented"))
         with torch.no_grad():
             logits = head.scores(encoder(x))
         if not bool(logits.isfinite().all()):
             raise HoldfastError(f"fine-tuned {shard.encoder.name!r}: logits of test images are NaN or infinite")
+        # The copy's passes cost what the encoder's do, and count as these
         shard.encoder.count(Passes(forward=len(x)))
         return {"logits": logits.float()}

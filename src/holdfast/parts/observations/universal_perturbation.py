@@ -62,6 +62,7 @@ class UniversalPerturbation(Learning):
         assert shard.clean is not None  # clean representations are always observed first
         clean = shard.clean[shard.positions].to(shard.x.device)
         rng, event = shard.rng.child("universal perturbation"), self.failure.bind(shard)
+        # Of a randomised encoder the search draws numbers that none of its judges draws
         with searching(rng):
             learned = self.learner.learn(shard.encoder, shard.x, clean, event, None, self.ball, rng)
         return {
@@ -77,15 +78,18 @@ class UniversalPerturbation(Learning):
         if not len(learned.rows):
             return -1
         rows = learned.rows.cpu()
+        # The images learned from, as a shard of their own, to which the failure is bound again
         own = replace(shard, x=shard.x[learned.rows], positions=shard.positions[rows])
         values = self.failure.bind(own)(learned.reps[:, None].double(), torch.arange(len(rows)))[:, 0]
         positions = find_confusions(self.failure, own, learned.reps, values > 0)
         positions = positions[positions >= 0]
+        # The commonest; of equals the one that stands first
         return int(positions.bincount().argmax()) if len(positions) else -1
 
     def charts(self, results: Mapping[str, Tensor], clean: Float[Tensor, "population dim"]) -> tuple[Chart, ...]:
         """Return the share of its images that stood, epoch by epoch."""
         share = results["chance"]
+        # A perturbation from a file was not learned here, and has no course
         if len(share) < 2:
             return ()
         line = Line(tuple(map(float, range(1, len(share) + 1))), numbers(share))

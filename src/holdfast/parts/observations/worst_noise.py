@@ -54,6 +54,7 @@ class WorstNoise(Learning):
         labels = None if shard.labels is None else shard.labels[shard.positions]
         rng = shard.rng.child("worst noise")
         event = self.failure.bind(shard)
+        # Of a randomised encoder the search draws numbers that none of its judges draws
         with searching(rng):
             learned = self.learner.learn(shard.encoder, shard.x, clean, event, labels, self.ball, rng)
         history = {"chance": learned.chance, "entropy": learned.entropy}
@@ -81,10 +82,12 @@ class WorstNoise(Learning):
             "learned_on": int(results["learned_on"]),
         }
         try:
+            # The file first, so that its name is in the entry even where pictures cannot be drawn
             noise = unpack(results)
             album.files.write(f"{name}.safetensors", lambda path: save(noise, path))
             entry["file"] = f"{name}.safetensors"
             return [entry | show_noise(noise, self.needs_labels, self.learner.clusters, album, name)]
+        # A disk that cannot be written is no fault of the noise
         except StoreError:
             raise
         except HoldfastError as error:

@@ -53,4 +53,5 @@ class FewShot(Probe):
             HoldfastError: a class with fewer images than shots, and what the probe raises.
         """
         places = draw_shots(bank.labels, self.shots, Rng(self.seed))
+        # A few images fit in memory, so the inner probe needs no bank
         return self.probe.fit(select(bank, places), bank.labels[places])

@@ -42,6 +42,7 @@ class Logits(LinearProbe):
                 f"logits: expected an output for every class, got {count} outputs and labels from {int(labels.min())} "
                 f"to {int(labels.max())}; use an encoder that is a classifier of these classes, or the probe linear"
             )
+        # A softmax is told by what no logits do: none is negative, and every sum is 1
         if bool((reps >= 0).all()) and torch.allclose(reps.sum(1), torch.ones_like(reps[:, 0]), atol=1e-3):
             raise HoldfastError(
                 "logits: the encoder's outputs are probabilities (none is negative, their sums are 1); give the "
@@ -60,6 +61,7 @@ def _check_classes(reps: Reps, labels: Int[Tensor, "batch"]) -> None:
     count, classes, images = reps.shape[1], max(len(labels.unique()), 2), len(labels)
     right = int((reps.argmax(1).cpu() == labels.cpu()).sum())
     guesses = images / classes
+    # How probable it is that guesses are right no more often
     as_seldom = scipy.stats.binom.cdf(right, images, 1 / classes)
     if right < guesses and (count != classes or as_seldom < CERTAIN):
         raise HoldfastError(

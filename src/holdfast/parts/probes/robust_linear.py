@@ -147,12 +147,15 @@ class RobustLinear(LinearProbe):
         """
         # start from the head of clean representations
         head = Linear(self.penalty).fit(reps, labels)
+        # No image can move, so the clean head is the robust one, and no pass is made
         if radius == 0:
             return head, {"loss": torch.zeros(0).double(), "bound": torch.zeros(0).double()}
         ball = replace(self.ball, radius=radius)  # pyright: ignore[reportArgumentType] balls are dataclasses
         clean, centre, scale = standardise(reps)
+        # [N, C]
         target = F.one_hot(head.numbers(labels), len(head.classes)).double()
         decay = self.penalty * (2 if len(head.classes) == 2 else 1) / len(reps)  # as scikit-learn counts ||W||² of two
+        # versions[0] are the clean images: the adversary may also leave an image as it is
         heads, versions = [_standardise_head(head, centre, scale)], [_with_one(clean)]
         course: dict[str, list[float]] = {"loss": [], "bound": []}
         for epoch in range(self.epochs):
@@ -164,15 +167,18 @@ class RobustLinear(LinearProbe):
             check_finite(attacked_reps)
             versions.append(_with_one((attacked_reps.double() - centre) / scale))
             attacked = float(losses(versions[-1], target, heads[-1]).mean())
+            # An upper bound of the minimum as far as the attack finds maxima; the least so far counts
             course["loss"].append(attacked + price(heads[-1], decay))
             # the best head against all versions so far; its loss is a lower bound of the robust one
             better, bound = best_against(versions, target, heads[-1], decay)
             course["bound"].append(bound)
             heads.append(better)
+            # Not after the first attack: its head is that of `linear`, which has not learned from it
             if (1 - self.tolerance) * min(course["loss"]) < bound and epoch:
                 break
         # of all heads, the one that lost least to its own adversary
         lowest = min(range(len(course["loss"])), key=course["loss"].__getitem__)
+        # As it was, without the rounding of going to standardised features and back
         learned = head if lowest == 0 else _unstandardise_head(heads[lowest], centre, scale, head)
         return learned, {name: torch.tensor(values).double() for name, values in course.items()}
 
@@ -190,6 +196,7 @@ class RobustLinear(LinearProbe):
 
         Pixels outside [0, 1], as of noise that is not clamped, stay as far outside: the adversary moves what is inside.
         """
+        # One image tells device and size
         first = images(torch.arange(1))
         head_on_device = replace(head, weights=head.weights.to(first.device), bias=head.bias.to(first.device))
         attacked_reps = []
@@ -202,6 +209,7 @@ class RobustLinear(LinearProbe):
                 moved_reps = encoder(moved + beyond)  # noqa: B023 called before the loop goes on
                 return self.objective(head_on_device.scores(moved_reps), logits, own), moved_reps  # noqa: B023
 
+            # Each image's own random numbers, however many are attacked together
             own_rng = rng.at([rng.ids[place] for place in places.tolist()])
             trajectory = self.attack(goal, inside, ball, own_rng).reevaluate(goal, encoder)
             attacked_reps.append(trajectory.reps[max(trajectory.reps)].float().cpu())
@@ -220,6 +228,7 @@ def _with_one(z: Tensor) -> Tensor:
 
 def _standardise_head(head: Head, centre: Tensor, scale: Tensor) -> Tensor:
     """Return a head of representations as parameters of standardised features, [C, D + 1]."""
+    # W z + b with z = (f - m) / s: W s are the weights of z, and b + W m is its bias
     weights = head.weights.double()
     return torch.cat([weights * scale, (head.bias.double() + weights @ centre)[:, None]], 1)
 

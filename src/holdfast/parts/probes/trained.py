@@ -72,13 +72,16 @@ class Trained(LinearProbe):
     def _layer(self) -> tuple[Tensor, Tensor, Tensor, str]:
         """Return weights, bias, labels and nothing more to say: by the layer's name, or the last one of the file."""
         state, _ = read_safetensors(self.path)
+        # Layers in the order of their numbers, as "10." comes after "2."
         matrices = sorted((key.removesuffix("weight") for key in state if _is_head(key, state)), key=_natural)
         prefix = f"{self.layer}." if self.layer else ""
+        # The prefix of a layer ends with its dot; of bare keys it is empty
         if self.layer == "last" and matrices:
             prefix = matrices[-1]
         if prefix not in matrices:
             names = [name.removesuffix(".") or "''" for name in matrices]
             raise unknown(f"layer of {self.path!r} (or layer=last)", self.layer, names)
+        # Half precision and float64 are read alike
         weights = state[f"{prefix}weight"].float()
         bias = state.get(f"{prefix}bias", torch.zeros(len(weights))).float()
         return weights, bias, state.get("classes", torch.arange(len(weights))).long(), ""

@@ -49,6 +49,7 @@ class ZeroShot(LinearProbe):
             HoldfastError: no such file, embeddings that are not finite, zero, or of another width, a label beyond them.
         """
         weights = read_directions(self.path, reps.shape[1])
+        # Fewer labels than names are fine: classes that no image has can still be answered
         if int(labels.max()) >= len(weights) or int(labels.min()) < 0:
             raise HoldfastError(
                 f"{self.path!r}: the labels go from {int(labels.min())} to {int(labels.max())}, but there are "

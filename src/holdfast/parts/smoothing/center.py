@@ -78,6 +78,7 @@ class Center(Certificate):
                 f"center: expected a positive radius in pixels and a slack between 0 and 0.5, got {self.radius} and "
                 f"{self.slack}"
             )
+        # δ₁ depends on n alone and must not be above Δ
         fewest = math.ceil(math.log(2 / self.alpha_centre) / (2 * self.slack**2))
         if self.draws < fewest:
             raise HoldfastError(
@@ -102,11 +103,13 @@ class Center(Certificate):
         return self._minimum_quantile(sigma) + math.sqrt(math.log(1 / self.alpha_distance) / (2 * self.distances))
 
     def _minimum_quantile(self, sigma: float) -> float:
+        # What holds this share of the draws at x holds ½ + Δ of those at every x' within ε_in
         return float(scipy.special.ndtr(scipy.special.ndtri(0.5 + self.slack) + self.radius / sigma))
 
     def check(self, sigma: float) -> None:
         """Raise where q > 1, so that it would always abstain."""
         if self.quantile(sigma) > 1:
+            # The m at which Hoeffding's term fits between the share and 1
             room = 1 - self._minimum_quantile(sigma)
             enough = math.log(1 / self.alpha_distance) / (2 * room**2) if room > 1e-6 else math.inf
             more = f"distances={math.ceil(enough)}, or " if enough < 1e9 else ""
@@ -120,20 +123,23 @@ class Center(Certificate):
         # 1. the smoothed representation: centre of the smallest ball that holds half of n draws
         points: list[Tensor] = []
         while (drawn := sum(map(len, points))) < self.draws:
-            points.append(self._normalise((yield self.draws - drawn)).clone())
+            points.append(self._normalise((yield self.draws - drawn)).clone())  # the buffer of draws is used again
         abstains = {"spread": torch.tensor(torch.nan, dtype=torch.float64)}
         if self.convention == "tight":
+            # Half of the draws, rounded up
             centre, reach, least = small_ball(torch.cat(points), -(-self.draws // 2))
             if reach > self.ratio * least:
                 return {**abstains, "draws": torch.tensor(self.draws)}
         else:
             centre, reach = _centre(torch.cat(points))
+        # n x D numbers, which the test does not read
         del points
         # 2. test it on n fresh draws, and abstain unless max(δ₁, δ₂) <= Δ
         inside = drawn = 0
         while drawn < self.draws:
             reps = yield self.draws - drawn
             drawn += len(reps)
+            # By the same function as the radius, so that rounding is the same on both sides of <=
             inside += int((_distances(self._normalise(reps), centre) <= reach).sum())
         deviation = math.sqrt(math.log(2 / self.alpha_centre) / (2 * self.draws))
         short = 0.5 - (inside / self.draws - deviation)
@@ -143,6 +149,7 @@ class Center(Certificate):
         distances: list[Tensor] = []
         while (drawn := sum(map(len, distances))) < self.distances:
             distances.append(_distances(self._normalise((yield self.distances - drawn)), centre).cpu().double())
+        # At most m, for `check` has refused q > 1
         rank = math.ceil(self.quantile(anchor.sigma) * self.distances)
         spread = torch.cat(distances).kthvalue(rank).values
         return {"spread": spread, "draws": torch.tensor(self.budget)}
@@ -162,11 +169,13 @@ class Center(Certificate):
 
 def _centre(points: Float[Tensor, "draws dim"]) -> tuple[Float[Tensor, "dim"], Float[Tensor, ""]]:
     """Return the point with the smallest median distance to all points, and that distance (the upper median)."""
+    # All n² distances at once would take too much memory
     rows = max(1, BLOCK_BYTES // (points.element_size() * len(points)))
     rank = len(points) // 2 + 1
     around = points - points[0]  # squares of distances then lose few digits
     medians = torch.cat([torch.cdist(part, around).kthvalue(rank, 1).values for part in around.split(rows)])
     best = int(medians.argmin())
+    # The radius anew from differences: cdist takes products, which lose digits
     return points[best], _distances(points, points[best]).kthvalue(rank).values
 
 

@@ -79,15 +79,18 @@ class Classifier(Certificate):
     def sample(self, anchor: Anchor) -> Sampling:
         """Choose the class, then count how many fresh draws get it."""
         classify = _linear(anchor.head) if anchor.head is not None else _instances(anchor)
+        # CERTIFY of Cohen et al., first the class that most of n₀ draws get
         votes: list[Tensor] = []
         while (drawn := sum(map(len, votes))) < self.selection:
             votes.append(classify((yield self.selection - drawn)))
         chosen = torch.cat(votes).mode().values
+        # Then how many of n draws get it: fresh ones, for the bound must not know the choice
         drawn = hits = 0
         while drawn < self.draws:
             reps = yield self.draws - drawn
             drawn += len(reps)
             hits += int((classify(reps) == chosen).sum())
+            # Only the betting bound holds at a number of draws that depends on what they were
             if self.bound == "betting" and self._should_stop(hits, drawn):
                 break
         return {"vote": chosen.cpu(), "hits": torch.tensor(hits), "draws": torch.tensor(drawn)}
@@ -132,12 +135,14 @@ def _instances(anchor: Anchor) -> Callable[[Reps], Int[Tensor, "draws"]]:
     offsets = anchor.clean - own  # seen from x itself, a twin's advantage is exactly zero
     lengths = offsets.square().sum(1)
     # what moved less than half way to the nearest other image still belongs to its own: a hundredth is for rounding
+    # ‖z - x‖ < ½ ‖x_j - x‖ for all j is ‖z - x‖² < ¼ of the least square
     others = lengths.clone()
     others[anchor.position] = torch.inf
     half_way = others.amin() / 4.04
 
     def classify(reps: Reps) -> Int[Tensor, "draws"]:
         votes, moved = torch.full((len(reps),), anchor.position, device=reps.device), reps - own
+        # Draws near x are decided; the product with all images, [far, N], is taken for the others alone
         far = (moved.square().sum(1) >= half_way).nonzero()[:, 0]
         advantage = torch.addmm(lengths, moved[far], offsets.T, beta=-1, alpha=2)  # ||z - x||² - ||z - x_j||²
         lost = advantage.amax(1) > 0  # few, and a maximum without its place is found much faster

@@ -97,28 +97,34 @@ class PairProbability(Certificate):
 
     def sample(self, anchor: Anchor) -> Sampling:
         """Tally p for every negative until all are settled or the draws are spent."""
+        # x⁻ come from the image's own random numbers: other images change nothing
         own = torch.tensor([anchor.position])
         chosen = draw_negatives(anchor.rng, own, len(anchor.clean), self.negatives)[0]
         # One difference of unit vectors, so that the margin of a twin is exactly zero.
         apart = unit(anchor.clean[own.to(anchor.clean.device)]) - unit(anchor.clean[chosen.to(anchor.clean.device)])
         twin = (apart == 0).all(1).cpu()
         # tally sigmoid((z⁺ - z⁻) · f(x + σz) / T) of every negative, block by block
+        # Algorithm 2 of RVCL, line 14, with a tally in place of a sum: bounds need more than that
         counts = torch.zeros(self.negatives, len(betting.LEVELS), dtype=torch.float64)
         drawn = 0
         while drawn < self.draws and not (drawn and self._should_stop(counts, twin)):
             reps = yield self.draws - drawn
             drawn += len(reps)
+            # ρ⁺ - ρ⁻ of each draw, [draws, K], by one product with the differences
             counts += betting.tally(self._probability((unit(reps) @ apart.T).cpu().double()))
         return {"counts": counts, "negatives": chosen, "draws": torch.tensor(drawn)}
 
     def _probability(self, margin: Float[Tensor, "draws negatives"]) -> Float[Tensor, "draws negatives"]:
         if self.temperature == 0:
+            # The limit τ → 0 of Eq. 15 (Remark 6); a tie counts half
             return (margin.sign() + 1) / 2
+        # Eq. 15
         return torch.sigmoid(margin / self.temperature)
 
     def _should_stop(self, counts: Float[Tensor, "negatives levels"], twin: Bool[Tensor, "negatives"]) -> bool:
         if self.convention == "paper":
             return False
+        # p of a twin is ½ exactly, so it would never settle
         return sequential.all_settled(counts[~twin], self.precision, self.level, self.draws)
 
     def conclude(self, results: Mapping[str, Tensor], sigma: float) -> dict[str, Tensor]:
@@ -130,6 +136,7 @@ class PairProbability(Certificate):
         counts = results["counts"]
         mean = betting.empirical_mean(counts)
         if self.convention == "paper":
+            # Algorithm 2, line 15: the plain mean in place of the expectation of Eq. 17
             bound, pixels = mean.clone(), sigma * torch.special.ndtri(mean.clamp(NEAREST, 1 - NEAREST))
         else:
             bound = betting.lower(counts, self.level, self.draws)

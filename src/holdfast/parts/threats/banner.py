@@ -42,5 +42,7 @@ class Banner(Corruption):
     def sample(self, x: Images, rng: Rng) -> Images:
         """Return the images below the bar; nothing is drawn."""
         height = x.shape[2]
+        # The rows above the bar, H (1 - share), cut down to a whole number; 1e-9
+        # forgives the product's rounding
         covered = torch.arange(height, device=x.device).view(-1, 1) >= int(height * (1 - self.share) + 1e-9)
         return torch.where(covered, (1 - self.opacity) * x + self.opacity * self.level, x)

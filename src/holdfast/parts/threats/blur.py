@@ -33,4 +33,5 @@ class Blur(Corruption):
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Return the blurred images; nothing is drawn."""
+        # One σ for both directions, or a wide image would be smeared more sideways than up and down
         return gaussian(x, self.share * min(x.shape[2:])).clamp(0, 1)

@@ -46,5 +46,7 @@ class Border(Corruption):
         top, left = (height - rows) // 2, (width - columns) // 2
         framed = torch.full_like(x, self.level)
         inner = F.interpolate(x, [rows, columns], mode="bilinear", antialias=True, align_corners=False)
+        # The filter's weights are positive and sum to 1 up to
+        # rounding, which alone may leave [0, 1]
         framed[:, :, top : top + rows, left : left + columns] = inner.clamp(0, 1)
         return framed

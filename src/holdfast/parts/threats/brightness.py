@@ -37,4 +37,5 @@ class Brightness(Noise):
 
     @override
     def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
+        # One amount for all pixels of a draw: [B, S, 1] -> [B, S, 1, 1, 1]
         return (x[:, None] + self.shift * even(z)[..., None, None]).clamp(0, 1)

@@ -31,6 +31,7 @@ class Chain(Corruption):
     def __post_init__(self) -> None:
         if not self.links:
             raise HoldfastError("chain: links: expected one corruption or more, got none")
+        # Whoever resizes images asks the chain alone, so a link's own resolution would be ignored
         if self.resolution == "image" and any(link.resolution == "encoder" for link in self.links):
             raise HoldfastError('chain: a link has resolution = "encoder": give it to the chain, not to its links')
 
@@ -51,5 +52,7 @@ class Chain(Corruption):
             HoldfastError: images that one of them does not fit.
         """
         for place, link in enumerate(self.links):
+            # The place is part of the stream's name, so that two links of
+            # one kind draw different numbers
             x = link.sample(x, rng.child("chain", place))
         return x

@@ -37,5 +37,7 @@ class Contrast(Noise):
 
     @override
     def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
+        # Made once for all draws, [B, C, H, W]; the draws below differ
+        # in one factor, [B, S, 1, 1, 1]
         away = x - x.mean((1, 2, 3), keepdim=True)
         return (x[:, None] + self.factor * even(z)[..., None, None] * away[:, None]).clamp(0, 1)

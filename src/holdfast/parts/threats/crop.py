@@ -36,5 +36,7 @@ class Crop(Corruption):
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Return the enlarged middle of the images; nothing is drawn."""
+        # What the result shows at a place p from the centre lies at
+        # side · p: a smaller window, enlarged
         turn = self.side * torch.eye(2).to(x).expand(len(x), 1, 2, 2)
         return warp(x, turn, x.new_zeros(len(x), 1, 2))[:, 0]

@@ -46,6 +46,8 @@ class Edit(Threat):
         numbers = self._numbers
         if not numbers:
             raise HoldfastError(f"edit: expected mild and heavy with numbers that differ, got {self.mild.title} twice")
+        # Which one is heavier is measured, since of some numbers less is
+        # more, such as a JPEG's quality
         changed = _measure_change(self.mild), _measure_change(self.heavy)
         if changed[0] > changed[1]:
             raise HoldfastError(
@@ -55,6 +57,8 @@ class Edit(Threat):
 
     @property
     def _numbers(self) -> list[tuple[str, float, float]]:
+        # Specs are plain tables of all parameters, nested parts
+        # included, so any threat can be compared
         return list(_differences(registry.spec(self.mild), registry.spec(self.heavy)))
 
     @property
@@ -100,6 +104,7 @@ class Edit(Threat):
             HoldfastError: images that the threat does not fit.
         """
         strengths = rng.child("edit").uniform(1)[:, 0].tolist()
+        # Image by image, as each one meets a threat of its own
         edited = [self.at(strength).sample(x[[row]], rng.at([rng.ids[row]])) for row, strength in enumerate(strengths)]
         return torch.cat(edited)
 
@@ -124,6 +129,7 @@ def _differences(mild: Any, heavy: Any, name: str = "") -> Iterator[tuple[str, A
         for begin, end in zip(mild, heavy, strict=True):
             yield from _differences(begin, end, name)
     elif mild != heavy:
+        # By type and not by isinstance: True is an int, and there is nothing between True and False
         if not all(type(value) in (int, float) for value in (mild, heavy)):
             raise _other(f"{name} {describe_value(mild)} and {describe_value(heavy)}")
         yield name, mild, heavy
@@ -146,6 +152,8 @@ def _interpolate(mild: Any, heavy: Any, strength: float) -> Any:
 def _measure_change(threat: Corruption) -> float:
     """Return the mean |x' - x| of a picture with details of all sizes; 0 where the threat does not fit it."""
     generator = torch.Generator().manual_seed(0)
+    # Cells of 1, 2, 4, 8 and 16 pixels, the larger the stronger: amplitudes of
+    # photographs fall as 1 / frequency
     sides = [SIDE // 2**level for level in range(5)]
     layers = [torch.rand(1, 3, side, side, generator=generator).mul(SIDE / side) for side in sides]
     x = sum(torch.nn.functional.interpolate(layer, SIDE, mode="nearest") for layer in layers)

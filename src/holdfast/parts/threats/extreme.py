@@ -42,6 +42,7 @@ class Extreme(Corruption):
     end: Literal["upper", "lower"] = "upper"
 
     def __post_init__(self) -> None:
+        # Three channels, because hue refuses grey images
         if (count := self.noise.numbers(torch.zeros(1, 3, 4, 4))) > FEW:
             raise HoldfastError(
                 f"extreme: noise: expected one of one or two numbers, such as rotation or brightness, got "
@@ -57,5 +58,7 @@ class Extreme(Corruption):
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Return the images at the end of the range; nothing is drawn."""
+        # Noises take z through 2Φ(z) - 1, so infinity is the very end of
+        # the range and not a draw near it
         far = torch.inf if self.end == "upper" else -torch.inf
         return self.noise.push(x, x.new_full((len(x), 1, self.noise.numbers(x)), far))[:, 0]

@@ -48,4 +48,6 @@ class Gamma(Corruption):
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Return the distorted images; nothing is drawn."""
+        # Looked up and not computed pixel by pixel, so that a level becomes
+        # the same one wherever it stands
         return self.table.to(x)[(255 * x).round().long()]

@@ -56,18 +56,23 @@ class Gaussian(Threat):
             block: draws of each image at a time.
         """
         own = rng.child("gaussian", self.sigma)
+        # u in [0, 1) becomes -1 or 1, in place: 2 · 1[u < 1/2] - 1
         signs = own.child("signs").uniform(*x.shape[1:]).to(x).lt_(0.5).mul_(2).sub_(1)
         generator = own.generator()
         if x.device.type != "cpu":  # drawing on the CPU would take longer than the encoder does
             generator = torch.Generator(x.device).manual_seed(generator.initial_seed())
         noise = torch.empty(block, *x.shape[1:], dtype=x.dtype, device=x.device)
+        # In the images' own memory format, or the encoder would convert every block
         last = x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
         noisy = torch.empty_like(noise, memory_format=torch.channels_last) if last else torch.empty_like(noise)
 
         def around(image: int) -> Images:
+            # x + σ s z in one pass over memory; the block is overwritten at the next call
             drawn = torch.addcmul(x[image], noise, signs[image], value=self.sigma, out=noisy)
             return drawn.clamp_(0, 1) if self.clamped else drawn
 
         while True:
             noise.normal_(generator=generator)
+            # What is yielded reads `noise` when it is called: every image sees these
+            # draws before they are drawn anew
             yield around

@@ -32,6 +32,7 @@ class GlobalShuffle(Shuffle):
     def order(self, height: int, width: int) -> Int[Tensor, "cells"]:
         """Return π for images of this size: which cell each place shows, row by row."""
         rows, columns = (height // self.cell, width // self.cell) if self.cell else (self.grid, self.grid)
+        # The counts are part of the name, so that grids of other sizes are unrelated
         return permutation(Rng(self.seed).child("global_shuffle", rows, columns), rows * columns)
 
     def permute(self, parts: Cells, order: Int[Tensor, "cells"]) -> Cells:

@@ -50,7 +50,10 @@ class Hue(Noise):
     def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
         _check_colours(x)
         angle = math.radians(self.degrees) * even(z)[..., None, None]
+        # A x, the chroma of each pixel, and B x, that turned by 90°; the sum is over
+        # input channels; [B, 1, 3, H, W]
         along, across = (torch.einsum("dc,bchw->bdhw", m.to(x), x)[:, None] for m in chroma_maps())
+        # x - A x is grey and stays; A x becomes cos(a) A x + sin(a) B x
         return (x[:, None] + (angle.cos() - 1) * along + angle.sin() * across).clamp(0, 1)
 
 

@@ -51,12 +51,14 @@ class L2(Ball):
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Draw uniformly from the ball around each image (radius · u^(1/d) in a random direction), clamped."""
+        # A normal vector has a uniform direction; volumes grow as the d-th power of the length
         direction = self.ascend(move_to(rng.child("direction").normal(*x.shape[1:]), x))
         length = move_to(rng.child("length").uniform(1, 1, 1), x) ** (1 / x[0].numel())
         return towards(x, self.project(self.radius * length * direction))
 
     def project(self, delta: Images) -> Images:
         """Shorten every perturbation that is longer than the radius, less what rounding may add to it again."""
+        # Zero stays zero: the clamp alone keeps 0 / 0 away
         norm = self.size(delta).clamp_min(1e-30).view(-1, 1, 1, 1)
         return delta * (self._reach(delta) / norm).clamp_max(1)
 
@@ -74,10 +76,12 @@ class L2(Ball):
             # ||clip(x + s delta) - x||² = s² (pixels inside) + (pixels on the box)
             scaled = delta * scale.view(-1, 1, 1, 1)
             moved = (x + scaled).clamp(0, 1) - x
+            # Pixels that the box did not stop; of the others the length no longer grows with s
             free = (moved - scaled).abs() <= PIXELS
             stopped = self.size(moved.masked_fill(free, 0))
             going = self.size(moved.masked_fill(~free, 0)).clamp_min(TINY)
             scale = (scale * (radii.square() - stopped.square()).clamp_min(0).sqrt() / going).clamp_max(1)
+        # The rounds end near the radius on either side: what is too long is shortened
         moved = (x + delta * scale.view(-1, 1, 1, 1)).clamp(0, 1) - x
         return x + moved * (radii / self.size(moved).clamp_min(TINY)).clamp_max(1).view(-1, 1, 1, 1)
 
@@ -111,21 +115,27 @@ class L2(Ball):
         """
         low, high = (box[0] - x)[..., None, :], (box[1] - x)[..., None, :]
         all_slopes, slopes = slopes, slopes * (high > low)  # pixels that cannot move take no part in the search
+        # Shapes: slopes and steps [*, R, pixels], room and prices [*, R]
         room = radii[..., None].square()
         corner = torch.where(slopes > 0, low, high)
         with torch.no_grad():  # the step is the minimiser, so the bound's derivative is the step itself
+            # λ = 0 asks for the box alone, and its minimiser is a corner
             best, best_price = (slopes * corner).sum(-1), torch.zeros_like(room)
             price = slopes.norm(dim=-1) / room.sqrt().clamp_min(TINY)
             for _ in range(PRICES):
+                # For one λ pixels are independent: the minimiser is -slopes / λ, clipped to the box
                 step = (-slopes / price.clamp_min(TINY)[..., None]).clamp(low, high)
                 edge = (step == low) | (step == high)
                 bound = (slopes * step).sum(-1) + price / 2 * (step.square().sum(-1) - room)
                 best, best_price = torch.maximum(best, bound), torch.where(bound > best, price, best_price)
+                # The next λ makes the pixels that are inside use up what those on the
+                # box's edge leave of the radius
                 left = room - (step.square() * edge).sum(-1)
                 last, price = price, (slopes * ~edge).norm(dim=-1) / left.clamp_min(TINY).sqrt()
                 if torch.equal(price, last):
                     break
             step = (-slopes / best_price.clamp_min(TINY)[..., None]).clamp(low, high)
+            # At the best λ again, for the value; with λ = 0 the quotient says nothing
             step = torch.where(best_price[..., None] > 0, step, corner)
             cost = best_price / 2 * (step.square().sum(-1) - room)
         return (slopes * step).sum(-1) + cost + (all_slopes @ x[..., None]).squeeze(-1)

@@ -59,8 +59,12 @@ class Laplace(Noise):
         edge = math.exp(-1 / self.scale)
 
         def half(low: Tensor) -> Tensor:
+            # v = P(|Z| > |z|); given the ball, the tail of |δ| runs from 1 at 0 down
+            # to exp(-1 / scale) at its edge
             beyond = 2 * ndtr(low)
             left = beyond + (1 - beyond) * edge
+            # The logarithm of a tail that has underflowed would be infinite;
+            # rounding alone exceeds the radius
             return (-self.scale * left.clamp_min(torch.finfo(low.dtype).tiny).log()).clamp_max(1)
 
         return odd(z, half)

@@ -45,6 +45,7 @@ class Linf(Ball):
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Draw uniformly from the cube around each image, clamped to [0, 1]."""
+        # 2 ε u - ε may round beyond ε: projected too
         noise = move_to(rng.uniform(*x.shape[1:]), x) * (2 * self.radius) - self.radius
         return towards(x, self.project(noise))
 

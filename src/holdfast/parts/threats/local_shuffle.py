@@ -32,6 +32,8 @@ class LocalShuffle(Shuffle):
 
     def order(self, height: int, width: int) -> Int[Tensor, "pixels"]:
         """Return π for images of this size: which pixel each place of a cell shows, row by row."""
+        # The permutation is named by the size of a cell, so images of any
+        # size share that of equal cells
         cell = (self.cell, self.cell) if self.cell else (height // self.grid, width // self.grid)
         return permutation(Rng(self.seed).child("local_shuffle", *cell), cell[0] * cell[1])
 

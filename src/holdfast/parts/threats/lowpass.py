@@ -43,5 +43,7 @@ class Lowpass(Corruption):
         height, width = x.shape[2:]
         rows = torch.fft.fftfreq(height, 1 / self.side, dtype=torch.float64)  # in cycles per `side` pixels
         columns = torch.fft.rfftfreq(width, 1 / self.side, dtype=torch.float64)
+        # The half of the spectrum that rfft2 gives, [H, W/2 + 1]; with 1e-12 a component at the
+        # radius goes even where its sum of squares rounds below
         kept = rows[:, None].square() + columns.square() < self.radius**2 * (1 - 1e-12)
         return torch.fft.irfft2(torch.fft.rfft2(x) * kept.to(x), (height, width)).clamp(0, 1)

@@ -45,6 +45,7 @@ class Mixture(Noise):
             raise HoldfastError(f"mixture file {self.path!r} does not exist; give path=, a file that a learner saved")
         try:
             with open_tensors(self.path) as file:
+                # The metadata tell what tensors cannot: the design of the network and the ball
                 described = (file.metadata() or {}).get(KEY, "")
                 state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError) as error:

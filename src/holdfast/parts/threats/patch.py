@@ -139,6 +139,7 @@ class Patch(Ball):
         Raises:
             HoldfastError: a window of no pixel, or one that is larger than the image.
         """
+        # From the height before rounding, or the width would inherit its error
         exact = math.sqrt(self.share * height * width * self.aspect)
         size = (round(exact), round(exact / self.aspect))
         image = f"images of {height} x {width} pixels"
@@ -166,6 +167,7 @@ class Patch(Ball):
         size = self.window(*over)
         shares = self._shares()
         if shares is None:
+            # One place more than there are free rows or columns
             room = torch.tensor([whole - side + 1 for side, whole in zip(size, over, strict=True)])
             places = (rng.child("place").uniform(2) * room).long()
         else:
@@ -175,15 +177,19 @@ class Patch(Ball):
 
     def project(self, delta: Images) -> Images:
         """Clamp pixels to the radius, and keep the window that retains the most: the nearest point of the ball."""
+        # On a window, projecting brings ||δ||² down to ||δ - moved||²; the window that
+        # gains most holds the nearest point
         moved = self._pixels.project(delta)
         return torch.where(self._where(moved, delta.square() - (delta - moved).square()), moved, 0)
 
     def ascend(self, gradient: Images) -> Images:
         """Return the gradient's sign in the window where its absolute values sum up to the most."""
+        # A unit step in a window raises a linear function by the sum of absolute slopes there
         return torch.where(self._where(gradient, gradient.abs()), gradient.sign(), 0)
 
     def squash(self, u: Float[Tensor, "*batch channel height width"]) -> Float[Tensor, "*batch channel height width"]:
         """Return radius · tanh(u) in the window, that of the largest u² where the place is not fixed; else 0."""
+        # Which window it is has no gradient
         return torch.where(self._where(u, u.detach().square()), self._pixels.squash(u), 0)
 
     def size(self, delta: Images) -> PerImage:
@@ -193,6 +199,7 @@ class Patch(Ball):
             outside = (moved & ~fixed.squeeze(-3)).flatten(1).any(1)
         else:
             high, wide = self.window(*delta.shape[2:])
+            # The smallest window around all that changed must not exceed that of the patch
             tall, broad = spread(moved)
             outside = (tall > high) | (broad > wide)
         return self._pixels.size(delta).masked_fill(outside, torch.inf)
@@ -237,7 +244,9 @@ class Patch(Ball):
             return super().least_on(slopes, x, box, radii, shape)
         size = self.window(*shape[1:])
         size = (min(size[0], slopes.shape[-2]), min(size[1], slopes.shape[-1]))
+        # How far each pixel may fall and rise, [*, 1, C, H, W]
         low, high = ((x - box[0])[..., None, :, :, :], (box[1] - x)[..., None, :, :, :])
+        # What a pixel can take from the sum at most, over its channels: [*, R, H, W]
         taken = torch.where(slopes > 0, slopes * low, -slopes * high).sum(-3)
         return (slopes.flatten(-3) @ x.flatten(-3)[..., None]).squeeze(-1) - sums(taken, size).flatten(-2).amax(-1)
 
@@ -261,6 +270,7 @@ class Patch(Ball):
         if (fixed := self._mask_window(gain)) is not None:
             return fixed
         size = self.window(gain.shape[-2], gain.shape[-1])
+        # Where gains are equal (a flat gradient, say) the window with the largest values itself
         return best(gain.detach().sum(-3), size, like.detach().abs().sum(-3)).unsqueeze(-3)
 
     def _mask_window(self, like: Tensor) -> Bool[Tensor, "*batch one height width"] | None:
@@ -277,11 +287,13 @@ class Patch(Ball):
         if isinstance(self.place, tuple):
             return self.place
         if self.place == RANDOM:
+            # By the patch's own seed: its place is a part of what it is, the same in every audit
             down, across = Rng(self.seed, ("patch",), ("place",)).uniform(2)[0].tolist()
             return down, across
         return CORNERS.get(self.place)
 
 
+# Tensors among the fields cannot be compared or hashed, so each is equal to itself alone
 @dataclass(frozen=True, eq=False)
 class _Placed(Patch):
     """The patch at a place of its own of each image.
@@ -301,6 +313,7 @@ class _Placed(Patch):
         """Return the windows."""
         over = (x.shape[2], x.shape[3])
         size = self.window(*over)
+        # Row and column on the grid; whole-number division places the last ones at the very end
         shares = self.numbers // GRID, self.numbers % GRID
         top, left = (
             (share * (whole - side)) // (GRID - 1) for share, whole, side in zip(shares, over, size, strict=True)

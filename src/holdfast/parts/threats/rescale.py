@@ -35,6 +35,8 @@ class Rescale(Corruption):
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Return the images at their size, without what the smaller ones had no room for; nothing is drawn."""
+        # Antialiased on the way down, or the smaller image would keep
+        # aliases of what it has no room for
         small = [max(1, round(self.scale * side)) for side in x.shape[2:]]
         smaller = F.interpolate(x, small, mode="bilinear", antialias=True, align_corners=False)
         return F.interpolate(smaller, x.shape[2:], mode="bilinear", align_corners=False).clamp(0, 1)

@@ -45,5 +45,6 @@ class Rotation(Noise):
     def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
         angle = math.radians(self.degrees) * even(z)[..., 0]
         cos, sin = angle.cos(), angle.sin()
+        # Where each place is seen, which is the inverse turn, on (row, column): [B, S, 2, 2]
         turn = torch.stack([torch.stack([cos, sin], -1), torch.stack([-sin, cos], -1)], -2)
         return warp(x, turn, turn.new_zeros(*angle.shape, 2))

@@ -41,4 +41,5 @@ class Translation(Noise):
     @override
     def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
         side = torch.tensor(x.shape[2:], dtype=x.dtype, device=x.device)
+        # The window moves up where the image moves down
         return warp(x, torch.eye(2).to(x).expand(*z.shape[:2], 2, 2), -self.share * side * even(z))

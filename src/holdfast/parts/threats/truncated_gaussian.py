@@ -55,6 +55,7 @@ class TruncatedGaussian(Noise):
     def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
         if not self.clamped:
             return perturb(x, spread(self.ball, z, self._pixel, self._length(x[0].numel())))
+        # An image of ones has the size √d in ℓ2 and 1 in ℓ∞: σ = scale · ε / √d, or scale · ε
         sigma = self.scale * self.ball.radius / float(self.ball.size(torch.ones_like(x[:1])))
         delta = sigma * z.reshape(-1, *x.shape[1:])
         return perturb(x, self.ball.project(delta).reshape(z.shape))
@@ -64,7 +65,10 @@ class TruncatedGaussian(Noise):
         beyond = math.erfc(1 / self.scale / 2**0.5)
 
         def half(low: Tensor) -> Tensor:
+            # The tail P(δ/σ > t) without the truncation, of the t that z stands for: what lies
+            # beyond the ball on this side, and the share of the rest that z leaves
             tail = beyond / 2 + (1 - beyond) * ndtr(low)
+            # A tail that has underflowed has no quantile; rounding alone exceeds the radius
             return (-self.scale * ndtri(tail.clamp_min(torch.finfo(low.dtype).tiny))).clamp_max(1)
 
         return odd(z, half)

@@ -81,6 +81,7 @@ class Typographic(Corruption):
     def knowing(self, labels: Mapping[str, int]) -> "Typographic":
         """Return the same for images whose classes are known, by their ids."""
         told = copy.copy(self)
+        # Not a field: labels belong to images, and must not become a part of the threat's spec
         object.__setattr__(told, "_labels", labels)
         return told
 
@@ -111,10 +112,13 @@ class Typographic(Corruption):
         for name in names:
             _check_letters(name)
         out, rng = x.clone(), rng.child("typographic")
+        # Three numbers of each image: the word, and how far down and to the right it stands
         for row, (image, drawn) in enumerate(zip(rng.ids, rng.uniform(3).tolist(), strict=True)):
             words = self._wrong(image, names) if self.path else self.words
             letters = self._fitting(words[int(drawn[0] * len(words))], height, width).to(x)
             rows, columns = self._where(letters.shape, (height, width), drawn[1:])
+            # With a plate all of it covers the image, and letters are a colour on it; else the
+            # ink alone covers, pixel by pixel
             covered = letters * self.opacity if not self.background else torch.full_like(letters, self.opacity)
             painted = ink if not self.background else torch.lerp(plate, ink, letters)
             out[row, :, rows, columns] = torch.lerp(out[row, :, rows, columns], painted, covered)
@@ -144,6 +148,7 @@ class Typographic(Corruption):
         """Return the rows and columns of a plate."""
         room = [image[0] - plate[0], image[1] - plate[1]]
         shares = {"centre": [0.5, 0.5], "top": [0.0, 0.5], "bottom": [1.0, 0.5], "anywhere": drawn}[self.place]
+        # Every place is as likely where shares are drawn; a share of 1 is the last place
         top, left = (min(int(share * (free + 1)), free) for share, free in zip(shares, room, strict=True))
         return slice(top, top + plate[0]), slice(left, left + plate[1])
 
@@ -155,11 +160,13 @@ def _letters(word: str, size: float) -> Coverage:
     font = ImageFont.load_default(size=size * fine)
     if not isinstance(font, ImageFont.FreeTypeFont):
         raise HoldfastError("typographic: expected Pillow with FreeType, got one without; install Pillow's own wheel")
+    # All words get a line of the same height, with or without letters that reach below it
     margin, line = 2 * MARGIN * size * fine, sum(font.getmetrics())
     columns, rows = (math.ceil((side + margin) / fine) for side in (font.getlength(word), line))
     canvas = Image.new("L", (columns * fine, rows * fine))
     ImageDraw.Draw(canvas).text((canvas.width / 2, canvas.height / 2), word, 255, font, "mm")
     drawn = torch.from_numpy(np.asarray(canvas, dtype=np.float32) / 255)
+    # The mean over fine x fine blocks: which share of each pixel is ink
     return drawn.unflatten(1, (columns, fine)).unflatten(0, (rows, fine)).mean((1, 3))
 
 

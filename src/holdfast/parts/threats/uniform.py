@@ -40,4 +40,5 @@ class Uniform(Noise):
     @override
     def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
         pixels = x[0].numel()
+        # Φ(z)^(1/d) by its logarithm, which does not underflow where Φ(z) does
         return perturb(x, spread(self.ball, z, even, lambda last: (log_ndtr(last) / pixels).exp()))

@@ -90,6 +90,7 @@ class Arrays(ImageSource):
         self._width = max(6, len(str(len(self) - 1)))
         first = np.asarray(self._images[:16])  # a wrong scale shows at once; every image is checked when read
         if first.dtype.kind == "f":
+            # Values that are not finite are told with the image that has them
             finite = first[np.isfinite(first)]
             check_range(float(finite.min(initial=0)), float(finite.max(initial=0)), name)
 
@@ -141,11 +142,12 @@ class Arrays(ImageSource):
         return None if several is None else self._pixels(several)
 
     def _pixels(self, images: np.ndarray) -> Float[Tensor, "n channel height width"]:
+        # To [N, C, H, W]
         images = images[:, None] if self.layout == "NHW" else images
         images = images.transpose(0, 3, 1, 2) if self.layout == "NHWC" else images
         pixels = torch.from_numpy(np.ascontiguousarray(images).astype(np.float32))  # quicker than both at once
         scale = _SCALE[self._images.dtype.name]
-        return pixels if scale == 1 else pixels.div_(scale)
+        return pixels if scale == 1 else pixels.div_(scale)  # in place, for astype has copied
 
     def files(self, indices: Sequence[int]) -> tuple[Path, ...] | None:
         """Return the file; None of an array in memory."""
@@ -186,6 +188,7 @@ def _key(held: ArrayFile, key: str | None, name: str) -> str:
         return key
     if "images" in held:
         return "images"
+    # Labels and boxes have fewer axes
     candidates = [name for name in held if len(held.shape(name)) in (3, 4)]
     if len(candidates) != 1:
         raise HoldfastError(

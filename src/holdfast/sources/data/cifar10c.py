@@ -32,12 +32,15 @@ class Cifar10cSource(DataSource):
         corruption, severity = take_corruption(options, "cifar10c")
         images = load_severity(name, corruption, severity)
         labels, folder = map_array(Path(name) / "labels.npy"), Path(name).name
+        # Either once for all severities, or once for each
         counts = (len(images), SEVERITIES * len(images))
         if labels.ndim != 1 or labels.dtype.kind not in "iu" or len(labels) not in counts:
             raise HoldfastError(
                 f"{name}/labels.npy: expected {SEVERITIES * len(images)} whole numbers, got {labels.dtype} "
                 f"{list(labels.shape)}; take the file of the benchmark"
             )
+        # Every severity has the images, and so the labels, in one order
         own = labels[: len(images)]
+        # Names are those of ten classes; files of other sets have more
         classes = CIFAR10 if len(own) and own.max() < len(CIFAR10) else ()
         return Arrays(images, own, layout="NHWC", name=f"{corruption} {severity} of {folder}", classes=classes)

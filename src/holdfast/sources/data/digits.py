@@ -72,7 +72,7 @@ class Digits(ImageSource):
 
     def load(self, index: int) -> Float[Tensor, "1 8 8"]:
         """Return the pixels, scikit-learn's values / 16."""
-        return self._images[self._rows[index]].clone()
+        return self._images[self._rows[index]].clone()  # the rows are shared by all parts
 
     def files(self, indices: Sequence[int]) -> tuple[Path, ...]:
         """Return scikit-learn's file."""
@@ -86,6 +86,7 @@ class Digits(ImageSource):
 def train_images() -> tuple[Float[Tensor, "n 1 8 8"], Int[Tensor, "n"]]:
     """Return the 1,197 training images in [0, 1] and their digits, in the order of the split."""
     images, labels = _digits()
+    # Positions in scikit-learn's order
     rows = torch.tensor(_order()[:_TRAIN])
     return images[rows], labels[rows]
 
@@ -93,6 +94,7 @@ def train_images() -> tuple[Float[Tensor, "n 1 8 8"], Int[Tensor, "n"]]:
 @cache
 def _digits() -> tuple[Float[Tensor, "1797 1 8 8"], Int[Tensor, "1797"]]:
     pixels, labels = _read()
+    # 17 levels, from 0 to 16
     return torch.tensor(pixels / 16, dtype=torch.float32).view(-1, 1, 8, 8), torch.tensor(labels, dtype=torch.int64)
 
 

@@ -63,6 +63,7 @@ class Folder(ImageSource):
         self.ignored, self.runs = Counter[str](), 0
         self._hidden = self._again = 0
         files = list(self._walk(self.path, "", set()))
+        # By composed names: systems spell accents differently, and would order them so
         self._files = sorted(files, key=_name)
         if not self._files:
             if any((self.path / name).exists() for name in _SAVED) or any(self.path.glob("*.parquet")):
@@ -71,6 +72,7 @@ class Folder(ImageSource):
                 f"no images in the folder {str(path)!r} (other files: {format_counts(self.ignored) or 'none'}); "
                 f"expected files named {' '.join(EXTENSIONS)}"
             )
+        # Where all pictures are in folders, the first one of each path is a class
         tops = {_name(file).partition("/")[0] for file in self._files}
         outside = sum("/" not in file for file in self._files)
         self.classes = [] if outside else sorted(tops)
@@ -122,12 +124,15 @@ class Folder(ImageSource):
             return
         entered.add((facts.st_dev, facts.st_ino))
         try:
+            # In one order, so that of two links to a folder the same one is followed everywhere
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
             raise HoldfastError(f"cannot read the folder {str(folder)!r} : {os_reason(error)}") from error
+        # What an audit wrote is no picture of the user's
         own = OWN if holds_run(folder) else frozenset[str]()
         self.runs += bool(own)
         for entry in entries:
+            # By the ending alone, for to open a million files would take long
             ending = os.path.splitext(entry.name)[1].lower()
             if entry.name in own:
                 continue

@@ -77,7 +77,9 @@ class Gaussian(ImageSource):
         self.sized = shape is not None
         self._shape = (3, *_PICTURE) if shape is None else shape if len(shape) == 3 else (1, *shape, 1)
         pixels = math.prod(self._shape)
+        # Means ±s u with u = 1/√d in every pixel, and equal noise in all directions
         self.model = ConditionalGaussian(self._shape, ones(pixels), s, isotropic(pixels), share, scale, clamp=True)
+        # Another shape is another problem, with numbers of its own
         self._count, self._rng = count, Rng(seed, ("gaussian", *map(str, self._shape)))
 
     def __len__(self) -> int:
@@ -93,10 +95,12 @@ class Gaussian(ImageSource):
 
     def load(self, index: int) -> PIL.Image.Image | Float[Tensor, "channel height width"]:
         """Return the pixels, or without a shape the picture, of 256 levels."""
+        # -1 or +1, the side of the mean
         signs = torch.tensor([2.0 * self.label(index) - 1])
         pixels = self.model.draw(signs, self._rng.child(self.id(index)).numpy())[0]
         if self.sized:
             return pixels
+        # Rounded, for to(uint8) would cut off; [C, H, W] becomes the [H, W, C] of Pillow
         return PIL.Image.fromarray(pixels.mul(255).round_().to(torch.uint8).permute(1, 2, 0).contiguous().numpy())
 
     def files(self, indices: Sequence[int]) -> tuple[Path, ...]:
@@ -105,4 +109,5 @@ class Gaussian(ImageSource):
 
     def label(self, index: int) -> int:
         """Return 1 for the brighter class, 0 for the darker."""
+        # By the image's own number, so that the share holds for any count
         return int(self._rng.at([self.id(index)]).child("class").uniform(1).item() < self.model.share)

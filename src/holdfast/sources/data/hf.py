@@ -67,6 +67,7 @@ class HuggingFace(ImageSource):
         # the split, from a folder or the hub
         self.name = name
         try:
+            # `load_dataset` does not read what `save_to_disk` wrote
             if any((Path(name) / mark).is_file() for mark in ("state.json", "dataset_dict.json")):
                 loaded: Any = datasets.load_from_disk(name)
             else:
@@ -80,6 +81,7 @@ class HuggingFace(ImageSource):
             loaded = loaded[chosen]
             if others := [key for key in splits if key != chosen]:
                 notes.append(f"the split {chosen} is read, of {', '.join([chosen, *others])}")
+        # One split alone, which cannot be chosen from
         elif split is not None and str(loaded.split) != split and (Path(name) / "state.json").is_file():
             raise HoldfastError(f"hf:{name} is the one split {loaded.split}, got split={split}; leave it out")
         # the column of images
@@ -125,6 +127,7 @@ class HuggingFace(ImageSource):
     def load(self, index: int) -> PIL.Image.Image:
         name = f"{self.id(index)} of hf:{self.name}"
         try:
+            # In turn, for a dataset may read through one file handle; what decodes is outside
             with TURN:
                 encoded = self._encoded[index][self.column] or {}
                 file = _file(encoded)
@@ -137,6 +140,7 @@ class HuggingFace(ImageSource):
         if file is None:
             raise HoldfastError(f"cannot read image {self.id(index)!r} of hf:{self.name} (it is empty); repair it")
         picture = decode(file, name)
+        # A column may ask for a mode, as `datasets` would decode it
         return picture if self._mode in (None, picture.mode) else picture.convert(self._mode)
 
     def label(self, index: int) -> int | None:
@@ -169,6 +173,7 @@ def _split(splits: list[str], split: str | None, name: str) -> str:
         if split not in splits:
             raise unknown(f"split of hf:{name}", split, splits)
         return split
+    # The parts that models are tested by, before what they may have learned from
     for usual in ("test", "validation"):
         if usual in splits:
             return usual

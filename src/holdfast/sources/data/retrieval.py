@@ -80,6 +80,7 @@ class RetrievalTask(ImageSource):
         corpus, queries, qrels, self.split = open_task(self.path, split, config)
         row_of_image, row_of_query = self._ids("corpus", corpus), self._ids("queries", queries)
         judged = self._judgments(qrels, row_of_query, row_of_image)
+        # Queries without a relevant image cannot be scored, and are left out
         rows = sorted({query for query, _ in judged})
         if len(rows) < 2:
             raise HoldfastError(
@@ -90,11 +91,14 @@ class RetrievalTask(ImageSource):
         self._tables, self._rows = (queries, corpus), (rows, range(len(corpus)))
         for kind, table, used in zip(("queries", "corpus"), self._tables, self._rows, strict=True):
             self._check(kind, table, used, ignore_text)
+        # Queries first, then the corpus: the places that `Relevance` counts in
         names = list(row_of_query)
         self._names = [f"queries/{names[row]}" for row in rows] + [f"corpus/{name}" for name in row_of_image]
         place = {row: number for number, row in enumerate(rows)}
         self.relevance = Relevance(
+            # [images]: which of them are queries
             torch.arange(len(self._names)) < len(rows),
+            # [pairs, 2]: places of a query and of an image that is relevant to it
             torch.tensor([(place[query], len(rows) + image) for query, image in judged]),
             torch.tensor(list(judged.values())),
             len(corpus),
@@ -128,9 +132,9 @@ class RetrievalTask(ImageSource):
 
     def _file(self, index: int) -> Path | BytesIO:
         """Return what holds a picture: its bytes, or a file."""
-        kind = int(index >= len(self._rows[0]))
+        kind = int(index >= len(self._rows[0]))  # 0: a query, 1: of the corpus
         value = self._tables[kind].cell(IMAGE, self._rows[kind][index - kind * len(self._rows[0])])
-        if isinstance(value, dict):
+        if isinstance(value, dict):  # Hugging Face's images
             value = value.get("path") if value.get("bytes") is None else value["bytes"]
         if isinstance(value, bytes):
             return BytesIO(value)
@@ -140,6 +144,7 @@ class RetrievalTask(ImageSource):
                 f"cannot read image {self.id(index)!r} of {self._name} (expected encoded bytes or the path of a file, "
                 f"got {got}); repair it, or take another task where it is a text"
             )
+        # A table of somebody else's must not read files outside its folder
         if Path(value).is_absolute() or ".." in Path(value).parts:
             raise HoldfastError(
                 f"cannot read image {self.id(index)!r} of {self._name} (expected a path inside the folder of the task, "
@@ -157,6 +162,7 @@ class RetrievalTask(ImageSource):
             raise self._lacks(kind, table, " or ".join(IDS[kind]))
         rows: dict[str, int] = {}
         for row, value in enumerate(table.column(column)):
+            # Ids are compared as texts, whatever type the column has
             if value is None or (name := str(value)) in rows:
                 got = "none" if value is None else f"{value!r} more than once"
                 raise HoldfastError(
@@ -178,12 +184,14 @@ class RetrievalTask(ImageSource):
                         f"{qrels.files[0].name}, or choose another split or config"
                     )
             pair, grade = (queries[str(query)], corpus[str(image)]), _whole(score)
+            # A pair may be there twice with one score
             if grade is None or grades.setdefault(pair, grade) != grade:
                 got = "two scores" if grade is not None else f"{score!r}"
                 raise HoldfastError(
                     f"{self._name}: expected a whole number as the score of {str(query)!r} and {str(image)!r}, got "
                     f"{got}; repair {qrels.files[0].name}"
                 )
+        # A score of 0 says that the image was judged, and is not relevant
         return {pair: grade for pair, grade in grades.items() if grade > 0}
 
     def _check(self, kind: str, table: Table, rows: Sequence[int], ignore_text: bool) -> None:
@@ -192,6 +200,7 @@ class RetrievalTask(ImageSource):
             raise self._lacks(kind, table, IMAGE)
         modality = table.column(MODALITY) if MODALITY in table.columns else [IMAGE] * len(table)
         texts = [table.column(name) for name in TEXTS if name in table.columns]
+        # Only rows that are used: the others may be texts
         for row in rows:
             text = next((column[row] for column in texts if column[row]), None)
             if IMAGE not in str(modality[row]) or (text and not ignore_text):

@@ -30,6 +30,7 @@ class TorchvisionSource(DataSource):
         """Open `torchvision:CIFAR10?root=FOLDER`; what else the class takes is an option as well."""
         root, split = take(options, "root", str, None), take(options, "split", str, None)
         download = take(options, "download", boolean, False)
+        # A copy of the names, for `pop` takes them away
         others = {key: _plain(options.pop(key)) for key in list(options)}  # held against the class's signature
         return Torchvision(name, root=root, split=split, download=download, arguments=others)
 
@@ -74,6 +75,7 @@ class Torchvision(ImageSource):
             from torchvision import datasets
         except ModuleNotFoundError as error:
             raise missing("torchvision", "torchvision", f"torchvision:{name}") from error
+        # Some names in `__all__` are functions
         names = [key for key in datasets.__all__ if isinstance(getattr(datasets, key), type)]
         if name not in names:
             raise unknown("torchvision dataset", name, names)
@@ -86,6 +88,7 @@ class Torchvision(ImageSource):
                 f"torchvision:{name} cannot be opened: {_one_line(error)}; "
                 "give ?root=FOLDER, and download=true to fetch it there"
             ) from error
+        # What the class says it was given, or what `train` means
         chosen = parameters.get(
             "split", "train" if parameters.get("train") else "test" if "train" in parameters else ""
         )
@@ -112,6 +115,7 @@ class Torchvision(ImageSource):
 
     def label(self, index: int) -> int | None:
         """Return the class, where the dataset gives one number per image."""
+        # By its own table where it has one, without a picture being read
         for name in ("targets", "labels", "_labels"):
             labels = getattr(self._dataset, name, None)
             if labels is not None and len(labels) == len(self):
@@ -134,6 +138,7 @@ def _arguments(
 ) -> dict[str, Any]:
     """Map the options to what this dataset's constructor calls them."""
     accepted = inspect.signature(cls).parameters
+    # Classes that pass keywords on do not say which their parents take
     passes_on = any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values())
     for key in arguments:
         if key not in accepted and not passes_on:
@@ -145,6 +150,7 @@ def _arguments(
     elif "train" in accepted:
         if split not in (None, "train", "test"):
             raise HoldfastError(f"torchvision:{name} has the splits train and test, got split={split}")
+        # Given by itself, as `train=true`, it stands
         arguments.setdefault("train", split == "train")
     elif split is not None:
         raise HoldfastError(f"torchvision:{name} has no splits, got split={split}; leave it out")

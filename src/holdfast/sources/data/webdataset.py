@@ -68,6 +68,7 @@ class WebDataset(ImageSource):
         self._keys: list[str] = []
         self._images: list[_Member] = []
         self._classes: dict[str, _Member] = {}
+        # By ending, for the note
         others: Counter[str] = Counter()
         for number, shard in enumerate(self._shards):
             self._index(number, shard, column, others)
@@ -112,6 +113,7 @@ class WebDataset(ImageSource):
         """Note where the pictures and classes of a shard are, and count what else is in it."""
         try:
             size = shard.stat().st_size
+            # "r:" refuses compressed archives, in which offsets mean nothing
             with tarfile.open(regular(shard), "r:") as archive:
                 for member in archive:
                     folder, _, file = member.name.removeprefix("./").rpartition("/")
@@ -123,6 +125,7 @@ class WebDataset(ImageSource):
                     if member.offset_data + member.size > size:  # what says that it is larger than its archive
                         raise tarfile.TarError(f"the header of {member.name!r} asks for {member.size:,} bytes")
                     place = _Member(number, member.offset_data, member.size)
+                    # Capitals do not count, which cameras write
                     extension = extension.lower()
                     if extension == "cls":
                         self._classes[key] = place
@@ -151,9 +154,11 @@ def _expand(pattern: str) -> list[Path]:
     match = _BRACES.search(pattern)
     if match:
         low, high = match.groups()
+        # As many digits as the range begins with
         numbers = (str(number).zfill(len(low)) for number in range(int(low), int(high) + 1))
         shards = [shard for n in numbers for shard in _expand(pattern[: match.start()] + n + pattern[match.end() :])]
     else:
+        # A path that exists is meant as it is, even with brackets in it
         shards = [Path(pattern)] if Path(pattern).is_file() else [Path(name) for name in sorted(glob.glob(pattern))]
         shards = [shard for shard in shards if shard.is_file()]  # no pipes
     if not shards:

@@ -40,6 +40,7 @@ def open_encoder(spec: str) -> Encoder:
         HoldfastError: an unknown source, name or option, an absent package, weights that cannot be had.
     """
     source, name, options = _source(spec)
+    # Taken before the source sees the options, which it would refuse
     draws, steps = _randomness(options)
     return source.open(name, options).set_randomness(draws, steps)
 
@@ -110,6 +111,7 @@ def _source(spec: str) -> tuple[EncoderSource, str, Options]:
         if source is None:
             raise _no_source(spec, name)
     if source not in sources:
+        # What was typed behind the source is kept in what is proposed
         tail = f":{spec.strip().partition(':')[2]}"
         near = [f"{other}{tail}" for other in nearest(source, sources)]
         raise HoldfastError(
@@ -124,15 +126,18 @@ def _no_source(spec: str, name: str) -> HoldfastError:
     path, tail = Path(name).expanduser(), spec.strip()[len(name) :]
     if path.is_dir():
         meant = [f"hf:{name}{tail}", f"timm:local-dir:{name}{tail}"]
+    # A file of weights says nothing of its network
     elif path.suffix in (".pt", ".pth", ".bin", ".ckpt", ".tar"):
         meant = [f"timm:resnet50?weights={name}", f"torchvision:resnet50?weights={name}"]
     else:
         plain, at, _ = name.partition("@")  # which names weights of torchvision's
+        # With weights only torchvision writes a model so
         sources = ["torchvision"] if at else registry.names("encoders")
         known = [f"{source}:{model}" for source in sources for model in opens(source)]
         scores = {spec: likeness(plain, spec.partition(":")[2]) for spec in known}
         best = max(scores.values(), default=0.0)
         near = [spec for spec, score in scores.items() if score == best >= ALIKE]
+        # The rest of what was typed stays
         meant = [f"{near}{name[len(plain) :]}{tail}" for near in near[:2]]
         meant = [f"hf:{name}{tail}"] if not meant and name.count("/") == 1 else meant
     return HoldfastError(

@@ -49,8 +49,10 @@ class File(EncoderSource):
         arch, choice, common = self._parse_options(name, options)
         stored, metadata = read_safetensors(name)
         chosen, reason = _architecture(name, stored, arch, metadata, choice)
+        # Building draws weights, which must not move the global generator
         with fix_seed(common.seed):
             network, checkpoint, behind = _read(chosen, name, stored, metadata, choice)
+        # The head is built by itself, so that what is left must fit
         fill(network, _without(checkpoint.state, behind), f"{name!r} (as {chosen})")
         origin: dict[str, object] = {"source": f"file:{name}", "weights": name, "architecture": f"{chosen} ({reason})"}
         origin |= checkpoint.origin
@@ -58,7 +60,9 @@ class File(EncoderSource):
         if behind and whole is network:
             origin["dropped"] = f"head behind the representation: {', '.join(sorted(behind))}"
         output = "network output" if whole is network else f"the head {', '.join(sorted(behind))}"
+        # Named layers have been resolved; others are modules of the network
         common = replace(common, layer=None) if common.layer in LAYERS else common
+        # Mean and std that the user says go before those of the file, of which none is then read
         metadata = metadata if common.mean is None else {}
         config = preprocessing(NETWORKS[chosen], metadata, f"metadata of {name}")
         return assemble(whole, common, config, origin, output=output)
@@ -89,6 +93,7 @@ def _architecture(
             raise unknown("architecture", arch, NETWORKS)
         if arch is not None:
             return arch, reason
+    # By names and shapes alone; nothing is built with values
     fitting = [arch for arch in NETWORKS if _fits(arch, name, stored, metadata, choice)]
     if len(fitting) != 1:
         fits = f"{len(fitting)} zoo networks fit ({', '.join(fitting)})" if fitting else "no zoo network fits"
@@ -112,6 +117,7 @@ def _read(
     arch: str, name: str, stored: Mapping[str, Tensor], metadata: dict[str, str], choice: Choice
 ) -> tuple[nn.Module, Checkpoint, dict[str, Tensor]]:
     """Return a zoo network as wide as the file has it, what the file holds of it, and a head behind it."""
+    # On "meta" no memory is taken and nothing is drawn
     with torch.device("meta"):
         usual = NETWORKS[arch].build()
     checkpoint = align_checkpoint(name, stored, metadata, usual, choice=choice)
@@ -131,6 +137,7 @@ def _head(network: nn.Module, state: Mapping[str, Tensor], shape: tuple[int, int
     Behind the representation are later items of a Sequential, or a child with a usual name of heads, whose first
     matrix takes exactly the representation's width.
     """
+    # What begins otherwise than any child of the network is not its own
     own = {key.partition(".")[0] for key in network.state_dict()}
     last = max((int(child) for child, _ in network.named_children() if child.isdigit()), default=None)
     extra = [key for key in state if key.partition(".")[0] not in own]
@@ -142,6 +149,7 @@ def _head(network: nn.Module, state: Mapping[str, Tensor], shape: tuple[int, int
     if not matrices:
         return {}
     with torch.no_grad():
+        # One image of zeros tells the width, whatever the last layer is
         width = network.eval()(torch.zeros(1, *shape, device=next(network.parameters()).device)).shape[1]
     return {key: state[key] for key in behind} if state[matrices[0]].shape[1] == width else {}
 

@@ -41,10 +41,12 @@ class _Vision(nn.Module):
         super().__init__()
         self.model, self.output = model, output
         run = model.get_image_features if _is_dual(model) else model.forward
+        # Position embeddings are resized only when asked, and only by models that can
         resizes = resized and "interpolate_pos_encoding" in inspect.signature(run).parameters
         self.extra: dict[str, Any] = {"interpolate_pos_encoding": True} if resizes else {}
 
     def forward(self, x: Float[Tensor, "batch channel height width"]) -> Any:
+        # Masked autoencoders shuffle patches by this noise: increasing numbers keep their order
         masked = {"noise": self._in_order(x)} if _is_mae(self.model) else {}
         run = self.model.get_image_features if _is_dual(self.model) else self.model
         outputs = run(pixel_values=x, **masked, **self.extra)
@@ -101,6 +103,7 @@ class Hf(EncoderSource):
             processor = _processor(transformers, name, common, trust)
             model, missing = _model(transformers, name, common, trust)
         prefix = f"{model.base_model_prefix}."  # before transformers 5 names of missing weights begin with it
+        # A pooler that the weights lack is random: it is refused where it would be read
         untrained = {key for key in missing if key.removeprefix(prefix).split(".")[0] == "pooler"}
         if absent := sorted(set(missing) - untrained):
             raise HoldfastError(
@@ -152,6 +155,7 @@ class Hf(EncoderSource):
 
         @torch.no_grad()
         def embed(texts: Sequence[str]) -> Tensor:
+            # Counted without truncation, which would drop the end without a word
             for text, tokens in zip(texts, tokenizer(list(texts))["input_ids"], strict=True):
                 if len(tokens) > most:
                     raise too_long(options.spec, text, most)
@@ -175,6 +179,7 @@ def _processor(transformers: Any, name: str, common: Common, trust: bool) -> Any
     try:
         return transformers.AutoImageProcessor.from_pretrained(name, trust_remote_code=trust)
     except Exception:
+        # The user must then say all that it would
         if None in (common.mean, common.std, common.pictures.size, common.pictures.resize):
             raise
         return None
@@ -183,6 +188,7 @@ def _processor(transformers: Any, name: str, common: Common, trust: bool) -> Any
 def _preprocessing(processor: Any, model: Any, common: Common) -> Preprocessing:
     """Return what a processor does to pictures, if the model takes what it gives."""
     channels = getattr(_vision_config(model), "num_channels", None) or 3
+    # The size that the user asked for, the model's own, or the usual one
     height, width = common.size or _read_image_size(model) or (224, 224)
     shape = channels, height, width
     if processor is None:
@@ -219,6 +225,7 @@ def _model(transformers: Any, name: str, common: Common, trust: bool) -> tuple[A
         if common.weights != "random":  # through transformers, which knows older names of parameters
             state, _ = read_safetensors(common.weights)
             model, info = type(model).from_pretrained(None, config=config, state_dict=state, output_loading_info=True)
+    # What was stored in half precision is audited in float32
     return model.float(), sorted(info["missing_keys"])
 
 
@@ -241,6 +248,7 @@ def _representation(common: Common, untrained: bool, spec: str) -> tuple[str | N
         if common.pool == "pooler":
             raise HoldfastError(f"{spec}: pool=pooler is the model's own output; leave out layer=, or pool otherwise")
         return None, common.pool
+    # Other poolings than the model's own read the last hidden state
     if common.pool not in (None, "pooler"):
         return "last_hidden_state", common.pool
     if untrained:

@@ -82,6 +82,7 @@ class Onnx(EncoderSource):
         onnx = package(options.spec)
         proto = load(name, onnx)
         said = metadata(proto.metadata_props, name)
+        # The size decides what can be worked out before any image
         opened = self._open_network(proto, name, asked, common.size or said.pictures.size, onnx)
         preprocessing, factor = _pixels(
             make_preprocessing(said, opened.images.shape, name), common, opened.images, name
@@ -90,6 +91,7 @@ class Onnx(EncoderSource):
         _agree(opened, name, preprocessing, common, onnx)
         if common.weights != "default":
             fill(opened.network, read_safetensors(common.weights)[0], f"weights file {common.weights!r}")
+        # After the comparison, in which the file gets its own order of channels
         preprocessing = replace(preprocessing, reversed=asked.channels == "bgr")
         network = Taken(opened.network, opened.images, factor)
         origin = _origin(name, proto, common, asked, opened)
@@ -118,9 +120,11 @@ class Onnx(EncoderSource):
         onnx.save(written, path)
         # opened again, it is the same encoder
         again = self.open(str(path), Options({k: v for k, v in options.items() if k in KEPT}, options.spec))
+        # On noise, which shows any difference of what was written
         x = torch.rand(2, *opened.images.shape, generator=torch.Generator().manual_seed(0))
         with torch.no_grad():
             reps, expected = again(x), encoder(x.to(encoder.device)).cpu()
+        # Relative to the largest value: representations have any scale
         if (apart := float((reps - expected).abs().max())) > SAME * float(expected.abs().max()):
             raise HoldfastError(f"{name!r}: what was written of it differs from what was learned, by {apart:.2g}")
 
@@ -156,6 +160,7 @@ def _pixels(preprocessing: Preprocessing, common: Common, images: Images, name: 
         source = "its input is uint8: pixels from 0 to 255"
         return Preprocessing(0.0, 1.0, source, preprocessing.shape, preprocessing.geometry), LEVELS
     means, stds = (torch.as_tensor(values, dtype=torch.float64).flatten().tolist() for values in (mean, std))
+    # std 1 says pixels in [0, 1], which are still to be multiplied; std 1/255 has done that
     if not any(means) and all(value == 1 for value in stds):
         return preprocessing, LEVELS
     if not any(means) and all(abs(LEVELS * value - 1) < 1e-6 for value in stds):
@@ -172,6 +177,7 @@ def _agree(opened: Opened, name: str, preprocessing: Preprocessing, common: Comm
     if mean is None or std is None:
         return  # which is refused, for want of both
     means, stds = (torch.as_tensor(values, dtype=torch.float32).reshape(-1, 1, 1) for values in (mean, std))
+    # Other numbers of channels are refused where the encoder is assembled
     if len(means) in (1, opened.images.shape[0]) and len(stds) in (1, opened.images.shape[0]):
         compare_with_file(opened, name, means, stds, onnx)
 
@@ -182,6 +188,7 @@ def _origin(name: str, proto: Any, common: Common, asked: _Asked, opened: Opened
     origin: dict[str, object] = {"source": f"onnx:{name}", "weights": name}
     if common.weights != "default":
         origin["learned"] = common.weights
+    # The version of the usual operators; 1 where the file does not say
     origin["opset"] = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 1)
     if images.layout == "nhwc":
         origin["layout"] = "NHWC: channels last"

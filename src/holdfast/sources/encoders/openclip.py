@@ -55,11 +55,12 @@ class _Unpooled(nn.Module):
                 raise HoldfastError(
                     f"{spec}: expected a tower that pools patches, got {kind}; name one, ?layer=visual.…"
                 )
-            visual.output_tokens = True
+            visual.output_tokens = True  # gives (pooled, tokens)
 
     def forward(self, x: Float[Tensor, "batch 3 height width"]) -> Tensor:
         """Run the tower up to its pooling."""
         visual = self.model.visual
+        # [B, T, D], or a map of a timm trunk
         return visual.trunk.forward_features(x) if self.of_timm else visual(x)[1]
 
 
@@ -173,6 +174,7 @@ class _Asked:
         self._check_activation(spec)
         given: dict[str, Any] = {"pretrained": self.tag}
         if weights != "default":
+            # Without weights of the package nothing else says the preprocessing
             given = {"pretrained_text": False, "force_preprocess_cfg": self._preprocess_cfg(spec)}
         with fix_seed(self.common.seed), fetching(spec), no_pickle():
             model = self.open_clip.create_model(self.model_name, force_image_size=_side(size), **given)
@@ -195,6 +197,7 @@ class _Asked:
     def _preprocess_cfg(self, spec: str) -> dict[str, Any]:
         """Return mean, std and geometry of the weights that are named, else of all, where they agree."""
         keys = ("mean", "std", "interpolation", "resize_mode")
+        # All that decides pixels; other entries do not
         known = {tag: {key: self._config(tag).get(key) for key in keys} for tag in self.tags}
         said = [known[self.tag]] if self.tag else list(known.values())
         if said and any(config != said[0] for config in said):

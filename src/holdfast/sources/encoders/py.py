@@ -52,6 +52,7 @@ class Py(EncoderSource):
                 about pictures that are not all of them.
         """
         shape, choice, common, build = self._parse_options(name, options)
+        # Seeded, for the factory draws the weights
         with foreign(f"{options.spec}: {name.rpartition(':')[2]!r}", "called", wrap=True), fix_seed(common.seed):
             result = build()
         taken: dict[str, object] = {}
@@ -59,6 +60,7 @@ class Py(EncoderSource):
             result = unwrap(result)
             check_network(result, common.name)
             if common.weights not in ("default", "random"):
+                # A file holds the weights of the network, and not of an encoder around it
                 inside = result.module.get_submodule(result.root) if isinstance(result, Encoder) else result
                 taken = {"weights": common.weights, **load(inside, common.weights, choice).origin}
         origin = {"source": f"py:{name}", "layer": common.layer or "network output", "pool": common.pool or "none"}
@@ -82,6 +84,7 @@ class Py(EncoderSource):
         if not common.pictures.given and common.pool != "none":
             origin["normalisation"] = BY_CALLER
             tap = Tap(network, common.layer, common.pool, root=result)
+            # Names in files of weights begin at what the factory made
             root = next(path for path, module in tap.named_modules() if module is result)
             return Encoder(tap, mean=common.mean, std=common.std, name=common.name, origin=origin, root=root)
         # how pictures become its input is for the spec to say
@@ -102,6 +105,7 @@ class Py(EncoderSource):
         if not factory:
             raise HoldfastError(f"{options.spec}: expected py:package.module:factory, got no ':factory'")
         check_weights(common.weights)
+        # As `python -m` does, so that a module beside the spec is found
         if str(Path.cwd()) not in sys.path and "" not in sys.path:
             sys.path.insert(0, str(Path.cwd()))
         # code of the user, run once: what it raises is said to be its

@@ -90,10 +90,12 @@ class Timm(EncoderSource):
         heads = _classifiers(network)
         if common.weights not in ("default", "random"):
             checkpoint = read_checkpoint(common.weights, network, heads, choice)
+            # Some authors' networks differ from timm's of that name, in the number of heads for one
             if given := checkpoint.find_build_arguments(name.partition(".")[0]):
                 network = _as_published(partial(build, **given))
             if misfits(network, checkpoint.state):
                 _resize(network, common)  # they were trained at that size, not moved to it
+            # Without heads first: the network has none, and timm converts what it has
             checkpoint = _convert_names(network, _without_heads(network, checkpoint, build))
             _fill(network, heads, checkpoint, common.layer)
             ours = apply_metadata(ours, checkpoint, common)
@@ -133,6 +135,7 @@ def _as_published(build: Callable[..., Any], random: bool = False) -> Any:
 
     Some networks differ in what no weights say (the ε of fbnetc_100's BatchNorm), so timm is asked for this one.
     """
+    # An overlay stands for a download: timm builds as for published weights and fills in these
     state = build(pretrained=False).state_dict() if random else _zeros(build)
     return build(pretrained=True, pretrained_cfg_overlay={"state_dict": state, "source": ""})
 
@@ -141,6 +144,7 @@ def _zeros(build: Callable[..., Any], **given: Any) -> dict[str, Tensor]:
     """Return a network's tensors by name, of the right kinds and shapes, in no memory to speak of."""
     with torch.device("meta"):
         shapes = build(pretrained=False, **given).state_dict()
+    # One zero in memory for each, shown in its shape
     return {name: torch.zeros((), dtype=value.dtype).expand(value.shape) for name, value in shapes.items()}
 
 
@@ -148,15 +152,18 @@ def _without_heads(network: Any, checkpoint: Checkpoint, build: Callable[..., An
     """Return a checkpoint without what the model has for its classes alone, beside the classifiers that timm names."""
     if checkpoint.state.keys() <= network.state_dict().keys():
         return checkpoint
+    # What the network with its classes has, and the one without them has not
     extra = _zeros(build, num_classes=None).keys() - network.state_dict().keys()
     return replace(checkpoint, state={name: value for name, value in checkpoint.state.items() if name not in extra})
 
 
 def _convert_names(network: Any, checkpoint: Checkpoint) -> Checkpoint:
     """Return a checkpoint in timm's own names and sizes, where it is in others that timm knows for this model."""
+    # timm's own conversion of a family, such as of names of other repositories
     convert = getattr(import_module(type(network).__module__), "checkpoint_filter_fn", None)
     if convert is None or not misfits(network, checkpoint.state):
         return checkpoint
+    # Tried on a copy; only a result that fits counts
     with contextlib.suppress(Exception):  # raised where it does not know the names; `fill` says what does not fit
         state = dict(convert(dict(checkpoint.state), network))
         if not misfits(network, state):
@@ -166,6 +173,7 @@ def _convert_names(network: Any, checkpoint: Checkpoint) -> Checkpoint:
 
 def _resize(network: Any, common: Common) -> None:
     if common.size is not None and hasattr(network, "set_input_size"):
+        # Position embeddings and windows follow the size
         network.set_input_size(img_size=common.size)
 
 
@@ -193,7 +201,9 @@ def preprocessing(config: dict[str, Any]) -> Preprocessing:
     """Return timm's data config as pixels, compared with its own transform; `Geometry` cannot say borders."""
     channels, height, width = config["input_size"]
     source, share, mode = "timm data config", config["crop_pct"], config["crop_mode"]
+    # Rounded down, as timm's transform does
     high, wide = math.floor(height / share), math.floor(width / share)
+    # Other crop modes, or a frame that is no square, have no `Geometry`
     geometry = None
     if mode == "squash":
         resize = None if share == 1 else (high, wide)

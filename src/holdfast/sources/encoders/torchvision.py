@@ -63,6 +63,7 @@ class Torchvision(EncoderSource):
         choice, common, models, model_name, enum = self._parse_options(name, options)
         source = f"transforms of torchvision {type(enum).__name__}.{enum.name}"
         # the network, with those weights or others in their place
+        # What torchvision's builder gives a network of published weights, but without these
         fresh: dict[str, Any] = {"weights": None, **_AS_PUBLISHED.get(model_name, {})}
         if "init_weights" in fresh:  # slow, and random weights alone are left as they are
             fresh["init_weights"] = common.weights == "random"
@@ -70,10 +71,12 @@ class Torchvision(EncoderSource):
             fresh["image_size"] = (common.size or enum.transforms().crop_size)[0]
         with fix_seed(common.seed), fetching(options.spec), no_pickle():
             network = models.get_model(model_name, **({"weights": enum} if common.weights == "default" else fresh))
+        # Gone before weights are filled, whose files may have them or not
         for head in _SIDE_HEADS:
             if getattr(network, head, None) is not None:
                 setattr(network, head, None)
                 network.aux_logits = False
+        # The last one is the classifier
         linear = [place for place, module in network.named_modules() if isinstance(module, nn.Linear)]
         ours = preprocessing(enum.transforms(), source)
         weights = str(enum)
@@ -116,6 +119,7 @@ class Torchvision(EncoderSource):
 
 def preprocessing(preset: Any, source: str) -> Preprocessing:
     """Return an ImageClassification preset as pixels, compared with itself."""
+    # One side for a square, or both
     height, width = (*preset.crop_size, *preset.crop_size)[:2]
     (resize,) = preset.resize_size
     geometry = Geometry((height, width), 3, resize, interpolation(preset.interpolation.value), source)

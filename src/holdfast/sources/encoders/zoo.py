@@ -84,6 +84,7 @@ class Zoo(EncoderSource):
         if name not in SHIPPED and name not in NETWORKS:
             raise unknown("zoo encoder", name, [*NETWORKS, *SHIPPED])
         wide = name in NETWORKS and NETWORKS[name].dim is not None
+        # Only where the width is not fixed, so that `dim` is an unknown option elsewhere
         dim = take(options, "dim", positive, None) if wide else None
         choice, common = read_choice(options), read(options)
         check_weights(common.weights)

@@ -76,10 +76,12 @@ def compare(
         HoldfastError: the network computes something else; the error names the first node that does. Or nothing that
             is installed can run the file.
     """
+    # The widest of the types that the file has decides
     floor = max([FLOOR, *(FLOORS[kind] for kind in FLOORS if kind in kinds)])
     file = _File(model, path, batch, onnx)
     theirs, runtime = file.rows(network.output, images, one_by_one=network.alone)
     try:
+        # The first image alone, and once more in float64: their difference is what float32 rounds here
         with torch.no_grad():
             ours, one = network(images), network(images[:1])
             exact = copy.deepcopy(network).double()(images[:1].double())
@@ -89,13 +91,16 @@ def compare(
         got = list(ours.shape) if isinstance(ours, Tensor) else type(ours).__name__
         raise file.differs(f"expected {list(theirs.shape)} as {runtime} gives, got {got}")
     apart = distance(ours, theirs)
+    # NOISE times that rounding, but never more than MOST; what is below the floor is rounding in any case
     if apart <= max(floor, min(NOISE * distance(one, exact), MOST)):
         return Agreement(runtime, apart)
+    # The first image gives something else alone: images of a batch see each other
     if batch > 1 and distance(ours[:1], one) > floor:
         raise HoldfastError(
             f"{path!r}: it takes batches of {batch} alone: export it with an open batch axis (dynamic_axes or "
             "dynamic_shapes)"
         )
+    # Two images suffice, or as many copies of one as the file takes
     few = images[:1].expand(max(batch, 1), *images.shape[1:]) if network.alone or batch else images[:2]
     return Agreement(runtime, apart, _node_by_node(file, network, few, floor))
 
@@ -112,14 +117,17 @@ def distance(a: Tensor, b: Tensor) -> float:
         return 0.0
     if bool((a.isnan() != b.isnan()).any()):
         return float("inf")
-    same = (a == b) | a.isnan()
+    same = (a == b) | a.isnan()  # infinities agree where they are equal
+    # Infinities are no scale
     scale = float(torch.where(b.isfinite(), b.abs(), 0.0).max())
+    # inf - inf is NaN, which the mask takes out
     difference = torch.where(same, 0.0, (a - b).abs())
     return float(difference.max()) / (scale or 1.0)
 
 
 def _node_by_node(file: "_File", network: OnnxNetwork, images: Tensor, floor: float) -> float | None:
     """Give each node what the runtime gave to it, and compare; return the largest share of levels that differ."""
+    # All values of the file in one run
     theirs = file.values([name for step in network.steps for name in step.node.outputs if name], images)
     flips: list[float] = []
     for step, found, exact in network.walk(images, theirs):
@@ -129,6 +137,7 @@ def _node_by_node(file: "_File", network: OnnxNetwork, images: Tensor, floor: fl
                 continue
             if value.shape != known.shape:
                 raise file.differs(f"{step.node} gives {list(value.shape)}, expected {list(known.shape)}")
+            # Integers are counted: half-way cases round by a level more or less
             if step.node.op in ROUNDING and not known.is_floating_point():
                 off = (value.double() - known.double()).abs()
                 flips.append(float((off > 0.5).double().mean()))
@@ -136,6 +145,7 @@ def _node_by_node(file: "_File", network: OnnxNetwork, images: Tensor, floor: fl
                     raise file.differs(f"{step.node} rounds {flips[-1]:.1%} of its values to another level")
                 continue
             apart = distance(value, known)
+            # float64 is asked for only where the difference is more than the floor
             if apart > floor and not apart <= min(NOISE * distance(value, exact()[place]), MOST):
                 raise file.differs(f"{step.node} gives values {apart:.2g} of the largest one apart")
     return max(flips, default=None)
@@ -161,9 +171,11 @@ class _File:
         """Return one output for all images, which may have to be given one after the other, and what ran the file."""
         parts: Sequence[Tensor] = [images]
         if one_by_one or self._batch:
+            # A file of a fixed batch gets copies of each image, of which the first is read
             parts = [part.expand(max(self._batch, 1), *part.shape[1:]) for part in images.split(1)]
         found, runtime = self._run([output], parts)
         if len(parts) == 1:
+            # Rows behind the images are copies
             return as_tensor(np.asarray(found[0][0]))[: len(images)], runtime
         return torch.cat([as_tensor(np.asarray(value))[:1] for (value,) in found]), runtime
 
@@ -178,6 +190,7 @@ class _File:
     def _run(self, names: Sequence[str], parts: Sequence[Tensor]) -> tuple[list[list[Any]], str]:
         """Return tensors for each part of the images, and what ran the file."""
         model = self._giving(names, parts[0])
+        # onnx's reference is slow, but runs what the runtime refuses
         ways = {"onnxruntime": _by_runtime, "onnx.reference": _by_reference}
         if self._old:
             ways = {f"onnxruntime, in opset {OLD + 1}": _by_runtime_lifted, **ways}
@@ -197,6 +210,7 @@ class _File:
 
     def _giving(self, names: Sequence[str], images: Tensor) -> Any:
         """Return the model with these tensors as its outputs, for images of this size."""
+        # A copy, for outputs and sizes are changed
         model = self._onnx.ModelProto()
         model.CopyFrom(self._model)
         graph = model.graph
@@ -204,6 +218,7 @@ class _File:
         graph.ClearField("output")
         graph.output.extend(known.get(name, self._onnx.ValueInfoProto(name=name)) for name in names)
         # the size is the file's, or another one that was asked for; then sizes of what comes after it were others
+        # Old files list weights among the inputs
         weights = {tensor.name for tensor in graph.initializer}
         source = next(value for value in graph.input if value.name not in weights)
         dims = source.type.tensor_type.shape.dim[1:]
@@ -222,6 +237,7 @@ def _by_runtime(model: Any, onnx: Any) -> Session:
     runtime = optional("onnxruntime", "onnxruntime", "onnx", "ONNX files")
     options = runtime.SessionOptions()
     options.log_severity_level = 4
+    # Optimisation would fuse nodes, and round otherwise than the file says
     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = torch.get_num_threads()
     with _source(model, onnx) as source:

@@ -62,6 +62,7 @@ def load(name: str, onnx: Any) -> Any:
 def _check(proto: Any, name: str, onnx: Any) -> None:
     """Let the package look for faults; that an operator is deprecated is none, it means what it meant."""
     try:
+        # A model beyond 2 GiB is checked by its path, as protobuf holds none
         onnx.checker.check_model(name if size(proto) >= LARGEST else _with_shapes(proto, onnx))
     except onnx.checker.ValidationError as error:
         if "is deprecated" not in str(error):
@@ -75,6 +76,7 @@ def size(proto: Any) -> int:
 
 def _with_shapes(proto: Any, onnx: Any) -> Any:
     """Return a model whose outputs have a shape, which the checker asks for and exporters leave out."""
+    # A pass over the whole graph only where a shape is missing
     if all(value.type.tensor_type.HasField("shape") for value in proto.graph.output if _is_tensor(value)):
         return proto
     shaped = onnx.shape_inference.infer_shapes(proto)
@@ -108,6 +110,7 @@ def cut(proto: Any, output: str, onnx: Any) -> None:
     """Let a model compute one tensor and nothing that comes after it; in place."""
     graph = proto.graph
     if [value.name for value in graph.output] != [output]:
+        # The type of what is inside is only noted by some exporters
         typed = {value.name: value for value in (*graph.value_info, *graph.output)}
         if output not in typed:
             with suppress(Exception):  # onnx's own; a tensor of no stated type will do
@@ -117,12 +120,14 @@ def cut(proto: Any, output: str, onnx: Any) -> None:
         last = onnx.ValueInfoProto.FromString(typed.get(output, untyped).SerializeToString())
         graph.ClearField("output")
         graph.output.append(last)
+    # From the end: a node is wanted for what it gives, and what it reads is wanted then
     wanted, unread = {output}, []
     for place in range(len(graph.node) - 1, -1, -1):
         if wanted.intersection(graph.node[place].output):
             wanted.update(_reads(graph.node[place]))
         else:
             unread.append(place)
+    # Places fall, so that none is moved by what is deleted before it
     for place in unread:
         del graph.node[place]
     forget_unread(graph)
@@ -137,6 +142,7 @@ def forget_unread(graph: Any) -> None:
     read = {name for node in graph.node for name in _reads(node)} | {value.name for value in graph.output}
     unread = {tensor.name for tensor in graph.initializer} - read
     for entries in (graph.initializer, graph.input):
+        # From behind, so that places stay true
         for place in reversed([place for place, entry in enumerate(entries) if entry.name in unread]):
             del entries[place]
 
@@ -145,6 +151,7 @@ def _reads(node: Any) -> Iterator[str]:
     """Yield the names that a node reads, those of the graphs in it too."""
     yield from node.input
     for attribute in node.attribute:
+        # Graphs inside, such as branches of an If, read names of this one
         for graph in (attribute.g, *attribute.graphs):
             yield from (value.name for value in graph.output)
             for inner in graph.node:
@@ -228,6 +235,7 @@ def _check_type(source: Source, name: str) -> None:
 def sample(count: int, shape: tuple[int, int, int]) -> Tensor:
     """Return random pictures of 8 bits in [0, 1], [count, C, H, W]: coarse shapes, some noise, no two alike."""
     random = torch.Generator().manual_seed(0)
+    # 5 x 5 colours, enlarged: shapes that survive pooling, where noise alone would average out
     coarse = torch.rand(count, shape[0], 5, 5, generator=random)
     x = torch.nn.functional.interpolate(coarse, shape[1:], mode="bilinear", align_corners=False)
     x = 0.7 * x + 0.3 * torch.rand(count, *shape, generator=random)

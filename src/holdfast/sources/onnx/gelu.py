@@ -35,6 +35,7 @@ def with_gelus(graph: Graph) -> Graph:
         else node
         for node in graph.nodes
     ]
+    # What was between is read by nobody now
     return replace(graph, nodes=tuple(nodes)).computing(graph.outputs[0])
 
 
@@ -47,17 +48,21 @@ class _Reading:
             for name in node.reads:
                 self._readers.setdefault(name, []).append(node)
         self._uses = Counter({name: len(nodes) for name, nodes in self._readers.items()})
+        # Outputs are read as well, though by no node
         self._uses.update(graph.outputs)
 
     def gelu(self, erf: Node) -> tuple[Node, str] | None:
         """Return the node that gives x (1 + erf) / 2, and the name of x, where there is one."""
+        # erf(x / √2): one factor and the number √(1/2)
         scale, inner = self._factors(erf.inputs[0])
         above = list(self._alone(erf))
         if len(inner) != 1 or not _near(scale, math.sqrt(0.5)) or not above or above[0].op != "Add":
             return None
+        # 1 + erf
         if 1.0 not in [self._number(name) for name in above[0].inputs]:
             return None
         wanted = sorted((inner[0], above[0].outputs[0]))
+        # From the sum upwards, the first product that is half of x (1 + erf)
         for node in above[1:]:
             half, factors = self._factors(node.outputs[0])
             if _near(half, 0.5) and sorted(factors) == wanted:
@@ -67,6 +72,7 @@ class _Reading:
     def _alone(self, node: Node) -> Iterator[Node]:
         """Yield what reads a node's value, as long as nothing else does."""
         for _ in range(SPELLED):
+            # A value that others read too must stay, so that nothing is gained
             if self._uses[node.outputs[0]] != 1 or node.outputs[0] not in self._readers:
                 return
             (node,) = self._readers[node.outputs[0]]
@@ -77,6 +83,7 @@ class _Reading:
         if (number := self._number(name)) is not None:
             return number, []
         node = self._makers.get(name)
+        # Factors that others read are not taken apart, since they are computed anyway
         if node is None or not (root or self._uses[name] == 1):
             return 1.0, [name]
         if node.op == "Mul":

@@ -99,6 +99,7 @@ class Graph:
             KeyError: no node gives it.
         """
         wanted, kept = {name}, []
+        # From the end: a node counts for what it gives, and what it reads is wanted then
         for node in reversed(self.nodes):
             if wanted.intersection(node.outputs):
                 kept.append(node)
@@ -175,6 +176,7 @@ class _Reading:
         if proto.sparse_initializer:
             raise NotRead("weights that are stored as sparse tensors")
         sources = []
+        # Old files list weights among the inputs
         for value in proto.input:
             if value.name not in constants:
                 kind = value.type.tensor_type
@@ -184,6 +186,7 @@ class _Reading:
         for entry in proto.node:
             node = self.node(entry)
             stored = node.attributes.get("value")
+            # A node that stores a tensor is one constant more
             if node.op == "Constant" and node.domain == STANDARD and isinstance(stored, Tensor):
                 constants[node.outputs[0]] = stored
                 kinds[node.outputs[0]] = next(a.t.data_type for a in entry.attribute if a.name == "value")
@@ -195,16 +198,20 @@ class _Reading:
     def node(self, proto: Any) -> Node:
         domain = _domain(proto)
         version, attributes = self._versions.get(domain, 1), {}
+        # The definition that holds at this version, with its own defaults
         try:
             schema = self._onnx.defs.get_schema(proto.op_type, version, domain)
         except Exception:  # of a domain that is not ONNX's
             schema = None
         if schema is not None:
+            # Since when it has this meaning, which operators go by
             version = schema.since_version
             for name, attribute in schema.attributes.items():
                 if attribute.default_value is not None and attribute.default_value.type:
                     attributes[name] = self.value(attribute.default_value)
+        # What the node says, over defaults
         attributes |= {entry.name: self.value(entry) for entry in proto.attribute}
+        # Names may be missing or twice; errors need one for each
         name = proto.name or proto.op_type
         number = self._names[name] = self._names.get(name, -1) + 1
         name = f"{name}_{number}" if number else name
@@ -245,9 +252,11 @@ def as_tensor(values: np.ndarray) -> Tensor:
     kind = values.dtype
     if kind == np.bool_ or kind.name in ("uint8", "int8", "int16", "int32", "int64", "float32"):
         return torch.tensor(values)
+    # 4 and 2 bits have no type in torch
     if kind.name in ("int4", "uint4", "int2", "uint2"):
         return torch.tensor(values.astype(np.int16 if kind.name.startswith("u") else np.int8))
     if kind.kind == "u":
+        # torch hardly computes with unsigned numbers: the next larger signed type holds them
         return torch.tensor(values.astype(np.int32 if kind.itemsize < 4 else np.int64))
     if kind.kind == "c":
         raise NotRead("complex numbers")

@@ -41,7 +41,9 @@ def head_of_file(path: str) -> FileHead:
         graph = read_graph(inline_functions(load(path, onnx), onnx), onnx)
     except NotRead as error:
         raise HoldfastError(f"{path!r}: {error}") from error
+    # Weights may be computed, such as transposed, from what is stored
     known = {name: value for name, value in evaluate_constants(graph).items() if isinstance(value, Tensor)}
+    # What is known needs no node
     makers = {name: node for node in graph.nodes for name in node.outputs if name not in known}
     node = makers.get(graph.outputs[0])
     while node is not None and node.op in BEHIND:
@@ -55,7 +57,9 @@ def head_of_file(path: str) -> FileHead:
     head = _product(node, known) if node is not None else None
     if node is not None and head is not None:
         matrix, own = head
+        # Gemm's own bias and an Add may both be there
         bias = (own + bias).reshape(-1)
+        # A bias for each class, or one for all
         if len(bias) in (1, len(matrix)):
             return FileHead(matrix, bias.expand(len(matrix)).contiguous(), node.inputs[0])
     raise HoldfastError(
@@ -75,5 +79,6 @@ def _product(node: Node, known: Mapping[str, Tensor]) -> tuple[Tensor, Tensor] |
         bias = known[node.inputs[2]]
     if matrix.ndim != 2 or node.attributes.get("transA"):
         return None
+    # [D, C] as stored to [C, D]
     turned = matrix if node.attributes.get("transB") else matrix.T
     return (node.attributes.get("alpha", 1.0) * turned).contiguous(), node.attributes.get("beta", 1.0) * bias

@@ -43,11 +43,13 @@ def make_preprocessing(said: Common, shape: tuple[int, int, int], name: str) -> 
 
 def with_preprocessing(properties: Iterable[Any], encoder: Encoder) -> dict[str, str]:
     """Return the metadata of a file with the preprocessing of an encoder, as `metadata` reads it."""
+    # Other properties of the file stay
     words = {entry.key: entry.value for entry in properties if entry.key.removeprefix(_PREFIX) not in _TAKES}
     words |= {f"{_PREFIX}{key}": ",".join(map(repr, getattr(encoder, key))) for key in ("mean", "std")}
     if (geometry := encoder.geometry) is None:
         return words
     height, width = geometry.size
+    # As a spec writes it: 256, 256x320, or squash
     resize = "x".join(map(str, geometry.resize)) if isinstance(geometry.resize, tuple) else geometry.resize or "squash"
     pictures = {"size": f"{height}x{width}", "resize": str(resize), "interpolation": geometry.interpolation}
     return words | {f"{_PREFIX}{key}": value for key, value in pictures.items()}
@@ -69,5 +71,6 @@ def assume_geometry(shape: tuple[int, int, int]) -> Geometry | None:
     channels, height, width = shape
     if channels not in (1, 3):
         return None
+    # A square that is large enough is cropped, a small one taken whole, another form squashed
     resize = None if height != width else height if height < SMALL else round(height / SHARE)
     return Geometry((height, width), channels, resize, "bilinear", "assumed, an ONNX file does not say it")

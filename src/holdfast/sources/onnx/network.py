@@ -75,6 +75,7 @@ class OnnxNetwork(nn.Module):
         self._steps: list[tuple[str, Step]] = []
         for step in plan.steps:
             key, number = _escape_name(step.node.name), 0
+            # Names of nodes may become equal once dots are gone
             while key in self.operations._modules:
                 key, number = f"{_escape_name(step.node.name)}_{number + 1}", number + 1
             self.operations.add_module(key, Operation(step))
@@ -92,6 +93,7 @@ class OnnxNetwork(nn.Module):
             found = self._operation(key)(*self._inputs(step, held, x), real=x.dtype, device=x.device)
             for name, value in zip(step.node.outputs, found if isinstance(found, tuple) else (found,), strict=False):
                 held[name] = value
+            # Values live as long as somebody reads them, or a pass would hold all activations
             for name in step.frees:
                 held.pop(name, None)
         return held[self.output]
@@ -109,6 +111,7 @@ class OnnxNetwork(nn.Module):
             inputs = self._inputs(step, held, x)
 
             def compute(real: torch.dtype, key: str = key, inputs: Sequence[Any] = inputs) -> Outputs:
+                # `key` and `inputs` are bound as defaults: it is called when the loop has gone on
                 values = (_of_type(value, real) for value in inputs)
                 found = self._operation(key)(*values, real=real, device=x.device)
                 return found if isinstance(found, tuple) else (found,)
@@ -116,6 +119,7 @@ class OnnxNetwork(nn.Module):
             found = compute(x.dtype)
             yield step, found, partial(compute, torch.float64)
             for name, value in zip(step.node.outputs, found, strict=False):
+                # What the runtime gave goes on, so that no difference grows from node to node
                 held[name] = given[name].to(value.dtype) if name in given and isinstance(value, Tensor) else value
 
     @property
@@ -135,6 +139,7 @@ class OnnxNetwork(nn.Module):
         if argument.stored:
             return self.find_tensor(argument.stored)
         if argument.growing is not None:
+            # For the number of images of this pass
             numbers = argument.growing.to_numbers(x.shape[0])
             return torch.tensor(numbers, device=x.device) if argument.tensor else numbers
         return argument.plain
@@ -157,15 +162,18 @@ def _of_type(value: Any, real: torch.dtype) -> Any:
 
 def _store(root: nn.Module, name: str, value: Tensor, learned: bool) -> tuple[nn.Module, str]:
     """Keep a tensor below a module, and return the module and the name that hold it."""
+    # An empty part of a name cannot be a module's
     *path, last = [part or "_" for part in name.split(".")]
     at = root
     for part in path:
         inner = at._modules.get(part)
         if not isinstance(inner, Stored):
             if hasattr(at, part):  # a weight, or what every module has
+                # The name is taken: all of it becomes one part, with slashes for dots
                 return _store(root, name.replace(".", "/"), value, learned)
             at.add_module(part, inner := Stored())
         at = inner
+    # Such as "type" or "forward", which every module has
     while hasattr(at, last):
         last = f"{last}_"
     if learned:
@@ -195,4 +203,5 @@ class Taken(nn.Module):
 
     def forward(self, x: Tensor) -> Any:
         """Return what the network gives."""
+        # A file of 8-bit input takes 0 to 255, not rounded: a rounding would end the gradient
         return self.network(self._images.own(x if self._factor == 1 else x * self._factor))

@@ -63,6 +63,7 @@ def operator(
 
     def register(compute: Callable[..., Any]) -> Callable[..., Any]:
         parameters = inspect.signature(compute).parameters.values()
+        # Keyword-only arguments are attributes and what the operator asks to know
         keywords = frozenset(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
         made = Operator(compute, frozenset(numbers), scalars or {}, formerly or {}, frozenset(weights), keeps, keywords)
         for name in names:
@@ -84,6 +85,7 @@ def axes_of(axes: int | Sequence[int] | None, rank: int) -> list[int]:
     listed = [axes] if isinstance(axes, int) else list(axes)
     if any(not -rank <= axis < max(rank, 1) for axis in listed):
         raise NotRead(f"axes {listed} of a tensor with {rank}")
+    # A scalar takes axis 0 and -1, as if it had one
     return [axis % max(rank, 1) for axis in listed]
 
 

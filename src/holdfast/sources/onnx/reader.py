@@ -121,8 +121,10 @@ def compare_with_file(opened: Opened, path: str, mean: Tensor, std: Tensor, onnx
 def _mark(opened: Opened, mean: Tensor, std: Tensor) -> Path | None:
     """Return the empty file that says that this network was compared: its name is all that decides the outcome."""
     folder = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    # Of a relative folder nobody could say where it is
     if not os.path.isabs(folder):
         return None
+    # Whatever decides the outcome: code, torch, input, normalisation, weights and nodes
     facts = (_own_code(), torch.__version__, opened.images, mean.flatten().tolist(), std.flatten().tolist())
     digest = hashlib.sha256(repr(facts).encode())
     graph = opened.model.graph

@@ -71,7 +71,9 @@ class _Specialiser:
     def __init__(self, graph: Graph, shape: tuple[int, ...], batch: int, straight: bool, kind: torch.dtype):
         self._graph, self._batch, self._kinds = graph, batch, dict(graph.kinds)
         source, output = graph.sources[0].name if graph.sources else "", graph.outputs[0]
+        # A file of one fixed number of images has no second one
         self._sizes = (batch, batch) if batch else BATCHES
+        # On "meta": shapes and types without memory
         images = tuple(torch.empty(count, *shape, dtype=kind, device="meta") for count in self._sizes)
         self.values: dict[str, Value] = {name: Known(value) for name, value in graph.constants.items()}
         self.values[source] = Live(images)
@@ -84,6 +86,7 @@ class _Specialiser:
         done, output = self._done, self.values[self._done.output]
         if not isinstance(output, Live):
             raise NotRead(f"{done.output!r} does not depend on the image")
+        # Only what leads to the output, and each value freed behind its last reader
         done.steps[:] = _plan_frees(_prune_steps(done.steps, done.output), done.output)
         read = {argument.stored for step in done.steps for argument in step.arguments}
         done.stored = {name: value for name, value in done.stored.items() if name in read}
@@ -127,6 +130,7 @@ class _Specialiser:
         keywords = self._keywords(node, operator, inputs)
         live = [value for value in values if isinstance(value, Live)]
         found = None
+        # Shapes of what a pass computes are known although its values are not
         if not live or node.op in ("Shape", "Size"):
             found = [self._apply(node, operator, values, keywords, count) for count in self._samples(values)]
             if self._settle(node, values, found):
@@ -139,6 +143,7 @@ class _Specialiser:
         for name, place in operator.formerly.items():
             if name in attributes:
                 value = attributes.pop(name)
+                # Left out ones in between are ""
                 inputs += [""] * (place + 1 - len(inputs))
                 inputs[place] = f"{node.name}:{name}"
                 real = isinstance(value, float) or (
@@ -155,6 +160,7 @@ class _Specialiser:
             "device": torch.device("cpu"),
         }  # fmt: skip
         unknown = [name for name in node.attributes if name not in operator.keywords]
+        # An attribute that is not read might change the meaning
         if unknown:
             raise NotRead(f"its attribute {unknown[0]}={_format_value(node.attributes[unknown[0]])} is not known")
         return {**{key: value for key, value in known.items() if key in operator.keywords}, **node.attributes}
@@ -180,6 +186,7 @@ class _Specialiser:
                     arguments.append(self._unwrap(value.value, place, operator))
                 case None:
                     arguments.append(None)
+        # Nothing to compute: same shape and type, without values
         if (
             operator.keeps
             and isinstance(arguments[0], Tensor)
@@ -207,6 +214,7 @@ class _Specialiser:
     def _settle(self, node: Node, values: Sequence[Value | None], found: Sequence[Sequence[Any]]) -> bool:
         """Keep outputs that are known or grow; False where the pass has to compute them."""
         known: list[Value] = []
+        # For each output, its value for every sample
         for each in zip(*found, strict=True):
             value = self._infer_value(node, values, each)
             if value is None:
@@ -229,6 +237,7 @@ class _Specialiser:
                 return Known(first)
             large = node.op in ENLARGING and first.numel() > LARGE
             smaller = large and any(isinstance(v, Known) and isinstance(v.value, Tensor) for v in values)
+            # A constant of the file's own batch would fix it
             opened = self._batch and node.op in ENLARGING and first.shape[:1] == (self._batch,)
             return None if smaller or opened else Known(first)
         second = found[1]
@@ -239,6 +248,7 @@ class _Specialiser:
         if first.dtype not in (torch.int64, torch.int32) or first.numel() > SMALL:
             return None
         few, more = self._sizes
+        # a + b · images, the line through both samples
         each = torch.div(second - first, more - few, rounding_mode="floor")
         return Growing(first - each * few, each)
 
@@ -248,8 +258,10 @@ class _Specialiser:
     ) -> None:  # fmt: skip
         """Add a step, and follow what it gives on tensors without values, where that is not known."""
         opened = self._free_batch_size(node, values)
+        # What was worked out before holds, unless sizes were opened since
         if found is None or len(found) == 1 or any(a is not b for a, b in zip(opened, values, strict=True)):
             without = [
+                # Known tensors without values too, as the pass reads them from memory
                 Live((_without_values(value.value),) * 2)
                 if isinstance(value, Known) and not _is_number(value.value, place, operator)
                 else value
@@ -290,6 +302,7 @@ class _Specialiser:
         opened = list(values)
         if not self._batch or node.op not in ("Reshape", "Expand", "ConstantOfShape", "Tile", "Resize", "AffineGrid"):
             return opened
+        # Which input holds the sizes
         place = 0 if node.op == "ConstantOfShape" else 3 if node.op == "Resize" else 1
         sizes = opened[place] if place < len(opened) else None
         first = values[0]
@@ -297,6 +310,7 @@ class _Specialiser:
             return opened
         of_images = not isinstance(first, Live) or first.samples[0].shape[:1] == (self._batch,)
         if int(sizes.value[0]) == self._batch and (of_images or node.op != "Reshape") and node.op != "Tile":
+            # 0 + 1 · images in the place of the file's number
             each = torch.zeros_like(sizes.value)
             each[0] = 1
             base = sizes.value.clone()
@@ -342,6 +356,7 @@ def _is_number(value: Any, place: int, operator: Operator) -> bool:
     """Whether an operator takes what is known as a number, or as a list of them."""
     if not isinstance(value, Tensor):
         return False
+    # A number of at most so many axes
     return place in operator.numbers or (value.numel() == 1 and value.ndim <= operator.scalars.get(place, -1))
 
 
@@ -368,6 +383,7 @@ def _format_value(value: Any) -> str:
 def _prune_steps(steps: Sequence[Step], output: str) -> list[Step]:
     """Return the steps that an output depends on."""
     wanted, kept = {output}, []
+    # From the end, as in `Graph.computing`
     for step in reversed(steps):
         if wanted.intersection(step.node.outputs):
             kept.append(step)
@@ -379,6 +395,7 @@ def _plan_frees(steps: Sequence[Step], output: str) -> Iterator[Step]:
     """Yield steps with the names of values that are read for the last time."""
     later, freeing = {output}, []
     for step in reversed(steps):
+        # A value ends with the last step that reads it, or that gives it to nobody
         read = {argument.live for argument in step.arguments if argument.live} | {n for n in step.node.outputs if n}
         freeing.append(replace(step, frees=tuple(sorted(read - later))))
         later |= read

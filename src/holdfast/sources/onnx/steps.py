@@ -40,12 +40,14 @@ class Growing:
     def to_numbers(self, images: Any) -> Any:
         """Return them as a number or a list, of a number of images that may be a symbol."""
         if self.base.ndim == 0:
+            # One number, where the shape is one
             return _plus(int(self.base), int(self.each), images)
         pairs = zip(self.base.flatten().tolist(), self.each.flatten().tolist(), strict=True)
         return [_plus(base, each, images) for base, each in pairs]
 
 
 def _plus(base: int, each: int, images: Any) -> Any:
+    # Only what grows is multiplied: a symbol stays out of the rest
     return base + each * images if each else base
 
 

@@ -20,16 +20,19 @@ def with_weights(model: Any, weights: Mapping[str, Tensor], onnx: Any) -> Any:
     written.CopyFrom(model)
     graph = written.graph
     kinds = {tensor.name: tensor.data_type for tensor in graph.initializer}
+    # From behind, so that places stay true
     for place in reversed([place for place, tensor in enumerate(graph.initializer) if tensor.name in weights]):
         del graph.initializer[place]
     for name, value in weights.items():
         array = value.detach().cpu().numpy()
+        # In the type of the file, which may be half
         if name in kinds:
             array = array.astype(onnx.helper.tensor_dtype_to_np_dtype(kinds[name]))
         graph.initializer.append(onnx.numpy_helper.from_array(array, name))
     kept = [
         onnx.NodeProto.FromString(node.SerializeToString())
         for node in graph.node
+        # A node all of whose outputs are weights now has nothing to compute
         if not (set(node.output) - {""}).issubset(weights)
     ]
     graph.ClearField("node")

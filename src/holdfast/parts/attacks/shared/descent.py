@@ -50,8 +50,10 @@ class Descent:
         self._other = other
         self._goal, self._ball, self._stride, self.smallest = goal, ball, stride, smallest
         self.at, distance = start, ball.size(start - smallest.x)
+        # ε of each image, [B]
         self.allowed = distance if allowed is None else torch.where(allowed.isinf(), distance, allowed)
         self.lost = smallest.radius.isinf() if allowed is not None else torch.ones_like(distance, dtype=torch.bool)
+        # No two images are farther apart, so no ε need be larger
         self._largest = ball.even(image_shape(start))
 
     def go_on_from(self, images: Images, where: Bool[Tensor, "batch"]) -> None:
@@ -88,11 +90,13 @@ class Descent:
         # ε: shrink below a broken image; else grow, to where the linearised goal reaches zero (FMN, Eq. 6)
         fall = (1 + math.cos(math.pi * progress)) / 2
         gamma, alpha = 0.001 + 0.099 * fall, 0.01 + (self._stride - 0.01) * fall
+        # `way` has unit size, so gradient · way is how much the goal rises per unit of it
         way = self._ball.ascend(gradient)
         slope = (gradient * way).flatten(1).sum(1).clamp_min(1e-30)
         linear = size + values.neg().clamp_min(0) / slope
         grown = torch.where(self.lost, torch.maximum(linear, GROWTH * self.allowed), self.allowed * (1 + gamma))
         shrunk = torch.minimum(self.allowed, size) * (1 - gamma)
+        # Never beyond the smallest broken image: out there is nothing to gain
         self.allowed = torch.where(hit, shrunk, torch.minimum(grown, self.smallest.radius))
         # δ: an ascent step, projected on the ball of radius ε and on the box
         reach = self.allowed.clamp(1e-12, self._largest)

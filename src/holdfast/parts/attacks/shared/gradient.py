@@ -22,6 +22,7 @@ def value_and_grad(goal: Goal, x: Images) -> tuple[PerImage, Reps, Images]:
                 "the objective has no gradient with respect to the pixels (the encoder detaches them or is not "
                 "differentiable); use a gradient-free attack: --set '*.attack=square'"
             )
+        # Each value depends on its own image alone, so one pass for the sum gives the gradient of each
         (gradient,) = torch.autograd.grad(values.sum(), x)
     _check_finite(values, gradient)
     return values.detach(), reps.detach(), gradient
@@ -42,6 +43,7 @@ def evaluate(goal: Goal, x: Images) -> tuple[PerImage, Reps]:
 def _check_finite(values: PerImage, gradient: Images | None = None) -> None:
     # a sum is finite only of finite numbers; one that overflows is looked at more closely
     total = values.sum() if gradient is None else values.sum() + gradient.sum()
+    # On a device to read this one number would wait for it too: `expect` looks at the end of the search
     if at_hand(total) and total.isfinite():
         return
     finite = torch.isfinite(values)

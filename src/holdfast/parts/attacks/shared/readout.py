@@ -38,9 +38,12 @@ class Readout:
     def see(self, step: int, x: Images, values: PerImage, reps: Reps) -> tuple[PerImage, Images]:
         """Take note of the iterate after `step` steps; return values and images that are kept of this search."""
         now = (values, x, reps)
+        # Within one search: the best up to this step, or the iterate itself
         if self._keep_best and self._now is not None:
             now = _best(self._now, now)
         self._now = now
+        # Across restarts: at each step count the best of all searches. The search itself goes on from its
+        # own best, so `_now` is not merged with what earlier ones found.
         before = self._values.get(step)
         self._values[step] = now[0] if before is None else torch.maximum(before, now[0])
         if step in self._read_at:
@@ -56,5 +59,6 @@ class Readout:
 
 
 def _best(old: tuple[Tensor, Tensor, Tensor], new: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    # Of equal values the earlier image stays
     better = new[0] > old[0]
     return torch.maximum(old[0], new[0]), pick(better, new[1], old[1]), pick(better, new[2], old[2])

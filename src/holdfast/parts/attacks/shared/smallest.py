@@ -45,9 +45,11 @@ class Smallest:
 
     def retreat(self, goal: Goal, halvings: int) -> None:
         """Halve the way from x (whole) to the broken images: they need not stay broken monotonically along it."""
+        # Shares of the way to `end`, which is held: `see` puts nearer broken images in place of self.image
         low, high, end = torch.zeros_like(self.radius), torch.ones_like(self.radius), self.image
         for _ in range(halvings):
             middle = (low + high) / 2
             at = self.x + middle.view(-1, 1, 1, 1) * (end - self.x)
+            # The lower half goes on where the middle is broken, the upper one where it is not
             broken = self.see(at, evaluate(goal, at)[1])
             low, high = torch.where(broken, low, middle), torch.where(broken, middle, high)

@@ -80,6 +80,7 @@ def rounds(steps: int, most: int) -> tuple[Round, ...]:
     counts = (first, max(min(3, first), first // 4), max(min(2, first), first // 16))
     planned, left = [], steps
     for count, share in zip(counts, SHARES, strict=True):
+        # A share that is too small for one step of each search is left to the last round
         each = int(share * steps / count)
         if each:
             planned.append(Round(count, each))
@@ -95,6 +96,7 @@ def edges(searches: int, images: int) -> int:
 def budget(steps: int, images: int) -> int:
     """Return the gradient steps that a budget of passes leaves: looks without a gradient are half a pass."""
     looks = edges(most_rivals(steps), images) * (LOOKS + 1) + HALVINGS
+    # Rounded up, so that the budget is kept
     return max(1, steps - -(-looks // 2))
 
 
@@ -148,11 +150,13 @@ def tournament(sought: Sought, x: Images, ball: Ball, steps: int, rng: Rng) -> t
             for step in range(part.steps):
                 descent.step(step / part.steps)
                 spent += 1
+                # What is known after half of the budget, for those who ask whether more would help
                 if spent == half:
                     halfway = torch.stack([d.smallest.radius for d in descents]).amin(0)
         # The next round: of every image the nearest broken ones go on
         if number + 1 < len(planned):
             descents = _best(sought, x, ball, descents, planned[number + 1].searches)
+    # The last round has one search
     smallest = descents[0].smallest
     smallest.retreat(sought.goal, HALVINGS)
     return smallest, halfway
@@ -160,6 +164,7 @@ def tournament(sought: Sought, x: Images, ball: Ball, steps: int, rng: Rng) -> t
 
 def _openings(sought: Sought, x: Images, ball: Ball, count: int, rng: Rng) -> list[Descent]:
     """Return the searches of the first round: for the goal, its rivals, from other images; or restarts."""
+    # The goal first, then as many rivals as fit beside ways from other images; what is left: restarts
     begins = edges(count, sought.count)
     goals = [sought.goal, *sought.rivals[: count - 1 - begins]]
     restarts = count - begins - len(goals)
@@ -174,6 +179,7 @@ def _openings(sought: Sought, x: Images, ball: Ball, count: int, rng: Rng) -> li
         descents.append(Descent(goal, ball, Smallest(sought.breaks, x, ball), start, stride=STRIDES[0], other=other))
     for number in range(begins):
         assert sought.images is not None  # as many as are counted
+        # Some halvings of the way bring the start from the other image, far away, to just beyond the edge
         smallest, image = Smallest(sought.breaks, x, ball), sought.images(number)
         smallest.see(image, evaluate(sought.goal, image)[1])
         smallest.retreat(sought.goal, LOOKS)
@@ -184,14 +190,17 @@ def _openings(sought: Sought, x: Images, ball: Ball, count: int, rng: Rng) -> li
 def _best(sought: Sought, x: Images, ball: Ball, descents: Sequence[Descent], count: int) -> list[Descent]:
     """Return the searches that go on: of each image from its nearest broken ones, each search from another."""
     radii: Float[Tensor, "searches batch"] = torch.stack([descent.smallest.radius for descent in descents])
+    # [searches, B]; stable, so that of searches without a broken image the likely ways go on
     order = radii.argsort(dim=0, stable=True)
     chosen = []
     for rank in range(count):
         smallest, start, allowed = Smallest(sought.breaks, x, ball), x, torch.zeros_like(radii[0])
+        # Image by image: rank 0 goes on from each image's nearest broken one, whichever search met it
         for number, descent in enumerate(descents):
             picked = order[rank] == number
             broken = picked & descent.smallest.radius.isfinite()
             smallest.take(picked, descent.smallest)
+            # A search that broke nothing goes on where it stands, with the ε that it had
             start = pick(picked, pick(broken, descent.smallest.image, descent.at), start)
             allowed = torch.where(picked, torch.where(broken, descent.smallest.radius, descent.allowed), allowed)
         chosen.append(Descent(sought.goal, ball, smallest, start, allowed, STRIDES[1]))

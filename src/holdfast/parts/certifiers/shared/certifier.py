@@ -79,6 +79,7 @@ def prepare(
     if x.ndim != 4 or not bool(((x >= 0) & (x <= 1)).all()):
         raise HoldfastError("certifiers take images [B, C, H, W] with pixels in [0, 1]; these are not (or hold NaN)")
     encoder._check_input(x)
+    # NaN for a ball without a radius, which is refused below
     if radii is None:
         radii = torch.full((len(x),), getattr(ball, "radius", torch.nan), dtype=torch.float64)
     if not bool(((radii >= 0) & radii.isfinite()).all()) or len(radii) != len(x):
@@ -102,6 +103,8 @@ def prepare(
         )
     # the bound is one of real numbers: float64, and radii rounded outward
     bias = margin.bias.double() if network.normalised is None else torch.zeros_like(margin.bias, dtype=torch.float64)
+    # Where the representation is normalised, a bias this small is what rounding left of
+    # ||f⁻||² - ||f⁺||², which is 0 for exact unit vectors
     exact = Margin(margin.weights.double(), bias)
     return network, Region.around(ball, x, radii.to(x.device)), exact
 
@@ -111,6 +114,8 @@ def finish_bound(network: Network, margin: Margin, region: Region, lower: Tensor
     trivial, slack = on_all_images(network, margin, region), rounding(network, margin, region, ranges)
     lower = lower - slack
     if network.normalised is not None:
+        # w · u >= L > 0 and ||u|| <= length give w · u / ||u|| >= L / length. A negative L would have to be
+        # divided by the least ||u||, which may be 0; of unit vectors -||w|| always holds.
         length = _longest(network, region, ranges)
         trivial = -margin.weights.norm(dim=2)
         lower, slack = torch.where(lower > 0, lower / length, trivial), slack / length
@@ -121,6 +126,7 @@ def finish_bound(network: Network, margin: Margin, region: Region, lower: Tensor
 @torch.no_grad()
 def _longest(network: Network, region: Region, ranges: Mapping[int, Box]) -> Tensor:
     """Return an upper bound of the norm by which the encoder divides its representation, [B, 1]."""
+    # The farthest corner of the box of u; the encoder itself divides by no less than SMALLEST_NORM
     low, high = boxes(network, region, ranges)[len(network.nodes) - 1]
     return torch.maximum(low.abs(), high.abs()).norm(dim=1, keepdim=True).clamp_min(SMALLEST_NORM) * (1 + SLACK)
 
@@ -128,6 +134,7 @@ def _longest(network: Network, region: Region, ranges: Mapping[int, Box]) -> Ten
 @torch.no_grad()
 def on_all_images(network: Network, margin: Margin, region: Region) -> Tensor:
     """Return lower bounds that hold for every image in [0, 1], by interval arithmetic, [B, R]."""
+    # The box is the whole of [0, 1]; at the last activations, where the pass stops, no ball is read
     everywhere = Region(region.ball, region.x, region.radii, (torch.zeros_like(region.x), torch.ones_like(region.x)))
     return propagate_backward(network, margin, everywhere, boxes(network, everywhere), {}, stop=True)
 
@@ -145,9 +152,11 @@ def rounding(network: Network, margin: Margin, region: Region, ranges: Mapping[i
         node = network.nodes[index]
         if isinstance(node.operation, Affine):
             constant = node.operation.constant
+            # |W| |a| + |b| of this node, from the magnitudes of its inputs
             sizes[index] = node.operation.spread(*(sizes[i] for i in node.inputs))
             sizes[index] = sizes[index] if constant is None else sizes[index] + constant.abs()
         else:
+            # Where the stretch begins: the largest magnitude in the range of an activation, or of a pixel
             low, high = region.box if node.operation is None else box_of(node, [ranges[i] for i in node.inputs])
             sizes[index] = torch.maximum(low.abs(), high.abs())
     magnitude = (margin.weights.abs() @ sizes[len(network.nodes) - 1][..., None]).squeeze(-1)
@@ -175,6 +184,7 @@ def propagate_backward(
 ) -> Tensor:
     """Return lower bounds of a margin, [B, R], by one pass backwards, of as many rows at a time as fit in memory."""
     node, rows = start(network, margin)
+    # Memory peaks at the node where a row has most coefficients
     room = max(1, ROWS // (footprint(network, node).widest * len(region.x)))
     bounds = [
         backward(network, node, Dense(some), region, ranges, relaxations, stop=stop)

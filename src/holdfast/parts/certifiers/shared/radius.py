@@ -61,6 +61,7 @@ def certify_radii(
 
     Source: RVCL, Algorithm 1 (CERTIFY), which bisects pair by pair and returns the last radius probed.
     """
+    # At radius 0: every probe makes a region of its own around the same images
     network, region, margin = prepare(encoder, margin, x, ball, torch.zeros(len(x), dtype=torch.float64))
     end = largest if largest is not None else ball.even(image_shape(x))
     radii = []
@@ -81,6 +82,7 @@ class _Search:
         self._certifier, self._cheaper = certifier.searching(), certifier.beginning()
         self._network, self._region, self._margin, self._end = network, region, margin, end
         # what is known of radii stays on the CPU: a few numbers, which the search reads one by one
+        # A margin that is not above rounding on the image itself has no radius, and is not searched for
         clean = margin(network.double(region.x))[0].cpu()
         possible = clean > rounding(network.double, margin, region, boxes(network.double, region))[0].cpu()
         if together:  # one row, the smallest of them
@@ -95,6 +97,7 @@ class _Search:
     def run(self, tolerance: float) -> Float[Tensor, "rows"]:
         """Return the largest certified radius of each row."""
         rows = self._possible.nonzero().flatten().tolist()
+        # Approach in float32, then prove in float64
         if rows:
             self._finish(self._roots(rows, tolerance), tolerance)
         return self._proved
@@ -123,14 +126,17 @@ class _Search:
                 # the next probe: beyond the bracket, at the interpolated root, or, every fourth time, in the middle
                 low, high, root = self._bracket(row)
                 if high is None and low < self._end:
+                    # By the factor of the first probes
                     probes.append(min(4 * low, self._end))
                 elif high is None or high - low <= enough or abs(root - before.get(row, torch.inf)) <= enough:
                     settled[row] = (root, self._slope(row, root, enough))
                 else:
                     probes.append((low + high) / 2 if count % 4 == 3 else root)
                     before[row] = root
+            # All rows have settled
             if not probes:
                 break
+            # One probe bounds all rows, so at first a few radii serve many of them
             self._probe(_subsample_radii(probes) if count == 0 else probes, exact=False)
         return settled
 
@@ -150,6 +156,7 @@ class _Search:
             self._probe(list(probes.values()), exact=True)
             for row, probe in probes.items():
                 bound = float(self._bounds[torch.isin(self._radii, probe), row])
+                # A Newton step in float64, with the slope that float32 saw
                 roots[row] = (probe - bound / roots[row][1], roots[row][1])
 
     def _slope(self, row: int, root: float, enough: float) -> float:
@@ -157,17 +164,20 @@ class _Search:
         below, above = self._radii < root - enough, self._radii > root + enough
         left = int(below.nonzero()[-1]) if below.any() else 0
         right = int(above.nonzero()[0]) if above.any() else len(self._radii) - 1
+        # Bounds fall with the radius; a slope that does not is noise, and a Newton step would go astray
         rise = float(self._bounds[right, row] - self._bounds[left, row])
         return min(rise / float(self._radii[right] - self._radii[left]), -1e-12)
 
     def _bracket(self, row: int) -> tuple[float, float | None, float]:
         """Return the largest certified probe, the next one above it, and the root between them by interpolation."""
         values = self._bounds[:, row]
+        # The last positive one, not the one before the first that fails: bounds may jump up again
         below = int((values > 0).nonzero()[-1])
         low, above = float(self._radii[below]), below + 1
         if above == len(values):
             return low, None, low
         beside = [i for i in (below - 1, above + 1, below - 2, above + 2) if 0 <= i < len(values)]
+        # Two more points beside the bracket, the nearest to zero, bend the curve
         nearest = sorted(beside, key=lambda i: abs(float(values[i])))[:2]
         points = [(float(self._radii[i]), float(values[i])) for i in (below, above, *nearest)]
         return low, float(self._radii[above]), _root(points)
@@ -195,6 +205,7 @@ class _Search:
         bounds = (bounds.double() - rounding(network, margin, region, ranges)).cpu()
         if self._together:
             bounds = bounds.amin(1, keepdim=True)
+        # The probes ascend, so the last one has the largest radius, whose ranges hold at all smaller ones
         self._ranges[dtype, largest] = {k: (low[-1:], high[-1:]) for k, (low, high) in ranges.items()}
         # only float64 proves or fails a radius
         if exact:
@@ -234,8 +245,10 @@ def _root(points: list[tuple[float, float]]) -> float:
     """
     low, high = points[0][0], points[1][0]
     values = [value for _, value in points]
+    # Two equal bounds would divide by zero
     if len(set(values)) < len(values):
         return _root(points[:-1])
+    # Lagrange's formula at bound 0
     root = 0.0
     for i, (radius, value) in enumerate(points):
         differing = values[:i] + values[i + 1 :]

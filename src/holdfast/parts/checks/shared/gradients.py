@@ -75,12 +75,15 @@ def compare_with_gradient(encoder: Encoder, start: Images, end: Images, directio
     with torch.no_grad():
         change = encoder(end).double() - encoder(start).double()
     v = change if direction is None else direction.double()
+    # ⟨v, change⟩ of each image, [B], and the integral of the gradient along the way
     actual, promised = (change * v).sum(1), torch.zeros_like(change[:, 0])
+    # From [-1, 1] to [0, 1]: three points integrate polynomials up to degree 5 exactly
     places, weights = np.polynomial.legendre.leggauss(POINTS)
     for place, weight in zip((1 + places) / 2, weights / 2, strict=True):
         point = (start + float(place) * (end - start)).detach().requires_grad_()
         slope = _gradient(encoder(point).double(), v, point)
         promised += float(weight) * (slope.double() * (end - start)).flatten(1).sum(1)
+    # 0 / 0 is NaN on purpose: nothing was promised and nothing happened
     return (actual - promised).abs() / torch.maximum(actual.abs(), promised.abs())
 
 
@@ -107,9 +110,11 @@ def measure_unseen(encoder: Encoder, x: Images, ball: Ball, rng: Rng) -> PerImag
     for number in range(DIRECTIONS):
         gradient = take_gradient(encoder, start, rng.child("direction", number))
         slope = torch.zeros_like(foretold) if gradient is None else gradient.values.double().square()
+        # Each projection counts alike, whatever its length
         foretold += slope / slope.flatten(1).sum(1).clamp_min(torch.finfo(slope.dtype).tiny).view(-1, 1, 1, 1)
     shares = (foretold * (end - start).double().square()).flatten(1)
     shares /= shares.sum(1, keepdim=True).clamp_min(torch.finfo(shares.dtype).tiny)
+    # S: the pixels of the smallest shares, as many as make up IGNORED together
     smallest, order = shares.sort(dim=1)
     outside = torch.zeros_like(shares, dtype=torch.bool).scatter_(1, order, smallest.cumsum(1) <= IGNORED).view_as(x)
     with torch.no_grad():
@@ -120,7 +125,9 @@ def measure_unseen(encoder: Encoder, x: Images, ball: Ball, rng: Rng) -> PerImag
                 torch.where(outside, start, other), torch.where(outside, end, other),
             )
         )  # fmt: skip
+    # y with S moved; another point with S as in y; and that point with S moved
     moved, before, after = again
+    # Two estimates of what S changes, whose rounding differs: their product has no bias from it
     shared: Float[Tensor, "batch"] = ((moved - first) * (after - before)).sum(1)
     return (shared / (changed - first).square().sum(1)).clamp(-1, 1)
 

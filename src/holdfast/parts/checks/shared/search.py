@@ -74,6 +74,7 @@ def rise(subject: Subject, search: Search, first: int) -> Float[Tensor, "images 
     """
     runs_of = runs(search, first)
     curves = [_curve(subject, observation) for observation in runs_of]
+    # Members have steps of their own, so that only their ends can be compared
     if isinstance(search.attack, Ensemble):
         return torch.stack([curve[:, -1] for curve in curves]).amax(0)[:, None]
     return curves[0]
@@ -92,6 +93,7 @@ def times_as_far(rise: PerImage, other: PerImage) -> PerImage:
         >>> times_as_far(torch.tensor([3.0, 1.0, 0.0]), torch.tensor([2.0, 0.0, 0.0])).tolist()
         [1.5, 1000.0, 1.0]
     """
+    # Where the other gets nowhere the quotient is huge, and is cut at MOST
     nowhere = (rise <= 0) & (other <= 0)
     times = rise / other.clamp_min(torch.finfo(other.dtype).tiny)
     return times.masked_fill(nowhere, 1.0).clamp_max(MOST)
@@ -120,9 +122,12 @@ def by(search: Search, attack: Attack) -> Search:
 def _curve(subject: Subject, observation: Observation) -> Float[Tensor, "images evaluations"]:
     observed = subject.read(observation)
     if isinstance(observation, Broken):
+        # Of a failure its value at the clean image
         return observed["values"].double() - observed["clean"][:, None]
     assert isinstance(observation, Attacked)  # the other kind of `runs`
+    # The run may be shared with a longer attack, whose further steps are not this one's
     values = observed["values"][:, : observation.attack.steps + 1].double()
     clean, own = subject.read(Clean())["reps"].double(), torch.arange(len(values))
+    # What the objective is at the images themselves is where every attack begins
     target = clean[partners(own)] if observation.objective.needs_target else None
     return values - observation.objective.of(subject.encoder)(clean[own], clean[own], target).double()[:, None]

@@ -33,6 +33,7 @@ def begin(modules: Sequence[str] = ()) -> None:
         return
     own = sorted(name for name in sys.modules if name.startswith(SHARED))
     forkserver.set_forkserver_preload([*HEAVY, *modules, *own])
+    # The server reads where modules are when it starts, from the environment, which is put back at once
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
     try:
@@ -55,21 +56,25 @@ class Surroundings(NamedTuple):
 
 def surroundings() -> Surroundings:
     """Return those of this process."""
+    # Standard output and error: a child of the server would have those of the server
     return Surroundings(dict(os.environ), [number for number in (1, 2) if SERVED and _is_open(number)])
 
 
 def send_prints(connection: Connection, prints: Sequence[int], process: int) -> None:
     """Send open files to a process, see `take_over`; one that has just died gets none."""
     with suppress(OSError):
+        # In the order in which `take_over` receives them
         for number in prints:
             send_handle(connection, number, process)
 
 
 def take_over(connection: Connection, given: Surroundings) -> None:
     """Take over the environment, and the open files that `send_prints` sends."""
+    # What the server has and this process has not must go, too
     os.environ.clear()
     os.environ.update(given.environment)
     for number in given.prints:
+        # The file takes the number that prints go to; the number it came under is not needed any more
         handle = recv_handle(connection)
         os.dup2(handle, number)
         os.close(handle)

@@ -46,6 +46,7 @@ class WorkerPool(Pool):
             number, message, died = self._next()
             if died:
                 return self._replace(number, died)
+            # The first answer of a worker is that of `load`, the others are outcomes of tasks
             value, error = pickle.loads(message)
             if number in self._ready:
                 return Outcome(number, value, error)
@@ -61,11 +62,13 @@ class WorkerPool(Pool):
 
     def _replace(self, number: int, died: str) -> Outcome:
         """Start another worker in the place of a dead one, unless none becomes ready."""
+        # Deaths at work do not count: another worker may do what this one could not
         self._failed += number not in self._ready
         if self._failed >= STARTS:
             raise HoldfastError(
                 f"{STARTS} {self.workers}, one after the other, ended before they could work ({died}); {self.advice}"
             )
+        # The one that takes its place has to make its work again
         self._ready.discard(number)
         self._start(number)
         return Outcome(number, died=died)

@@ -34,6 +34,7 @@ def _answer(run: Callable[[], Any]) -> bytes:
     """Return the value of what is run and its error, pickled."""
     try:
         with foreign("code that a worker called", "run"):
+            # Pickled inside `try`: a value that cannot be pickled is an error of the task
             return pickle.dumps((run(), None))
     except Exception as error:
         return pickle.dumps((None, portable(error)))
@@ -46,6 +47,7 @@ def pack_work(make: Callable[[], Work], dumps: Callable[[Any], bytes] = pickle.d
         HoldfastError: something of it cannot be sent to another process.
     """
     try:
+        # Two layers: the files of parts must have run before what uses their classes can be unpickled
         return pickle.dumps((registry.paths(), dumps(make)))
     except Exception as error:  # whatever a user's module raises
         raise HoldfastError(
@@ -65,6 +67,7 @@ def unpack_work(work: bytes) -> Work:
 def portable(error: Exception) -> Exception:
     """Return an error that can be sent to another process and says the same."""
     try:
+        # Some exceptions are pickled but cannot be made again, or lose their message on the way
         again = pickle.loads(pickle.dumps(error))
         return error if str(again) == str(error) else HoldfastError(str(error))
     except Exception:

@@ -60,6 +60,7 @@ class Draws(metaclass=Checked):
         failed = torch.zeros(len(outcome), dtype=torch.long)
         drawn, decided = torch.zeros_like(failed), torch.zeros(len(outcome), dtype=torch.bool)
         for _, stop in looks(self.most):
+            # Only draws up to the look count, also where more were made for others
             left = (~decided).nonzero().squeeze(1)
             failed[left], drawn[left] = outcome[left, :stop].long().sum(1), stop
             decided[left] = self.should_stop(failed[left], stop)
@@ -73,8 +74,10 @@ def looks(most: int) -> Iterator[tuple[int, int]]:
 
     Answers are looked at after a block, so they do not depend on who else reads the draws, nor on the batch size.
     """
+    # Early looks are close together for images that decide at once; later ones are rarer
     start, size = 0, FIRST
     while start < most:
         yield start, min(start + size, most)
         start += size
+        # As many as there are already, up to the largest block
         size = min(max(FIRST, start), LARGEST)

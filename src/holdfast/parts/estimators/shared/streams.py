@@ -30,5 +30,6 @@ class Streams:
         return torch.cat([torch.rand(n, generator=g) for n, g in self._counts(images)]).to(self._device)
 
     def _counts(self, images: Int[Tensor, "draws"]) -> list[tuple[int, torch.Generator]]:
+        # Ascending, so counting is enough to know whose rows are where
         counts = images.cpu().bincount(minlength=len(self._generators)).tolist()
         return [(n, g) for n, g in zip(counts, self._generators, strict=True) if n]

@@ -16,6 +16,7 @@ def rivals_ahead(
 ) -> Float[Tensor, "rows draws"]:
     """Return the k-th largest score of a rival less the largest of what is wanted."""
     best = scores.masked_fill(~wanted[:, None], -torch.inf).amax(2)
+    # An index of fewer than k results has a last one that is no rival, -∞
     rivals = scores.masked_fill(~rival[:, None], -torch.inf).topk(min(k, scores.shape[2]), dim=2).values
     return rivals[..., -1] - best
 
@@ -28,11 +29,14 @@ def in_units_at_x(ahead: Event, clean: Float[Tensor, "images dim"], hopeless: Bo
         clean: representations of the undisturbed images of the shard, [B, D].
         hopeless: images that cannot fail: there is nothing to find, or too few rivals.
     """
+    # The value at x itself, [B], is the unit; where it is zero (a tie) or
+    # undefined, the event keeps its own
     at = ahead(clean[:, None], torch.arange(len(clean))).squeeze(1)
     size = torch.where(at.isfinite() & (at != 0), at.abs(), 1.0)
 
     def event(reps: Tensor, rows: Tensor) -> Tensor:
         rows = rows.to(size.device)
+        # Images that cannot fail get the least value there is, whatever their scores say
         value = (ahead(reps, rows) / size[rows, None]).masked_fill(hopeless[rows, None], LEAST)
         return value.clamp_min(LEAST)
 

@@ -34,6 +34,7 @@ class Captions:
             HoldfastError: an image without a caption.
         """
         places = {image: place for place, image in enumerate(images)}
+        # Captions of other images stay in the index of texts, as rivals
         owners = torch.tensor([places.get(image, -1) for image in self.ids])
         if len(bare := sorted(set(range(len(images))) - set(owners.tolist()))):
             raise HoldfastError(
@@ -55,6 +56,8 @@ def read_captions(path: str, dim: int | None = None) -> Captions:
     """
     if not path:
         raise HoldfastError("captions: expected path=FILE, which holdfast embed-names ENCODER --captions TABLE writes")
+    # Every way in which a file can be none of captions has its own message: no
+    # ids, another shape, other widths
     state, about = read_safetensors(path)
     embeddings = state.get("embeddings", torch.empty(0))
     ids = _ids(about.get("ids", ""))
@@ -75,6 +78,7 @@ def read_captions(path: str, dim: int | None = None) -> Captions:
     if strange.any():
         which = int(strange.nonzero()[0]) + 1
         raise HoldfastError(f"{path!r}: caption {which} has no direction: its embedding is zero, NaN or infinite")
+    # Unit vectors once, so that cosines are plain products afterwards
     return Captions(path, unit(embeddings.double()), ids)
 
 

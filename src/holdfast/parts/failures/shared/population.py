@@ -26,6 +26,7 @@ class Scores:
 
     def __call__(self, reps: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch population"]:
         """Return the scores of representations in float64."""
+        # [*, D] @ [D, N]: all images of the population by one matrix product
         return (reps.double() - self.middle) @ self.weights.T + self.bias
 
 
@@ -36,6 +37,7 @@ def bank_of(shard: Shard, name: str) -> tuple[Float[Tensor, "population dim"], I
         HoldfastError: a population of one image.
     """
     assert shard.clean is not None  # clean representations are always observed first
+    # float64, or near representations would be told apart by rounding
     bank = shard.clean.to(shard.x.device).double()
     if len(bank) < 2:
         raise HoldfastError(f"the failure {name} compares images with each other: expected at least 2, got 1")

@@ -38,5 +38,5 @@ def centres(reps: Reps, count: int, seed: int) -> Float[Tensor, "groups dim"]:
             f"expected at least as many different representations as clusters ({count}), got {different}; use fewer "
             "clusters, more images, or structure 'independent' or 'input'"
         )
-    clusters = KMeans(count, random_state=seed % 2**32).fit(reps.double().cpu().numpy())
+    clusters = KMeans(count, random_state=seed % 2**32).fit(reps.double().cpu().numpy())  # scikit-learn takes 32 bits
     return torch.as_tensor(clusters.cluster_centers_).to(reps)

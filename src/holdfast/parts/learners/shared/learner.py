@@ -120,7 +120,9 @@ def find_unharmed(clean: Reps, event: Event, most: int | None) -> Int[Tensor, "r
             "check the encoder's weights and normalisation"
         )
     with torch.no_grad():
+        # The clean representation as the one draw of each image, [B, 1, D]
         fails = event(clean[:, None], torch.arange(len(clean), device=clean.device))[:, 0] > 0
+    # The first ones, so that more images add to those of fewer
     rows = (~fails).nonzero()[:, 0][:most]
     if len(rows) < 2:
         hint = ", or look at the encoder: it fails without any noise" if fails.any() else ""

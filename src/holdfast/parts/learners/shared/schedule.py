@@ -57,4 +57,5 @@ def rate_factor(epoch: float, epochs: int, warmup: int, cosine: bool) -> float:
     """Return the learning rate's factor: a straight rise over `warmup` epochs, then constant, or half a cosine to 0."""
     if epoch < warmup:
         return epoch / warmup
+    # 1e-9: warmup = epochs leaves no time for the cosine
     return (1 + math.cos(math.pi * (epoch - warmup) / max(epochs - warmup, 1e-9))) / 2 if cosine else 1.0

@@ -34,6 +34,7 @@ def draw(images: int, samples: int, noise: LearnedNoise, x: Tensor, generator: t
     """Return fresh random numbers, drawn on the CPU so that they are the same for every device, as a tensor is."""
     design, tiny = noise.generator.design, torch.finfo(x.dtype).tiny
     uniform = torch.rand(images, samples, design.components, generator=generator, dtype=x.dtype).clamp_min(tiny)
+    # g = -log(-log U), appendix 9.1 of NPPR; the clamps keep both logarithms finite
     gumbel = -(-uniform.log()).clamp_min(tiny).log()
     zeta = torch.randn(images, samples, design.latent, generator=generator, dtype=x.dtype)
     return Draw(move_to(gumbel, x.device), move_to(zeta, x.device))
@@ -41,6 +42,7 @@ def draw(images: int, samples: int, noise: LearnedNoise, x: Tensor, generator: t
 
 def sample_relaxed(gaussians: Gaussians, numbers: Draw, temperature: float) -> Float[Tensor, "batch draws latent"]:
     """Return Σ_k w_k (μ_k + L_k ζ) with w = softmax((log π + g) / τ), which is one-hot in the limit τ → 0."""
+    # Eq. 48 and 50 of NPPR; [B, S, K] over the components
     weights = ((gaussians.logits.log_softmax(-1)[:, None] + numbers.gumbel) / temperature).softmax(-1)
     return gaussians.mix(weights, numbers.zeta)
 

@@ -63,11 +63,14 @@ class CertifiedAccuracy(Bracket):
     def observe(self, subject: Subject) -> Table:
         """Return whether every image stays right, on both sides."""
         proved, attacked = subject.read(self.certificate_side), subject.read(self.attack_side)
+        # Whatever any search of the run met in the ball counts, and not this attack's results alone
         margin, slack = lowest(subject, self.attack_side, self.ball, attacked["margin"], attacked["rounding"])
         in_order(subject.ids, proved["lower"], margin, slack)
+        # The untargeted case, RVCL, Eq. 7: the margin against every other class must stay positive
         right = (margin > 0).all(1)
         return {
             "attack": right.double(),
+            # Where an attack refutes a proof by less than rounding, the attack is believed
             "certificate": ((proved["lower"] > 0).all(1) & right).double(),
             "vacuous": proved["vacuous"].double().mean(1),
         }

@@ -36,6 +36,7 @@ class CertifiedBreakawayRisk(AgainstPopulation):
 
     def observe(self, subject: Subject) -> Table:
         """Return both roles of every image on both sides."""
+        # Appendix C.7: all pairs of an image that is attacked and another one of the population
         broken, unproved, vacuous = self.find_broken_pairs(subject)
         table = _roles("attack", broken) | _roles("certificate", unproved)
         return table | {"vacuous": _pad_with_nan(vacuous, subject.population)}
@@ -53,6 +54,7 @@ def _roles(side: str, pairs: Bool[Tensor, "images population"]) -> Table:
     images, population = pairs.shape
     others = torch.full((population,), float(images), dtype=torch.float64)
     others[:images] -= 1  # an image does not intrude on itself
+    # Both roles of an image: how many others it breaks away to, and how many break away to it
     rows = pairs.double().sum(1) / (population - 1)
     return {side: _pad_with_nan(rows, population), f"{side} intrudes": pairs.double().sum(0) / others.clamp_min(1)}
 

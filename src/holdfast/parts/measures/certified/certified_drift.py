@@ -83,15 +83,23 @@ class CertifiedDrift(OfAllPairs, Bracket):
         bank = subject.read(Clean())["reps"].double()
         ranges, table = subject.read(self.certificate_side), {}
         clean = bank[: len(ranges["apart"])]
+        # What float32 may change a distance by grows with the representations' length
         rounding = 4 * REPRESENTATIONS * clean.norm(dim=1).max()
+        # The attack's side: the farthest of all points that searches met, image by image
         for name, bound in drift_bounds(ranges, clean).items():
             drift = torch.zeros_like(bound)
             for points in subject.collect_points(self.ball):
+                # Searches may have attacked more images than were certified, or fewer
                 count = min(len(points), len(clean))
                 for reps in points[:count].unbind(1):
                     drift[:count] = drift[:count].maximum(divergence(name)(reps, clean[:count]))
+            # Cosines do not depend on the length, so their rounding does not either
             in_order(subject.ids, drift, bound, float(4 * REPRESENTATIONS if name == "cosine" else rounding))
+            # Within rounding an attack may pass the bound; the certificate is
+            # never on the better side of it
             bound = bound.maximum(drift)
+            # The headline's columns have no prefix; both sides are placed
+            # among the pairs at once, [2, M]
             prefix, both = "" if name == DRIFTS[-1] else f"{name} ", torch.stack([drift, bound])
             placed = zip(("attack", "certificate"), both, *self.place(subject, bank, both, name)[:2], strict=True)
             for side, values, quantiles, near in placed:
@@ -105,6 +113,7 @@ class CertifiedDrift(OfAllPairs, Bracket):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return both sides for every divergence."""
+        # The headline's divergence comes last, from the base class
         sides = [f"{name} {side}" for name in DRIFTS[:-1] for side in ("attack", "certificate")]
         return {side: self.reduce_column(table, side) for side in sides} | super().score(table)
 

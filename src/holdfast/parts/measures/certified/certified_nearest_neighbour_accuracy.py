@@ -39,6 +39,7 @@ class CertifiedNearestNeighbourAccuracy(AgainstPopulation):
         """Return whether every image finds itself, on both sides."""
         broken, unproved, vacuous = self.find_broken_pairs(subject)
         return {
+            # Eq. 4: one pair that is broken is enough
             "attack": (~broken.any(1)).double(),
             "certificate": (~unproved.any(1)).double(),
             "vacuous": vacuous,

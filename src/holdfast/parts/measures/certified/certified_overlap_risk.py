@@ -85,9 +85,12 @@ class CertifiedOverlapRisk(Bracket):
         bank, ranges = subject.read(Clean())["reps"].double(), subject.read(self.certificate_side)
         positions = torch.arange(len(ranges["apart"]))
         partner, clean = partners(positions), bank[: len(positions)]
+        # Row i of `apart` belongs to the partner: the least distance of x̂_j from f(x_i)
         reach, apart = drift_bounds(ranges, clean)["l2"], ranges["apart"][partner]
         # attack: the farthest and the nearest that any search of the run reached
         farthest, nearest = torch.zeros_like(reach), l2(clean[partner], clean)
+        # Points of an image serve in both roles: how far it goes, and
+        # how near it comes to its partner
         for points in subject.collect_points(self.ball):
             count = min(len(points), len(positions)) // 2 * 2  # whole pairs
             for reps in points[:count].unbind(1):
@@ -101,6 +104,7 @@ class CertifiedOverlapRisk(Bracket):
         return {
             "pair": pair_of(positions),
             "attack": attack.double(),
+            # An overlap that was found counts even where rounding let a bound exclude it
             "certificate": ((apart < reach) | attack).double(),
             "reach": reach,
             "apart": apart,

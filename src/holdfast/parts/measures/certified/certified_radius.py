@@ -80,17 +80,21 @@ class CertifiedRadius(Bracket):
     def observe(self, subject: Subject) -> Table:
         """Return both radii of every image."""
         proved, attacked = subject.read(self.certificate_side)["radius"], subject.read(self.attack_side)["radius"]
+        # RVCL, Eq. 14: R lies between the two, pair by pair
         in_order(subject.ids, proved, attacked, 1e-6)
+        # Where no attack was found there is no radius to average
         attacked = attacked.masked_fill(attacked.isinf(), torch.nan)
         sides, has = {"attack": attacked, "certificate": proved}, (proved > 0).double()
         table = {
             "attack": attacked.mean(1),
             "certificate": proved.mean(1),
+            # The nearest negative is that of the smallest radius; NaN must not decide which
             "least attack": attacked.nan_to_num(torch.inf).amin(1),
             "least": proved.amin(1),
             "certified": has.mean(1),
             "pairs": torch.full((len(proved),), float(proved.shape[1]), dtype=torch.float64),
         }
+        # Eq. 18 averages over pairs: an image counts in them as x⁺, and as a negative of others
         return in_both_roles(subject, table, sides | {"certified": has})
 
     def remarks(self, table: Table) -> str:
@@ -103,6 +107,7 @@ class CertifiedRadius(Bracket):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the share of pairs with a certified radius, the radius of the nearest negative, and both sides."""
+        # A share beside radii, which are in pixels
         share = drawn_pairs.mean(table["certified"], table["certified contributes"], most=1.0)
         nearest = {name: self._nearest(table[column]) for name, column in _NEAREST.items()}
         return {"pairs with a certificate": replace(share, unit="share")} | nearest | super().score(table)

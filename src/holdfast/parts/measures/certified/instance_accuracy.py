@@ -75,17 +75,22 @@ class InstanceAccuracy(Bracket):
     def observe(self, subject: Subject) -> Table:
         """Return both shares for every image."""
         proved, attacked = subject.read(self.certificate_side), subject.read(self.attack_side)
+        # RVCL, Definition 10, Eq. 19: x' is the worst that any search of the run met, for each pair
         margin, slack = lowest(subject, self.attack_side, self.ball, attacked["margin"], attacked["rounding"])
         in_order(subject.ids, proved["lower"], margin, slack)
         intact = margin > 0
+        # Definition 11, Eq. 20: the lower bound is positive; a pair that was
+        # broken is not counted as proved
         sides = {"attack": intact.double(), "certificate": ((proved["lower"] > 0) & intact).double()}
         table = {side: values.mean(1) for side, values in sides.items()} | {
             "vacuous": proved["vacuous"].double().mean(1)
         }
+        # Negatives that were made are no images of the population, which then have one role only
         return table if isinstance(self.negatives, MadeNegatives) else in_both_roles(subject, table, sides)
 
     def reduce_column(self, table: Table, column: str) -> Score:
         """Return the mean; where every image has one negative, a share with its exact interval."""
+        # One yes or no for each image: an exact binomial interval
         if isinstance(self.negatives, MadeNegatives) and self.negatives.count == 1:
             return statistics.share(table[column], condition=self.condition)
         return super().reduce_column(table, column)

@@ -83,10 +83,13 @@ class LinearRadius(Bracket):
     def observe(self, subject: Subject) -> Table:
         """Return both radii of every image."""
         proved, attacked = subject.read(self.certificate_side)["radius"], subject.read(self.attack_side)["radius"][:, 0]
+        # RVCL, Eq. 7: the radius against all classes is the least of those against each
         proved = proved if proved.ndim == 1 else proved.amin(1)
         in_order(subject.ids, proved, attacked, 1e-6)
+        # Only the images that were certified
         reps, labels = subject.read(Clean())["reps"][: len(proved)], labels_of(subject)[: len(proved)]
         correct = head_of(subject, self.probe).correct(reps, labels)
+        # Where no attack was found there is no radius to average
         attacked = attacked.masked_fill(attacked.isinf(), torch.nan)
         return {"attack": attacked, "certificate": proved, "correct": correct.double()}
 
@@ -99,6 +102,7 @@ class LinearRadius(Bracket):
     def score(self, table: Table) -> dict[str, Score]:
         """Return the clean accuracy, the paper's mean over correctly classified images, and both sides."""
         accuracy = replace(statistics.share(table["correct"], condition=self.condition), unit="share")
+        # ACR_LE of section 4.2 is over images with g(x) = y alone
         right = table["certificate"].masked_fill(table["correct"] == 0, torch.nan)
         paper = statistics.mean(right, condition="given the head, of correctly classified images")
         return {"clean accuracy": accuracy, "certificate, correct images": paper} | super().score(table)

@@ -83,9 +83,13 @@ class MarginCalibration(Measure):
                 f"margin_calibration: expected at least {2 * self.tail + 2} images, got {len(clean)}; use more or a "
                 "smaller tail"
             )
+        # Step 1: part the population at random, the same way for every encoder
         parted = torch.randperm(len(clean), generator=torch.Generator().manual_seed(subject.seed))
         halves = parted.chunk(2)
+        # Step 2: the λ smallest D to each half, [images, λ], in rising order
         fitted, fresh = (self._distances(clean, half, subject.attacked) for half in halves)
+        # Step 3: shape and scale of each image from the one half
+        # (Theorem 14), to be read at the other
         fit = FITS[self.likelihood](fitted)
         # halves are of different sizes by one image at most: a sparser half is as much farther in τ
         ratio = len(halves[1]) / len(halves[0])
@@ -97,6 +101,8 @@ class MarginCalibration(Measure):
         scores: dict[str, Score] = {}
         for k in self.orders:
             psi = table[f"psi@{k}"]
+            # NaN where an image has no fit: it is left out of the
+            # share, and not counted as above .05
             low = torch.where(psi.isnan(), torch.nan, (psi < 0.05).double())
             scores[f"below .05, k = {k}"] = statistics.share(low, condition=condition)
         means = {f"k = {k}": statistics.mean(table[f"psi@{k}"], condition=condition, most=1.0) for k in self.orders}
@@ -114,6 +120,8 @@ class MarginCalibration(Measure):
             psi = table[f"psi@{k}"]
             psi = psi[psi.isfinite()]
             if len(psi):
+                # The empirical distribution function of Ψ, which is the
+                # diagonal where the fitted one is true
                 lines.append(Line(tuple(at.tolist()), numbers((psi[:, None] <= at).double().mean(0)), name=f"k = {k}"))
         if not lines:
             return ()
@@ -129,6 +137,7 @@ class MarginCalibration(Measure):
         """Return the λ smallest distances of each attacked image to the others of a half."""
         rows = []
         for image in range(images):
+            # An image is no neighbour of itself, in whichever half it stands
             others = half[half != image]
             sample = torch.cat([clean[image][None], clean[others]])
             rows.append(margin_distances(sample, torch.zeros(1, dtype=torch.long), self.tail))
@@ -145,5 +154,7 @@ def beyond(fit: Fit, values: Float[Tensor, "images"], order: int, ratio: float =
         ratio: how many times as many distances there are.
     """
     tau = ratio * (values.double() / fit.scale) ** fit.shape
+    # [k, images]: the Poisson probabilities of fewer than k points up to
+    # t, without their common factor
     terms = torch.stack([tau**s / math.factorial(s) for s in range(order)])
     return (-tau).exp() * terms.sum(0)

@@ -87,6 +87,7 @@ class MarginDistribution(AttackMeasure):
         """Return the fit of every attacked image and Ψ after the attack."""
         clean, attacked = self.reps(subject)
         tail = self._tail(len(clean))
+        # RVCL, section 5: a and s are fitted for each x⁺ to its λ nearest other images
         own = torch.arange(subject.attacked)
         fit = FITS[self.likelihood](margin_distances(clean, own, tail))
         table: Table = {
@@ -96,15 +97,20 @@ class MarginDistribution(AttackMeasure):
             "tail": torch.full_like(own, tail),
         }
         for step, reps in attacked.items():
+            # Theorem 14 at x̂: 1 - ρ(f(x̂), f(x⁺)), without the ½ that is in D_i
             distance = cosine(reps, clean[own])
             table |= {f"distance@{step}": distance, f"positive@{step}": fit.survival(distance)}
         return table
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return medians of the fit, the share of rejected ones, and the median of Ψ at every read-out."""
+        # Images without a fit are left out, and count neither way
         rejected = torch.where(table["p"].isnan(), torch.nan, (table["p"] < REJECTED).double())
+        # Shape and scale are no shares, as Ψ is
         fits = {name: replace(statistics.median(table[name]), unit="ratio") for name in ("shape", "scale")}
         fitted = {name: _without_interval(score) for name, score in (fits | super().score(table)).items()}
+        # Parameters first, then the share of rejected fits, and Ψ at each
+        # read-out last, as the headline
         first = {name: fitted.pop(name) for name in fits}
         return first | {"fit rejected": statistics.share(rejected, condition=self.condition)} | fitted
 
@@ -114,6 +120,7 @@ class MarginDistribution(AttackMeasure):
 
     def _tail(self, population: int) -> int:
         others = population - 1
+        # A quarter of few images: beyond it they are no longer the tail
         tail = max(FEWEST, min(USUAL, others // 4)) if self.tail is None else self.tail
         if tail > others:
             raise HoldfastError(
@@ -178,8 +185,10 @@ def margin_distances(
         own: positions of the images, [M].
         tail: how many, at most N - 1.
     """
+    # One more than λ, as the image itself is among its nearest
     near = nearest(clean[own], clean, tail + 1, "cosine")
     others = near != own[:, None]
     others[others.all(1), -1] = False  # more twins than places: the image itself is not among them
     near = near[others].view(len(own), tail)
+    # D_i = (1 - ρ) / 2, [images, λ], with the paper's ½
     return cosine(clean[own, None].expand(-1, tail, -1), clean[near]) / 2

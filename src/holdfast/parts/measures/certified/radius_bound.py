@@ -109,16 +109,22 @@ class RadiusBound(Measure):
         bounds = subject.read(self.radii)
         proved, attacked = bounds["certificate"], bounds["attack"]
         in_order(subject.ids, proved, attacked, 1e-6)
+        # Columns: p K pairs, p binary heads, p margins of the head of all classes; p
+        # may be less than was asked for
         classes = proved.shape[1] // (self.negatives + 2)
         parts = [classes * self.negatives, classes, classes]
         (low_pair, low_binary, low_rows), (pair, binary, rows) = proved.split(parts, 1), attacked.split(parts, 1)
+        # R_LE of the head of all classes is that of its weakest margin, Eq. 7
         several, low_several = rows.amin(1, keepdim=True), low_rows.amin(1, keepdim=True)
         own = torch.arange(classes).repeat_interleave(self.negatives)  # the binary head of each pair's class
+        # Theorem 15 (Theorem 17 (i)): each pair with the binary head of its class, [M, p K]
         first = _compare_radii(low_pair, pair, low_binary[:, own], binary[:, own])
+        # Theorem 17 (ii): each binary head with the head of all classes, [M, p]
         second = _compare_radii(low_binary, binary, low_several, several)
         table = {f"pairs {name}": values.mean(1) for name, values in first.items()}
         table |= {f"classes {name}": values.mean(1) for name, values in second.items()}
         radii = {"pair": pair.amin(1), "binary": binary.amin(1), "several": several.squeeze(1)}
+        # Where no attack was found there is no radius to average
         table |= {name: values.masked_fill(values.isinf(), torch.nan) for name, values in radii.items()}
         return table | {"refuted": torch.cat([first["refuted"], second["refuted"]], 1).mean(1)}
 
@@ -151,6 +157,8 @@ class RadiusBound(Measure):
 def _compare_radii(low_left: Tensor, left: Tensor, low_right: Tensor, right: Tensor) -> dict[str, Tensor]:
     """Return what proofs and attacks say of left >= right, as 0 and 1."""
     return {
+        # left >= right is refuted where even an upper bound of left is below a lower bound of
+        # right, and shown where the lower bound of left reaches the upper one of right
         "refuted": (left < low_right).double(),
         "shown": (low_left >= right).double(),
         "as attacked": (left >= right).double(),

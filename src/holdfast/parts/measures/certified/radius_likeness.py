@@ -106,11 +106,15 @@ class RadiusLikeness(Measure):
         bounds, clean = subject.read(self.radii), subject.read(Clean())["reps"]
         proved, attacked = bounds["certificate"], bounds["attack"]
         in_order(subject.ids, proved, attacked, 1e-6)
+        # Never more distances than a small population has
         images, tail = len(proved), min(self.tail, len(clean) - 2)
         places = torch.arange(len(clean) - self.negatives, len(clean))
+        # 1 - ρ(f(x⁺), f(x⁻)) of each image and each negative, [M, Q]: larger is less similar
         far = torch.stack([cosine(clean[:images], clean[place].expand(images, -1)) for place in places.tolist()], 1)
         # each ordered pair of images (less similar, more similar) of each negative
         table: Table = {}
+        # [M, M, Q]: entry (i, j) holds where i is the less similar one,
+        # whose radius should not be smaller
         less = far[:, None] > far[None]
         events = {
             "refuted": attacked[:, None] < proved[None],
@@ -122,6 +126,7 @@ class RadiusLikeness(Measure):
         # Ψ_neg of each image for each negative
         fit = joint(margin_distances(clean, places, tail))
         for number in range(self.negatives):
+            # RVCL, Eq. 40: shape and scale are those of the distances around x⁻, read at each image
             psi = (-((far[:, number].double() / fit.scale[number]) ** fit.shape[number])).exp()
             radius = attacked[:, number].masked_fill(attacked[:, number].isinf(), torch.nan)
             table |= {f"likeness@{number}": psi, f"radius@{number}": radius}
@@ -160,5 +165,6 @@ def _share(event: Bool[Tensor, "n n q"], less: Bool[Tensor, "n n q"]) -> Float[T
     """Return for each image the share of its comparisons, in either role, that show an event."""
     both = (event & less).double()
     taken = less.double()
+    # An image is in pairs as the less similar one (rows) and as the more similar one (columns)
     hits, count = (part.sum((1, 2)) + part.sum((0, 2)) for part in (both, taken))
     return torch.where(count > 0, hits / count.clamp_min(1), torch.nan)

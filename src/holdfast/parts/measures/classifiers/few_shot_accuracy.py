@@ -75,6 +75,7 @@ class FewShotAccuracy(TestedMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return in which draws every image is classified rightly."""
+        # [draws, shots, images]
         draws = torch.stack([self._score_draw(subject, draw) for draw in range(self.draws)]).double()
         table: Table = {f"right@{title}": hits for title, hits in zip(self.titles, draws.mean(0), strict=True)}
         for draw, rows in enumerate(draws, 1):
@@ -85,12 +86,15 @@ class FewShotAccuracy(TestedMeasure):
         """Return which images are classified rightly in one draw, for each number of shots."""
         bank = subject.bank(self.threat if self.consistent else None)
         most = max(self.shots)
+        # The most shots are drawn once for each draw, class by class; fewer are the first of them
         places = draw_shots(bank.labels, most, Rng(subject.seed, ("few_shot_accuracy", str(draw))))
+        # [classes, most, D], so that the first shots of every class are a slice
         reps, labels = select(bank, places).unflatten(0, (-1, most)), bank.labels[places].view(-1, most)
         tested = labels_of(subject)[: self._count_tested(subject)]
         tested_reps, hits = self._reps(subject, self.threat)[: len(tested)], []
         for shots in self.shots:
             learned = self.probe.fit(reps[:, :shots].flatten(0, 1), labels[:, :shots].flatten())
+            # No class comes before the own one
             hits.append(learned.ranks(tested_reps, tested) == 0)
         return torch.stack(hits)
 

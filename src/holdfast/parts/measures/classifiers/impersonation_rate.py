@@ -136,7 +136,9 @@ class ImpersonationRate(Measure):
         """Return what became of every image; a pair counts where both of its images were attacked."""
         observed, labels = subject.read(self.attack_outcome), labels_of(subject)
         partner = observed["partner"]
+        # The first images alone may be attacked: a partner beyond them was not
         paired, labels = (partner >= 0) & (partner < len(partner)), labels[: len(partner)]
+        # NaN leaves images that are in no pair out of every share
         taken = {name: observed[name].masked_fill(~paired, torch.nan) for name in map(_name_column, self.steps)}
         way = sides(labels, self.classes)
         return taken | {"pair": torch.where(paired, observed["pair"], -1), "way": way, "right": observed["right"]}
@@ -144,6 +146,8 @@ class ImpersonationRate(Measure):
     def score(self, table: Table) -> dict[str, Score]:
         """Return the rate of each direction, then of both, at every read-out."""
         scores: dict[str, Score] = {}
+        # Appendix C.11: each direction apart, as one class may impersonate the other
+        # more easily, and both together
         for way, (own, target) in enumerate((self.classes, self.classes[::-1])):
             for step in self.steps:
                 name = f"{own} as {target}, {self.attack.label(step)}"
@@ -158,6 +162,8 @@ class ImpersonationRate(Measure):
         """Return the share of paired images that are taken for their partner; of one direction, or of both."""
         paired = table["pair"] >= 0
         rows = paired if direction is None else paired & direction
+        # The two halves of a pair are attacked towards each other,
+        # and are one unit where both count
         units = table["pair"][rows] if direction is None else None
         score = statistics.share(table[_name_column(step)][rows], units, condition="given the head and the pairs")
         return score if paired.any() else replace(score, note=self._reason(table))

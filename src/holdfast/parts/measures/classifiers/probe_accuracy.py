@@ -81,11 +81,14 @@ class ProbeAccuracy(TestedMeasure):
             "medium-shot": (shots >= FEW) & (shots <= MANY),
             f"many-shot (> {MANY} images)": shots > MANY,
         }.items():
+            # Where all classes are of one kind the score would repeat the headline
             if shots.any() and rows.any() and not rows.all():
                 scores[name] = self._share(right[rows])
         each = {f"class {name}": self._share(right[label == name]) for name in classes}
+        # Of equal accuracies the first name, so that the choice is the same in every run
         lowest = min(each, key=lambda name: (each[name].value or 0.0, name))
         scores |= each if len(classes) <= SHOWN else {f"lowest: {lowest}": each[lowest]}
+        # Of five classes all are among the first five
         if len(classes) > 5:
             scores["top-5"] = self._share((rank < 5).double())
         return scores | {"top-1": self.annotate(self._share(right), table)}

@@ -87,6 +87,7 @@ class RobustAccuracy(Measure):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the accuracy without an attack, after each member and those before it, and after all."""
+        # Every other image was right without an attack, whatever fooled the head later
         scores = {CLEAN: self._share((table["broken_by"] != WRONG).double())}
         return scores | {name: self._share(_right(table, members)) for name, members in self._members_after.items()}
 
@@ -96,6 +97,7 @@ class RobustAccuracy(Measure):
         names = self.attack_outcome.members
         members = {}
         for number, name in enumerate(names, 1):
+            # A member may occur twice; the last one of several is the headline
             once = f"after {name}" if name not in names[: number - 1] else f"after {name} ({number})"
             members["after all" if number == len(names) > 1 else once] = number
         return members
@@ -116,4 +118,5 @@ class RobustAccuracy(Measure):
 def _right(table: Table, members: int) -> Float[Tensor, "images"]:
     """Return, for every image, 1 where the first members of the ensemble have not turned it, else 0."""
     broken_by = table["broken_by"]
+    # Never fooled, or fooled by a later member only; wrong without attack is -2, and neither
     return ((broken_by == -1) | (broken_by >= members)).double()

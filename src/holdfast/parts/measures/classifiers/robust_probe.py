@@ -141,10 +141,12 @@ class RobustProbe(Measure):
                 title: (head.ranks(subject.read(observation)["reps"], labels) == 0).double()
                 for title, observation in self.representations.items()
             }
+            # Each head is attacked for itself: attacks made on the other one would flatter it
             broken_by = subject.read(self.attack_outcomes[name])["broken_by"]
             corrupted = torch.stack(list(under.values())).mean(0)
             table |= {f"right@{name}": right} | {f"{title}@{name}": hits for title, hits in under.items()}
             table |= {f"corrupted@{name}": corrupted, f"attacked@{name}": (broken_by == -1).double()}
+            # Of images that the head had right; the others could not be turned
             turned = (broken_by >= 0).double()
             turned[broken_by == WRONG] = torch.nan
             table |= {f"turned@{name}": turned, f"both@{name}": (right + corrupted) / 2}
@@ -168,6 +170,8 @@ class RobustProbe(Measure):
         copies = {"right": "clean", "corrupted": "corrupted", "attacked": "attacked", "turned": "turned by attacks"}
         for column, title in (copies | {"both": "clean and corrupted"}).items():
             both = {name: self._share(table, column, name) for name in HEADS}
+            # Both heads judge the same images, so their errors are correlated and
+            # the difference is known better
             moves = [statistics.influence_of_mean(table[f"{column}@{name}"]) for name in HEADS]
             gain = statistics.difference(both["robust"], both["standard"], statistics.correlation(*moves))
             scores |= {f"{title}, {name}": score for name, score in both.items()}
@@ -178,9 +182,12 @@ class RobustProbe(Measure):
     def _share(self, table: Table, column: str, name: str) -> Score:
         """Return the mean of a column; the corrupted versions of one image, and the image itself, are a cluster."""
         titles = [f"{title}@{name}" for title in self.representations]
+        # The clean image counts as often as all corrupted ones, so that
+        # `both` is the mean of the two means
         columns = {"corrupted": titles, "both": titles + [f"right@{name}"] * len(titles)}.get(column)
         if columns is None:
             return statistics.share(table[f"{column}@{name}"], condition="given the head")
+        # All versions of one image are one unit
         units = torch.arange(len(table["gain"])).repeat(len(columns))
         return statistics.share(torch.cat([table[title] for title in columns]), units, condition="given the head")
 

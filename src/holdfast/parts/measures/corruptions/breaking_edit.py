@@ -141,13 +141,17 @@ class BreakingEdit(Measure):
     def observe(self, subject: Subject) -> Table:
         """Return the smallest breaking strengths of every image."""
         edited = {title: subject.read(observation) for title, observation in self.edit_outcomes.items()}
+        # The edit that breaks an image first; of several at one
+        # strength the one that is listed first
         smallest, number = torch.stack([results["strength"] for results in edited.values()]).min(0)
+        # The same for every edit, as no edit is applied
         wrong = next(iter(edited.values()))["wrong"]
         table: Table = {f"strength@{title}": results["strength"] for title, results in edited.items()}
         table |= {f"held@{title}": results["held"] for title, results in edited.items()}
         table |= {f"again@{title}": _holds_again(results["values"]) for title, results in edited.items()}
         table |= {
             "strength": smallest,
+            # No edit is to blame where none breaks the image, or where it fails as it is
             "first": number.double().masked_fill(smallest.isinf() | (wrong > 0), torch.nan),
             "reach": smallest.clamp_max(1.0),
             "wrong": wrong,
@@ -160,10 +164,12 @@ class BreakingEdit(Measure):
     def score(self, table: Table) -> dict[str, Score]:
         """Return what holds over each range, by which strength half break, what the pair leaves, and the reach."""
         condition = f"given this population of {int(table['population'][0])} images"
+        # The share that holds over the whole range: the strength is infinite there
         strengths = {**{edit.title: table[f"strength@{edit.title}"] for edit in self.edits}, EVERY: table["strength"]}
         holds = {name: statistics.share(s.isinf().double(), condition=condition) for name, s in strengths.items()}
         medians = {MEDIAN.format(edit.title): self._median(edit, table, condition) for edit in self.edits}
         pair = {} if self.twice is None else pair_scores(self.edits, table, condition)
+        # min(1, s) averages to the area below the curve of images that hold
         reach = statistics.mean(table["reach"], condition=condition, most=1.0)
         return holds | medians | pair | {REACH: replace(reach, note=_join_notes(self._again(table), reach.note))}
 
@@ -171,6 +177,8 @@ class BreakingEdit(Measure):
         """Return the median breaking strength in the edit's own unit."""
         score = estimate_broken_median(table[f"strength@{edit.title}"], condition)
         unit = "ratio" if edit.parameter else "share"
+        # In the edit's own unit the amount may fall as the strength rises (JPEG's
+        # quality), so ends are sorted anew
         ends = [None if end is None else edit.amount(end) for end in (score.low, score.high)]
         known = [end for end in ends if end is not None]
         low, high = (min(known), max(known)) if len(known) == 2 else (None, None)
@@ -182,6 +190,7 @@ class BreakingEdit(Measure):
         """Return how often an image that broke held again at a heavier strength."""
         broken = torch.stack([table[f"strength@{title}"].isfinite() for title in self.corruptions])
         again = torch.stack([table[f"again@{title}"] for title in self.corruptions])
+        # What makes the smallest strength an upper bound: failing is not monotone
         count, total = int(again.sum()), int(broken.sum())
         words = f"in {count} of {total} cases an image that an edit broke held again at a heavier strength"
         return words if count else ""
@@ -209,6 +218,7 @@ class BreakingEdit(Measure):
     def _firsts(self, table: Table) -> str:
         """Return which edits break most images before all others do."""
         first = table["first"][~table["first"].isnan()].long()
+        # argsort is stable: of edits that are first equally often, the earlier one
         counts = torch.bincount(first, minlength=len(self.edits))
         ranked = [number for number in counts.argsort(descending=True, stable=True).tolist() if counts[number]]
         named = [f"{self.edits[number].title} ({int(counts[number])})" for number in ranked[:SAID]]
@@ -234,4 +244,5 @@ def _join_notes(*notes: str) -> str:
 def _holds_again(values: Float[Tensor, "images strengths"]) -> Float[Tensor, "images"]:
     """Return 1 where a point of the grid holds above one that fails."""
     fails = values > CLEARLY
+    # The running count is above zero from the first failure on
     return ((fails.long().cumsum(1) > 0) & ~fails).any(1).double()

@@ -52,7 +52,10 @@ class CorruptionDrift(OfAllPairs, DisturbedMeasure):
     def observe(self, subject: Subject) -> Table:
         """Return the quantile of every image's drift under every corruption."""
         clean, disturbed = self.read_reps(subject)
+        # d(f(c(x)), f(x)) of each corruption: universal quantiles of section 5, for
+        # corruptions instead of attacks
         drifts = [divergence(self.divergence)(reps, clean[: len(reps)]) for reps in disturbed.values()]
+        # All corruptions are placed in one pass over the pairs
         quantiles, near, near_mean = self.place(subject, clean, torch.stack(drifts), self.divergence)
         pairs = {f"near@{title}": row for title, row in zip(disturbed, near, strict=True)} | {"near": near_mean}
         return self.add_average(dict(zip(disturbed, quantiles, strict=True))) | pairs

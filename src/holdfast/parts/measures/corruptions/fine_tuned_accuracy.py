@@ -34,6 +34,7 @@ class FineTunedAccuracy(FineTunedMeasure):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the accuracy without a threat, under each, and on average."""
+        # Without threats the clean accuracy is the only score, and the headline
         clean = {"no corruption": self.clean(table)}
         if not self.threats:
             return clean

@@ -60,8 +60,10 @@ class NeighbourConsistency(DisturbedMeasure):
                 f"neighbour_consistency: expected k below the number of other images, {len(clean) - 1}, got {self.k}; "
                 "lower k or use more images"
             )
+        # N_k(f(x)) of the images that are disturbed, once for all corruptions
         own = self._others(clean[: len(next(iter(disturbed.values())))], clean)
         kept = {
+            # Members of both lists: [M, k, 1] == [M, 1, k], whatever their order
             title: (own[:, :, None] == self._others(reps, clean)[:, None]).any(2).double().mean(1)
             for title, reps in disturbed.items()
         }
@@ -70,6 +72,7 @@ class NeighbourConsistency(DisturbedMeasure):
     def _others(self, reps: Float[Tensor, "images dim"], clean: Tensor) -> Int[Tensor, "images k"]:
         """Return the k nearest images other than the image itself."""
         lists = nearest(reps, clean, self.k + 1, self.divergence)
+        # One more than k is looked up, so that k are left without the image itself
         is_own = lists == torch.arange(len(reps))[:, None]
         is_own[:, -1] |= ~is_own.any(1)  # not among them: the farthest is one too many
         return lists[~is_own].view(len(reps), self.k)

@@ -74,6 +74,7 @@ class EditedPatchBreakaway(DisturbedMeasure):
 
     def _measure_lost(self, moved: Float[Tensor, "images patches token"], clean: Tensor) -> Float[Tensor, "images"]:
         before = clean[: len(moved)].view_as(moved)
+        # Image by image: the distances of all patches of many images would not fit
         shares = [measure_breakaway_within(m, c, self.divergence) for m, c in zip(moved, before, strict=True)]
         return torch.tensor(shares, dtype=torch.float64)
 

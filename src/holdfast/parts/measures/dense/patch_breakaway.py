@@ -91,6 +91,8 @@ class PatchBreakaway(PatchMeasure):
         clean, attacked = self.tokens(subject)
         table: Table = {}
         for step, moved in attacked.items():
+            # Clean tokens are those of the whole population, of which
+            # the first images were attacked
             pairs = zip(moved, clean, strict=False)
             shares = [measure_breakaway_within(m, c, self.divergence) for m, c in pairs]
             table[f"lost@{step}"] = torch.tensor(shares, dtype=torch.float64)
@@ -98,18 +100,26 @@ class PatchBreakaway(PatchMeasure):
 
     def _among_others(self, subject: Subject, clean: Tokens) -> Float[Tensor, "attacked"]:
         """Return the largest share of lost patches among all that any search met, for each attacked image."""
+        # Rivals of every image: the patches of the bank that are of
+        # other images and do not look alike
         others = bank(subject, clean, self.bank)
+        # Cosines as distances between directions, so that "alike"
+        # means the same for both divergences
         compared = Bank(patches.map_to_euclidean(others.tokens, self.divergence), others.image)
+        # A thousandth of the mean distance, of all pairs of patches of different images
         alike = patches.ALIKE * compared.apart("l2").mean()
         worst = torch.full((subject.attacked,), torch.nan, dtype=torch.float64)
         known = subject.collect_points(self.ball)
         for image in range(subject.attacked):
             own = clean[image].double()
             apart = pairwise.pairwise(patches.map_to_euclidean(own, self.divergence), compared.tokens, "l2")
+            # [P, bank]: 0 or infinity, added to distances
             rivals = to_additive_mask((compared.image != image) & (apart > alike))
+            # All that searches met of this image, which those that attack fewer images never saw
             points = torch.cat([points[image] for points in known if image < len(points)])
             for reps in points[~points.isnan().any(1)]:
                 share = measure_breakaway(reps.unflatten(0, own.shape), own, others.tokens, self.divergence, rivals)
+                # The worst of each image, whichever search met it
                 worst[image] = share if worst[image].isnan() else max(share, float(worst[image]))
         return worst
 

@@ -57,7 +57,10 @@ class PatchDrift(PatchMeasure):
         table = bank(subject, clean, self.bank).usual_distance(len(clean), self.divergence)
         for step, moved in attacked.items():
             pairs = zip(moved, clean, strict=False)
+            # [attacked, P], each patch against what it was; image by
+            # image, to spare copies in float64
             drifts = torch.stack([divergence(self.divergence)(m.double(), c.double()) for m, c in pairs])
+            # In units of the median distance between patches of different images
             drifts = drifts / table[UNIT][: len(drifts), None]
             columns = {f"drift@{step}": drifts.mean(1), f"worst@{step}": drifts.amax(1)}
             table |= {name: pad_to_population(values, len(clean)) for name, values in columns.items()}

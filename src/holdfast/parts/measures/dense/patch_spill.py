@@ -79,16 +79,21 @@ class PatchSpill(Measure):
         clean, moved = grid.tokens(subject.read(Clean())["reps"]), grid.tokens(observed["reps"])
         place = observed["place"]
         pairs = zip(moved, clean, strict=False)
+        # d_q, [M, P]
         drift = torch.stack([divergence(self.divergence)(m.double(), c.double()) for m, c in pairs])
+        # Without the covered patch itself; NaN (0 / 0) where no token moved
         outside = drift.scatter(1, place[:, None], 0.0).sum(1) / drift.sum(1)
         # how far every patch is from the covered one
         patch = torch.arange(grid.patches)
+        # [M, P]: patches are numbered row by row
         rows = (patch // grid.columns - (place // grid.columns)[:, None]).abs()
         columns = (patch % grid.columns - (place % grid.columns)[:, None]).abs()
         steps = rows.maximum(columns)
         table = bank(subject, clean, self.bank).usual_distance(len(clean), self.divergence)
+        # The share above has no unit; drifts by distance do
         drift = drift / table[UNIT][: len(drift), None]
         away = {
+            # Near the image's edge some distances have few patches, or none
             f"away@{step}": drift.masked_fill(steps != step, torch.nan).nanmean(1)
             for step in range(max(grid.rows, grid.columns))
         }

@@ -60,6 +60,7 @@ class SegmentKept(PatchMeasure):
             HoldfastError: an encoder without patches, or of fewer patches than segments.
         """
         clean, attacked = self.tokens(subject)
+        # Segments are made once of the clean tokens, and stay where they are under attack
         before = [patches.map_to_euclidean(image.double(), self.divergence) for image in clean[: subject.attacked]]
         segmented = [patches.segments(image, self.segments) for image in before]
         table: Table = {}
@@ -72,6 +73,8 @@ class SegmentKept(PatchMeasure):
         if len(centres) < 2:
             return torch.nan
         tokens = patches.map_to_euclidean(moved, self.divergence)
+        # [P, segments] from differences: a matrix product could decide near ties by rounding
         apart = torch.cdist(tokens, centres, compute_mode="donot_use_mm_for_euclid_dist")
+        # Strictly nearer than the own centre; equal distances are no change
         left = apart.amin(1) < apart.gather(1, own[:, None]).squeeze(1) * (1 - TIE)
         return float((~left).double().mean())

@@ -29,6 +29,7 @@ class CosineToSelf(AttackMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return the similarity of every attacked image."""
+        # In float32: `similarity` turns a few rows at a time into float64
         clean, attacked = self.read_reps(subject)
         own = torch.arange(subject.attacked)
         return {f"similarity@{step}": similarity(reps, clean, own) for step, reps in attacked.items()}

@@ -39,6 +39,7 @@ class CosineToTarget(AttackMeasure):
     def observe(self, subject: Subject) -> Table:
         """Return the similarity of every attacked image to its partner."""
         clean, attacked = self.read_reps(subject)
+        # Where each image's partner stands, which was also the target of its attack
         target = partners(torch.arange(subject.attacked))
         table: Table = {"pair": pair_of(target), "clean": similarity(clean[: subject.attacked], clean, target)}
         return table | {f"similarity@{step}": similarity(reps, clean, target) for step, reps in attacked.items()}

@@ -46,6 +46,8 @@ class NaiveOverstatement(AttackMeasure):
     @property
     def naive(self) -> tuple[NaivelyAttacked, ...]:
         """The trajectories of the naive attack."""
+        # The same attack, ball and objective, so that nothing but the
+        # knowledge of the randomness differs
         return tuple(NaivelyAttacked(t.attack, t.ball, t.objective, t.readouts) for t in self.trajectories)
 
     def observations(self) -> tuple[Observation, ...]:
@@ -55,12 +57,15 @@ class NaiveOverstatement(AttackMeasure):
     def observe(self, subject: Subject) -> Table:
         """Return both drifts of every attacked image, and their difference."""
         clean, adaptive = self.reps(subject)
+        # Both are judged by the encoder's own draws
         naive = worst(subject, self.attack, self.naive)
         distance, points = divergence(self.divergence), clean[:POINTS]
+        # One unit for both drifts, so that its error cannot make a difference where there is none
         table = usual_distance(points, torch.arange(len(points)), len(clean), self.divergence)
         for step in adaptive:
             drifts = {"adaptive": adaptive[step], "naive": naive[step]}
             rows = {name: distance(reps, clean[: len(reps)]) / table[UNIT][0] for name, reps in drifts.items()}
+            # Paired by image: what makes an image easy to move is in both
             rows["overstated"] = rows["adaptive"] - rows["naive"]
             table |= {f"{name}@{step}": pad_to_population(row, len(clean)) for name, row in rows.items()}
         return table

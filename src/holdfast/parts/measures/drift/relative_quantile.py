@@ -41,9 +41,11 @@ class RelativeQuantile(AttackMeasure):
         clean, attacked = self.reps(subject)
         positions = torch.arange(subject.attacked)
         own, target = clean[positions], clean[partners(positions)]
+        # The denominator of section 5: the distance of the two clean images
         before = divergence(self.divergence)(own, target)
         table: Table = {"pair": pair_of(positions)}
         for step, reps in attacked.items():
             ratio = divergence(self.divergence)(reps, target) / before
+            # Twins have no way between them that could be covered
             table[f"ratio@{step}"] = torch.where(before > 0, ratio, torch.nan)
         return table

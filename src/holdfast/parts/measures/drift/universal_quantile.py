@@ -40,7 +40,10 @@ class UniversalQuantile(OfAllPairs, AttackMeasure):
     def observe(self, subject: Subject) -> Table:
         """Return drift and quantile of every attacked image, and what every image's pairs say."""
         clean, attacked = self.reps(subject)
+        # d(f(x̂), f(x)) at every read-out, [read-outs, attacked]
         drifts = torch.stack([divergence(self.divergence)(reps, clean[: len(reps)]) for reps in attacked.values()])
+        # Exact ranks among all pairs of the population; all read-outs are placed in
+        # the same passes over the pairs
         quantiles, near, _ = self.place(subject, clean, drifts, self.divergence)
         columns = {"drift": universal.pad_to_population(drifts, len(clean)), "quantile": quantiles, "near": near}
         return {

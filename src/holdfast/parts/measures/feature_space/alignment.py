@@ -58,6 +58,7 @@ class Alignment(DisturbedMeasure):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the mean distance of each kind of view, and over all."""
+        # Unit vectors are at most 2 apart, so no value is above 2^α
         return self.score_threats(table, lambda column: statistics.mean(table[column], most=2**self.alpha))
 
     @override

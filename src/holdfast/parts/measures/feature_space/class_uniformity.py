@@ -45,7 +45,9 @@ class ClassUniformity(OfAllPairs, ShapeMeasure):
     def observe(self, subject: Subject) -> Table:
         """Return what every image contributes to its class, and to the mean over classes."""
         labels, reps = labels_of(subject), subject.read(Clean())["reps"]
+        # What each image contributes to the uniformity of its class
         own = torch.empty(len(reps), dtype=torch.float64)
+        # Pairs within a class alone, from a circle of its own where there are too many
         for images in (labels == c for c in labels.unique()):
             own[images] = feature_space.uniformity(reps[images], self.circle(subject, int(images.sum())))
         return {"own": own, "uniformity": over_classes(own, labels), "label": labels}
@@ -62,12 +64,14 @@ class ClassUniformity(OfAllPairs, ShapeMeasure):
         """Return the uniformity of each class, and their mean."""
         own, label = table["own"], table["label"]
         classes = label.unique().tolist()
+        # Of many classes the mean alone: the table has all images
         of_class = {f"class {c}": label == c for c in classes} if len(classes) <= SHOWN else {}
         each = {name: self.mean(own[rows], self.partners(int(rows.sum()))) for name, rows in of_class.items()}
         return each | {"mean over classes": self._over_classes(table)}
 
     def _over_classes(self, table: Table) -> Score:
         """Return the mean over classes; where not all pairs of a class were compared, it says of which and how many."""
+        # The largest class is compared on the smallest share of its pairs, so it speaks for all
         sizes = table["label"].unique(return_counts=True)[1].tolist()
         largest = max(sizes)
         score = self.mean(table["uniformity"])

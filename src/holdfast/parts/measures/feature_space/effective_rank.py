@@ -39,6 +39,8 @@ class EffectiveRank(ShapeMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return what every image contributes."""
+        # Both are contributions by the jackknife, so that a plain mean
+        # gives the score and its interval
         reps = subject.read(Clean())["reps"]
         return {"rank": spectrum.effective_rank(reps), "participation": spectrum.participation_ratio(reps)}
 

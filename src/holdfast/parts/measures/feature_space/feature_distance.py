@@ -59,6 +59,7 @@ class FeatureDistance(ShapeMeasure):
         """
         labels, reps = labels_of(subject), subject.read(Clean())["reps"].double()
         reps = unit(reps) if self.normalised else reps
+        # Contributions to d(c, c) of each class, and to the mean over pairs of different classes
         own = feature_space.within(reps, labels)
         between = over_classes(feature_space.between(reps, labels), labels)
         return {"within": over_classes(own, labels), "between": between, "own": own, "label": labels}
@@ -69,7 +70,10 @@ class FeatureDistance(ShapeMeasure):
         classes = label.unique().tolist()
         each = {f"within class {c}": self.mean(own[label == c]) for c in classes} if len(classes) <= SHOWN else {}
         inside, across = self.mean(table["within"]), self.mean(table["between"])
+        # Both distances are of the same images: without their correlation the interval
+        # would be that of unrelated ones
         rho = statistics.correlation(*(statistics.influence_of_mean(table[name]) for name in ("between", "within")))
+        # The ratio's interval is for scores that are never negative, as squared distances are
         quotient = ratio(_positive(across), _positive(inside), rho)
         return each | {"within classes": inside, "between classes": across, "between / within": quotient}
 

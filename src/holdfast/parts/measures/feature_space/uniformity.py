@@ -47,6 +47,7 @@ class Uniformity(OfAllPairs, ShapeMeasure):
     def observe(self, subject: Subject) -> Table:
         """Return what every image contributes."""
         observation = Represented(threat=self.threat) if self.threat else Clean()
+        # Under a threat only the images that the audit attacks are represented
         reps = subject.read(observation)["reps"]
         return {"uniformity": feature_space.uniformity(reps, self.circle(subject, len(reps)))}
 

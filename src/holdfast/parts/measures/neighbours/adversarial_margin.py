@@ -39,6 +39,7 @@ class AdversarialMargin(AttackMeasure):
         table = compare_pairs(self, subject)
         apart = table["apart"]
         margins = {
+            # Section 5: negative exactly where Eq. 2 counts an overlap
             f"margin@{step}": torch.where(apart > 0, (table[f"other@{step}"] - table[f"own@{step}"]) / apart, torch.nan)
             for step in self.steps
         }

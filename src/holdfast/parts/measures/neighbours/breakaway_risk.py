@@ -35,7 +35,10 @@ class BreakawayRisk(AttackMeasure):
         clean, attacked = self.reps(subject)
         population, table = len(clean), {}
         for step, reps in attacked.items():
+            # Appendix C.7, all |D'| (|D| - 1) pairs: how many are nearer to each x̂, and how
+            # often each image is such a one
             nearer, intrusions = pairwise.closer(reps, clean, torch.arange(len(reps)), self.divergence)
+            # NaN for images that were not attacked: they are in pairs as the other image only
             broken = torch.full((population,), torch.nan, dtype=torch.float64)
             broken[: len(reps)] = nearer.double() / (population - 1)
             others = torch.full((population,), float(len(reps)), dtype=torch.float64)

@@ -127,6 +127,7 @@ class BreakingRadius(Measure):
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, the smallest changes, everyday ones, the nearest other images, and what is proved."""
+        # Thumbnails come first, by which the nearest other images are found
         nearest = (*self.nearest.prerequisites(), self.nearest)
         return (Clean(), self.attack_side, self.everyday, *nearest, *self.optional)
 
@@ -140,8 +141,10 @@ class BreakingRadius(Measure):
         broken = subject.read(self.attack_side)
         radius = broken["radius"]
         proved = torch.full_like(radius, torch.nan)
+        # Encoders that no certifier reaches have no proved side, and the measure is still of use
         if self.certificate_side is not None and not subject.refusal(self.certificate_side):
             certified = subject.read(self.certificate_side)["radius"]
+            # The search for a proof ends within its tolerance, so that is how far the two may cross
             in_order(subject.ids, certified, radius[: len(certified)], self.tolerance)
             proved[: len(certified)] = certified
         population = torch.full_like(radius, float(subject.population))
@@ -153,10 +156,13 @@ class BreakingRadius(Measure):
         radius = table["broken"]
         condition = f"given this population of {int(table['population'][0])} images"
         scores = {
+            # The robustness at ε, from the same radii for every ε
             HOLDS.format(name): replace(statistics.share((radius > at).double(), condition=condition), unit="share")
             for at, name in self.ball.landmarks
         }
         if self.failure.at_others:
+            # r(x) <= ||x_j - x||, whatever the encoder; only failures that every image has
+            # at another one know this limit
             scores[ANY_ENCODER] = estimate_broken_median(table["apart"], condition)
         if self.certificate_side is not None:
             scores["proved"] = estimate_broken_median(table["proved"], condition)
@@ -199,8 +205,10 @@ class BreakingRadius(Measure):
         interval = "no interval" if median.low is None else _between(median, levels)
         size = self._size(median.value)
         says = f"{images} after a change of {size} ({interval}; one grey level{own} is {size_in_words(level, levels)})"
+        # The verdict holds for the whole interval, and not for the median alone
         low, high = (median.value if end is None else end for end in (median.low, median.high))
         name = grade_interval(low / level, high / level, self.ball.grades)
+        # A search finds upper bounds, so only the lowest verdict is certain
         least = self.ball.grades[0].word if self.ball.grades else ""  # what any smaller radius is called too
         return InWords(says, name, least if name == least else "", further, levels)
 

@@ -70,6 +70,8 @@ class NearestNeighbourAccuracy(AttackMeasure):
         """The search for images that are nearer to another one; None where only drift is pursued."""
         if self.pursue == "drift" or self.divergence not in DIVERGENCES:
             return None
+        # The search of `breaking_radius`, which reads no radius, so that
+        # an audit with both makes it once
         return BreakingRadii(self.ball.of_usual_radius, Nearest(self.divergence), self.passes)
 
     def observations(self) -> tuple[Observation, ...]:
@@ -96,6 +98,7 @@ class NearestNeighbourAccuracy(AttackMeasure):
         table: Table = {f"found@{step}": self._finds(reps, clean) for step, reps in attacked.items()}
         if self.pursue == "event":
             worst = torch.ones(subject.attacked, dtype=torch.float64)
+            # In place of points outside the ball stands the clean image, which finds itself
             for points in subject.collect_points(self.ball):
                 for reps in points.unbind(1):
                     worst[: len(reps)] = worst[: len(reps)].minimum(self._finds(reps, clean))
@@ -105,6 +108,7 @@ class NearestNeighbourAccuracy(AttackMeasure):
     def _finds(
         self, reps: Float[Tensor, "images dim"], clean: Float[Tensor, "population dim"]
     ) -> Float[Tensor, "images"]:
+        # Eq. 4: no other image strictly nearer than the clean original
         nearer, _ = pairwise.closer(reps, clean, torch.arange(len(reps)), self.divergence)
         return (nearer == 0).double()
 

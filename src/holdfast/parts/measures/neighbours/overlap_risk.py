@@ -33,5 +33,6 @@ class OverlapRisk(AttackMeasure):
     def observe(self, subject: Subject) -> Table:
         """Return the overlap of every attacked image with its partner."""
         table = compare_pairs(self, subject)
+        # Eq. 2, strict, from the side of each of the two images
         overlaps = {f"overlap@{step}": (table[f"other@{step}"] < table[f"own@{step}"]).double() for step in self.steps}
         return table | overlaps

@@ -59,11 +59,15 @@ class AdversarialRobustness(ChanceMeasure):
         """Return which images hold."""
         observed = subject.read(self.attack_outcome)
         if "radius" in observed:
+            # A smallest change tells of every ball: it lies inside where the radius is
+            # larger; 0 is an image wrong by itself
             inside, wrong = self.ball.radius - observed["radius"], (observed["radius"] == 0).double()
             value = torch.where(inside == 0, torch.finfo(inside.dtype).tiny, inside)  # what fails on the edge fails
         else:
             value, wrong = observed["value"], observed["wrong"]
+        # NPPR, Def. 1, for the worst that any measure of the run has met, by a search or by a draw
         others = subject.broke(self.failure, self.ball)[: len(value)]
+        # An image that fails as it is does not hold; whether it counts is decided next
         held = ((value <= 0) & ~others).double() * (1 - wrong)
         return {"held": self.exclude_wrong(held, wrong), "value": value, "wrong": wrong}
 

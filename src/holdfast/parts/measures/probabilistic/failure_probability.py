@@ -78,6 +78,7 @@ class FailureProbability(ChanceMeasure):
     def score(self, table: Table) -> dict[str, Score]:
         """Return how many images were never seen to fail, and the mean and the median probability."""
         values = table["probability"]
+        # NaN where an image is left out
         unseen = torch.where(values.isnan(), torch.nan, (values == 0).double())
         most = float(table["high"][values == 0].max()) if bool((values == 0).any()) else 0.0
         unseen_note = (
@@ -86,12 +87,14 @@ class FailureProbability(ChanceMeasure):
         condition = "given each image's estimate"
         return {
             "no failure reached": self.annotate(table, statistics.share(unseen)),
+            # An estimate by splitting is worth many draws: only the spread over images counts
             "mean": self.annotate(table, statistics.share_of_draws(values, MANY, condition), unseen_note),
             "median": self.annotate(table, self._median(table), unseen_note),
         }
 
     def _median(self, table: Table) -> Score:
         """Return the median, with ends that are those of the images' own: so that 0 means "below what was reached"."""
+        # Medians of the lower ends, the estimates and the upper ends of the images' own intervals
         low, middle, high = (
             statistics.median(table[column].where(~table["probability"].isnan(), torch.nan))
             for column in ("low", "probability", "high")

@@ -60,9 +60,12 @@ class ProbabilisticAccuracy(ChanceMeasure):
     def observe(self, subject: Subject) -> Table:
         """Return every image's answer."""
         outcome, wrong = outcomes(subject, self.draws, self.failure)
+        # Up to this question's own answer: the stream may go on for others
         failed, drawn = self.estimator.count_until_stop(outcome)
+        # Both bounds hold at every number of draws, so stopping at an answer costs no confidence
         rare, frequent = self.estimator.rare(failed, drawn), self.estimator.frequent(failed, drawn)
         return {
+            # Undecided images count as not proved
             "held": self.exclude_wrong(rare.double(), wrong),
             "frequent": self.exclude_wrong(frequent.double(), wrong),
             "undecided": self.exclude_wrong((~(rare | frequent)).double(), wrong),

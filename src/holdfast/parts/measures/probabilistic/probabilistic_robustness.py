@@ -46,6 +46,7 @@ class ProbabilisticRobustness(DrawnMeasure):
 
         A noise without a ball, such as rotation, has no row: nothing is known of its order.
         """
+        # AR <= NPPR <= PR (NPPR, Prop. 1) is about distributions in one ball
         ball = getattr(self.noise, "ball", None)
         row = () if ball is None else (self.row(part_name(self.noise), (2,), ball),)
         return *row, *super().charts(table, scores)

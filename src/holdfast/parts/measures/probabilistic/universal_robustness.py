@@ -80,6 +80,7 @@ class UniversalRobustness(ChanceMeasure):
         failed = (judged["value"] > 0).double()
         rows = torch.ones_like(failed)
         return {
+            # An image that fails as it is does not hold under δ, even where δ happens to mend it
             "held": self.exclude_wrong((1 - failed) * (1 - judged["wrong"]), judged["wrong"]),
             "value": judged["value"],
             "failed": failed,
@@ -93,9 +94,11 @@ class UniversalRobustness(ChanceMeasure):
     def score(self, table: Table) -> dict[str, Score]:
         """Return the share of the images learned from that hold, where failing ones go, and how many others hold."""
         scores = {}
+        # A given perturbation was learned elsewhere, on images that are not known
         if count := int(table["learned_on"][0]):
             fitted = "none: the perturbation was fitted to these images"
             scores["images learned from that hold"] = Score(float(table["fitted"][0]), None, None, count, fitted)
+        # Images that δ alone makes fail
         taken = table["taken"][(table["taken"] >= 0) & (table["wrong"] == 0)].long()
         if len(taken):
             scores["failing images that are taken for the same one"] = self._same(taken, int(table["target"][0]))
@@ -108,8 +111,11 @@ class UniversalRobustness(ChanceMeasure):
         images = len(taken.unique())
         different = f"they are taken for {images} different image{'s' * (images > 1)}"
         if target >= 0:
+            # Chosen by other images, the target is fixed before these are
+            # counted: the interval is exact
             share = statistics.share((taken == target).double(), condition=f"{self.condition}, of those that fail")
             return replace(share, note=f"{different}; the image was chosen by the images learned from")
+        # Chosen among those counted, the commonest is too common, so it gets no interval
         most = float(taken.bincount().max()) / len(taken)
         return Score(most, None, None, len(taken), "none: the image was chosen among those counted", note=different)
 
@@ -119,5 +125,7 @@ class UniversalRobustness(ChanceMeasure):
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return its row among worst cases and given noises, above the noise that knows nothing of the image."""
+        # NPPR, Prop. 1 and 2: unconditional AR lies between AR and the noise
+        # that knows nothing of the image
         row = self.row(f"one perturbation ({self.learner.algorithm})", (1, 2, 1), self.ball)
         return row, *super().charts(table, scores)

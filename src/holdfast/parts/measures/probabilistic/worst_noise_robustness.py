@@ -61,5 +61,7 @@ class WorstNoiseRobustness(DrawnMeasure):
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return its row among worst cases and given noises, and how `column` spreads over the images."""
         structure = self.learner.structure
+        # The more a noise knows of an image the more harm it can do (NPPR,
+        # Prop. 2), which orders the rows
         place = (1, STRUCTURES.index(structure) if structure in STRUCTURES else len(STRUCTURES))
         return self.row(f"worst noise ({structure})", place, self.ball), *super().charts(table, scores)

@@ -90,6 +90,7 @@ class CaptionRetrieval(Outranking, Recalling):
         """Return the search for its direction and k; those of all k for a mean reciprocal rank; none without attack."""
         if score.endswith(CLEAN):
             return ()
+        # Searches of the score's direction; those for its k alone where it names one
         own = {at: observation.searches for at, observation in self.rank_searches.items() if score.startswith(at[0])}
         exact = [searches for (way, k), searches in own.items() if score == f"{way} recall@{k}, {WORST}"]
         return tuple(search for searches in exact or own.values() for search in searches)
@@ -116,6 +117,7 @@ class CaptionRetrieval(Outranking, Recalling):
         clean = subject.read(Clean())["reps"].double()
         self.fits(len(clean))
         captions = read_captions(self.path, clean.shape[1])
+        # One tensor for each search and each of its points, of the first images
         points = [reps for points in subject.collect_points(self.ball) for reps in points.unbind(1)]
         return self.table(captions.texts, captions.owners(subject.ids), clean, subject.attacked, points)
 
@@ -136,13 +138,17 @@ class CaptionRetrieval(Outranking, Recalling):
             attacked: how many images, the first ones, were attacked.
             points: what each search met of the first images, [M_i, D]; NaN where it met nothing.
         """
+        # Captions of the attacked images are queries; all captions of
+        # the file are the index of texts
         own = (owners >= 0) & (owners < attacked)
         owners = owners.masked_fill(~own, -1)
         # of what met no or few images, these where they are
         met = [clean[:attacked].clone() for _ in points]
         for moved, reps in zip(met, points, strict=True):
+            # NaN: the search met nothing in the ball for this image
             inside = ~reps.isnan().any(1)
             moved[: len(reps)][inside] = reps[inside]
+        # Both directions, as functions of the representations of the attacked images
         among = {
             "rank": lambda reps: ranks_among_texts(reps, texts, owners),
             "text rank": lambda reps: ranks_among_images(texts[own], owners[own], reps, clean),
@@ -150,15 +156,23 @@ class CaptionRetrieval(Outranking, Recalling):
         table: Table = {}
         for name, ranked in among.items():
             at = ranked(clean[:attacked])
+            # The largest rank of each query, clean ones included, and what it was met at
             worst, which = torch.stack([at, *map(ranked, met)]).max(0)
             for query, ranks in ((CLEAN, at), (WORST, worst)):
+                # Images have one rank, but captions one each, and the
+                # table has a row for each image
                 columns = {name: ranks} if name == "rank" else _split_by_caption(ranks, owners[own], attacked)
                 table |= {f"{column}@{query}": values for column, values in columns.items()}
             if name == "rank":
+                # The representations at which the worst ranks were met, [attacked, D]
                 reached = torch.stack([clean[:attacked], *met])[which, torch.arange(attacked)]
                 for query, reps in ((CLEAN, clean[:attacked]), (WORST, reached)):
                     reciprocal = 1 / table[f"rank@{query}"]
+                    # The mean where the texts of each image in turn are out of the
+                    # index: an influence by leaving out
                     others = reciprocal_without_each(reps, texts, owners)
+                    # As a query, and by its texts as rivals of other queries; the mean
+                    # of the parts is the mean itself
                     parts = reciprocal - attacked * (others - others.mean())
                     table |= {f"reciprocal@{query}": reciprocal, f"parts@{query}": parts}
         sizes = {"captions": len(owners), "population": len(clean)}
@@ -173,6 +187,8 @@ class CaptionRetrieval(Outranking, Recalling):
                 scores |= {f"{direction} recall@{k}, {query}": recall(k) for k in self.k}
                 ranks, units = _queries(table, direction, query)
                 scores[f"{direction} mean reciprocal rank, {query}"] = (
+                    # The headline's interval is over images and
+                    # captions, as its parts know both roles
                     drawn_pairs.mean(1 / ranks, _parts(table, query), "over images and captions", most=1.0)
                     if direction == TO_TEXT
                     else statistics.mean(1 / ranks, units, CONDITION, most=1.0)
@@ -206,6 +222,7 @@ def _parts(table: Table, query: str) -> Float[Tensor, "images"]:
 
 def _split_by_caption(ranks: Tensor, owners: Int[Tensor, "texts"], images: int) -> dict[str, Float[Tensor, "images"]]:
     """Return a column for the first caption of each image, one for the second, ...; NaN where it has fewer."""
+    # Captions sorted by their image, in the order of the file within each
     order = owners.argsort(stable=True)
     ordered = owners[order]
     # the number of each caption among those of its image
@@ -220,6 +237,7 @@ def _queries(table: Table, direction: str, query: str) -> tuple[Float[Tensor, "q
     if direction == TO_TEXT:
         return table[f"rank@{query}"], None
     names = (name for name in table if name.startswith("text rank ") and name.endswith(f"@{query}"))
+    # [images, captions of each at most], NaN where an image has fewer
     ranks = torch.stack([table[name] for name in names], 1)
     image, number = (~ranks.isnan()).nonzero(as_tuple=True)
     return ranks[image, number], image if ranks.shape[1] > 1 else None

@@ -57,6 +57,8 @@ class EditedMatching(Matched, DisturbedMeasure):  # pyright: ignore[reportIncomp
     def observe(self, subject: Subject) -> Table:
         """Return which edited images no longer match."""
         clean, disturbed = self.read_reps(subject)
+        # The same threshold for all edits; a distance is told by its
+        # quantile among pairs of clean images
         quantiles, known = self.compute_quantiles(subject, [(reps, clean[: len(reps)]) for reps in disturbed.values()])
         placed = dict(zip(disturbed, quantiles, strict=True))
         missed = self.add_average({title: above(values, self.level) for title, values in placed.items()})
@@ -66,8 +68,10 @@ class EditedMatching(Matched, DisturbedMeasure):  # pyright: ignore[reportIncomp
         """Return the share that each edit takes from its match, and the mean over edits."""
 
         def score_column(column: str) -> Score:
+            # One edit is a yes or no for each image, the mean over several is not
             alone = column != self.per_image or len(self.corruptions) == 1
             reduce = statistics.share if alone else partial(statistics.mean, most=1.0)
+            # Rows of images that were not edited are NaN; they take part in the threshold only
             edited = ~table[column].isnan()
             score = self._estimate_misses(table, column).score(
                 lambda values: reduce(values[edited], condition=CONDITION)
@@ -88,4 +92,5 @@ class EditedMatching(Matched, DisturbedMeasure):  # pyright: ignore[reportIncomp
         """Return what is known of one edit's misses, or of their mean over edits."""
         titles = self.corruptions if column == self.per_image else (column.partition("@")[2],)
         columns = [table[f"quantile@{title}"] for title in titles]
+        # The mean over edits as a function of the rate: the threshold moves all of them together
         return self.at_rate(table, lambda rate: torch.stack([above(values, rate) for values in columns]).mean(0))

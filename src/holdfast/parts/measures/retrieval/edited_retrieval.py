@@ -53,6 +53,7 @@ class EditedRetrieval(Searching, DisturbedMeasure):  # pyright: ignore[reportInc
         """Return where every edited image finds what it was."""
         clean, disturbed = self.read_reps(subject)
         clean = clean.double()
+        # Rank, precision and the representations that have them, for each edit
         known = {title: (*self.rank_results(subject, reps.double(), clean), reps) for title, reps in disturbed.items()}
         table = self.columns(subject, clean, known)
         found = {title: self._within(table[f"rank@{title}"], self.k[0]) for title in disturbed}
@@ -63,6 +64,7 @@ class EditedRetrieval(Searching, DisturbedMeasure):  # pyright: ignore[reportInc
         titles = self.corruptions
         ranks = [table[f"rank@{title}"] for title in titles]
         scores = {title: recall(rank, self.k[0]) for title, rank in zip(titles, ranks, strict=True)}
+        # The first k is the headline and comes last
         for k in self.k[1:]:
             scores[f"{AVERAGE}, recall@{k}"] = recall_over(ranks, k)
         scores[f"{AVERAGE}, {self.summary}"] = self.mean(table, titles)

@@ -81,6 +81,7 @@ class Matching(Matched):
     def balls(self) -> tuple[Ball, ...]:
         """The balls of the curve, the smallest first; the ball alone without further radii."""
         radii = sorted((*self.radii, self.ball.radius))
+        # Every ball has its own `radius`, so any kind can be replaced
         return tuple(replace(self.ball, radius=radius) for radius in radii)  # pyright: ignore[reportArgumentType]
 
     def runs_in(self, ball: Ball) -> tuple[tuple[Attacked, ...], tuple[Attacked, ...]]:
@@ -118,8 +119,12 @@ class Matching(Matched):
         """Return whether every attacked image evades, and collides."""
         clean, own = subject.read(Clean())["reps"], torch.arange(subject.attacked)
         x, partner = clean[own], clean[partners(own)]
+        # All distances are held against one threshold, in one pass over the pairs of the population
         pairs, columns = [(x, partner)], ["before"]
+        # The ball itself first, and once, whether or not further radii are asked for
         for ball in dict.fromkeys((self.ball, *self.balls)):
+            # One read-out each: the last step, of the strongest member
+            # where the attack is an ensemble
             (drifted,), (aimed,) = (worst(subject, self.attack, runs).values() for runs in self.runs_in(ball))
             pairs += [(drifted, x), (aimed, partner)]
             columns += [f"drift{_at(ball)}", f"reached{_at(ball)}"]
@@ -127,6 +132,7 @@ class Matching(Matched):
         found = dict(zip(columns, quantiles, strict=True))
         own_drift, own_reached = (found[f"{name}{_at(self.ball)}"] for name in ("drift", "reached"))
         table: Table = {"drift": own_drift, "reached": own_reached, "before": found["before"]}
+        # Quantiles decide, not distances: above the level there is no match
         events = {"evades": _evades(table, self.level), "collides": _collides(table, self.level)}
         curve = self._best(found) if self.radii else {}
         return events | table | curve | {"pair": pair_of(torch.arange(len(clean)))} | known
@@ -134,6 +140,7 @@ class Matching(Matched):
     def _best(self, found: Table) -> Table:
         """Return the largest drift and the smallest distance from the partner up to the radius of each ball."""
         names = [_at(ball) for ball in self.balls]
+        # Images of a small ball lie in the larger ones: the best so far, from the smallest ball on
         drifts = torch.stack([found[f"drift{name}"] for name in names]).cummax(0).values
         reaches = torch.stack([found[f"reached{name}"] for name in names]).cummin(0).values
         return {f"drift{name}": column for name, column in zip(names, drifts, strict=True)} | {
@@ -150,6 +157,7 @@ class Matching(Matched):
 
     def _both(self, table: Table) -> dict[str, Score]:
         attacked = ~table["drift"].isnan()
+        # Collisions come in pairs, each attacked in both directions; evasions do not
         collision = self.at_rate(table, lambda rate: _collides(table, rate)).score(
             lambda values: statistics.share(values[attacked], table["pair"][attacked], CONDITION)
         )
@@ -202,4 +210,5 @@ def _evades(table: Table, rate: float) -> Float[Tensor, "population"]:
 
 
 def _collides(table: Table, rate: float) -> Float[Tensor, "population"]:
+    # Partners that match before the attack are no collisions, and no failures either: NaN
     return (1 - above(table["reached"], rate)).masked_fill(above(table["before"], rate) != 1, torch.nan)

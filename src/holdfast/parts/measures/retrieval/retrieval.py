@@ -75,6 +75,8 @@ class Retrieval(Outranking, Searching):
             return {}
         known = {k: Broken(self.attack, self.ball, Outranked(k, self.relevant, self.divergence)) for k in self.k}
         nearest = BreakingRadii(self.ball.of_usual_radius, Nearest(self.divergence), self.passes)
+        # For the first place the smallest change tells of every ball, and
+        # is shared with `breaking_radius`
         return known | ({1: nearest} if self.relevant == "original" else {})
 
     def relies_on(self, score: str) -> tuple[Search, ...]:
@@ -105,6 +107,8 @@ class Retrieval(Outranking, Searching):
         known = {self.attack.label(self.attack.steps): ended, WORST: self._worst(subject, clean, ended)}
         if self.relevant == "class":
             own = clean[: subject.attacked]
+            # With an original to find every clean query ranks it first,
+            # so only classes have this score
             known[CLEAN] = (*self.rank_results(subject, own, clean), own)
         return self.columns(subject, clean, {query: known[query] for query in self.queries})
 
@@ -113,11 +117,15 @@ class Retrieval(Outranking, Searching):
         rank, precision, worst_reps = (values.clone() for values in ended)
         for points in subject.collect_points(self.ball):
             for reps in points.unbind(1):
+                # A search that met nothing of an image leaves NaN; the clean
+                # representation stands in, and is not counted
                 inside = ~reps.isnan().any(1)
                 ranks, precisions = self.rank_results(
                     subject, torch.where(inside[:, None], reps, clean[: len(reps)]), clean
                 )
                 some = torch.arange(len(reps))[inside]
+                # Rank and precision have their own worst points: the one need not be
+                # lowest where the other is highest
                 rank[some] = rank[some].maximum(ranks[inside])
                 lower = some[precisions[inside] < precision[some]]
                 precision[lower], worst_reps[lower] = precisions[lower], reps[lower]
@@ -133,6 +141,7 @@ class Retrieval(Outranking, Searching):
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return recall against k: of the worst that was found, and where drift ended or of clean queries."""
+        # Of clean queries where there are any, else where drift ended
         second = self.queries[0]
         about = f"Solid: attacked, {WORST}; dashed: {second}. Searches pursued the first place and the marked ones."
         recalls = [partial(recall, table[f"rank@{query}"]) for query in (WORST, second)]

@@ -97,6 +97,7 @@ class TaskRetrieval(Outranking, Recalling):
         if subject.relevance is None:
             raise no_relevance("the measure task_retrieval", "the audit's source of images")
         relevance, clean = subject.relevance.complete(), subject.read(Clean())["reps"].double()
+        # The index is the corpus alone, without queries; `fits` counts a query's own image as well
         self.fits(int((~relevance.queries).sum()) + 1)
         points = [reps for points in subject.collect_points(self.ball) for reps in points.unbind(1)]
         return self.table(clean, subject.attacked, relevance, points)
@@ -122,14 +123,17 @@ class TaskRetrieval(Outranking, Recalling):
                 "task_retrieval: expected attacked queries with a relevant image in their index, got none; repair the "
                 "qrels, or leave skip_own out"
             )
+        # The worst of each query and of each score by itself
         low = dict(at)
         for reps in points:
             # of what met nothing, the query where it is
             inside, moved = ~reps.isnan().any(1), own.clone()
             moved[: len(reps)][inside] = reps[inside]
             for name, values in self._columns(moved, clean, relevance).items():
+                # A rank is worse where it is larger, all other scores where they are smaller
                 low[name] = low[name].maximum(values) if name == "rank" else low[name].minimum(values)
         held = relevance.own[:0] if relevance.skip_own else relevance.own
+        # Without those that `skip_own` has taken out of the index
         copies = torch.bincount(held[:, 0], minlength=len(clean))[:attacked].double()
         sizes = {"index": int((~relevance.queries).sum()), "corpus": relevance.corpus}
         table = {f"{name}@{query}": columns[name] for query, columns in ((CLEAN, at), (WORST, low)) for name in at}
@@ -148,6 +152,8 @@ class TaskRetrieval(Outranking, Recalling):
         for query in (CLEAN, WORST):
             scores[f"mean reciprocal rank, {query}"] = _mean(1 / table[f"rank@{query}"])
             for k in reversed(self.k):
+                # Whether any relevant image is among the first k, which
+                # the rank of the first one tells
                 scores[f"hit rate@{k}, {query}"] = recall(table[f"rank@{query}"], k)
                 scores[f"recall@{k}, {query}"] = _mean(table[f"recall@{k}@{query}"])
                 scores[f"MAP@{k}, {query}"] = _mean(table[f"map@{k}@{query}"])
@@ -162,6 +168,7 @@ class TaskRetrieval(Outranking, Recalling):
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each query's influence on the mean."""
+        # Images that are no queries have no row in the mean
         values = table[self.column]
         return statistics.influence_of_mean(values[~values.isnan()])
 

@@ -51,6 +51,7 @@ class OfAllPairs(Measure):
 
     def _limit_pairs(self, images: int) -> tuple[Measure, float]:
         """Return the same of images that are compared with each other."""
+        # Timed on fewer pairs; the time of all grows with their number
         fewer = replace(self, pairs_of=min(TIMED, self.pairs_of or TIMED))
         work, some = (sampled_pairs.work(images, part.pairs_of) for part in (self, fewer))
         return (fewer, work / some) if some < work else (self, 1.0)

@@ -36,6 +36,7 @@ def similarity(
     Copies of all in float64, and of all partners, would take several times the memory of the representations.
     """
     values = torch.empty(len(reps), dtype=torch.float64, device=reps.device)
+    # `part` is a view of the result, written in place
     for rows, at, part in zip(reps.split(_ROWS), places.split(_ROWS), values.split(_ROWS), strict=True):
         part.copy_(1 - cosine(rows.double(), clean[at].double()))
     return values
@@ -64,6 +65,7 @@ def beyond(attack: Attack, readouts: tuple[int, ...]) -> dict[str, str]:
 def readout_of(score: str, attack: Attack, steps: tuple[int, ...]) -> int | None:
     """Return the read-out that a score is about; None where there is none, or the attack is several."""
     labels = {attack.label(step): step for step in steps}
+    # An ensemble is read out once, at its end
     return labels.get(score) if len(attack.members) == 1 else None
 
 
@@ -107,6 +109,8 @@ class AttackMeasure(Measure):
                 f"{list(self.readouts)}"
             )
         objective, wanted = self.objective, "targeted" if self.targeted else "untargeted"
+        # Whether there is a target decides what is measured: Eq. 1 or
+        # Eq. 2; how it is pursued is free
         if objective.needs_target != self.targeted or objective.of_logits or objective.batchwise:
             raise HoldfastError(
                 f"{type(self).__name__}: expected the objective {wanted}, or a loss of your own that is {wanted} "
@@ -150,6 +154,8 @@ class AttackMeasure(Measure):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the `statistic` of `per_image` at every read-out, and before the attack where the table has it."""
+        # What there was before the attack comes first; the last
+        # read-out, which is the headline, last
         before = {"clean": self._reduce_column(table, "clean")} if "clean" in table else {}
         return before | {
             self.attack.label(step): self._reduce_column(table, f"{self.per_image}@{step}") for step in self.steps
@@ -163,6 +169,7 @@ class AttackMeasure(Measure):
     def _reduce_column(self, table: Table, column: str) -> Score:
         match self.statistic:
             case "mean":
+                # A mean of shares cannot have an interval beyond 1
                 most = 1.0 if self.unit == "share" else None
                 return statistics.mean(table[column], table.get("pair"), self.condition, most=most)
             case "median":
@@ -170,6 +177,7 @@ class AttackMeasure(Measure):
             case "share":
                 return statistics.share(table[column], table.get("pair"), self.condition)
             case "pair mean":
+                # Ordered pairs (x, x') share images, in both roles; the interval knows both
                 return statistics.pair_mean(table[column], table[column.replace(self.per_image, "intrudes")])
 
     def select_headline(self, score: str) -> "AttackMeasure | None":
@@ -183,6 +191,7 @@ class AttackMeasure(Measure):
         if self.statistic == "pair mean":
             return statistics.influence_of_pair_mean(values, table[f"intrudes@{self.steps[-1]}"])
         influence = statistics.influence_of_median if self.statistic == "median" else statistics.influence_of_mean
+        # The two rows of a pair are one unit
         return statistics.by_unit(influence(values), table["pair"]) if "pair" in table else influence(values)
 
     def reps(

@@ -71,6 +71,8 @@ class Bracket(Measure):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return both sides; the certificate is the headline."""
+        # The certificate comes last: it is the headline, and does not
+        # rely on how strong a search was
         attack, certificate = (self.reduce_column(table, side) for side in ("attack", "certificate"))
         note = "; ".join(filter(None, [self.remarks(table), certificate.note]))
         return {"attack": attack, "certificate": replace(certificate, note=note)}
@@ -82,6 +84,7 @@ class Bracket(Measure):
                 return statistics.median(table[column], table.get("pair"), self.condition)
             case "share":
                 return statistics.share(table[column], table.get("pair"), self.condition)
+            # Images are drawn negatives of others as well, and count in that role too
             case "mean" if f"{column} contributes" in table:
                 return drawn_pairs.mean(table[column], table[f"{column} contributes"], self.condition, most=self.most)
             case "mean":
@@ -113,6 +116,7 @@ def in_order(
     Raises:
         HoldfastError: a bound that an attack refutes. One of the two is wrong, so neither may be reported.
     """
+    # Proofs are lower bounds, so none may lie above the value at a real image of the ball
     wrong = (proved > attacked + rounding).flatten(1).any(1) if proved.ndim > 1 else proved > attacked + rounding
     if wrong.any():
         image = int(wrong.nonzero()[0])
@@ -136,6 +140,7 @@ def in_both_roles(subject: Subject, table: Table, pairs: Mapping[str, Float[Tens
     parts: Table = {}
     for name, values in pairs.items():
         images, count = values.shape
+        # Drawn again from seed and ids, and not stored: the same that the observations drew
         negatives = negatives_of(subject.seed, tuple(subject.ids[:images]), population, count)
         parts[f"{name} contributes"] = drawn_pairs.contributions(values, negatives, population)
     return {name: universal.pad_to_population(values, population) for name, values in table.items()} | parts

@@ -23,6 +23,7 @@ def estimate_broken_median(sizes: Float[Tensor, "images"], condition: str) -> Sc
         (None, 'half of the images were not broken at all')
     """
     score = statistics.median(sizes, condition=condition)
+    # An infinite median is no size: what broke fewer than half has none
     if score.value is not None and not torch.tensor(score.value).isfinite():
         return replace(score, value=None, low=None, high=None, note="half of the images were not broken at all")
     if score.high is not None and not torch.tensor(score.high).isfinite():

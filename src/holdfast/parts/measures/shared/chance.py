@@ -69,8 +69,10 @@ class ChanceMeasure(Measure):
             ball: where the disturbances lie.
         """
         failure = spec(self.failure)  # with what it chooses by name: a divergence, a probe
+        # What tells two failures of one name apart: divergence, probe, ...
         chosen = [v["name"] if isinstance(v, dict) else v for key, v in failure.items() if key not in ("kind", "name")]
         failure_words = " ".join([failure["name"], *(v for v in chosen if isinstance(v, str))]).replace("_", " ")
+        # Rows with equal settings stand in one chart, as only these are ordered by theory
         setting = {"failure": self.failure, "ball": ball, "among": self.among, "first": self.first}
         return Row(
             heading="From the worst point to a given noise",
@@ -98,6 +100,7 @@ class ChanceMeasure(Measure):
         wrong = int(table["wrong"].sum())
         count = "left out" if self.among == "right" else "counted"
         excluded = f"{wrong} of {len(table['wrong'])} images fail without a disturbance, {count}" if wrong else ""
+        # The general note about rows left out says less than the one made here
         notes = [note for note in score.note.split("; ") if not (excluded and note.endswith("undefined and left out"))]
         return replace(
             score, note="; ".join(filter(None, [f"failure: {self.failure.title}", *words, excluded, *notes]))
@@ -142,10 +145,14 @@ class DrawnMeasure(ChanceMeasure):
     def observe(self, subject: Subject) -> Table:
         """Count the failures of every image."""
         outcome, wrong = outcomes(subject, self.draws, self.failure)
+        # For the image's own interval all draws up to its answer count
         failed, drawn = self.estimator.count_until_stop(outcome)
         low, high = self.estimator.interval(failed, drawn)
         common = self.estimator.common
+        # The first draws, which every image has: those drawn until an
+        # answer was known would bias the mean
         held = self.exclude_wrong(1 - outcome[:, :common].double().sum(1) / common, wrong)
+        # Intervals are of failing, columns of holding: the ends change places
         return {"held": held, "low": 1 - high, "high": 1 - low, "failed": failed, "drawn": drawn, "wrong": wrong}
 
     def score(self, table: Table) -> dict[str, Score]:
@@ -153,6 +160,8 @@ class DrawnMeasure(ChanceMeasure):
         held, draws = table["held"], table["drawn"]
         never = torch.where(held.isnan(), torch.nan, (table["failed"] == 0).double())
         words = f"{float(draws.double().mean()):,.0f} draws an image"
+        # NPPR, Def. 4: the mean over images of the share of draws; both
+        # sources of error are in the interval
         share = statistics.share_of_draws(held, self.estimator.common, self.condition)
         return {
             "images without a failure": self.annotate(table, statistics.share(never), words),

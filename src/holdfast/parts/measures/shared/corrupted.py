@@ -33,6 +33,7 @@ class CorruptedMeasure(TestedMeasure):
 
     def observations(self) -> tuple[Observation, ...]:
         """Representations of tested and of training images, clean and under every corruption."""
+        # Training images and clean ones are read under every corruption: each observation once
         wanted = [*self.looks(None), *(look for threat in self.threats for look in self.looks(threat))]
         return tuple(dict.fromkeys(wanted))
 
@@ -60,6 +61,7 @@ class CorruptedMeasure(TestedMeasure):
 
     def average(self, table: Table) -> Score:
         """Return the mean accuracy over the corruptions; the corruptions of one image are a cluster."""
+        # [corruptions · images]: all answers, of which those about one image are a unit
         rows = torch.cat([table[f"right@{title}"] for title in self.corruptions])
         units = torch.arange(len(table["right"])).repeat(len(self.corruptions))
         return self.annotate(statistics.share(rows, units, condition=self.condition), table)

@@ -100,5 +100,6 @@ class DisturbedMeasure(Measure):
     def score_threats(self, table: Table, reduce: Callable[[str], Score]) -> dict[str, Score]:
         """Return the score of each threat's column, and the headline: of the average over all."""
         columns = {title: f"{self.per_image}@{title}" for title in self.corruptions}
+        # Of one threat the average would say the same again
         headline = {AVERAGE: self.per_image} if len(columns) > 1 else {}
         return {title: reduce(column) for title, column in (columns | headline).items()}

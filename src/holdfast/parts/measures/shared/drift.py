@@ -23,8 +23,10 @@ def drift_bounds(
         ranges: what a `Drifts` observed.
         clean: f(x) of the same images, in float64.
     """
+    # The farthest corner of the box, coordinate by coordinate: a bound of r for every norm
     reach = torch.maximum(ranges["low"].abs(), ranges["high"].abs())
     l2, norm, along = reach.norm(dim=1), clean.norm(dim=1), ranges["along"]
+    # Both bounds of cos θ, -1 where one says nothing; the better one counts
     ahead = torch.where(along > 0, along / torch.hypot(along, l2).clamp_min(1e-300), -1.0)
     aside = torch.where(l2 < norm, (1 - (l2 / norm.clamp_min(1e-300)).square().clamp_max(1)).sqrt(), -1.0)
     cosine = 1 - torch.maximum(ahead, aside)

@@ -16,6 +16,7 @@ def drops(measure: CorruptedMeasure | FineTunedMeasure, table: Table) -> dict[st
     clean, right = measure.clean(table), table["right"]
 
     def score_drop(under: Float[Tensor, "images"], score: Score) -> Score:
+        # Both accuracies are of the same images: Eq. 1 divides correlated numbers
         rho = statistics.correlation(statistics.influence_of_mean(under), statistics.influence_of_mean(right))
         return relative_drop(score, clean, rho)
 
@@ -23,6 +24,8 @@ def drops(measure: CorruptedMeasure | FineTunedMeasure, table: Table) -> dict[st
     each = {
         title: score_drop(rows, statistics.share(rows, condition=measure.condition)) for title, rows in columns.items()
     }
+    # All corruptions share the clean accuracy, so the average of their
+    # drops is the drop of their average
     return each | {AVERAGE: score_drop(table[AVERAGE], measure.average(table))}
 
 

@@ -35,6 +35,7 @@ def edit_curves(edits: Sequence[Edit], table: Table, title: str, summary: str) -
     charts = [_curves(table["strength"], at, at.tolist(), title, "strength, as a share of each edit's range", summary)]
     for edit in edits:
         strengths = table[f"strength@{edit.title}"]
+        # Where the strengths lie in the edit's own unit, which may fall as they rise
         places = [edit.amount(float(strength)) for strength in at]
         across = edit.parameter or "strength, as a share of the range"
         held = f"{int(strengths.isinf().sum())} of {len(strengths)} images hold over the whole range."

@@ -31,6 +31,7 @@ def pair_columns(chosen: Mapping[str, Tensor], judged: Mapping[str, Tensor], row
         }
     return {
         "together": pad_to_population(judged["together"], rows),
+        # An image counts as broken alone where either of the two edits breaks it
         "alone": pad_to_population(torch.maximum(judged["first"], judged["second"]), rows),
         **{name: torch.full((rows,), float(value), dtype=torch.float64) for name, value in same.items()},
     }
@@ -57,6 +58,7 @@ def pair_in_words(edits: Sequence[Edit], table: Table, scores: Mapping[str, Scor
 
 def _names(edits: Sequence[Edit], table: Table) -> str:
     """Return what the two edits of the pair are; "" where none was chosen."""
+    # The pair is the same in every row
     numbers, at = ([float(table[f"{name}@{place}"][0]) for place in (1, 2)] for name in ("pair", "at"))
     if min(numbers) < 0:
         return ""

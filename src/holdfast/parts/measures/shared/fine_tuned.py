@@ -64,6 +64,7 @@ class FineTunedMeasure(Measure):
 
     def looks(self, threat: Threat | None) -> tuple[FineTuned, Tuned]:
         """Return what a test under a threat, or of clean images, reads."""
+        # Fine-tuned anew for each threat where training images are disturbed alike
         training = replace(self.fine_tuned, threat=threat) if self.consistent else self.fine_tuned
         return training, Tuned(training, threat, first=self.first)
 
@@ -76,6 +77,7 @@ class FineTunedMeasure(Measure):
         right = {"right": (self.ranks(subject, None) == 0).double()}
         under = {f"right@{title}": (self.ranks(subject, t) == 0).double() for title, t in self.threats_by_title.items()}
         average = {AVERAGE: torch.stack(list(under.values())).mean(0)} if under else {}
+        # How far the training came, in every row, so that the table alone tells it
         loss = subject.read(self.looks(None)[0])["loss"][-1]
         return right | under | average | {"loss": loss.expand(len(right["right"])).clone()}
 
@@ -84,6 +86,7 @@ class FineTunedMeasure(Measure):
         training, tested = self.looks(threat)
         classes, logits = subject.read(training)["classes"], subject.read(tested)["logits"]
         count = len(classes)
+        # Logits are a head's scores already: an identity ranks them as any other head's
         return Head(torch.eye(count), torch.zeros(count), classes).ranks(logits, labels_of(subject)[: len(logits)])
 
     def clean(self, table: Table) -> Score:

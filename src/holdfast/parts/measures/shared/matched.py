@@ -100,18 +100,23 @@ class Matched(OfAllPairs):
             pairs: representations whose distances are meant, row by row, of the first images.
         """
         clean = subject.read(Clean())["reps"].double()
+        # [pairs, images]: every distance that is held against the threshold
         apart = torch.stack([divergence(self.divergence)(a.double(), b.double()) for a, b in pairs])
         numbers: dict[str, float] = {}
         if self.misses is None:
             result = self._matches(subject, clean, apart)
+            # With fewer pairs than this below it, single pairs would decide the threshold
             limit = math.nan if result.allowed < LEAST else result.threshold
         else:
             result = matches_of_copies(self._compare_copies(subject, clean), apart, self.level, len(clean))
             limit = math.nan if result.pairs - result.allowed < LEAST else result.threshold
             at = torch.tensor([limit], dtype=torch.float64)
+            # What a threshold that was set by copies lets through among different images
             numbers["false positives"] = float(self._matches(subject, clean, at).quantiles[0])
+        # Without a threshold nothing matches or fails to match
         quantiles = torch.full_like(result.quantiles, torch.nan) if math.isnan(limit) else result.quantiles
         numbers |= {"threshold": limit, "allowed": float(result.allowed), "pairs": float(result.pairs)}
+        # What holds for all images stands in every row, so that the table alone tells the scores
         columns = {name: torch.full_like(result.near, number) for name, number in numbers.items()}
         return list(pad_to_population(quantiles, len(clean))), {"near": result.near, **columns}
 
@@ -128,6 +133,7 @@ class Matched(OfAllPairs):
         self, subject: Subject, clean: Float[Tensor, "population dim"]
     ) -> Float[Tensor, "edits images"]:
         """Return how far copies are from their originals."""
+        # Every edit counts alike: a copy is a row of one edit
         edited = [subject.read(copy)["reps"].double() for copy in self.copies]
         return torch.stack([divergence(self.divergence)(reps, clean[: len(reps)]) for reps in edited])
 

@@ -44,5 +44,6 @@ class Outranking(Measure):
     @property
     def searches(self) -> tuple[Search, ...]:
         """The search for drift, as a whole where it is that of an ensemble, and what is pursued."""
+        # The search for drift stands first, where measures look for it
         others = (search for observation in self.rank_searches.values() for search in observation.searches)
         return (Search(self.attack, self.ball, Untargeted()), *others)

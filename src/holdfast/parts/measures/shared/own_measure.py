@@ -55,6 +55,8 @@ class OwnMeasure(FunctionPart, AttackMeasure):
     def _values(self, *reps: Tensor) -> Tensor:
         """Return the function's values."""
         name = registry.part_name(self)
+        # Called twice, since a function that is random in itself would make
+        # a score that nobody can repeat
         with torch.no_grad(), forbid_mutation(f"the function {name}", *reps):
             values, again = (value_per_image(self, reps).double() for _ in range(2))
         if not torch.equal(values, again):
@@ -85,6 +87,8 @@ class MeasureOfFunction(Mapping[str, Any]):
         return self.__wrapped__(*reps)
 
     def __getitem__(self, key: str) -> str:
+        # A notebook may define the name again: a plan made with the first
+        # function must not run the second
         if registry.find("measures", self._name) is not self._part:
             raise HoldfastError(
                 f"{self._name}: expected one function of this name, got another since; name them apart: "
@@ -155,8 +159,10 @@ def measure(
         HoldfastError: a function of other arguments, a name that is taken, or an objective that does not fit.
     """
     if function is None:
+        # Used as a decorator with arguments: the options wait for the function
         options = {key: value for key, value in locals().items() if key != "function"}
         return lambda function: measure(function, **options)
+    # A function that is registered again, with other options, is taken out of its wrapper
     function = function.__wrapped__ if isinstance(function, MeasureOfFunction) else function
     called = name or getattr(function, "__name__", "")
     called = "own_measure" if called == "<lambda>" else called
@@ -176,6 +182,7 @@ def measure(
         targeted=targeted or objective.needs_target,
         takes_target=takes,
         better=better,
+        # Of values 0 and 1 the statistic is a share, whatever was said
         unit="share" if statistic == "share" else unit,
         statistic=statistic,
         question=question or (asks if asks.endswith("?") else f"What does {called} return for attacked images?"),

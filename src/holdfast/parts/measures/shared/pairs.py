@@ -21,6 +21,8 @@ def compare_pairs(measure: AttackMeasure, subject: Subject) -> Table:
     x = clean[positions]
     table: Table = {"pair": pair_of(positions), "apart": distance(x, clean[partner])}
     for step, reps in attacked.items():
+        # Eq. 2 from the side of x_i: how far it went itself, and how near
+        # its partner's attack came to it
         table[f"own@{step}"] = distance(reps, x)
         table[f"other@{step}"] = distance(reps[partner], x)
     return table

@@ -40,6 +40,7 @@ class Bank:
 
     def apart(self, divergence: str) -> Float[Tensor, "pairs"]:
         """Return the distances of all pairs of patches of different images."""
+        # Each pair once, and none within an image
         different = self.image[:, None] < self.image
         return pairwise.pairwise(self.tokens, self.tokens, divergence)[different]
 
@@ -60,6 +61,7 @@ class PatchMeasure(AttackMeasure):
 
     def __post_init__(self) -> None:
         if isinstance(self.objective, OfTokens):
+            # The attack pursues what the measure counts; the dataclass is frozen
             object.__setattr__(self, "objective", replace(self.objective, **self.compares))
         super().__post_init__()
 
@@ -98,9 +100,11 @@ def bank(subject: Subject, clean: Tokens, size: int) -> Bank:
         size: how many patches at most.
     """
     count, each = min(size, len(clean)), -(-size // len(clean))
+    # Patches are ordered at random in each image, by its id, and the first ones are taken
     rng = Rng(subject.seed, ids=tuple(subject.ids[:count])).child("patches")
     places = rng.uniform(clean.shape[1]).argsort(1)[:, :each]
     images = torch.arange(count)
+    # [images, each, dim] -> one patch of every image, then a second one of each, ...
     tokens = clean[images[:, None], places].transpose(0, 1).flatten(0, 1)[:size]
     return Bank(tokens.double(), images.repeat(places.shape[1])[:size])
 
@@ -123,6 +127,7 @@ def measure_breakaway(
     """
     if not bool(rivals.isfinite().any()):
         return torch.nan
+    # d(t_p(x̂), t_p(x)), [P], against the nearest rival's
     own = pairwise.divergence(divergence)(moved, clean)
     nearest = (pairwise.pairwise(moved, others, divergence) + rivals).amin(1)
     return float((nearest < own * (1 - TIE)).double().mean())
@@ -139,6 +144,7 @@ def measure_breakaway_within(
         divergence: "l2" or "cosine".
     """
     moved, clean = moved.double(), clean.double()
+    # Other patches of the image that do not look alike; the patch itself is alike to itself
     rivals = patches.rivals(patches.map_to_euclidean(clean, divergence))
     return measure_breakaway(moved, clean, clean, divergence, to_additive_mask(rivals))
 

@@ -69,17 +69,22 @@ class AgainstPopulation(Bracket):
         clean = subject.read(Clean())["reps"].double()
         proved = subject.read(self.certificate_side)
         lower = proved["lower"]
+        # Lengths of the margins' weights: those of 2 (f⁺ - f⁻), or of z⁺ - z⁻
         size = unit(clean) if self.divergence == "cosine" else 2 * clean
         apart = pairwise.pairwise(size[: len(lower)], size, "l2")
         broken = torch.zeros_like(lower, dtype=torch.bool)
         for points in subject.collect_points(self.ball):
+            # Images that both sides know
             own = torch.arange(min(len(points), len(lower)))
             for reps in points[own].unbind(1):
                 margin, ties = margins_against(reps, clean, own, self.divergence)
+                # What float32 may change w · f' by, from the lengths of both
                 norms = torch.maximum(reps.norm(dim=1), clean.norm(dim=1).max())[:, None]
                 rounding = 4 * REPRESENTATIONS * norms * apart[own]
                 in_order(subject.ids, lower[own].nan_to_num(-torch.inf), margin, rounding + ties)
+                # Strictly nearer, and never the image itself, whose lower bound is NaN
                 broken[own] |= (margin < -ties) & ~lower[own].isnan()
+        # Shares of the other images
         vacuous = (proved["vacuous"] & ~lower.isnan()).double().sum(1) / (len(clean) - 1)
         return broken, (lower < 0) | broken, vacuous
 
@@ -100,9 +105,12 @@ def margins_against(
         name: "l2" or "cosine", see `margins.between`.
     """
     if name == "l2":
+        # Differences of squared distances, which is the margin of
+        # Eq. 1; ties are relative to the two
         others = pairwise.pairwise(reps, bank, "squared_l2")
         before = (reps - bank[own]).square().sum(1, keepdim=True)
         return others - before, TIE * (others + before)
+    # RVCL, Eq. 12: cosines up to the length of f', in whose units ties are told
     similar = reps @ unit(bank).T
     before = similar.gather(1, own[:, None])
     return before - similar, TIE * (reps.norm(dim=1, keepdim=True) + 0 * similar)

@@ -47,6 +47,7 @@ def robustness_curve(table: Table, ball: Ball, summary: str) -> Curves | None:
     share, low, high = (numbers(values) for values in survival(radius, at))
     lines, note, tried = [Line(places, share, low, high)], "", ~proved.isnan()
     if tried.any():
+        # Of the images that were tried alone: what is proved, and up to what nothing was found
         lower, upper = (numbers(survival(values[tried], at)[0]) for values in (proved, radius))
         lines.append(Line(places, lower, lower, upper, style="dashed"))
         count = int(tried.sum())
@@ -97,6 +98,7 @@ def curve_difference(tables: tuple[Table, Table], names: tuple[str, str], ball: 
     at = sizes([first, second], {})
     if at is None:
         return None
+    # Marks beyond the axis would stretch it
     marks = {name: place for name, place in marks_of(tables[0], ball).items() if at[0] <= place <= at[-1]}
     gap = survival_difference(first, second, at)
     summary = difference_in_words(gap, names, ball)
@@ -141,6 +143,7 @@ def difference_in_words(gap: SurvivalDifference, names: tuple[str, str], ball: B
 
     # for each of the two the sizes at which it surely holds more, and the largest difference among them
     said = []
+    # The second encoder's gain is the first one's loss: ends change places with the sign
     for sign, (winner, loser) in ((1, names), (-1, names[::-1])):
         value, low, high = (sign * gap.value, *((gap.low, gap.high) if sign > 0 else (-gap.high, -gap.low)))
         if (low > 0).any():
@@ -171,6 +174,7 @@ def marks_of(table: Table, ball: Ball) -> dict[str, float]:
     marks = {name: place for place, name in ball.landmarks}
     columns = NAMES if ball.is_box else {"level": "one grey level", **NAMES}
     for column, name in columns.items():
+        # Everyday sizes are NaN where images are neither grey nor of three colours
         known = table[column][table[column].isfinite() & (table[column] > 0)] if column in table else torch.empty(0)
         if len(known):
             marks[name] = float(f"{float(known.median()):.4g}")
@@ -186,5 +190,6 @@ def sizes(
     if not len(known):
         return None
     last = float(known.max().log10()) + 0.1
+    # A little room at both ends; not more than a few powers of ten
     first = max(float(known.min().log10()) - 0.2, last - DECADES)
     return torch.logspace(first, last, points, dtype=torch.float64)

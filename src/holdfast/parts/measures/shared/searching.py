@@ -62,6 +62,7 @@ class Recalling(Measure):
         Raises:
             HoldfastError: no more than k others.
         """
+        # With the query's own image out, the last place would be found by anything
         if max(self.k) > index - 2:
             raise HoldfastError(
                 f"{part_name(self)}: expected k below the number of other images, {index - 1}, got {max(self.k)}; "
@@ -143,8 +144,10 @@ class Searching(Recalling):
         self.fits(len(clean))
         own = torch.arange(len(reps))
         if self.relevant == "class":
+            # With classes the own image is not in the index, and ties share one place
             return rank_queries(reps, clean, own, labels_of(subject), self.divergence)
         nearer, _ = pairwise.closer(reps, clean, own, self.divergence)
+        # Only strictly nearer images come before the original
         rank = 1.0 + nearer.double()
         return rank, 1 / rank
 
@@ -168,11 +171,16 @@ class Searching(Recalling):
             return table | {"population": torch.full_like(next(iter(table.values())), len(clean))}
         table, labels = {"population": torch.full((len(clean),), len(clean)).double()}, labels_of(subject)
         for query, (rank, precision, reps) in known.items():
+            # How the mean changes where each image in turn is out of
+            # the index, as one that is found
             removed = without(reps, clean, torch.arange(len(reps)), labels, self.divergence)
+            # How it moves the mean as a query, 0 where it is none
             own = (
                 pad_to_population(precision - precision.nanmean(), len(clean)).nan_to_num(0.0)
                 / (~precision.isnan()).sum()
             )
+            # The score plus N times both influences: values whose mean is the
+            # score, and whose spread is its error
             parts = precision.nanmean() + len(clean) * (own - (removed - removed.mean()))
             rows = {
                 "rank": pad_to_population(rank, len(clean)),
@@ -184,6 +192,7 @@ class Searching(Recalling):
 
     def mean(self, table: Table, queries: Sequence[str]) -> Score:
         """Return the mean average precision, averaged over some kinds of queries."""
+        # The value is a mean of precisions; the interval is of parts, where these are known
         precision = self.average_queries("precision", table, queries)
         if not self._knows_parts(table, queries):
             return statistics.mean(precision, condition=CONDITION, most=1.0)
@@ -211,7 +220,10 @@ def _as_query_and_in_index(precision: Ranks, reps: Tensor, clean: Tensor, diverg
     Images that are no queries, of N, are in the index too: each query stands for N / M images there.
     """
     queries = len(precision)
+    # What each query's own image does to others' ranks by being in the index
     changes = first_without(reps, clean, torch.arange(queries), divergence)[:queries]
+    # √(M N) and not M: the N images of the index add N / M times the
+    # variance that these M of them show
     return precision - (queries * len(clean)) ** 0.5 * (changes - changes.mean())
 
 
@@ -233,6 +245,7 @@ def recall_over(ranks: list[Ranks], k: int) -> Score:
 
 def _line(recall_at: Recall, most: int, style: Literal["solid", "dashed"]) -> Line:
     """Return recall against k with its intervals."""
+    # Evenly on the logarithmic axis, each whole number once
     at = torch.logspace(0, torch.tensor(float(most)).log10().item(), 25).round().int().unique().tolist()
     scores = [recall_at(k) for k in at]
     ends = ([getattr(score, name) for score in scores] for name in ("value", "low", "high"))

@@ -37,6 +37,7 @@ class ShapeMeasure(Measure):
             contributions: of images; NaN where undefined.
             partners: with how many others each was compared; None: all.
         """
+        # The jackknife's contributions: their mean is the score, and their spread is its error
         score = statistics.mean(contributions, condition="of the images' contributions (jackknife)")
         images = len(contributions)
         kind = sampled_pairs.describe_interval(score.interval, images, images - 1 if partners is None else partners)

@@ -31,6 +31,7 @@ class SmoothedMeasure(Measure):
     clip: bool = False
 
     def __post_init__(self) -> None:
+        # The kind of certificate is that of the subclass's default
         kind = type(type(self).__dataclass_fields__["certificate"].default)
         if not isinstance(self.certificate, kind):
             raise HoldfastError(

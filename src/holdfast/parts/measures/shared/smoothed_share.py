@@ -51,7 +51,9 @@ class SmoothedShare(SmoothedMeasure):
         promise = f"each image's certificate on its own at confidence {1 - certificate.alpha:g}"
         condition = self.condition
         most = self.sigma * certificate.highest_radius
+        # ACR as in appendix C.9: images that are not found count as 0
         everyone = statistics.mean(radius * correct, condition=condition, most=most)
+        # The other usual average: over the images that are found alone
         right = statistics.mean(radius.where(correct == 1, torch.nan), condition=condition, most=most)
         abstained = statistics.share(table["abstained"], condition=condition)
         scores = {
@@ -59,6 +61,7 @@ class SmoothedShare(SmoothedMeasure):
             "average radius": self.about(everyone, promise, "images that are not found count as 0", unit="pixels"),
             "average radius of those found": self.about(right, promise, unit="pixels"),
         }
+        # From the farthest to 0, so that the headline comes last
         for at in sorted(self.radii, reverse=True):
             within = statistics.share((correct * (radius > at)).double(), condition=condition)
             scores[f"within {at:g}"] = self.about(within, promise)

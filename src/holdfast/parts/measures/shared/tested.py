@@ -39,11 +39,13 @@ class TestedMeasure(Measure):
 
     def looks(self, threat: Threat | None) -> tuple[Observation, ...]:
         """Return what a test under a threat, or of clean images, reads."""
+        # The probe learns from images disturbed like the tested ones, or from clean ones
         train = Training(threat if self.consistent else None)
         return Clean(), *((Represented(threat=threat, first=self.first),) if threat else ()), train
 
     def ranks(self, subject: Subject, threat: Threat | None) -> Int[Tensor, "images"]:
         """Return how many classes come before each image's own under a threat, or of clean images."""
+        # The first images, as many as were disturbed
         labels = labels_of(subject)[: self._count_tested(subject)]
         return self.classifier(subject, threat).ranks(self._reps(subject, threat)[: len(labels)], labels)
 

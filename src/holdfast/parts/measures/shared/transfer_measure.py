@@ -141,11 +141,14 @@ class TransferMeasure(Measure):
         # what each attack does; the worst of all surrogates, image by image, leaves out the encoder itself
         transferred = {name: subject.read(run) for name, run in zip(self.names, self.transfers, strict=True)}
         harm = {name: self.harm(subject, results["reps"].double()) for name, results in transferred.items()}
+        # All images alike: one or two that agree by chance do not make it the same encoder
         itself = {name: bool(results["same"].all()) for name, results in transferred.items()}
+        # An attack on the encoder itself is a whitebox attack under another name
         others = [values for name, values in harm.items() if not itself[name]]
         for name, attack in ((QUERIES, self.asking), (WHITEBOX, self.attack)):
             (reps,) = worst(subject, attack, self._own(attack)).values()
             harm[name] = self.harm(subject, reps)
+        # The worst of all surrogates, image by image: an outsider may try each of them
         harm[ANY] = torch.stack(others).amax(0) if others else torch.full_like(harm[WHITEBOX], torch.nan)
         # a row for each image
         table = self.columns(subject, harm)
@@ -158,10 +161,12 @@ class TransferMeasure(Measure):
         for name in self.names:
             if bool(table[f"same@{name}"].all()):
                 scores[name] = replace(scores[name], note=ITSELF)
+        # Taken out and put back at the end, as the last score is the headline
         headline = scores.pop(ANY)
         if headline.value is None:
             headline = replace(headline, note="no surrogate but the encoder itself; name others with --surrogate")
         for name, first, second in ((MORE, WHITEBOX, ANY), (LESS, ANY, QUERIES)):
+            # Both scores are of the same images: the difference is paired
             own = statistics.correlation(self.influence_of(table, first), self.influence_of(table, second))
             ends = scores | {ANY: headline}
             scores[name] = statistics.difference(ends[first], ends[second], own)

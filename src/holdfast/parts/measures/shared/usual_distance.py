@@ -44,7 +44,9 @@ def usual_distance(
     """
     apart = pairwise.pairwise(points.double(), points.double(), divergence)
     different = image[:, None] != image
+    # Each pair once
     ordered = apart[different & (image[:, None] < image)].sort().values
+    # The lower of two middle ones: a distance that occurs
     median = float(ordered[(len(ordered) - 1) // 2]) if len(ordered) else 0.0
     if not median > 0:
         return {UNIT: torch.full((images,), torch.nan, dtype=torch.float64), MOVES: torch.zeros(images).double()}
@@ -53,11 +55,15 @@ def usual_distance(
         torch.zeros(images).double().index_add_(0, image, flags.sum(1).double())
         for flags in (different & (apart < median), different)
     )
+    # The share of an image's own pairs below the median; NaN where it has no point
     near = below / pairs.masked_fill(pairs == 0, torch.nan)
+    # Hájek's projection of the share below the median; twice, as an
+    # image is in both places of a pair
     moves = 2 * (near - near.nanmean()).nan_to_num(0.0) / int((pairs > 0).sum())
     # the slope of the quantiles, over as much as the share is uncertain
     error = min(0.5, math.hypot(float(moves.norm()), 0.5 / math.sqrt(len(ordered))))
     low, high = (float(ordered[round((0.5 + sign * error) * (len(ordered) - 1))]) for sign in (-1, 1))
+    # By how much the median moves, as a share of it, where the share below it moves by one
     slope = (high - low) / (2 * error) / median
     return {UNIT: torch.full((images,), median, dtype=torch.float64), MOVES: -slope * moves}
 
@@ -83,9 +89,12 @@ def in_units(table: Table, column: str, condition: str = "") -> Score:
     score, images = statistics.mean(strip_padding(values), condition=condition), int((moves != 0).sum())
     if score.value is None or score.low is None or score.high is None or images < 2:
         return score
+    # Half the width of the interval of log(unit)
     error = float(scipy.stats.t.ppf((1 + level(score.confidence)) / 2, images - 1)) * float(moves.norm())
+    # What the unit's ends make of the mean, which is inverse to it
     least, most = sorted(score.value * math.exp(sign * error) for sign in (-1, 1))
     rho = statistics.correlation(*_influences(table, column))
+    # Distances are never negative, but differences of them may be
     floor = -math.inf if bool((values < 0).any()) else 0.0
     low = score.value - statistics.combine_reaches(score.value - score.low, score.value - least, -rho)
     high = score.value + statistics.combine_reaches(score.high - score.value, most - score.value, -rho)
@@ -105,4 +114,5 @@ def _influences(table: Table, column: str) -> tuple[Float[Tensor, "images"], Flo
     values = table[column]
     attacked = max(int((~values.isnan()).sum()), 1)
     by_value = (values - values.nanmean()).nan_to_num(0.0).double() / attacked
+    # A larger unit makes the mean smaller by the same share
     return by_value, -values.nanmean().nan_to_num(0.0) * table[MOVES]

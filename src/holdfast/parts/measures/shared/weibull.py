@@ -54,11 +54,14 @@ def joint(values: Samples) -> Fit:
 
     Source: Hill (1975); Weissman (1978); Coles (2001), section 3.5 (RVCL's Theorem 23).
     """
+    # D_λ, and log(D_λ / D_i) in rising order; the first of them is 0, of D_λ itself
     last = values.double().amax(-1, keepdim=True)
     gaps = (last / values.double()).log().sort(-1).values
     gaps = gaps[:, 1:]  # without that of D_λ itself
+    # No fit where a distance is 0 (a twin), or where all are equal
     valid = gaps.isfinite().all(-1) & (gaps[:, -1] > _FLAT)
     shape = torch.where(valid, 1 / gaps.mean(-1), torch.nan)
+    # s = D_λ λ^(-1/a); the gaps times a are standard exponential where the model is true
     return Fit(shape, last.squeeze(-1) * values.shape[-1] ** (-1 / shape), shape[:, None] * gaps)
 
 
@@ -82,12 +85,14 @@ def independent(values: Samples) -> Fit:
     low, high = -1 / mean, torch.full_like(mean, torch.inf)  # g(low) <= 0, since y <= 0
     shape = low
     for _ in range(100):
+        # Σ e^{ay} y / Σ e^{ay} as a weighted mean, and its derivative as the weighted variance
         weights = (shape[:, None] * y).softmax(-1)
         first = (weights * y).sum(-1)
         slope = (weights * (y - first[:, None]).square()).sum(-1) + shape**-2
         value = first - 1 / shape - mean
         low, high = torch.where(value < 0, shape, low), torch.where(value < 0, high, shape)
         step = shape - value / slope
+        # Doubled until the sign has changed once, then halved
         middle = torch.where(high.isinf(), 2 * low, (low + high) / 2)
         step = torch.where((step > low) & (step < high), step, middle)
         moved, shape = (step - shape).abs() / shape, step
@@ -106,6 +111,7 @@ FITS: dict[str, Callable[[Samples], Fit]] = {f.__name__: f for f in (joint, inde
 def anderson_darling(residuals: Samples) -> PerSample:
     """Return A² = -n - 1/n Σ (2i-1) (log F(r_i) + log(1 - F(r_{n+1-i}))), r_1 <= ... <= r_n, F(r) = 1 - e^-r."""
     r = residuals.sort(-1).values
+    # expm1, since 1 - e^-r would lose all digits of small r; log(1 - F) is -r itself
     below = (-torch.expm1(-r)).clamp_min(torch.finfo(torch.float64).tiny).log()
     odd = torch.arange(1, 2 * r.shape[-1], 2, dtype=torch.float64)
     return -r.shape[-1] - (odd * (below - r.flip(-1))).mean(-1)
@@ -126,6 +132,7 @@ def p_values(fit: Fit, likelihood: str) -> PerSample:
     Source: Stephens (1977), "Goodness of fit for the extreme value distribution".
     """
     null = _null(likelihood, fit.residuals.shape[-1])
+    # How many simulated A² are at least as large
     worse = len(null) - torch.searchsorted(null, anderson_darling(fit.residuals).nan_to_num(0.0))
     return torch.where(fit.shape.isnan(), torch.nan, (1 + worse.double()) / (1 + len(null)))
 
@@ -133,6 +140,7 @@ def p_values(fit: Fit, likelihood: str) -> PerSample:
 @cache
 def _null(likelihood: str, n: int) -> Float[Tensor, "repetitions"]:
     """Return A² of `REPETITIONS` true samples with n residuals, sorted."""
+    # A seed of its own: the same p values in every audit
     random = torch.Generator().manual_seed(n)
     a_squared = []
     for rows in torch.arange(REPETITIONS).split(max(1, _BLOCK // n)):

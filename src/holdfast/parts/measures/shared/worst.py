@@ -30,8 +30,10 @@ def lowest(subject: Subject, observed: OfMargins, ball: Ball, margins: Rows, sla
         margins: the lowest ones that the observation itself met, [M, R].
         slack: what float32 may have changed these by, [M, R].
     """
+    # Copies, as the minima below are taken in place on what was observed
     margin, margins, slack = observed.margins(subject.shard(len(margins))), margins.clone(), slack.clone()
     for points in subject.collect_points(ball):
+        # Searches attack the first images, some fewer than others
         part = slice(min(len(points), len(margins)))
         for reps in points[part].unbind(1):
             margins[part] = margins[part].minimum(margin.part(part)(reps))
@@ -55,6 +57,7 @@ def read_attacked_reps(
         results = subject.read(runs[0])
         return {step: results[f"reps@{step}"] for step in runs[0].steps}
     members = [(part.attack.steps, subject.read(part)) for part in runs]
+    # [members, attacked]: who reached the largest final objective
     strongest = torch.stack([results["values"][:, steps] for steps, results in members]).argmax(0)
     reps = torch.stack([results[f"reps@{steps}"] for steps, results in members])
     return {attack.steps: reps[strongest, torch.arange(len(strongest))]}

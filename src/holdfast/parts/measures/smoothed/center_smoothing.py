@@ -61,7 +61,9 @@ class CenterSmoothing(OfAllPairs, SmoothedMeasure):
         certificate = self.certificate
         assert isinstance(certificate, Center)
         certified, clean = self.conclusions(subject), subject.read(Clean())["reps"].double()
+        # Distances between clean images in the space in which the certificate bounds drift
         bank = unit(clean) if certificate.normalised else clean
+        # The radius as a universal quantile, section 5, so that encoders can be compared
         quantile, near, _ = self.place(subject, bank, certified["radius"][None])
         radius, abstained = (
             universal.pad_to_population(certified[name], len(bank)) for name in ("radius", "abstained")
@@ -72,6 +74,7 @@ class CenterSmoothing(OfAllPairs, SmoothedMeasure):
         """Return abstentions, and the medians of radius and quantile."""
         certificate = self.certificate
         assert isinstance(certificate, Center)
+        # Both steps may err: the centre, and the distance around it (union bound)
         holds = 1 - certificate.alpha_centre - certificate.alpha_distance
         promise = f"for changes of up to {certificate.radius:g} (ℓ2), each image on its own at confidence {holds:g}"
         abstained = table["abstained"][~table["abstained"].isnan()]

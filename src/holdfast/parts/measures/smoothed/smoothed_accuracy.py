@@ -43,6 +43,7 @@ class SmoothedAccuracy(SmoothedShare):
     def observe(self, subject: Subject) -> Table:
         """Return what is certified of every image."""
         certified = self.conclusions(subject)
+        # The class of an image is its own position
         itself = certified["vote"] == torch.arange(len(certified["vote"]))
         abstained = certified["abstained"]
         return {"found": (itself & (abstained == 0)).double(), "radius": certified["radius"], "abstained": abstained}

@@ -53,6 +53,7 @@ class SmoothedProbeAccuracy(SmoothedShare):
     def observe(self, subject: Subject) -> Table:
         """Return what is certified of every image."""
         certified = self.conclusions(subject)
+        # A wrong class that is certified is still wrong
         right = certified["vote"] == labels_of(subject)[: len(certified["vote"])]
         return {
             "found": (right & (certified["abstained"] == 0)).double(),

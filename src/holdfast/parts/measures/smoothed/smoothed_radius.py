@@ -51,6 +51,7 @@ class SmoothedRadius(SmoothedMeasure):
     def observe(self, subject: Subject) -> Table:
         """Return the radii of every image."""
         conclusions = self.conclusions(subject)
+        # RVCL, Eq. 17 by a lower bound of the expectation (Algorithm 2 takes its mean), [M, K]
         radius = conclusions["radius"]
         certified = (radius > 0).double()
         table = {
@@ -61,6 +62,7 @@ class SmoothedRadius(SmoothedMeasure):
             "draws": conclusions["draws"].double(),
         }
         pairs = {"radius": radius, "certified": certified, "probability": conclusions["mean"]}
+        # Eq. 18 averages over pairs, in which an image has two roles
         return in_both_roles(subject, table, pairs)
 
     def score(self, table: Table) -> dict[str, Score]:

@@ -110,11 +110,14 @@ class Synbench(Measure):
             "direction": observed["direction"].repeat_interleave(halves),
             "half": torch.arange(halves).repeat(rows),
         }
+        # Observed tensors are [rows, H, ε], or [rows, ε] of the reference, which has no halves
         for number, epsilon in enumerate(self.mixtures.epsilons):
             for kind in KINDS:
                 values = observed[kind.replace(" ", "_")][..., number]
                 both = values.flatten() if values.dim() == 2 else values.repeat_interleave(halves)
                 table[f"{kind}@{epsilon:g}"] = both.double()
+        # SynBench, Eq. 3, is a quotient of sums: each classifier's area over
+        # the mean area of the reference
         first = self._trade_off(table, self.mixtures.epsilons[0])
         return table | {"kept": (first.normalise_areas(self.start) * len(table["s"]) / halves).flatten()}
 
@@ -127,12 +130,14 @@ class Synbench(Measure):
     def score(self, table: Table) -> dict[str, Score]:
         """Return the score at each a_t for each ε, the best ε, and the headline."""
         trade_offs = {epsilon: self._trade_off(table, epsilon) for epsilon in self.mixtures.epsilons}
+        # Eq. 3 for every a_t and ε; the headline is taken out, to come last
         scores = {
             _name_score(start, epsilon): synbench.score(trade_off, start, self.over)
             for start in self._starts
             for epsilon, trade_off in trade_offs.items()
         }
         scores.pop(self.headline, None)
+        # arg max over ε, as in Table 3
         scores["best ε"] = synbench.best(list(trade_offs.items()), self.start, self.over)
         return scores | {self.headline: synbench.score(trade_offs[self.mixtures.epsilons[0]], self.start, self.over)}
 
@@ -169,6 +174,7 @@ class Synbench(Measure):
 
     def _bounds(self, table: Table) -> Chart:
         """Return E(a) for every ε, dashed what is possible, which is one line where all ε have the same."""
+        # Eq. 2 as a function of a_t, from chance to 1
         points = synbench.thresholds(0.5)
         own, ideal = (
             torch.stack([
@@ -177,6 +183,7 @@ class Synbench(Measure):
             ])
             for kind in ("", "reference ")
         )  # fmt: skip
+        # With Σ = I the best classifiers are the same for every ε, and so are their curves
         several = not torch.allclose(ideal, ideal[:1], rtol=1e-9, atol=1e-9)
         # shade what the smallest ε leaves open, where it counts
         counts = torch.where(points >= self.start - 1e-9, 1.0, torch.nan)
@@ -212,12 +219,14 @@ class Synbench(Measure):
 
     def _trade_off(self, table: Table, epsilon: float) -> synbench.TradeOff:
         """Return what the table holds of one ε."""
+        # Rows follow each other by direction, then s, then half
         shape = (self.mixtures.directions, len(self.mixtures.separations), self.mixtures.halves)
         accuracy, bound, best_accuracy, best_bound = (table[f"{kind}@{epsilon:g}"].view(shape) for kind in KINDS[1:])
         return synbench.TradeOff(
             table["s"].view(shape)[0, :, 0],
             accuracy,
             bound,
+            # The reference is the same for both halves
             best_accuracy[..., 0],
             best_bound[..., 0],
             self.mixtures.samples,

@@ -53,6 +53,7 @@ class TransferQuantile(OfAllPairs, TransferMeasure):
 
     def columns(self, subject: Subject, harm: Mapping[str, Float[Tensor, "attacked"]]) -> Table:
         """Return drifts, quantiles, and what every image's pairs say."""
+        # [sources, attacked]; the worst surrogate's drift is placed like any other
         clean, drifts = subject.read(Clean())["reps"].double(), torch.stack(list(harm.values()))
         quantiles, near, _ = self.place(subject, clean, drifts, self.divergence)
         columns = {"drift": universal.pad_to_population(drifts, len(clean)), "quantile": quantiles, "near": near}

@@ -48,6 +48,8 @@ class TransferRate(TransferMeasure):
 
     def harm(self, subject: Subject, reps: Float[Tensor, "attacked dim"]) -> Float[Tensor, "attacked"]:
         """Return 1 where an attacked image fails."""
+        # The failure of the audited encoder: what the surrogate's attack did
+        # to the surrogate does not count
         event = self.failure.bind(subject.shard(len(reps)))
         return (event(reps[:, None], torch.arange(len(reps))).squeeze(1) > 0).double().cpu()
 

@@ -30,10 +30,12 @@ def spherical_kmeans(
         nearest = _nearest(points, centroids).cpu()
         # sums are taken on the CPU, where their order is always the same
         sums = torch.zeros(clusters, points.shape[1], dtype=points.dtype).index_add_(0, nearest, on_cpu)
+        # 0 / ||0|| is no direction
         empty = torch.bincount(nearest, minlength=clusters).eq(0).to(points.device)
         centroids = torch.where(empty[:, None], centroids, F.normalize(sums.to(points), dim=1))
     return centroids, _nearest(points, centroids)
 
 
 def _nearest(points: Float[Tensor, "n dim"], centroids: Float[Tensor, "clusters dim"]) -> Int[Tensor, "n"]:
+    # Of unit vectors the largest product is the nearest; parts, for n x clusters products are too many
     return torch.cat([(part @ centroids.T).argmax(1) for part in points.split(CHUNK)])

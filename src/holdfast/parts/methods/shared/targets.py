@@ -12,6 +12,7 @@ def pairs(views: Sequence[EncodedView]) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield (out of one view, target of another) for all ordered pairs of views that have them."""
     for i, first in enumerate(views):
         for j, second in enumerate(views):
+            # A view does not predict itself; some views only predict, others are only predicted
             if i != j and first.out is not None and second.target is not None:
                 yield first.out, second.target
 

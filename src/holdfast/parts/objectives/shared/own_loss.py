@@ -36,6 +36,7 @@ class OwnLoss(FunctionPart, Objective):
             HoldfastError: no finite value per image, or one without a gradient where the search follows gradients.
         """
         moved = reps.float()
+        # The user's function has as many arguments as it was written with
         rest = (clean, target) if self.takes_target else (clean,)
         values = value_per_image(self, (moved, *(tensor if tensor is None else tensor.float() for tensor in rest)))
         if moved.requires_grad and torch.is_grad_enabled():
@@ -52,6 +53,7 @@ class OwnLoss(FunctionPart, Objective):
                 "gradient, attack=square"
             )
 
+        # A gradient is known when the backward pass comes by, so it is looked at there
         def look(gradient: Tensor) -> None:
             lost = int((~gradient.isfinite().all(1)).sum())
             if lost:
@@ -74,6 +76,7 @@ class OwnLoss(FunctionPart, Objective):
             with torch.no_grad(), forbid_mutation(f"the function {name}", trial, clean, target):
                 whole = self(trial, clean, target)
                 alone = self(trial[:1], clean[:1], None if target is None else target[:1])
+            # Products round a little differently in batches of other sizes
             if not torch.allclose(whole[:1], alone, rtol=1e-3, atol=1e-4 * float(whole.abs().max())):
                 raise HoldfastError(
                     f"{name}: expected a value of each image by itself, got {float(alone):.4g} for an image alone and "

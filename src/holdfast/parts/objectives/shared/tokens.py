@@ -102,12 +102,15 @@ class OfMargins(OfTokens):
         before = self.to_euclidean(clean)
         references = self.references(before)
         own, rival = self.distances(before, references)
+        # A patch that nothing can be taken for has no rival
         exists = rival.isfinite()
         gap = torch.where(exists, rival - own, 0.0)
+        # The mean is over patches with a rival; without that floor a few edge patches rule the objective
         gap = gap.maximum(NARROW * gap.sum(1, keepdim=True) / exists.sum(1, keepdim=True).clamp_min(1))
 
         def margins(reps: Reps) -> Values:
             own, rival = self.distances(self.to_euclidean(reps), references)
+            # Without a rival e_p² is infinite: 0 stands in for it, and -1 for the margin below
             apart = own - torch.where(exists, rival, 0.0)
             return torch.where(exists, apart / gap.clamp_min(torch.finfo(gap.dtype).tiny), -1.0)
 
@@ -119,6 +122,7 @@ class OfMargins(OfTokens):
 
     def pursue(self, encoder: Callable[[Images], Reps], clean: Reps, target: Reps | None = None) -> Goal:
         """Close over an encoder and what tokens are compared with."""
+        # References are found once (k-means, say), not at every step
         margins = (self.of(encoder) if isinstance(encoder, Encoder) else self).margins(clean)
 
         def goal(x: Images) -> tuple[PerImage, Reps]:

@@ -71,9 +71,11 @@ class BothRadii(OfAnyRadius, OfFirst):
         if shard.others is None:
             raise HoldfastError(f"{type(self).__name__}: searches begin at other images, and these cannot be had")
         margin, starts = self.compare(shard)
+        # From below: what is proved, all margins of an image at once
         proved = certify_radii(self.certifier, shard.encoder, margin, shard.x, self.ball, self.tolerance)
         sizes = []
         with shard.encoder.exactly():  # every pass decides whether a margin is turned
+            # From above: one search for each margin, from the image and from one that may turn it
             for number, others in enumerate(starts.unbind(1)):
                 single = row(margin, torch.full_like(others, number))
                 goal, breaks = confusion(shard.encoder, single, shard.x), breaks_of(single)

@@ -34,6 +34,7 @@ class OfFirst(Observation):
     def join(self, twin: Observation) -> Observation:
         """Observe as many images as the one needs that needs more."""
         assert isinstance(twin, OfFirst)  # equal keys
+        # None asks for all, which is more than any number
         return replace(self, first=None if None in (self.first, twin.first) else max(self.first or 0, twin.first or 0))
 
     def images(self, population: int, attacked: int) -> int:

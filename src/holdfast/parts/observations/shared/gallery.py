@@ -33,6 +33,7 @@ def farthest(
         delta: x' - x, in pixels.
         positions: where the images stand in the population.
     """
+    # The farthest of every shard: the farthest of all are among them, wherever shards begin
     rows = _order(reps, clean)
     return pack_changes(delta[rows.to(delta.device)], positions[rows.to(positions.device)])
 
@@ -40,6 +41,7 @@ def farthest(
 def _order(reps: Float[Tensor, "rows dim"], clean: Float[Tensor, "rows dim"]) -> Int[Tensor, "worst"]:
     """Return the rows that moved farthest in ℓ2, the farthest first, and of equal ones the first."""
     drift = divergence("l2")(reps.cpu().double(), clean.cpu().double())
+    # Stable, so that the choice among equals does not depend on the batch size
     return drift.sort(descending=True, stable=True).indices[:WORST]
 
 
@@ -67,8 +69,10 @@ def gallery(results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]
     positions, rows = kept[order], rows[order].tolist()
     # how far that is among clean distances, and which images are near, before and after
     among = clean[_draw_subset(album.seed, len(clean))]
+    # The universal quantile of each drift: the share of pairs that are nearer to each other
     quantiles = pairwise.share_below(among, drift[positions])
     placed_among = {} if len(among) == len(clean) else {"placed_among": len(among)}
+    # One more, as the image itself is its own nearest
     before = nearest(clean[positions], clean, NEIGHBOURS + 1)
     after = nearest(results[last][positions], clean, NEIGHBOURS)
     # pictures and an entry for each of them

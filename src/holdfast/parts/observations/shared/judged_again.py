@@ -16,6 +16,7 @@ def reevaluate_with_new_draws(encoder: Encoder, x: Images, name: str) -> dict[st
         name: under which the observation has their representations by the encoder's own draws, see `redrawn`.
     """
     reps = {}
+    # Group 0 are the encoder's own draws, by which the observation itself has judged
     for group in range(1, GROUPS + 1) if encoder.draws is not None else ():
         with use_draw_group(group):
             reps[redrawn(name, group)] = encoder(x).float()

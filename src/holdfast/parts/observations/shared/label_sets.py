@@ -26,6 +26,7 @@ def labels_of(written: LabelSet) -> frozenset[int]:
     members: set[int] = set()
     for part in str(written).split(","):
         match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part)
+        # What is no number becomes a range that falls, and is refused with those
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if first > last:
             raise HoldfastError(f"labels: expected numbers and rising ranges such as '281-293, 300', got {written!r}")
@@ -62,4 +63,5 @@ def predict_membership(head: Head, reps: Reps, names: LabelSet) -> Bool[Tensor, 
             f"{head.classes.tolist()[:10]}; say in known_as what the training images call them"
         )
     scores = head.scores(reps)
+    # Strictly, since a tie is decided by the order of classes alone
     return scores[:, inside].amax(1) > scores[:, ~inside].amax(1)

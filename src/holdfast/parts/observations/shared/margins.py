@@ -105,8 +105,10 @@ class OfMargins(OfFirst):
         if self.probe is not None:
             if shard.labels is None or shard.head is None:
                 raise no_labels(f"the observation {part_name(self)}", "the source of images")
+            # Row j of the classes other than y: e_y - e_j, [M, C - 1, D]
             margin = shard.head(self.probe).margins(shard.labels[shard.positions])
             return margin.to(shard.x.device).to(torch.float64)
+        # RVCL, Eq. 12, W_CL of every pair: [M, R, D]
         return between(clean_of(shard)[shard.positions], self.against(shard), self.divergence)
 
     def against(self, shard: Shard) -> Float[Tensor, "batch rows dim"]:
@@ -122,7 +124,9 @@ class OfMargins(OfFirst):
         assert shard.clean is not None
         population = len(shard.clean)
         if self.comparisons is None:
+            # In order, the image itself among them, so that column j is image j
             return torch.arange(population).expand(len(shard.x), -1)
+        # By seed and id: the certificate and the attack are asked about the same pairs
         return draw_negatives(shard.rng, shard.positions, population, min(self.comparisons, population - 1))
 
 
@@ -134,12 +138,14 @@ def row(margin: Margin, numbers: Int[Tensor, "batch"]) -> Margin:
 
 def nearest_rows(margin: Margin, reps: Reps, count: int) -> Int[Tensor, "batch rows"]:
     """Return which `count` rows are nearest to zero, as distances between representations: m / ||weights||."""
+    # Rows of zeros are no boundaries; the clamp keeps 0 / 0 away from them
     distance = margin(reps) / margin.weights.norm(dim=-1).clamp_min(1e-30)
     return distance.argsort(dim=1, stable=True)[:, :count].cpu()
 
 
 def confusion(encoder: Encoder, margin: Margin, like: Images) -> Goal:
     """Return the goal -m(x') for margins of one row: above zero where they are below."""
+    # In the images' precision, for the search; what it finds is judged again in float64
     margin = margin.to(like)
 
     def goal(x: Images) -> tuple[PerImage, Reps]:
@@ -151,6 +157,7 @@ def confusion(encoder: Encoder, margin: Margin, like: Images) -> Goal:
 
 def rounding(margin: Margin, reps: Reps) -> Rows:
     """Return what float32 may change a margin by: 1e-6 of the sum of the magnitudes of its terms."""
+    # Σ |w_k| |f_k| + |bias|: as if every term were rounded the same way
     return REPRESENTATIONS * Margin(margin.weights.abs(), margin.bias.abs())(reps.abs())
 
 
@@ -159,12 +166,14 @@ def last_digits(margin: Margin, reps: Reps) -> Rows:
 
     Unlike `rounding`, which allows for the worst, it leaves of a margin what a large mean has not taken away.
     """
+    # Roundings of the terms are independent, mostly, so their squares add up
     squares = Margin(margin.weights.square(), torch.zeros_like(margin.bias))
     return REPRESENTATIONS * squares(reps.square()).sqrt()
 
 
 def pieces(x: Images, rows: int) -> Iterator[slice]:
     """Yield which images to give a certifier at a time, so that their rows fit in memory."""
+    # Coefficients of one image: rows times the values of its widest layer, about
     step = max(1, VALUES // (rows * WIDER * math.prod(x.shape[1:])))
     for start in range(0, len(x), step):
         yield slice(start, start + step)

@@ -74,11 +74,14 @@ def look(disturbed: Disturbed) -> NoiseDraws:
     """Draw for every image, and return what is seen."""
     perturbation, coarse, latents, means, weights, covariances = [], [], [], [], [], []
     for image in range(len(disturbed.reps)):
+        # One image at a time: full covariances of many images would not fit
         noise, z = disturbed.at(image), disturbed.numbers(image)
         gaussians = noise.mixtures(1)
+        # NPPR, Eq. 12 and 13: a component for each draw, then its Gaussian; [1, DRAWS, latent]
         latent = gaussians.mix(gaussians.choose(z[..., 0]), z[..., 1:])
         delta = noise.shape(latent)[0].double()
         perturbation.append(shrunk(delta, SIDE).flatten(1))
+        # Channels averaged and pixels shrunk, to a few numbers that a heat map can show
         coarse.append(shrunk(delta.mean(1, keepdim=True), COARSE).flatten(1))
         latents.append(_features(noise, latent[0].double()))
         means.append(_features(noise, gaussians.means[0].double()))
@@ -110,10 +113,12 @@ def covariance_of_blocks(gaussians: Gaussians, block: int) -> Float[Tensor, "blo
     """
     main = int(gaussians.weights[0].argmax())
     scales = gaussians.scales[0, main].double()
+    # Which block each latent number belongs to, and how many each block has
     block_of = torch.arange(len(scales), device=scales.device) // block
     counts = block_of.bincount().double()
     if gaussians.below is None:  # never as a matrix: without an up-sampler it would be one of pixels × pixels
         return (scales.new_zeros(len(counts)).index_add_(0, block_of, scales.square()) / counts.square()).diag()
     root = gaussians.below[0, main].double() + scales.diag()
+    # P L without a matrix P: rows of L summed block by block, [blocks, latent]
     means = scales.new_zeros(len(counts), len(scales)).index_add_(0, block_of, root) / counts[:, None]
     return means @ means.T

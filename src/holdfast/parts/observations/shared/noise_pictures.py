@@ -50,6 +50,7 @@ def show_noise(noise: LearnedNoise, labelled: bool, clusters: int, album: Album,
     by_group = [drawn.weights[codes == code].mean(0) for code in range(len(names))]
     tables = {
         "draws": ([image for image in rng.ids for _ in range(DRAWS)], _draws(drawn, flat, codes, rng)),
+        # μ on the axes of the draws: [K, latent] @ [latent, axes]
         "means": _matrix("axis", drawn.means @ axes(drawn.latent, AXES).T),
         "covariance": _matrix("latent", drawn.covariance),
     }
@@ -90,6 +91,7 @@ def _groups(
         return "cluster", groups
     if labels is not None:
         return "label", labels
+    # Never more clusters than there are different representations
     middle = centres(album.clean, min(clusters, len(album.clean.unique(dim=0))), album.seed)
     return "cluster", nearest(reps, middle)
 
@@ -100,6 +102,7 @@ def _matrix(name: str, rows: Float[Tensor, "rows columns"]) -> tuple[list[str], 
 
 def _draws(drawn: NoiseDraws, flat: Plane, codes: Int[Tensor, "images"], rng: Rng) -> dict[str, Tensor]:
     """Return a row per draw: its group, where it lies on two maps (NaN: nowhere), what it does to coarse pixels."""
+    # t-SNE starts from a seed of its own, so that pictures do not depend on what was drawn before
     near = neighbourhoods(drawn.perturbation, rng.child("t-SNE").generator().initial_seed())
     near = torch.full_like(flat.points, torch.nan) if near is None else near
     return {
@@ -142,5 +145,6 @@ def _pictures(
 
 def _one_of_each(codes: list[int]) -> list[int]:
     """Return the images in such an order that the first ones are of different groups."""
+    # How many of its group come before each image: all first ones stand before all second ones
     rank = [codes[:image].count(code) for image, code in enumerate(codes)]
     return sorted(range(len(codes)), key=lambda image: (rank[image], image))

@@ -45,6 +45,7 @@ class OfNoise(OfFirst):
 
     def images(self, population: int, attacked: int) -> int:
         """The images that the audit attacks, or the first ones of them; none from which the noise was learned."""
+        # A noise that was learned is judged on images that it has not seen
         own = self.noise.count_held_out(population, attacked) if isinstance(self.noise, WorstNoise) else attacked
         return super().images(population, own)
 
@@ -73,6 +74,8 @@ def represent(shard: Shard, x: Images) -> Reps:
 
 def spans(shard: Shard, rows: list[int], start: int, stop: int) -> Iterator[tuple[Int[Tensor, "rows"], int, int]]:
     """Yield (images, first draw, last draw) for one encoder pass after the other; `start` begins a unit."""
+    # Draws that make one pass, in whole units; where an image needs
+    # fewer, several images share a pass
     room = max(1, block_size(shard.x) // UNIT) * UNIT
     together = max(1, room // (stop - start))
     for first in range(0, len(rows), together):
@@ -85,9 +88,12 @@ def draw_noisy_images(shard: Shard, noise: Threat, rows: Int[Tensor, "rows"], st
     """Return draws `start` to `stop` (exclusive) of some images of the shard; `start` begins a unit."""
     ids, rng = [shard.rng.ids[row] for row in rows.tolist()], shard.rng.child("noise")
     if not isinstance(noise, Noise):  # a threat that only samples: one stream for every draw
+        # Each draw is a stream of its own: how many are made together changes none of them
         names = [f"{image} draw {draw}" for image in ids for draw in range(start, stop)]
         x, positions = (values[rows].repeat_interleave(stop - start, 0) for values in (shard.x, shard.positions))
         return shard.disturb(noise, rng.at(names), x, positions).unflatten(0, (len(rows), stop - start))
+    # Whole units are drawn, and what lies beyond `stop` is dropped, so a draw's
+    # number alone decides what it is
     numbers, units = noise.numbers(shard.x), range(start // UNIT, -(-stop // UNIT))
     z = torch.cat([rng.child(unit).at(ids).normal_on(shard.x.device, UNIT, numbers) for unit in units], 1)
     return apply_noise(shard, noise, rows, z[:, : stop - start])
@@ -99,6 +105,7 @@ def apply_noise(shard: Shard, noise: Noise, rows: Int[Tensor, "rows"], z: Float[
     at = shard.positions[rows]
     labels = None if shard.labels is None else shard.labels[at]
     x = shard.x[rows]
+    # Bound to these images, where the noise depends on them
     return noise.at(shard.clean[at].to(x.device), labels).push(x, z.to(x))
 
 
@@ -109,15 +116,18 @@ def values(shard: Shard, events: Sequence[Event], rows: Int[Tensor, "rows"], ima
         HoldfastError: a representation that is not finite.
     """
     flat = images.flatten(0, 1)
+    # `flatten` of [B, S] gives the usual layout, which the encoder would convert
     if shard.x.is_contiguous(memory_format=torch.channels_last):
         flat = flat.contiguous(memory_format=torch.channels_last)
     reps = shard.encoder(flat)
     if not bool(torch.isfinite(reps).all()):
+        # Draws of one image follow each other: the quotient is its row
         bad = int((~torch.isfinite(reps).all(1)).nonzero()[0]) // images.shape[1]
         raise HoldfastError(
             f"encoder {shard.encoder.name!r}: the representation of a disturbed image is NaN or infinite (image "
             f"{shard.rng.ids[int(rows[bad])]}); failures cannot be counted"
         )
+    # [B · S, D] -> [B, S, D]
     reps = reps.double().unflatten(0, images.shape[:2])
     return [event(reps, rows).cpu() for event in events]
 

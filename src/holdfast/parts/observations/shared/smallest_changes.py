@@ -45,6 +45,7 @@ def smallest_changes(
     changed = results["gallery.largest"] > 0
     broken = [p for p in sorted(rows) if p < len(radii) and changed[rows[p]] and float(radii[p]) < torch.inf]
     order = sorted(broken, key=lambda position: float(radii[position]))
+    # Evenly spaced by rank, so that a few very large radii do not take all places
     ranks = torch.linspace(0, len(order) - 1, min(most, len(order))).round().long().tolist()
     if not order or album.picture(order[0]).shape[0] not in (1, 3):
         return []
@@ -54,6 +55,8 @@ def smallest_changes(
     for place, position in enumerate(order[rank] for rank in ranks):
         x = album.picture(position)
         largest, share = unpack_change(results, rows[position])
+        # The change is stored in units of its largest number: in the third
+        # picture that is white or black
         shown = {"clean": x, "attacked": x + largest * share, "difference": 0.5 + share / 2}
         files = {name: f"{folder}/change{album.number}-{place}-{name}.png" for name in shown}
         for name, pixels in shown.items():

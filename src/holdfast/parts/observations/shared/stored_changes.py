@@ -23,6 +23,7 @@ def pack_changes(delta: Images, positions: Positions) -> dict[str, Tensor]:
     """
     delta = delta.float().cpu()
     largest = delta.flatten(1).abs().amax(1)
+    # An image that did not change has a largest number of 0: 0 / tiny stays 0
     levels = delta / largest.clamp_min(torch.finfo(torch.float32).tiny).view(-1, 1, 1, 1) * LEVELS
     return {
         "gallery.position": positions.cpu(),

@@ -30,6 +30,7 @@ def top(queries: Reps, bank: Iterable[Tensor], k: int) -> tuple[Float[Tensor, "q
     cosines, places, start = torch.empty(len(directions), 0), torch.empty(len(directions), 0, dtype=torch.int64), 0
     for chunk in bank:
         members = _unit(chunk)
+        # The best of this chunk, then the best of these and those of the chunks before
         similarities, at = faiss.knn(
             directions.numpy(), members.numpy(), min(k, len(members)), metric=faiss.METRIC_INNER_PRODUCT
         )

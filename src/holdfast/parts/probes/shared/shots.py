@@ -26,5 +26,6 @@ def draw_shots(labels: Int[Tensor, "bank"], shots: int, rng: Rng) -> Int[Tensor,
                 f"expected at least {shots} training images of each class, got {len(own)} of class {name}; ask for "
                 "fewer shots, or give more training images"
             )
+        # The order is named by the class, so it depends on no other class, and not on how many shots
         places.append(own[torch.randperm(len(own), generator=rng.child("shots", name).generator())[:shots]])
     return torch.cat(places)

@@ -23,6 +23,7 @@ def blocks(bank: Bank, targets: Int[Tensor, "bank"], rows: int) -> Iterator[Labe
     done, left = 0, None
     for chunk in bank.chunks():
         check_finite(chunk)
+        # What was left of the chunk before comes first, so blocks do not depend on where chunks end
         parts = (chunk if left is None else torch.cat([left, chunk])).split(rows)
         for part in parts[:-1]:
             yield part, targets[done : done + rows].to(part.device)
@@ -46,6 +47,7 @@ def shuffle_stream(stream: Iterator[Labelled], random: torch.Generator) -> Itera
         if pool is None:
             pool = _permute(reps, targets, random)
             continue
+        # Two blocks are mixed, one leaves; clones, for views would keep both in memory
         mixed = _permute(torch.cat([pool[0], reps]), torch.cat([pool[1], targets]), random)
         yield mixed[0][: len(reps)], mixed[1][: len(reps)]
         pool = mixed[0][len(reps) :].clone(), mixed[1][len(reps) :].clone()
@@ -60,6 +62,7 @@ def _permute(reps: Reps, targets: Int[Tensor, "batch"], random: torch.Generator)
 
 def select(bank: Bank, places: Int[Tensor, "some"]) -> Float[Tensor, "some dim"]:
     """Return the representations at some places of a bank, in the order of the places; its chunks are read once."""
+    # Chunks pass by in order, so places are looked for in order, and put back afterwards
     ordered, back = places.sort()
     picked, start = [], 0
     for chunk in bank.chunks():
@@ -68,6 +71,7 @@ def select(bank: Bank, places: Int[Tensor, "some"]) -> Float[Tensor, "some dim"]
         start += len(chunk)
     if int(ordered[-1]) >= start:
         raise HoldfastError(f"expected a representation for every label, got {start} of them")
+    # `back` says where each sorted place stood; its argsort is the inverse
     return torch.cat(picked)[back.argsort().to(picked[0].device)]
 
 
@@ -82,6 +86,7 @@ def moments(stream: Iterator[Labelled]) -> tuple[Float[Tensor, "dim"], Float[Ten
     count, mean, squares, largest = 0, *[torch.zeros((), dtype=torch.float64)] * 3
     for block, _ in stream:
         reps = block.double()
+        # δ, then the merged mean and sum of squared deviations
         block_mean, total = reps.mean(0), count + len(reps)
         gap = block_mean - mean.to(block_mean)
         mean = mean.to(block_mean) + gap * (len(reps) / total)
@@ -90,5 +95,6 @@ def moments(stream: Iterator[Labelled]) -> tuple[Float[Tensor, "dim"], Float[Ten
         )
         largest = torch.maximum(largest.to(block_mean), reps.abs().amax(0))
         count = total
+    # A deviation of 1e-12 of the largest value is rounding: dividing by it would blow it up to 1
     scale = (squares / count).sqrt()
     return mean, torch.where(scale > 1e-12 * largest, scale, torch.ones_like(scale))

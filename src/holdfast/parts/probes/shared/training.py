@@ -37,6 +37,8 @@ def standardise(
 ) -> tuple[Float[Tensor, "batch dim"], Float[Tensor, "dim"], Float[Tensor, "dim"]]:
     """Return (r - m) / s in float64, m and s, feature by feature; s = 1 for a feature that does not vary."""
     reps = reps.double()
+    # Divided by N, as scikit-learn's StandardScaler does
     centre, scale = reps.mean(0), reps.std(0, correction=0)
+    # What varies by rounding alone is not blown up to a deviation of 1
     scale = torch.where(scale > 1e-12 * reps.abs().amax(0), scale, torch.ones_like(scale))
     return (reps - centre) / scale, centre, scale

@@ -39,4 +39,5 @@ class Vote(Classifier):
         """Return the votes of the k most similar training images for every class."""
         cosines, places = INDICES[self.index](reps, self.chunks(), self.k)
         votes = torch.zeros(len(reps), len(self.classes), dtype=torch.float64)
+        # exp((s - 1) / T) is at most 1, so no temperature overflows; the common factor changes no order
         return votes.scatter_add_(1, self.targets[places], ((cosines.double() - 1) / self.temperature).exp())

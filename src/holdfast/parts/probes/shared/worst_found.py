@@ -55,9 +55,11 @@ def best_against(
         each = torch.stack([-(trial.log_softmax(1) * target).sum(1) for trial in logits]) / SHARPNESS
         value = SHARPNESS * float((each.logsumexp(0) - math.log(len(versions))).mean()) + price(head, decay)
         slope = decay * head
+        # The last column is b, which has no penalty
         slope[:, -1] = 0
         # its gradient: that of each version, weighted by the softmax
         for version, trial, weight in zip(versions, logits, each.softmax(0) / len(target), strict=True):
+            # [C, N] @ [N, D + 1]
             slope += ((trial.softmax(1) - target) * weight[:, None]).T @ version
         return value, slope.flatten().numpy()
 

@@ -136,6 +136,8 @@ class ImagenetC(Corruption):
         if x.shape[1] not in (1, 3):
             raise HoldfastError(f"{self.corruption}: expected grey or RGB images, got {x.shape[1]} channels")
         small = self.constants == "cifar" or (self.constants == "auto" and min(x.shape[2:]) < BETWEEN)
+        # The severity chooses constants alone; the stream below does not name it, so
+        # all five draw the same numbers
         constants = (CIFAR if small else IMAGENET)[self.corruption][self.severity - 1]
         return in_parts(PARTS.get(self.corruption, 2**20))(self._corrupt)(
             x, rng.child("common", self.corruption), constants
@@ -146,6 +148,7 @@ class ImagenetC(Corruption):
         if self.textures:
             function = partial(function, textures=self.textures)
         if x.shape[1] == 1 and self.corruption in COLOURED:
+            # `expand` copies nothing: the three channels are one in memory
             return eight_bits(luminance(function(x.expand(-1, 3, -1, -1), rng, constants)))
         return eight_bits(function(x, rng, constants))
 
@@ -157,4 +160,5 @@ def luminance(x: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch 
 
 def eight_bits(x: Images) -> Images:
     """Return ⌊255 · clamp(x)⌋ / 255; what lies less than a thousandth of a level below a level is on it."""
+    # In place on the product, which nobody else holds
     return (255 * x.clamp(0, 1)).add_(1e-3).floor_().div_(255)

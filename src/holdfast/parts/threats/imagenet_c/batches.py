@@ -26,13 +26,17 @@ def in_parts(values: int) -> Callable[[Function], Function]:
     def decorate(function: Function) -> Function:
         @wraps(function)
         def in_blocks(x: Images, rng: Rng, constants: tuple[float, ...], **more: Any) -> Images:
+            # Accelerators want large batches, and have no such cache to stay in
             size = max(1, values // x[0].numel()) if x.device.type == "cpu" else len(x)
             if size >= len(x):
                 return function(x, rng, constants, **more)
+            # Given back at once: from here on glibc keeps freed blocks up to this
+            # size instead of returning them
             torch.empty(KEPT, dtype=torch.uint8)
             out = torch.from_numpy(np.empty(x.shape, str(x.dtype).removeprefix("torch.")))
             for first in range(0, len(x), size):
                 part = slice(first, first + size)
+                # By the ids of the part, so that each image draws what it would in one batch
                 out[part] = function(x[part], rng.at(rng.ids[part]), constants, **more)
             return out
 

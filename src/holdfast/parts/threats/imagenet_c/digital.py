@@ -25,6 +25,7 @@ def brightness(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
     (shift,) = constants
     value = x.amax(1, keepdim=True)
     raised = (value + shift).clamp_max(1)
+    # Both sides of `where` are computed: the clamp keeps 0 / 0 out of the one that is dropped
     return torch.where(value > 0, x * (raised / value.clamp_min(1e-12)), raised)
 
 
@@ -50,6 +51,7 @@ def saturate(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
     value, least = x.amax(1, keepdim=True), x.amin(1, keepdim=True)
     span = value - least
     red = x.new_tensor([0.0, 1.0, 1.0]).view(3, 1, 1)
+    # As above, the clamps keep 0 / 0 out of pixels that are grey, or black
     hue = torch.where(span > 0, (value - x) / span.clamp_min(1e-12), red)
     saturation = (factor * span / value.clamp_min(1e-12) + offset).clamp(0, 1)
     return value * (1 - saturation * hue)
@@ -93,6 +95,7 @@ def jpeg_compression(x: Images, rng: Rng, constants: tuple[float, ...]) -> Image
     pixels, less than the cosine transforms of a batch take in torch, and gives the published pixels themselves.
     """
     (quality,) = constants
+    # [B, H, W, C] bytes, as Pillow takes them
     levels = (255 * x).round().byte().permute(0, 2, 3, 1).cpu().numpy()
     read = torch.stack([torch.from_numpy(_through_jpeg(image, int(quality))) for image in levels])
     return read.permute(0, 3, 1, 2).to(x) / 255
@@ -121,20 +124,30 @@ def elastic_transform(x: Images, rng: Rng, constants: tuple[float, ...]) -> Imag
         raise too_small("elastic_transform", x, 3)
     height, width = x.shape[2:]
     square = min(height, width) // 3
+    # The affine map, by three corners of the square, (x, y) each, and where they go
     corners = torch.tensor([[1, 1], [1, -1], [-1, -1]]) * square + torch.tensor([width // 2, height // 2])
     moved = corners + affine * (2 * rng.child("affine").uniform(3, 2).double() - 1)
     back = torch.linalg.solve(F.pad(moved, (0, 1), value=1.0), corners.double())  # what x, y and 1 add to the place
+    # In grid_sample's coordinates, in which a side is 2 long between the
+    # centres of its first and last pixel
     right, down, start = (2 * back[:, :, None] / torch.tensor([width - 1, height - 1])).to(x).unbind(1)
     columns, rows = torch.arange(width).to(x), torch.arange(height).to(x)
+    # The map is linear in row and column: [B, H, 1, 2] + [B, 1, W, 2] takes
+    # H + W products an image, not H W
     line, column = (start - 1)[:, None] + rows[:, None, None] * down[:, None], columns[:, None] * right
+    # align_corners: reflected about the centres of the edge pixels, as OpenCV's REFLECT_101
     visible = F.grid_sample(x, line + column[:, None], "bilinear", "reflection", align_corners=True)
+    # CIFAR's severity 1 has no field, and a deviation of 0 that no kernel can have
     if size == 0:
         return visible
     fields = _smooth(rng.child("field").uniform(2, height, width).to(x), blur)  # of u in [0, 1]; 2 u - 1 is meant
+    # Pixel p is shown from p + size (2 u - 1), in coordinates where the
+    # image is 2 wide from edge to edge
     places = x.new_empty(len(x), height, width, 2)
     for axis, (side, pixels) in enumerate(((width, columns), (height, rows[:, None]))):
         start = (2 * pixels + 1 - 2 * size) / side - 1
         torch.add(start, fields[:, axis], alpha=4 * size / side, out=places[..., axis])
+    # Without align_corners: reflected about the image's edge itself, as scipy's "reflect"
     return F.grid_sample(visible, places, "bilinear", "reflection", align_corners=False)
 
 
@@ -158,6 +171,7 @@ def _gaussian(
 
     As many as the kernel is long, which are all that are not zero where it is shorter than the side.
     """
+    # What scipy makes of unit vectors, so that the reflection at the edge is in the matrix
     matrix = torch.from_numpy(scipy.ndimage.gaussian_filter1d(np.eye(side), deviation, 0, mode="reflect", truncate=3))
     weights, index = matrix.topk(min(2 * int(3 * deviation + 0.5) + 1, side), 1)
     return matrix, index, weights

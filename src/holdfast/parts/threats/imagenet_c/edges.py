@@ -29,13 +29,14 @@ def edges(x: Grey, low: float, high: float) -> Mask:
     right = smooth_rows[..., 2:] - smooth_rows[..., :-2]
     down = smooth_columns[:, :, 2:] - smooth_columns[:, :, :-2]
     size = right.abs() + down.abs()
+    # Zero beyond the image, so that no pixel at its edge loses to a neighbour that is not there
     at = F.pad(size, (1, 1, 1, 1))
 
     def beside(row: int, column: int) -> Grey:
         return at[:, :, 1 + row : 1 + row + x.shape[2], 1 + column : 1 + column + x.shape[3]]
 
     # non-maximum suppression: compare with both neighbours across the edge, by the gradient's octant
-    flat = round(math.tan(math.pi / 8) * 2**15) / 2**15
+    flat = round(math.tan(math.pi / 8) * 2**15) / 2**15  # tan 22.5° in OpenCV's fixed point; tan 67.5° is 2 more
     along_rows = down.abs() < flat * right.abs()
     along_columns = down.abs() > (flat + 2) * right.abs()
     falling = (right < 0) == (down < 0)  # the gradient points to the lower right, or to the upper left
@@ -62,6 +63,7 @@ def edges(x: Grey, low: float, high: float) -> Mask:
 
 def _dilate(mask: Mask) -> Mask:
     """Where a pixel or one of its eight neighbours is marked."""
+    # Along columns, then along rows of what that gave: together all eight neighbours
     for dim in (2, 3):
         length = mask.shape[dim] - 1
         wider = mask.clone()
@@ -79,10 +81,12 @@ def distance(to: Mask) -> Float[Tensor, "batch 1 height width"]:
 
     Source: Borgefors (1986), "Distance transformations in digital images", with OpenCV's lengths for 5 x 5.
     """
+    # More than any path across the image is long
     far = float(sum(to.shape[2:]) * 4)
     height, width = to.shape[2:]
     out = F.pad(torch.where(to[:, 0], 0.0, far).double(), (2, 2, 2, 2), value=far)
     ramp = torch.arange(width, dtype=out.dtype, device=out.device)
+    # Rounded as OpenCV's fixed-point lengths are; float64 then adds them exactly
     diagonal, knight = round(DIAGONAL * 2**16) / 2**16, round(KNIGHT * 2**16) / 2**16
     for _ in range(2):
         # row by row: steps of a knight, a diagonal or a side from the rows above, then along the row
@@ -99,6 +103,8 @@ def distance(to: Mask) -> Float[Tensor, "batch 1 height width"]:
                 + knight,
             ]
             nearest = torch.stack(steps).amin(0)
+            # In place, as later rows of this pass read it
             out[:, row, 2:-2] = (nearest - ramp).cummin(1).values + ramp
+        # The second pass is the first one on the turned image; two turns bring it back
         out = out.flip(1, 2)
     return out[:, None, 2:-2, 2:-2]

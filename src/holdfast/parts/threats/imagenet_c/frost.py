@@ -45,13 +45,19 @@ def ice(x: Images, rng: Rng) -> Images:
     height, width = x.shape[2:]
     if height * width < 2:
         raise too_small("frost", x, 2)
+    # Mean colour and contrast of one photograph for each image, [B, 4, 1, 1]
     sheet = x.new_tensor(SHEETS)[(len(SHEETS) * rng.child("sheet").uniform(1)[:, 0]).long()].view(-1, 4, 1, 1)
+    # Noise is real, so half of its spectrum tells all of it; one noise for all
+    # directions, [B, 1, H, W/2 + 1]
     white = torch.fft.rfft2(rng.child("needles").normal(1, height, width).to(x))
     needles = torch.fft.irfft2(white * _spectra(height, width).to(x), (height, width))
     patches = rng.child("patches").normal(DIRECTIONS, PATCHES, PATCHES).to(x)
+    # A factor of 6 makes the softmax sharp: almost everywhere one
+    # direction has nearly all the weight
     patches = (6 * F.interpolate(patches, (height, width), mode="bicubic", align_corners=True)).softmax(1)
     field = (patches * needles).sum(1, keepdim=True)
     field = field - field.mean((2, 3), keepdim=True)
+    # At the contrast of the photograph, whatever is left of the noise's own
     return (sheet[:, :3] + sheet[:, 3:] * field / field.std((2, 3), keepdim=True)).clamp(0, 1)
 
 
@@ -62,6 +68,7 @@ def _spectra(height: int, width: int) -> Float[Tensor, "directions height half"]
     frequency = np.hypot(rows, columns)
     frequency[0, 0] = np.inf  # no mean
     angle = np.arctan2(rows, columns)
+    # Waves across a needle's direction make it long; cos⁸ falls to a half at 24°
     across = [np.abs(np.cos(angle - math.pi * k / DIRECTIONS)) ** 8 for k in range(DIRECTIONS)]
     return torch.from_numpy(np.stack(across) * frequency**-SLOPE)
 
@@ -82,6 +89,7 @@ def crops(x: Images, rng: Rng, folder: str, scale: float) -> Images:
     pieces = []
     for number, down, right in rng.child("piece").uniform(3).tolist():
         photograph = _photograph(paths[int(len(paths) * number)], scale, *x.shape[2:])
+        # One place more than free rows, each as likely, as u is below 1
         top = int((photograph.shape[1] - x.shape[2] + 1) * down)
         left = int((photograph.shape[2] - x.shape[3] + 1) * right)
         pieces.append(photograph[:, top : top + x.shape[2], left : left + x.shape[3]])
@@ -94,5 +102,6 @@ def _photograph(path: Path, scale: float, height: int, width: int) -> Float[Tens
     levels = torch.from_numpy(np.array(open_picture(path).convert("RGB"))).permute(2, 0, 1)
     rows, columns = levels.shape[1:]
     scale = max(scale, height / rows, width / columns)
+    # The scale fits the image, but rounding could leave it a pixel short
     sides = [max(round(rows * scale), height), max(round(columns * scale), width)]
     return F.interpolate(levels[None] / 255, sides, mode="bilinear", align_corners=False)[0]

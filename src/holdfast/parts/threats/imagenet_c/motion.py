@@ -46,12 +46,15 @@ def _along(
     The padded image is one long line of numbers, and every offset is a distance along it.
     """
     rows, columns = zip(*pixels, strict=True)
+    # How far the line goes up and to the left; its first pixel is (0, 0), so neither is negative
     top, left = -min(rows), -min(columns)
     wide = F.pad(image[None], (left, max(columns), top, max(rows)), mode="replicate")[0]
     pitch, flat = wide.shape[2], wide.flatten()
+    # Places from which the farthest offset still lies on the line of numbers
     length = len(flat) - (top + max(rows)) * pitch - left - max(columns)
     out = torch.zeros_like(wide)
     for (row, column), weight in pixels.items():
         begin = (row + top) * pitch + column + left
+        # Beyond the image's width this wraps into the next row; those places are cut away below
         out.view(-1)[:length].add_(flat[begin : begin + length], alpha=weight)
     return out[:, : image.shape[1], : image.shape[2]]

@@ -28,5 +28,6 @@ def shot_noise(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
 def impulse_noise(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
     """Return x with a share c of all values gone, half of them black and half of them white."""
     (share,) = constants
+    # One number decides: the lowest c / 2 turn black, the highest c / 2 white
     u = rng.uniform(*x.shape[1:]).to(x.device)
     return x.masked_fill(u < share / 2, 0.0).masked_fill(u >= 1 - share / 2, 1.0)

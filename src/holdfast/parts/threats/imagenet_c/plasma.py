@@ -19,14 +19,18 @@ def plasma(u: Float[Tensor, "batch side side"], decay: float) -> Float[Tensor, "
     step, size = side, 100.0
     while step >= 2:
         half = step // 2
+        # What is known at this scale, and the places halfway between
         corner, middle = slice(0, None, step), slice(half, None, step)
 
         def fill(rows: slice, columns: slice, total: Tensor, size: float = size) -> None:
+            # Every point is filled once, and has a random number of its own
             height[:, rows, columns] = total / 4 + size**2 * u[:, rows, columns]
 
+        # Squares: the mean of four corners; `roll` goes on at the opposite edge
         corners = height[:, corner, corner]
         across = corners + corners.roll(-1, 1)
         fill(middle, middle, across + across.roll(-1, 2))
+        # Diamonds: the mean of the two corners and the two middles around each side
         middles = height[:, middle, middle]
         fill(corner, middle, middles + middles.roll(1, 1) + corners + corners.roll(-1, 2))
         fill(middle, corner, middles + middles.roll(1, 2) + corners + corners.roll(-1, 1))

@@ -20,7 +20,9 @@ def combine(
     and each row is summed in the same order whatever the batch.
     """
     batch, channels, height, width = x.shape
+    # All images and channels below each other, as one table of rows: where each begins
     first = torch.arange(0, batch * channels * height, height)
+    # One bag for each row of the result, [B · C · out, taps]
     bags = (first[:, None, None] + index).flatten(0, 1).to(x.device)
     taken = weights.to(x).repeat(batch * channels, 1)
     rows = F.embedding_bag(bags, x.reshape(-1, width), mode="sum", per_sample_weights=taken)
@@ -40,5 +42,7 @@ def _gaussian(side: int, deviation: float) -> tuple[Int[Tensor, "side taps"], Fl
     reach = int(4 * deviation + 0.5)
     offsets = np.arange(-reach, reach + 1)
     shares = np.exp(-0.5 * (offsets / deviation) ** 2)
+    # Held at the ends: beyond its edge the edge goes on
     index = (np.arange(side)[:, None] + offsets).clip(0, side - 1)
+    # All rows have the same weights: a view, not copies
     return torch.from_numpy(index), torch.from_numpy(shares / shares.sum()).expand(side, -1)

@@ -33,9 +33,11 @@ def spatter(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
         raise too_small("spatter", x, 2)
     liquid = gaussian(mean + deviation * rng.normal(1, *x.shape[2:]).to(x), blur)
     if mud:
+        # Mud: the drops, softened, of which only what is nearly full stays
         mask = gaussian((liquid > threshold).to(x), strength)
         mask = mask.where(mask >= 0.8, 0)
         return x * (1 - mask) + mask * x.new_tensor(MUD).view(3, 1, 1)
+    # Water: depths in 8 bits, as OpenCV's edges need them
     depth = (255 * liquid.where(liquid >= threshold, 0)).floor()
     mask = depth * relief(depth)
     mask = strength * mask / mask.amax((2, 3), keepdim=True).clamp_min(1)  # products of whole numbers: 0, or at least 1
@@ -51,6 +53,7 @@ def relief(depth: Grey) -> Grey:
     Args:
         depth: whole numbers, [B, 1, H, W].
     """
+    # 50 and 150 are the published thresholds of Canny's edges
     far = distance(edges(depth, 50, 150)).clamp_max(20)
     spread = _equalise(_correlate(far, BOX).div(9).floor())
     lit = _correlate(spread, EMBOSS).clamp(0, 255)
@@ -60,10 +63,13 @@ def relief(depth: Grey) -> Grey:
 def _equalise(levels: Grey) -> Grey:
     """Return levels 0 ... 20 spread so that all are about as frequent; the lowest becomes 0."""
     places = levels.flatten(1).long()
+    # OpenCV's equalizeHist: a histogram of each image, and its
+    # cumulative counts above the lowest level
     counts = places.new_zeros(len(levels), 21).scatter_add_(1, places, torch.ones_like(places))
     lowest = counts.gather(1, places.amin(1, keepdim=True))
     spread_over = places.shape[1] - lowest
     table = (counts.cumsum(1) - lowest).clamp_min(0) * (255 / spread_over.clamp_min(1))
+    # An image of one level has nothing to spread, and stays as it is
     table = torch.where(spread_over > 0, table.round(), torch.arange(21, device=levels.device))
     return table.gather(1, places).view_as(levels)
 

@@ -29,6 +29,7 @@ def load_stored(x: Images, rng: Rng, folder: str, corruption: str, severity: int
     """
     if (Path(folder) / f"{corruption}.npy").exists():
         held = load_severity(folder, corruption, severity)
+        # An id that is no number is as wrong as one that is too large, and is told below
         places = [int(name) if name.isdecimal() else len(held) for name in rng.ids]
         if strange := [name for name, place in zip(rng.ids, places, strict=True) if place >= len(held)]:
             raise HoldfastError(
@@ -56,8 +57,10 @@ def _check_alike(x: Images, corrupted: Images, name: str) -> None:
     """Raise where images are less like their own corrupted versions than like those of others, on average."""
     if len(x) < ENOUGH:
         return
+    # Correlation of pixels: what corruptions do to brightness and contrast does not count
     a, b = (each.flatten(1) - each.flatten(1).mean(1, keepdim=True) for each in (x, corrupted))
     a, b = (each / each.norm(dim=1, keepdim=True).clamp_min(1e-6) for each in (a, b))
+    # Rolled by one, every image stands beside another image's corrupted version
     own, others = float((a * b).sum(1).mean()), float((a * b.roll(1, 0)).sum(1).mean())
     if own <= others:
         raise HoldfastError(

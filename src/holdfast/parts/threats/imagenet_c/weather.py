@@ -22,6 +22,7 @@ def snow(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
         HoldfastError: images too small to enlarge anything in them.
     """
     mean, deviation, zoom, threshold, radius, blur, stays = constants
+    # The middle of the noise that, enlarged, covers the image; sizes round as scipy's zoom does
     kept = [math.ceil(side / zoom) for side in x.shape[2:]]
     if min(kept) < 2:
         raise too_small("snow", x, int(zoom) + 1)
@@ -29,12 +30,16 @@ def snow(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
     top, left = ((side - count) // 2 for side, count in zip(x.shape[2:], kept, strict=True))
     flakes = mean + deviation * rng.child("flakes").normal(1, *x.shape[2:]).to(x)
     flakes = flakes[:, :, top : top + kept[0], left : left + kept[1]]
+    # align_corners, since scipy's zoom takes the first pixel to the first and the last to the last
     flakes = F.interpolate(flakes, results, mode="bilinear", align_corners=True)
     top, left = ((count - side) // 2 for side, count in zip(x.shape[2:], results, strict=True))
     flakes = flakes[:, :, top : top + x.shape[2], left : left + x.shape[3]]
     flakes = flakes.where(flakes >= threshold, 0).clamp(0, 1)
     angles = -135 + 90 * rng.child("angle").uniform(1)[:, 0]
+    # The published code passes the flakes through 8-bit files: cut before
+    # ImageMagick smears them, rounded after
     fallen = move((255 * flakes).floor(), angles, int(radius), blur).round() / 255
+    # Paled towards a bright grey, but never darker than the image is
     pale = 1.5 * (x * x.new_tensor([0.299, 0.587, 0.114]).view(3, 1, 1)).sum(1, keepdim=True) + 0.5
     return stays * x + (1 - stays) * x.maximum(pale) + fallen + fallen.flip(2, 3)
 
@@ -51,9 +56,11 @@ def fog(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
     height, width = x.shape[2:]
     if max(height, width) < 2:
         raise too_small("fog", x, 2)
+    # The diamond-square algorithm halves its step down to 1, so it needs a power of two
     side = 1 << (max(height, width) - 1).bit_length()
     clouds = plasma(2 * rng.uniform(side, side).to(x) - 1, decay)[:, None, :height, :width]
     brightest = x.amax((1, 2, 3), keepdim=True)
+    # Scaled so that nothing is brighter than the image's brightest pixel was
     return (x + amount * clouds) * (brightest / (brightest + amount))
 
 

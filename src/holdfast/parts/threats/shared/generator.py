@@ -75,6 +75,7 @@ class Design:
     convention: str = "holdfast"
 
     def __post_init__(self) -> None:
+        # Outputs that tell the covariances; behind a hidden layer each of them has as many weights
         roots = self.components * (self.latent + self.below)
         for field, choices in CHOICES.items():
             if getattr(self, field) not in choices:
@@ -154,6 +155,9 @@ class Gaussians(NamedTuple):
 
     def choose(self, z: Float[Tensor, "batch draws"]) -> Float[Tensor, "batch draws components"]:
         """Return one-hot weights: the component in whose share of [0, 1] the number Φ(z) falls."""
+        # NPPR, Eq. 12, by the inverse of the distribution, so that a draw is a function of
+        # one normal number. The last end is left out: it is 1 up to rounding, and what lies
+        # beyond it is of the last component.
         ends = self.weights.cumsum(-1)[:, None, :-1]
         chosen = (torch.special.ndtr(z)[..., None] > ends).sum(-1)
         return F.one_hot(chosen, self.logits.shape[-1]).to(self.means)
@@ -163,10 +167,14 @@ class Gaussians(NamedTuple):
     ) -> Float[Tensor, "batch draws latent"]:
         """Return Σ_k w_k (μ_k + L_k ζ): a draw of component k where w is one-hot, and its relaxation elsewhere."""
         shared = len(self.means) == 1  # all images meet the same mixture: one product for all of them
+        # NPPR, Eq. 13 for one-hot weights, Eq. 50 for relaxed ones; w
+        # is [B, S, K], ζ [B, S, latent]
         w, zeta = (weights.flatten(0, 1)[None], noise.flatten(0, 1)[None]) if shared else (weights, noise)
+        # Means and diagonals of the roots first: weighted before they meet ζ, [B, S, latent]
         latent = w @ self.means + (w @ self.scales) * zeta
         if self.below is not None:
             spread = (self.below.flatten(1, 2) @ zeta.mT).unflatten(1, self.below.shape[1:3])  # [B, K, latent, S]
+            # Summed over components: [B, K, latent, S] -> [B, latent, S] -> [B, S, latent]
             latent = latent + (spread * w.mT[:, :, None]).sum(1).mT
         return latent.reshape(noise.shape)
 
@@ -203,6 +211,8 @@ class Generator(nn.Module):
         self.upsampler = Upsampler(design.upsampler, design.latent, design.shape, design.side)
         self.register_buffer("known", groups)  # the name in files of learned noises
         weights, shapes = SOURCES[design.structure]
+        # Buffers that `standardise` fills; they are saved with the weights, so
+        # that a file tells its own units
         if shapes == "reps":
             hidden = design.hidden
             self.register_buffer("middle", torch.zeros(design.dim))
@@ -222,10 +232,12 @@ class Generator(nn.Module):
         if source == "free":
             return nn.Parameter(start)
         head = nn.Linear(self.design.hidden if source == "reps" else self.design.embedding, len(start))
+        # As torch begins every linear layer
         if self.design.convention == "authors":
             return head
         with torch.no_grad():
             head.bias.copy_(start)
+            # Weights of zero: at the beginning all images have the same mixture weights
             if still:
                 head.weight.zero_()
         return head
@@ -258,6 +270,7 @@ class Generator(nn.Module):
             inputs["reps"] = self.trunk(self._standard(reps)) / heat.trunk
         if "groups" in self.asks:
             inputs["groups"] = F.normalize(self.embedding(groups), dim=-1)
+        # π from the one source, μ and L from the other
         weights, shapes = (inputs[source] for source in SOURCES[self.design.structure])
         means, scales = _through(self.means, shapes, heat.means), _through(self.scales, shapes, heat.roots)
         # divided so that a root's row has a norm of about one while outputs have
@@ -273,6 +286,7 @@ class Generator(nn.Module):
         count, size = self.design.components, self.design.latent
         means, scales = (part.unflatten(-1, (count, size)) for part in (outputs.means, outputs.scales))
         below = None if self.below is None else lower(outputs.below.unflatten(-1, (count, -1, size)))
+        # The floor keeps a component from shrinking to a point, where its gradient vanishes
         roots = F.softplus(scales) + FLOOR
         if spread == 1:
             return Gaussians(outputs.logits, means, roots, below)
@@ -291,6 +305,7 @@ class Generator(nn.Module):
             return nearest(reps.to(self.groups), self.groups)
         if labels is None:
             raise HoldfastError("a mixture with weights for each label needs labels; use a data source that has them")
+        # [B, G]: a label has one group, and is found by its value, which need not be 0 to G - 1
         same = labels.to(self.groups)[:, None] == self.groups
         if not bool(same.any(1).all()):
             strange = sorted(set(labels[~same.any(1).to(labels.device)].tolist()))
@@ -310,6 +325,7 @@ class Generator(nn.Module):
         if "reps" not in self.asks:
             return
         middle, spread = reps.double().mean(0), reps.double().std(0, correction=0)
+        # A spread that rounding alone can make is none, and would be blown up
         rounding = 8 * torch.finfo(reps.dtype).eps * reps.double().abs().amax(0)
         self.middle.copy_(middle)
         self.spread.copy_(torch.where(spread > rounding, spread, 1.0))
@@ -352,7 +368,9 @@ def lower(packed: Float[Tensor, "*batch half size"]) -> Float[Tensor, "*batch si
         packed: half = ⌈size / 2⌉ rows; the diagonal of its square, and its last column where size is odd, are not read.
     """
     half = packed.shape[-2]
+    # `square` [half, half] has Aᵀ above its diagonal and C below it; `left` is B
     square, left = packed.split([half, packed.shape[-1] - half], -1)
     width = left.shape[-1]
+    # A is a row and a column smaller than C where size is odd; zeros stand to its right
     top = F.pad(square.triu(1).mT[..., :width, :width], (0, half))
     return torch.cat([top, torch.cat([left, square.tril(-1)], -1)], -2)

@@ -26,6 +26,7 @@ def layout(x: Images, grid: int, cell: int) -> tuple[int, int]:
     count, requirement = (cell, "cells whose side divides") if cell else (grid, "a grid that divides")
     if common % count:
         divisors = [n for n in range(1, common + 1) if common % n == 0]
+        # The nearest divisors below and above, for the message
         near = [max(n for n in divisors if n < count), *[n for n in divisors if n > count][:1]]
         raise HoldfastError(
             f"shuffle: expected {requirement} both sides of {height} x {width} images, got {count}; the nearest: "
@@ -42,6 +43,8 @@ def cells(x: Images, grid: tuple[int, int]) -> Cells:
 
 def from_cells(parts: Cells, grid: tuple[int, int], width: int) -> Images:
     """Return the images of some cells, `width` pixels wide; the inverse of `cells`."""
+    # [B, C, row of cells, column of cells, row, column], then the rows
+    # of a row of cells side by side
     split = parts.unflatten(2, grid).unflatten(4, (-1, width // grid[1]))
     return split.transpose(3, 4).flatten(4, 5).flatten(2, 3)
 

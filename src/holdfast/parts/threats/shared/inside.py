@@ -39,6 +39,7 @@ def _(ball: Linf, z: Tensor, pixel: Quantile, length: Quantile) -> Tensor:
 
 @spread.register
 def _(ball: L2, z: Tensor, pixel: Quantile, length: Quantile) -> Tensor:
+    # All numbers but one give the direction, the last one the length, [B, S, 1]
     direction, last = z[..., :-1], z[..., -1:]
     norm = direction.square().sum(-1, keepdim=True).clamp_min(1e-30).sqrt()  # no numbers, no direction: the centre
     return ball.radius * length(last) * direction / norm
@@ -89,5 +90,6 @@ def odd(z: Tensor, half: Callable[[Tensor], Tensor]) -> Tensor:
         half: what a distribution symmetric about 0 gives for numbers up to 0, as its magnitude.
     """
     upper = z > 0
+    # Not -z.abs(), whose gradient at 0 is 0: a search that begins there would never move
     magnitude = half(torch.where(upper, -z, z))
     return torch.where(upper, magnitude, -magnitude)

@@ -64,11 +64,13 @@ class LearnedNoise(Noise):
                 "learn one for this encoder"
             )
         with torch.no_grad():
+            # In the network's own precision, whatever that of the representations is
             own = next(generator.parameters()).dtype
             return replace(self, gaussians=generator(reps.to(own), generator.group(reps, labels)))
 
     def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
         """Return the disturbed images that some numbers stand for, inside the ball and [0, 1]."""
+        # Refuses images of another shape
         self.numbers(x)
         return (x[:, None] + self.delta(z).to(x)).clamp(0, 1)
 
@@ -76,6 +78,7 @@ class LearnedNoise(Noise):
         """Return the perturbations that some numbers stand for, before they are cut off at 0 and 1; in pixels."""
         gaussians = self.mixtures(len(z))
         z = z.to(gaussians.means)
+        # The first number draws the component, the others are ζ
         return self.shape(gaussians.mix(gaussians.choose(z[..., 0]), z[..., 1:]))
 
     def shape(self, latent: Float[Tensor, "batch draws latent"]) -> Draws:
@@ -111,6 +114,7 @@ class LearnedNoise(Noise):
         """Return the covariance of every image's heaviest component, in the latent space."""
         gaussians = self.mixtures(images)
         main = gaussians.weights.argmax(-1).expand(images)
+        # Of one component alone, [B, latent, latent]: all of them would be K times as large
         roots = gaussians.roots.expand(images, -1, -1, -1)[torch.arange(images, device=main.device), main]
         return roots @ roots.mT
 
@@ -145,6 +149,7 @@ def restore(described: str, state: Mapping[str, Tensor]) -> LearnedNoise:
 
 def pack(noise: LearnedNoise) -> dict[str, Tensor]:
     """Return the noise as named tensors, "description" being UTF-8 bytes; the images it is bound to are left out."""
+    # As bytes, since what observations return are tensors alone
     text = torch.tensor(list(describe(noise).encode()), dtype=torch.uint8)
     state = {f"network.{name}": value.detach().cpu() for name, value in noise.generator.state_dict().items()}
     return {"description": text, **state}

@@ -31,7 +31,10 @@ def to_truncated_length(z: Tensor, name: str, pixels: int, scale: float) -> Tens
         scale: about where lengths of many pixels gather, where nothing is truncated.
     """
     table = _table(name, pixels, scale).to(z)
+    # Where z stands between the points of the table; only the fraction, and not the
+    # choice of points, has a gradient
     place = ((z + FARTHEST) * ((COARSE - 1) / (2 * FARTHEST))).clamp(0, COARSE - 1)
+    # One below the last point, so that there is a right neighbour
     left = place.detach().long().clamp_max(COARSE - 2)
     return torch.lerp(table[left], table[left + 1], place - left)
 
@@ -43,10 +46,14 @@ def _table(name: str, pixels: int, scale: float) -> Tensor:
     def log_density(r: np.ndarray) -> np.ndarray:
         return scipy.special.xlogy(pixels - 1, r) + pixels * LOG_DENSITIES[name](r, scale)
 
+    # Lengths of many pixels gather in a thin shell: first where that is,
+    # then as many points there alone
     r = np.linspace(0, 1, FINE)
     occurs = np.flatnonzero(log_density(r) > log_density(r).max() - LEFT_OUT)
     r = np.linspace(r[max(occurs[0] - 1, 0)], r[min(occurs[-1] + 1, FINE - 1)], FINE)
+    # Relative to the largest, as r^(d-1) itself overflows or vanishes for a photograph's d
     density = np.exp(log_density(r) - log_density(r).max())
+    # Trapezoids, up to a factor that the division by the sum takes out
     mass = density[1:] + density[:-1]
     below = np.concatenate([[0.0], mass.cumsum()])
     above = np.concatenate([mass[::-1].cumsum()[::-1], [0.0]])  # summed from its own end: tails keep their digits

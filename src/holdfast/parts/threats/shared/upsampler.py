@@ -46,6 +46,7 @@ class Upsampler(nn.Module):
         self.kind, self.shape = kind, shape
         if kind == "none":
             return
+        # Not saved with the weights: they follow from the sizes
         self.register_buffer("rows", bicubic(side, shape[1]), persistent=False)
         self.register_buffer("columns", bicubic(side, shape[2]), persistent=False)
         if kind == "bicubic":
@@ -63,11 +64,13 @@ class Upsampler(nn.Module):
         if self.kind == "none":
             return latent.unflatten(-1, self.shape)
         small = latent if self.kind == "bicubic" else F.linear(latent, self.weight, self.bias)
+        # NPPR, Eq. 44: each small picture P, [*, C, side, side], becomes Aᵀ P B
         pictures = small.unflatten(-1, (self.shape[0], -1, len(self.columns)))
         return self.rows.mT @ (pictures @ self.columns)
 
 
 def bicubic(side: int, length: int) -> Float[Tensor, "side length"]:
     """Return the matrix that interpolates a row of `side` numbers to one of `length`."""
+    # What interpolation makes of unit vectors are the rows of its matrix
     unit = torch.eye(side).view(side, 1, 1, side)
     return F.interpolate(unit, (1, length), mode="bicubic", align_corners=False).flatten(1)

@@ -51,6 +51,8 @@ def best(
     """
     total = sums(gain, size).flatten(-2)
     other = sums(among_equals, size)
+    # Among the places with the largest sum the one where the other value
+    # is largest; numbered row by row
     place = torch.where(total >= total.amax(-1, keepdim=True), other.flatten(-2), -torch.inf).argmax(-1)
     across = other.shape[-1]
     return rectangle(place // across, place % across, size, (gain.shape[-2], gain.shape[-1]), gain.device)
@@ -60,6 +62,7 @@ def spread(moved: Bool[Tensor, "*batch height width"]) -> tuple[Tensor, Tensor]:
     """Return the height and the width of the smallest window that holds all pixels that moved, 0 where none did."""
     extents = []
     for side in (moved.any(-1), moved.any(-2)):
+        # The first row (column) that changed, and the last one, as the first from behind
         first = side.int().argmax(-1)
         last = side.shape[-1] - 1 - side.flip(-1).int().argmax(-1)
         extents.append(torch.where(side.any(-1), last - first + 1, 0))

@@ -38,6 +38,7 @@ class ArrayFile:
         self._path = path
         with _reading(path):
             self._zip = zipfile.ZipFile(regular(path))
+        # np.savez writes each array as a member NAME.npy
         self._members = {item.filename.removesuffix(".npy"): item for item in self._zip.infolist()}
 
     def __enter__(self) -> "ArrayFile":
@@ -73,9 +74,12 @@ class ArrayFile:
         with _reading(self._path, name):
             with self._zip.open(item) as file:
                 shape, kind = _header(file)
+                # Python's integers do not overflow; a side of 0 must not hide the others
                 size = int(np.prod([max(1, side) for side in shape], dtype=object)) * kind.itemsize
+                # Refused before it is unpacked, by what its header says
                 if size > max(UNTOLD, item.compress_size * RATIO):
                     raise ValueError(f"{item.compress_size:,} bytes would unpack to {size:,}")
+            # Once more from the beginning, which the header was read from
             with self._zip.open(item) as file:
                 held = npy.read_array(file, allow_pickle=False, max_header_size=_HEADER)
                 if file.read(1):  # to the end, where the checksum is compared
@@ -97,6 +101,7 @@ def map_array(path: Path) -> np.ndarray:
 
 def _header(file: Any) -> tuple[tuple[int, ...], np.dtype]:
     """Return shape and type of an array, from its header."""
+    # Version 3 is 2 with names of fields outside ASCII, which no array of numbers has
     read = {1: npy.read_array_header_1_0, 2: npy.read_array_header_2_0}.get(npy.read_magic(file)[0])
     if read is None:
         raise ValueError("it is of a version of NumPy's format that is not known here")

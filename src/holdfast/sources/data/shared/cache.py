@@ -39,11 +39,13 @@ class Kept:
         """Keep the pixels of an image if there is room."""
         if self._limit <= 0:
             return
+        # Whole 255ths come back to the bit; anything else is seen by the comparison
         small = pixels.mul(255).round_().to(torch.uint8)
         lossless = pixels.dtype == torch.float32 and torch.equal(small.to(torch.float32).div(255), pixels)
-        stored = small if lossless else pixels.clone()
+        stored = small if lossless else pixels.clone()  # the caller may change its own
         with self._lock:
             size = stored.nbytes
+            # Geometries of other encoders go first; if none is left, the new pixels are not kept
             while self._bytes + size > self._limit and self._drop(geometry):
                 pass
             kept = self._pixels.setdefault(geometry, {})
@@ -53,7 +55,7 @@ class Kept:
 
     def _drop(self, current: Hashable) -> bool:
         """Forget another geometry; return whether there was one."""
-        for geometry in self._pixels:
+        for geometry in self._pixels:  # it changes only on its way out
             if geometry != current:
                 self._bytes -= sum(pixels.nbytes for pixels in self._pixels.pop(geometry).values())
                 return True

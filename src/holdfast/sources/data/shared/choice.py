@@ -69,12 +69,14 @@ class Choice:
         self._skip_corrupt, self.skip_duplicates = skip_corrupt, skip_duplicates
         self._threads = threads
         self.copies: list[tuple[str, str, int]] | None = None  # beyond those of `duplicates`, once they were looked for
+        # From here on: what was read and found, by row
         self._noting = False
         self._noted: dict[int, Content] = {}  # of images that were read, by row
         self._number = dict(enumerate(range(len(source.classes))))  # of each class of the source
         self.classes = tuple(require_utf8(name, self.reader.name) for name in source.classes)
         self._order = permutation(self.reader, Rng(seed).child("images"))
         if source.relevance is not None:
+            # Queries, what is relevant to them, and the rest, each in the order of the permutation
             self._order = source.relevance.order(torch.from_numpy(self._order).long(), queries, size).numpy()
         self._size = len(self._order) if size is None else min(size, len(self._order))
 
@@ -123,6 +125,7 @@ class Choice:
         try:
             for row in map(int, self.rows):  # a list of a million takes 40 MiB
                 own.append(self.reader.label(row))
+                # After so many without a label it takes the source to have none, and reads no further
                 if len(own) == SAMPLE and own.count(None) == SAMPLE:
                     return [], ""
         except HoldfastError as error:  # which whoever needs labels is told
@@ -165,6 +168,7 @@ class Choice:
     def sample(self) -> list[Shape]:
         """Shapes of the first pictures in the order of the audit, whatever its size; none where they are pixels."""
         rows = self._order[:SAMPLE].tolist()
+        # Two are asked, for one may be unreadable
         if self._shape(rows[0]) is None and self._shape(rows[1]) is None:
             return []
         return [shape for shape in self._threads.map(self._shape, rows) if shape is not None]
@@ -199,6 +203,7 @@ class Choice:
         """The places of each query of a retrieval task and of each image of its corpus that has the same content."""
         if self.source.relevance is None:
             return []
+        # Digests as bytes of 32, so that equal contents are found by a dictionary
         return equal_pairs(self.digests.view("V32")[:, 0].tolist(), self.source.relevance.queries[self.rows].tolist())
 
     @property
@@ -217,6 +222,7 @@ class Choice:
 
     def leave_out(self, other: "Choice") -> int:
         """Leave out the images of contents that another has; return how many they were. Fewer than two may remain."""
+        # Fixed texts of 32 bytes, which NumPy can look up
         own, others = (np.frombuffer(choice.digests, f"S{DIGEST}") for choice in (self, other))
         return self._keep(~np.isin(own, others))
 
@@ -241,6 +247,7 @@ class Choice:
             return 0
         before, digests = self._survey, RowsOnDisk(DIGEST)
         digests.add(self.digests[kept].tobytes())
+        # Whatever was made of the rows before
         self._forget("ids", "labels", "relevance", "fingerprint", "samples", "traits", "_labels", "_own")
         self._survey = replace(before, rows=before.rows[kept], digests=digests, trait_of=before.trait_of[kept])
         self.rows = self._survey.rows
@@ -291,7 +298,9 @@ class Choice:
         """SHA-256 of the sorted (id, content) of the chosen images, and of what is relevant in a retrieval task."""
         sha256 = hashlib.sha256()
         names = list(self.ids)
+        # 32 bytes each, without an object for every image
         contents = self.digests.reshape(-1).data
+        # In the order of ids: the same images in another order have one fingerprint
         for place in sorted(range(len(names)), key=names.__getitem__):
             sha256.update(f"{names[place]!r} {contents[32 * place : 32 * place + 32].hex()}\n".encode())
         if self.source.relevance is not None:
@@ -305,11 +314,13 @@ class Choice:
 
     def _outcomes(self, rows: list[int]) -> Iterator[Content | HoldfastError]:
         """Yield what reading each of some images comes to, see `_try`; the pool reads them."""
+        # Slices, for sources that read several together
         slices = [rows[at : at + TOGETHER] for at in range(0, len(rows), TOGETHER)]
         return itertools.chain.from_iterable(self._threads.map(self._contents, slices))
 
     def _contents(self, rows: Sequence[int]) -> Sequence[Content | HoldfastError]:
         """Return what `_try` does of several images; together where their source gives them so and all are good."""
+        # One by one where images may be noted, which need no second reading
         given = None if self._noting else self.reader.together(rows)
         if given is None:
             return [self._try(row) for row in rows]
@@ -321,6 +332,7 @@ class Choice:
 
     def together(self, rows: Sequence[int]) -> Sequence[PIL.Image.Image | Tensor] | None:
         """Return several images as `read` does; None where they are not given together, or not all of them are good."""
+        # While it takes notes, images pass one by one through `read`, which takes them
         given = None if self._noting else self.reader.together(rows)
         if given is None or isinstance(given, Tensor):
             return None if given is None else list(given)
@@ -335,6 +347,7 @@ class Choice:
         with one_large_at_a_time():
             if not self._skip_corrupt:
                 return _content(self._read(row))
+            # Only what cannot be read may be skipped: pixels outside [0, 1] are a mistake in the data
             try:
                 read = self.reader.load(row)
             except HoldfastError as error:
@@ -373,6 +386,7 @@ class Choice:
     def samples(self) -> list[tuple[int, bytes]]:
         """Some places from the first to the last, and the digests of the images there; reads all images once."""
         last, digests = len(self.rows) - 1, self.digests
+        # Evenly from the first to the last; few images give few places
         places = dict.fromkeys(round(last * number / (SAMPLES - 1)) for number in range(SAMPLES))
         return [(place, digests[place].tobytes()) for place in places]
 
@@ -384,6 +398,7 @@ class Choice:
         """Return how the image at a place differs from one of this digest; "" where it is the same, twice."""
         try:
             with one_large_at_a_time():
+                # Twice: a source that draws anew gives another image each time
                 again = [digest_of(self.reader.load(int(self.rows[place])).image) for _ in range(2)]
         except HoldfastError as error:
             return str(error)

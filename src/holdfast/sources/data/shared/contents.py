@@ -47,6 +47,7 @@ class Content(NamedTuple):
 
 def contents_of(pixels: Float[Tensor, "n channels height width"]) -> list[Content]:
     """Return the contents of images of one shape, contiguous pixels in [0, 1]: as of one after the other."""
+    # The heading is hashed once, and its state copied for each image
     start = hashlib.sha256(_heading(pixels[0]))
     digests = []
     for image in pixels.numpy():
@@ -69,6 +70,7 @@ def digest_of(image: PIL.Image.Image | Tensor) -> bytes:
         digest.update(image.contiguous().numpy().data)
         return digest.digest()
     digest = hashlib.sha256(f"{image.mode} {image.size}".encode())
+    # One strip is the whole picture, and needs no crop
     if image.height <= _STRIP:
         digest.update(image.tobytes())
         return digest.digest()

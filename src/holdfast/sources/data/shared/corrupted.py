@@ -39,12 +39,14 @@ def load_severity(folder: str | Path, corruption: str, severity: int) -> np.ndar
             f"{list(held.shape)}; take the file of the benchmark"
         )
     count = len(held) // SEVERITIES
+    # A view of the file, severity after severity
     return held[(severity - 1) * count : severity * count]
 
 
 def pictures(folder: str | Path, corruption: str, severity: int) -> Path:
     """Return the folder of pictures of one corruption and severity, see `ImagenetcSource`."""
     _check(folder, severity)
+    # In the folder itself, or in one of ImageNet-C's groups, such as "noise"
     for place in (Path(folder), *sorted(Path(folder).iterdir())):
         if (inside := place / corruption / str(severity)).is_dir():
             return inside
@@ -63,4 +65,5 @@ def _check(folder: str | Path, severity: int) -> None:
 def _names(folder: Path) -> list[str]:
     """Return the corruptions that a folder holds."""
     arrays = [file.stem for file in folder.glob("*.npy") if file.stem != "labels"]
+    # Folders that have a severity 1, directly or in a group
     return sorted({*arrays, *(inner.parent.name for deep in ("*/1", "*/*/1") for inner in folder.glob(deep))})

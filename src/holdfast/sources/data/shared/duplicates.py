@@ -84,6 +84,7 @@ class LookAlikes:
         """
         # Of those that are known the nearest, of several the first
         own, entries, levels = self._known.near(images)
+        # Sorted by image, level, number: the first row of each image is its nearest
         numbers = self._numbers[entries].astype(np.int64)
         order = np.lexsort((numbers, levels, own))
         kept = order[np.flatnonzero(np.diff(own[order], prepend=-1))]
@@ -96,6 +97,7 @@ class LookAlikes:
         block = _Buckets(len(images), lambda entries: images[entries])
         block.add(images)
         among = block.near(images)
+        # Earlier ones only, and not itself
         for own_place, other, level in np.stack(among, 1)[among[1] < among[0]].tolist():
             twins[own_place].append((level, other))
 
@@ -104,12 +106,14 @@ class LookAlikes:
         for place in range(len(images)):
             best = nearest.get(place)
             if place in twins:
+                # By the number of an earlier one that was taken up, -1 where it was left out
                 near = [(level, given[other]) for level, other in twins[place] if given[other] >= 0]
                 best = min(near if best is None else [best, *near], default=None)
             alike.append(None if best is None else (best[1], best[0]))
             if best is None or not leave_out:
                 given[place] = self.count
                 self.count += 1
+                # The thumbnail of an exact copy is there already
                 if best is None or best[0] > 0:
                     new.append(place)
         self._numbers[len(self._rows) : len(self._rows) + len(new)] = np.array(given)[new]
@@ -134,10 +138,12 @@ class _Buckets:
     def add(self, images: Thumbnails) -> None:
         """Take up further ones."""
         sums = _sums(images)
+        # One number that sorts by bucket, and in a bucket by the sum of the middle
         keys = (sums[:, :4] // _WIDTH + 1) @ _PLACES * _SPREAD + sums[:, 4] + _MIDDLE_REACH
         order = np.argsort(keys)
         places = np.searchsorted(self._keys, keys[order])
         count = self._count + len(images)
+        # Both stay sorted, so that a bucket is a run of them
         self._all_keys[:count] = np.insert(self._keys, places, keys[order])
         self._all_entries[:count] = np.insert(self._entries, places, order + self._count)
         self._all_cells[self._count : count] = images[:, _SKETCH]
@@ -157,6 +163,7 @@ class _Buckets:
         for start in range(0, len(images) if len(self._keys) else 0, 1024):
             block = images[start : start + 1024]
             for own, entries in self._candidates(_sums(block)):
+                # First by the cells in memory, which rule out most pairs without the disk
                 fits = np.flatnonzero(_apart(self._all_cells[entries], block[own][:, _SKETCH]) <= ALIKE)
                 own, entries = own[fits], entries[fits]
                 if len(own):
@@ -169,24 +176,30 @@ class _Buckets:
     def _candidates(self, sums: Int[np.ndarray, "block 5"]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield pairs of an image and a known one of which no sum is too far apart, some at a time."""
         # In each bucket that a look-alike may lie in, from the first sum of the middle to the last
+        # Two buckets for each of four quarters, sixteen in all
         corners = np.array(list(itertools.product((0, 1), repeat=4)))
         buckets = ((sums[:, :4] - _REACH) // _WIDTH + 1) @ _PLACES
+        # In each, the first key whose middle is in reach
         starts = ((buckets[:, None] + corners @ _PLACES) * _SPREAD + sums[:, 4:]).reshape(-1)
         first = np.searchsorted(self._keys, starts)
+        # Buckets in which nothing lies in reach are dropped before their runs are counted
         some = np.flatnonzero(self._keys[np.minimum(first, len(self._keys) - 1)] - starts <= 2 * _MIDDLE_REACH)
         some = some[first[some] < len(self._keys)]
         first = first[some]
         counts = np.searchsorted(self._keys, starts[some] + 2 * _MIDDLE_REACH, "right") - first
         # The pairs themselves
         totals = np.cumsum(counts)
+        # In parts of about `_MOST` pairs: images that are alike in all sums may be very many
         for part in np.split(np.arange(len(some)), np.flatnonzero(np.diff(totals // _MOST)) + 1):
             number = counts[part]
+            # 0, 1, 2, ... in each run, counted from its first
             inside = np.arange(number.sum()) - np.repeat(np.cumsum(number) - number, number)
             yield np.repeat(some[part] // len(corners), number), self._entries[np.repeat(first[part], number) + inside]
 
 
 def _sums(images: Thumbnails) -> Int[np.ndarray, "n 5"]:
     """Return the sums of the four quarters of thumbnails, and of their middles."""
+    # Sums stay below 2^24, so float32 is exact, and its product the fastest
     return np.rint(images.astype(np.float32) @ _PARTS).astype(np.int64)
 
 
@@ -204,4 +217,5 @@ _PARTS = _parts()
 
 def _apart(a: UInt8[np.ndarray, "pairs cells"], b: UInt8[np.ndarray, "pairs cells"]) -> Int[np.ndarray, "pairs"]:
     """Return the largest difference of a cell of each pair."""
+    # The larger minus the smaller: bytes have no sign
     return (np.maximum(a, b) - np.minimum(a, b)).max(1, initial=0).astype(np.int64)

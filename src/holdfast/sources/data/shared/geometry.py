@@ -52,8 +52,10 @@ def standard(picture: PIL.Image.Image) -> PIL.Image.Image:
     Raises:
         HoldfastError: a colour mode that has no conversion to RGB, or 32-bit integers that are not 16-bit.
     """
+    # First turned: height and width are those that a viewer shows
     if picture.getexif().get(PIL.ExifTags.Base.Orientation, 1) != 1:
         picture = PIL.ImageOps.exif_transpose(picture)
+    # "I" and "I;16", which Pillow's own conversion would clip to 8 bits
     if picture.mode.startswith("I"):
         values = np.asarray(picture, dtype=np.float32)
         if values.min(initial=0) < 0 or values.max(initial=0) > 65535:
@@ -63,6 +65,7 @@ def standard(picture: PIL.Image.Image) -> PIL.Image.Image:
         return picture
     grey = picture.mode in GREY
     try:
+        # To drop the alpha channel would show whatever colour transparent pixels have
         if picture.has_transparency_data:
             picture = picture.convert("RGBA")
             picture = PIL.Image.alpha_composite(PIL.Image.new("RGBA", picture.size, "white"), picture)
@@ -103,9 +106,10 @@ def convert(pixels: Pixels, conversion: Conversion, geometry: Geometry | None) -
     channels = conversion.channels
     # channels: luma of colours, or one grey for all three
     if channels == 1 and pixels.shape[0] == 3:
+        # Σ_c w_c x_c, [3, H, W] to [1, H, W]; weights are rounded, so the sum may leave [0, 1]
         pixels = torch.einsum("chw,c->hw", pixels, pixels.new_tensor(_LUMA)).clamp_(0, 1).unsqueeze(0)
     elif channels == 3 and pixels.shape[0] == 1:
-        pixels = pixels.expand(3, -1, -1)
+        pixels = pixels.expand(3, -1, -1)  # a view, which `contiguous` or resizing copies
     elif channels is None and geometry is not None and pixels.shape[0] != geometry.channels:
         raise HoldfastError(
             f"expected {geometry.channels} channels ({geometry.source}), got {pixels.shape[0]}; "
@@ -133,11 +137,13 @@ def placement(conversion: Conversion, geometry: Geometry | None) -> Geometry | N
 
 def resize_channels(pixels: Pixels, wanted: Geometry) -> Float[Tensor, "c h w"]:
     """Return pixels in another size, each channel by itself and without rounding to levels."""
+    # Mode F, one plane each: Pillow knows no floats in colour
     return torch.cat([_pixels(_place(PIL.Image.fromarray(plane), wanted)) for plane in pixels.numpy()])
 
 
 def resize_picture(pixels: Pixels, wanted: Geometry) -> Float[Tensor, "c h w"]:
     """Return pixels in another size, rounded to 8 bits as those of a picture are where they are whole levels."""
+    # Whole levels come back to the bit, so they are resized as Pillow resizes bytes
     levels = pixels.mul(255).round_().to(torch.uint8)
     if not torch.equal(levels.to(torch.float32).div(255), pixels):
         return resize_channels(pixels, wanted)
@@ -150,6 +156,7 @@ def _place(picture: PIL.Image.Image, wanted: Geometry | None) -> PIL.Image.Image
     if wanted is None:
         return picture
     high, wide = wanted.scale_size(picture.height, picture.width)
+    # The longer side of a thin picture would take all memory
     if high * wide > _MOST_PIXELS:
         raise HoldfastError(
             f"a picture of {picture.width}x{picture.height} is too thin: scaled to a shorter side of "
@@ -169,11 +176,13 @@ def _by_pillow(picture: PIL.Image.Image, size: tuple[int, int], interpolation: I
 
 def _by_torch(picture: PIL.Image.Image, size: tuple[int, int], interpolation: Interpolation) -> PIL.Image.Image:
     """Scale as torchvision does a tensor: bytes stay bytes between both directions, in another order than Pillow's."""
+    # [1, C, H, W] of bytes
     values = _planes(picture).contiguous()[None]
     if interpolation == "nearest":
         scaled = F.interpolate(values, size, mode="nearest-exact")[0]
     else:
         scaled = F.interpolate(values, size, mode=interpolation, align_corners=False, antialias=True)[0]
+    # [H, W, C], or [H, W] for grey
     return PIL.Image.fromarray((scaled.permute(1, 2, 0).contiguous() if len(scaled) == 3 else scaled[0]).numpy())
 
 
@@ -182,7 +191,7 @@ _SCALE = {"pillow": _by_pillow, "torch": _by_torch}
 
 def _planes(picture: PIL.Image.Image) -> Shaped[Tensor, "channel height width"]:
     """Return a picture of mode L, RGB or F as a tensor of its own numbers."""
-    values = torch.from_numpy(np.array(picture))
+    values = torch.from_numpy(np.array(picture))  # a copy, for what Pillow holds is read-only
     return values.unsqueeze(0) if values.ndim == 2 else values.permute(2, 0, 1)
 
 

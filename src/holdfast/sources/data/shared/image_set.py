@@ -77,6 +77,7 @@ class ImageSet(ChosenImages):
             raise HoldfastError(f"expected at least 2 images, got {images}; an audit compares images with each other")
         self.geometry = geometry
         self.conversion = conversion or Conversion()
+        # Decoding releases the interpreter, so threads are enough
         self._threads = Threads(min(THREADS, cores()) if workers is None else max(1, workers))
         self._kept = Kept(kept)
         self._ends: set[int] = set()  # where somebody who went through the images stopped and the next one began anew
@@ -108,8 +109,10 @@ class ImageSet(ChosenImages):
         if self.conversion.size is not None or not self._choice.sample:
             return None
         channels, heights, widths = zip(*self._choice.sample, strict=True)
+        # Shapes that are one need no common one
         if not self._choice.has_mixed_sizes and (self.conversion.channels or len(set(channels)) == 1):
             return None
+        # No larger than the middle one, so that at most half of the pictures are enlarged
         side = min(USUAL, median_low(map(min, heights, widths)))
         size = (side, side) if self._choice.has_mixed_sizes else (heights[0], widths[0])
         return Geometry(size, self.conversion.channels or max(channels), min(size), source=BY_SHAPES)
@@ -143,7 +146,9 @@ class ImageSet(ChosenImages):
             batches = [shown.batch(at, min(at + TOGETHER, len(self))) for at in range(0, len(self), TOGETHER)]
         except HoldfastError:  # what cannot be rendered alike is said where an encoder is shown it
             return []
+        # [N, 1, H, W] of small grey images: all pairs are compared
         images = torch.cat([shrink_to_grey(batch) for batch in batches])
+        # The place of the first image that shows the same picture; its own where there is none
         first = copies(images, steps_for(shown.shape))
         levels = (255 * (images - images[first]).abs().flatten(1).amax(1)).round().int().tolist()
         return [
@@ -159,6 +164,7 @@ class ImageSet(ChosenImages):
 
     def with_geometry(self, geometry: Geometry | None) -> "ImageSet":
         """Return the same images for another encoder; choice, fingerprint and skips are shared, not repeated."""
+        # A shallow copy shares the choice, the threads and what was decoded
         twin = copy.copy(self)
         twin.geometry, twin._ahead, twin._shape = geometry, {}, None
         twin._ends, twin._first, twin._last = set(self._ends), 0, 0
@@ -167,6 +173,7 @@ class ImageSet(ChosenImages):
     def unread(self, size: int) -> "ImageSet":
         """Return the first images without a fingerprint, for which all would be read; nothing they give may be kept."""
         twin = self.with_geometry(self.geometry)
+        # A choice of its own, whose fingerprint is given, so that nothing asks for all images
         twin._choice = copy.copy(self._choice)
         twin._choice.recall(
             Selection(self.available, self._choice.rows[:size], "", [], [], self._choice.has_mixed_sizes)
@@ -185,14 +192,17 @@ class ImageSet(ChosenImages):
         """
         if not 0 <= start < stop <= len(self):
             raise HoldfastError(f"expected 0 <= start < stop <= {len(self)}, got start={start}, stop={stop}")
+        # Someone begins anew: where the one before stopped, the next is likely to stop too
         if start == 0:
             self._ends.add(self._last)
             self._first = stop
         self._last = stop
         futures = [self._submit(places) for places in self._pieces(start, stop)]
+        # As many again, from here on
         next_ones = self._pieces(stop, min(2 * stop - start, len(self)))
         if stop == len(self) or stop in self._ends:
             next_ones += self._pieces(0, min(self._first, start))
+        # What was read ahead and is asked for stays; the rest is dropped
         self._ahead = {places: self._submit(places) for places in dict.fromkeys(next_ones)}
         return self._together(range(start, stop), [pixels for future in futures for pixels in result(future)])
 
@@ -228,11 +238,13 @@ class ImageSet(ChosenImages):
         out = list(corrupt_images(map(map_to_own_size, images, x) if as_maps else images, threat, rng, x.device))
         if as_maps:
             return torch.stack(out)
+        # In the memory layout of x, on which the rounding of convolutions depends
         layout = torch.channels_last if x.is_contiguous(memory_format=torch.channels_last) else torch.contiguous_format
         return self._together(places, out).to(x.device).contiguous(memory_format=layout)
 
     def _own_images(self, places: Sequence[int]) -> Iterator[OwnImage]:
         """Yield images at their own size; those that follow themselves are read once."""
+        # Draws of one image follow each other, and its picture is decoded once for all
         runs = [(place, len(list(several))) for place, several in itertools.groupby(places)]
         for at in range(0, len(runs), SLICE):
             several = runs[at : at + SLICE]
@@ -261,15 +273,18 @@ class ImageSet(ChosenImages):
 
     def _pieces(self, start: int, stop: int) -> list[range]:
         """Return the places from one to another in pieces, two or more for each thread where they suffice."""
+        # Two pieces for each thread even out those that take longer
         size = max(1, min(TOGETHER, (stop - start) // (2 * self._threads.count)))
         return [range(at, min(at + size, stop)) for at in range(start, stop, size)]
 
     def _submit(self, places: range) -> "Future[list[Pixels]]":
+        # What was read ahead is taken, anything else begun
         return self._ahead.pop(places, None) or self._threads.submit(self._read, places)
 
     def _read(self, places: Sequence[int]) -> list[Pixels]:
         """Return the pixels of some images, which are read together where their source gives them so."""
         rows = dict(zip(places, self._choice.rows[list(places)].tolist(), strict=True))
+        # Kept ones first, then the others together
         kept = {place: pixels for place in rows if (pixels := self._kept.get(self.geometry, rows[place])) is not None}
         missing = [place for place in rows if place not in kept]
         images = self._choice.together([rows[place] for place in missing]) if missing else []
@@ -296,6 +311,7 @@ class ImageSet(ChosenImages):
                 pixels = fit(image, self.conversion, self.geometry)
                 self._kept.put(self.geometry, int(self._choice.rows[place]), pixels)
                 return pixels
+            # Pixels of arrays are not kept: to read them again is as cheap
             return convert(image, self.conversion, self.geometry)
         except HoldfastError as error:
             raise HoldfastError(f"image {self.ids[place]!r}: {error}") from error

@@ -60,6 +60,7 @@ class InProcesses:
         self._asked = _Asked()
         with _however_many():
             self._loader: DataLoader[Answer] = DataLoader(
+                # No batches: each item comes back as it is, with its error
                 _Answering(items), None, sampler=self._asked, num_workers=processes, persistent_workers=True,
                 collate_fn=cast(Any, _as_it_is),
             )  # fmt: skip

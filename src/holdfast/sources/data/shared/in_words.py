@@ -23,6 +23,7 @@ def format_counts(things: Counter[str]) -> str:
         >>> format_counts(Counter({".txt": 1, ".heic": 20}))
         '20 .heic, 1 .txt'
     """
+    # The most frequent first, those of one count by name
     counts = sorted(things.items(), key=lambda item: (-item[1], item[0]))
     more = sum(number for _, number in counts[NAMED:])
     shown = [f"{number:,} {name}" for name, number in counts[:NAMED]]
@@ -76,6 +77,7 @@ def rendering_in_words(traits: Counter[Traits], conversion: Conversion, geometry
     enlarged = recoloured = 0
     for (shape, is_picture, _), number in traits.items():
         channels, height, width = shape
+        # Arrays are not resized for an encoder, only if asked
         wanted = placement(conversion, geometry if is_picture else None)
         kept = conversion.channels or (geometry.channels if geometry and is_picture else None) or channels
         recoloured += number * (kept != channels)
@@ -100,6 +102,7 @@ def _sizes(shapes: Counter[tuple[int, int, int]], total: int) -> str:
     sizes: Counter[tuple[int, int]] = Counter()
     for (_, height, width), number in shapes.items():
         sizes[height, width] += number
+    # The most frequent size is named, of several the largest
     (height, width), _ = max(sizes.items(), key=lambda item: (item[1], item[0]))
     sides = f"{height} × {width} pixels{'' if height == width else ' (height × width)'}"
     if len(sizes) > 1:

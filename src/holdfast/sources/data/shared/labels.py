@@ -28,10 +28,12 @@ def class_number(value: Any, where: str) -> int | None:
     """
     if isinstance(value, Tensor) and value.ndim == 0 and not value.is_quantized:
         value = value.item()
+    # NumPy's single numbers
     if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
         value = value.item()
     if value is None or (isinstance(value, int) and value == NONE):
         return None
+    # True and False are 1 and 0; a float is never rounded to a class
     if not isinstance(value, int) or not 0 <= value <= LARGEST:
         advice = "the place of its 1, .argmax(), is a class" if hasattr(value, "__len__") else "number the classes"
         if isinstance(value, (str, bytes)):

@@ -45,6 +45,7 @@ class LongTail(ImageSource):
         members = _members(Reader(source))
         # the first word of each stream is a number that depends on (seed, name) alone
         ranked = sorted(members, key=lambda label: rng.child("class").generator(str(label)).initial_seed())
+        # Sizes by rank, since a rare class may be the one that limits the most frequent
         wanted = _profile([len(members[label]) for label in ranked], ratio, source) if counts is None else list(counts)
         if len(wanted) != len(ranked) or min(wanted) < 1:
             raise HoldfastError(
@@ -52,6 +53,7 @@ class LongTail(ImageSource):
                 f"got {wanted[:10]}"
             )
         if uniform:
+            # As many in all, evenly; the rest one each to the first ranks
             each, more = divmod(sum(wanted), len(ranked))
             wanted = [each + (rank < more) for rank in range(len(ranked))]
         self.counts = dict(zip(ranked, wanted, strict=True))
@@ -62,9 +64,10 @@ class LongTail(ImageSource):
                     f"long tail of {source}: expected at least {count} images of class {label}, got "
                     f"{len(members[label])}; give a larger ratio, smaller counts or more images"
                 )
+            # By number, then id: a shorter choice is the beginning of a longer one
             keys = sorted((rng.generator(source.id(row)).initial_seed(), source.id(row), row) for row in members[label])
             self._rows += [row for _, _, row in keys[:count]]
-        self._rows.sort()
+        self._rows.sort()  # as they stand in the source, for reading on
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -113,9 +116,12 @@ def _profile(sizes: Sequence[int], ratio: float, source: ImageSource) -> list[in
     """Return the number of images to keep of the class of each rank, from those that there are."""
     if not 1 <= ratio < math.inf:
         raise HoldfastError(f"long tail of {source}: expected ratio >= 1, got {ratio:g}; 100 is usual")
+    # ratio^(-r / (C-1)), from 1 to 1 / ratio
     shares = [ratio ** (-rank / (len(sizes) - 1)) for rank in range(len(sizes))]
     slack = 1e-9  # 500 · 100^-1 is 5, whatever the rounding
+    # The largest n_max for which n_max · share fits into every class
     most = math.floor(min(size / share for size, share in zip(sizes, shares, strict=True)) + slack)
+    # The rarest class needs one
     if most * shares[-1] + slack < 1:
         raise HoldfastError(
             f"long tail of {source}: expected {math.ceil(ratio)} images or more of the most frequent class, so that "

@@ -61,6 +61,7 @@ def open_images(
         spec = _local(Path(spec), Options())
     elif isinstance(spec, str):
         spec, options, corrupt, duplicates = _source(spec)
+        # What the spec says goes before what the caller says
         conversion = Conversion(options.size or conversion.size, options.channels or conversion.channels)
         skip_corrupt, skip_duplicates = skip_corrupt or corrupt, skip_duplicates or duplicates
     return ImageSet(
@@ -76,8 +77,10 @@ def _source(spec: str) -> tuple[ImageSource, Conversion, bool, bool]:
     skip_corrupt = take(options, "skip_corrupt", boolean, False)
     skip_duplicates = take(options, "skip_duplicates", boolean, False)
     balanced = _balance(options)
+    # As it was typed, since a path may hold a ":"
     address = spec.strip().partition("?")[0]
     sources = registry.names("data")
+    # A prefix that is no source may be the beginning of a path
     if prefix is None or (prefix not in sources and Path(address).exists()):
         source = _open_by_name(address, options)
     elif prefix in sources:
@@ -102,6 +105,7 @@ def _balance(options: Options) -> Callable[[ImageSource], ImageSource]:
 def _open(prefix: str, name: str, options: Options) -> ImageSource:
     """Open what a source calls so; what is nobody's option is refused, also where a source of others forgets to."""
     ours = registry.home("data", prefix) is not None
+    # Before it opens anything: that it is a DataSource
     if not ours:
         _outline(prefix)
     with nullcontext() if ours else foreign(f"the data source {prefix!r}", "opened", wrap=True):
@@ -127,9 +131,11 @@ def _open_by_name(name: str, options: Options) -> ImageSource:
 def _no_data(name: str) -> HoldfastError:
     """Return the error for data that are no source, file or folder: what of all that there is was meant."""
     sources = registry.names("data")
+    # Files and bare sources first: names inside sources cost an import each
     near = nearest(name, [entry.name for entry in Path().iterdir()]) + nearest(name, filter(_is_bare, sources))
     if not near:
         known = [(source, each) for source in sources for each in _make(source).names()]
+        # Only what is nearly the same, since the choice is large
         near = [f"{source}:{each}" for source, each in known if likeness(name, each.partition("?")[0]) > 0.9]
     return HoldfastError(
         f"unknown data {name!r}{format_suggestions(near[:2]) or ';'} neither a source ({', '.join(sources)}) nor a "
@@ -150,6 +156,7 @@ def _local(path: Path, options: Options) -> ImageSource:
         raise HoldfastError(
             f"expected a folder, {', '.join(most)} or {last}, got the file {str(path)!r}; give its folder"
         )
+    # "org/name" is what the hub calls a dataset
     known = f"hf:{path}" if len(path.parts) == 2 and not path.is_absolute() and not path.parent.exists() else ""
     advice = (
         f"did you mean {known}, of the Hugging Face hub?" if known else "check the path, or see: holdfast list data"

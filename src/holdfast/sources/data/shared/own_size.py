@@ -45,6 +45,7 @@ def own_image(image: PIL.Image.Image | Tensor, conversion: Conversion, geometry:
         own = OwnImage(
             convert(image, Conversion(None, conversion.channels), None), placement(conversion, None), resize_channels
         )
+    # What has the encoder's size already is not resized
     stays = own.placement is None or own.placement.keeps(*own.pixels.shape[1:])
     return own._replace(placement=None) if stays else own
 
@@ -54,8 +55,10 @@ def map_to_own_size(own: OwnImage, values: Pixels) -> OwnImage:
     height, width = own.pixels.shape[1:]
     if own.placement is None:
         return own._replace(pixels=values)
+    # Where something is cut off, the map says nothing about it
     if own.placement.crops(height, width):
         return OwnImage(torch.full_like(values, torch.nan), None, resize_channels)
+    # Back to the size of the image, and after the corruption to that of the encoder
     back = Geometry((height, width))
     return own._replace(pixels=resize_channels(values, back), resize=resize_channels)
 
@@ -74,6 +77,7 @@ def corrupt_images(
     block: list[OwnImage] = []
     start = 0
     for image in images:
+        # A block at a time: full-size pictures would not fit together
         if block and sum(own.pixels.numel() for own in block) + image.pixels.numel() > TOGETHER:
             yield from _block(block, corruption, rng.at(list(rng.ids[start : start + len(block)])), device)
             start, block = start + len(block), []
@@ -88,11 +92,14 @@ def _block(block: list[OwnImage], corruption: Corruption, rng: Rng, device: torc
         groups.setdefault((image.pixels.shape, image.placement is None), []).append(number)
     out = [image.pixels for image in block]
     for numbers in groups.values():
+        # [n, C, H, W]
         x = torch.stack([block[number].pixels for number in numbers]).to(device)
         own = rng.at([rng.ids[number] for number in numbers])
         # cells need not fill an image that is resized in any case
         tile = 1 if block[numbers[0]].placement is None else corruption.tile
+        # The middle, where a tile must fill what it corrupts
         rows, columns = (_middle(side, tile) for side in x.shape[2:])
+        # In place: `stack` has copied
         x[:, :, rows, columns] = corruption.sample(x[:, :, rows, columns], own)
         # the size of the encoder's input
         for number, pixels in zip(numbers, x.cpu(), strict=True):
@@ -103,5 +110,6 @@ def _block(block: list[OwnImage], corruption: Corruption, rng: Rng, device: torc
 
 def _middle(side: int, tile: int) -> slice:
     """Return the largest part in the middle of a side that is a multiple of `tile`; all of a side that has none."""
+    # A side shorter than a tile is taken whole
     rest = side % tile if side >= tile else 0
     return slice(rest // 2, side - (rest - rest // 2))

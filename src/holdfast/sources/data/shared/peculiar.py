@@ -36,6 +36,7 @@ def peculiarities(picture: PIL.Image.Image) -> tuple[str, ...]:
 
 
 def _peculiarities(picture: PIL.Image.Image) -> tuple[str, ...]:
+    # Pillow's tiles tell how pixels are stored, only until they are decoded
     mode, stored = picture.mode, " ".join(str(tile) for tile in getattr(picture, "tile", ()))
     profile = picture.info.get("icc_profile") or b""
     found = {
@@ -45,8 +46,10 @@ def _peculiarities(picture: PIL.Image.Image) -> tuple[str, ...]:
         DEEP: mode not in ("I", "F") and not mode.startswith("I;") and bool(_DEEP.search(stored)),
         WHOLE: mode == "I" and picture.format not in ("PNG", "PPM"),  # some versions of Pillow read their 16 bits so
         FLOATS: mode == "F",
+        # Modes such as CMYK and Lab
         CONVERTED.format(mode): mode not in (*GREY, "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "I")
         and not mode.startswith("I;"),
+        # A profile names itself in its description, in one of two encodings
         PROFILE: len(profile) > 0 and not any(name in profile for name in _SRGB),
     }
     return tuple(words for words, applies in found.items() if applies)

@@ -31,6 +31,7 @@ _thread = threading.local()
 @contextmanager
 def one_large_at_a_time() -> Iterator[None]:
     """Decode and shrink a picture inside; a large one waits until no other is in memory."""
+    # Known by the thread: decoding happens deep inside code that knows nothing of turns
     _thread.inside, _thread.holds = True, False
     try:
         yield
@@ -59,6 +60,7 @@ def decode(file: Path | BytesIO, name: str) -> PIL.Image.Image:
     """
     try:
         with open_picture(file) as picture:
+            # Only once for a thread, which holds the turn until it leaves
             if picture.width * picture.height > LARGE and getattr(_thread, "inside", False) and not _thread.holds:
                 _thread.holds = _turn.acquire()
             note_peculiarities(picture)

@@ -63,6 +63,7 @@ class Reader:
         return self.name
 
     def _calling(self, what: str, doing: str) -> Any:
+        # A source that is made for threads is called as it is: in no turn, and with its own errors
         return foreign(what, doing, wrap=self._alone, alone=self._alone)
 
     def id(self, row: int) -> str:
@@ -106,6 +107,7 @@ class Reader:
         """
         with self._calling(f"{self.name}, image {self.id(row)!r}", "read"):
             given = self._source.load(row)
+            # Before the turn is given back: its owner may write into it next
             if self._alone:
                 given = copy_picture(given)
         return self._read(row, given)
@@ -117,6 +119,7 @@ class Reader:
             if given.ndim != 3 or given.shape[0] not in (1, 3) or not given.is_floating_point():
                 got = f"{given.dtype} {list(given.shape)}"
                 raise HoldfastError(f"image {name!r}: expected float pixels [1 or 3, height, width], got {got}")
+            # No gradient, float32 and in the memory of this process, whatever the source computes with
             image, found = given.detach().to("cpu", torch.float32), ()
         elif isinstance(given, PIL.Image.Image):
             image, found = _standard(given, name)
@@ -136,6 +139,7 @@ class Reader:
 
     def check_range(self, row: int, read: Read) -> None:
         """Raise where values leave [0, 1]; never skipped, since it is a mistake about the whole source."""
+        # NaN has been refused in `_read`
         if read.ends is not None and not 0 <= read.ends[0] <= read.ends[1] <= 1:
             check_range(*read.ends, f"image {self.id(row)!r}")
 
@@ -163,6 +167,7 @@ class Reader:
             return None
         if pixels.ndim != 4 or len(pixels) != len(rows) or pixels.shape[1] not in (1, 3):
             return None
+        # One pass over the pixels; NaN makes both comparisons false
         low, high = (float(end) for end in pixels.aminmax())
         return pixels.contiguous() if 0 <= low <= high <= 1 else None
 
@@ -181,6 +186,7 @@ def copy_picture(given: Any) -> Any:
     found = peculiarities(given)  # before it is decoded
     copy = given.copy()
     copy.info[KEY] = found
+    # A copy of some formats loses the orientation, which is only applied later
     orientation = given.getexif().get(ORIENTATION, 1)
     if copy.getexif().get(ORIENTATION, 1) != orientation:
         copy.getexif()[ORIENTATION] = orientation

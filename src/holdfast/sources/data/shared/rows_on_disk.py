@@ -36,6 +36,7 @@ class RowsOnDisk:
             OSError: a disk that is full, named by the folder of temporary files.
         """
         try:
+            # `read` maps the file, which moves the position
             self._file.seek(0, 2)
             self._file.write(rows)
             self._file.flush()

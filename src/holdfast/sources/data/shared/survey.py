@@ -57,12 +57,14 @@ def survey(reader: Reader, order: np.ndarray, size: int, outcomes: Outcomes, ski
         small = np.array([content.thumbnail for _, content in good], np.uint8).reshape(-1, SIDE * SIDE)
         kept = bytearray()
         for (place, content), twin in zip(good, known.take(small, skip_duplicates), strict=True):
+            # Look-alikes are noted whether they are left out or not
             if twin is not None:
                 duplicates.append((place, *twin))
             if twin is not None and skip_duplicates:
                 left_out.append(place)
             else:
                 kept += content.digest
+                # Traits by number: most images of a set share them
                 trait_of.append(traits.setdefault(content.traits, len(traits)))
         digests.add(kept)
     if len(digests) < 2:
@@ -71,6 +73,7 @@ def survey(reader: Reader, order: np.ndarray, size: int, outcomes: Outcomes, ski
         got = f"{len(digests)} in {reader}{reason}{alike}"
         raise HoldfastError(f"expected at least 2 readable images, got {got}")
     rows = np.delete(order[:position], left_out) if left_out else order[:position]
+    # The number of a twin counts what was taken up, and so the rows
     named = [(name(place), reader.id(int(rows[twin])), levels) for place, twin, levels in duplicates]
     mixed = len({trait.shape[1:] for trait in traits if trait.is_picture}) > 1
     return Survey(rows, digests, skipped, named, mixed, tuple(traits), np.array(trait_of, np.int32))

@@ -57,6 +57,7 @@ class Lines(Table):
     def __init__(self, files: Sequence[Path]):
         self.files = files
         read = [_read_tsv(file) if file.suffix == ".tsv" else _json(file) for file in files]
+        # In the order in which lines first have them
         self.columns = tuple(dict.fromkeys(name for names, _ in read for name in names))
         self._rows = [row for _, rows in read for row in rows]
 
@@ -85,6 +86,7 @@ class Columns(Table):
         self._turn = threading.Lock()
         schemas = [self._map_arrow(file) if file.suffix == ".arrow" else self._open_parquet(file) for file in files]
         self.columns = schemas[0]
+        # Any order of columns will do
         for file, schema in zip(files, schemas, strict=True):
             if set(schema) != set(self.columns):
                 raise HoldfastError(
@@ -101,6 +103,7 @@ class Columns(Table):
 
     def cell(self, name: str, row: int) -> Any:
         """Return one value; its piece is held for the next ones."""
+        # The first piece that ends behind the row
         piece = bisect.bisect_right(self._ends, row)
         start = self._ends[piece - 1] if piece else 0
         return self._values(piece, self._piece(piece, name)[row - start : row - start + 1])[0]
@@ -116,6 +119,7 @@ class Columns(Table):
                 return self._held[piece, name]
             values = self._held[piece, name] = self._load(piece, name)
             self._bytes += values.nbytes
+            # The longest unused go, but never the one at hand, however large
             while self._bytes > HELD and len(self._held) > 1:
                 self._bytes -= self._held.popitem(last=False)[1].nbytes
             return values
@@ -141,6 +145,7 @@ class Columns(Table):
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(file, error) from error
 
+        # Sizes are in the footer, so that nothing is unpacked to know them
         for group in range(metadata.num_row_groups):
             for place in range(metadata.num_columns):
                 part = metadata.row_group(group).column(place)
@@ -155,6 +160,7 @@ class Columns(Table):
 
         def load(group: int, name: str) -> pa.ChunkedArray:
             try:
+                # Opened anew each time: a handle would not go to another process, and threads would share it
                 return (
                     pq.ParquetFile(regular(file), metadata=metadata).read_row_group(group, columns=[name]).column(name)
                 )
@@ -162,6 +168,7 @@ class Columns(Table):
                 raise _unreadable(file, error) from error
 
         for group in range(metadata.num_row_groups):
+            # `group=group` takes the number of now, and not of the end of the loop
             self._add(file, metadata.row_group(group).num_rows, lambda name, group=group: load(group, name))
         return names
 
@@ -203,6 +210,7 @@ def _json(file: Path) -> Read:
 
 
 def _read_tsv(file: Path) -> Read:
+    # The first line that is not empty is the header
     (_, header), *rows = [(number, line.split("\t")) for number, line in _lines(file)] or [(1, [])]
     for number, row in rows:
         if len(row) != len(header):

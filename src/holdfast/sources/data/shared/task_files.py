@@ -72,7 +72,9 @@ def open_task(root: Path, split: str | None = None, config: str | None = None) -
 def _tables(root: Path, config: str | None) -> FilesOf:
     """Return the tables of a configuration below a folder."""
     configs: dict[str | None, FilesOf] = {}
+    # Sorted, so that shards of a table are in their order
     for name, files in sorted(_find_tables(root)):
+        # Numbers of shards are not part of a table's name
         if match := _TABLE.fullmatch(_SHARD.sub("", name)):
             splits = configs.setdefault(match["config"], {}).setdefault(match["name"], {})
             splits.setdefault(match["split"] or "", []).extend(files)
@@ -89,7 +91,9 @@ def _find_tables(root: Path) -> Iterator[tuple[str, list[Path]]]:
     """Yield all that may be a table below a folder: its name, relative and without its ending, and its files."""
     for place, folders, names in os.walk(root):
         folder = Path(place)
+        # In place, as os.walk wants it: what is taken out is not entered
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "images")
+        # `save_to_disk` names its Arrow files itself
         if "state.json" in names:
             yield folder.relative_to(root).as_posix(), _arrow(folder)
             continue
@@ -106,6 +110,7 @@ def _arrow(folder: Path) -> list[Path]:
         files = [folder / entry["filename"] for entry in state["_data_files"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise HoldfastError(f"cannot read {str(folder / 'state.json')!r}, of save_to_disk; save it again") from error
+    # An index would give other rows than the files have, or in another order
     if state.get("_indices_data_files"):
         raise HoldfastError(f"{str(folder)!r}: expected a data set without indices; save it after flatten_indices()")
     return files
@@ -125,6 +130,7 @@ def _choose_split(root: Path, split: str | None, splits: list[str]) -> str:
     """Return the split of the judgments that is asked for, or the usual one."""
     if split is not None and split not in splits:
         raise unknown(f"split of retrieval:{root}", split, filter(None, splits))
+    # The usual split before others, and the only one in any case
     usual = [name for name in USUAL if name in splits] or splits
     if split is None and len(usual) > 1 and usual is splits:
         raise HoldfastError(f"retrieval:{root} has the splits {', '.join(splits)}; choose with ?split=NAME")

@@ -27,10 +27,12 @@ class Threads:
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """Yield what a function makes of each item; all are begun at once."""
+        # A list, so that all are begun
         return map(result, [self.submit(function, item) for item in items])
 
 
 def result(future: Future[R]) -> R:
     """Wait for a promise, and return what it is of."""
+    # The thread may hold the turn that the others need to finish
     with TURN.release():
         return future.result()

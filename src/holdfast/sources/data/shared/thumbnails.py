@@ -18,10 +18,12 @@ def thumbnail(image: PIL.Image.Image | Tensor) -> Thumbnail:
         image: a picture of mode L, RGB or F, or pixels in [0, 1], [C, H, W].
     """
     if isinstance(image, Tensor):
+        # The mean over channels first: one plane to shrink
         image = PIL.Image.fromarray(image.mean(0).numpy())
     if image.mode == "F":
         small = np.asarray(image.resize((SIDE, SIDE), PIL.Image.Resampling.BOX)) * 255
     else:
+        # The gap lets Pillow shrink a large picture by whole boxes first, which is quick
         small = np.asarray(image.resize((SIDE, SIDE), PIL.Image.Resampling.BOX, reducing_gap=2).convert("L"))
     return small.round().clip(0, 255).astype(np.uint8).reshape(-1)
 
@@ -42,7 +44,9 @@ def thumbnails(pixels: Float[Tensor, "n channels height width"]) -> UInt8[np.nda
     n, _, height, width = pixels.shape
     if height > width:
         return np.stack([thumbnail(image) for image in pixels])
+    # [H, N · W]: images side by side
     row = pixels.mean(1).transpose(0, 1).reshape(height, n * width)
     small = np.asarray(PIL.Image.fromarray(row.numpy()).resize((n * SIDE, SIDE), PIL.Image.Resampling.BOX)) * 255
     levels = small.round().clip(0, 255).astype(np.uint8)
+    # [16, N, 16] to [N, 16 · 16]
     return levels.reshape(SIDE, n, SIDE).transpose(1, 0, 2).reshape(n, SIDE * SIDE)

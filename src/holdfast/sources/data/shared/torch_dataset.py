@@ -57,13 +57,16 @@ class TorchDataset(ImageSource):
             )
         if processes < 0:
             raise HoldfastError(f"{self.name}: expected 0 or more processes, got {processes}")
+        # Its length may be code of the user's too
         with foreign(self.name, "asked for its length", wrap=True, alone=True):
             self._items, self._count = items, len(items)
         self._processes = InProcesses(items, processes) if processes else None
         self._labels: dict[int, int | HoldfastError | None] = {}
         names = getattr(items, "classes", None)
         self.classes = tuple(map(str, names)) if isinstance(names, (list, tuple)) else ()
+        # The first item tells which parts of items are not read
         self.notes = self._make_each([0], _unread)[0] if len(self) else ()
+        # What draws anew shows it soon; to read all twice would double the time
         for index in range(min(READ_TWICE, len(self))):
             if not _same(self.load(index), self.load(index)):
                 raise HoldfastError(
@@ -92,6 +95,7 @@ class TorchDataset(ImageSource):
     def label(self, index: int) -> int | None:
         """Return the class of an item, where it says one; reads the item."""
         if index not in self._labels:
+            # Noted, since an item gives its picture and its class together
             self._labels[index] = self._make_each([index], _parse_item)[0][1]
         if isinstance(label := self._labels[index], HoldfastError):
             raise label
@@ -108,6 +112,7 @@ class TorchDataset(ImageSource):
         if self._processes is None:
             made = []
             for index in indices:
+                # What is made of an item is copied before another thread may read the next one
                 with foreign(self._describe_item(index), "read", wrap=True, alone=True):
                     made.append(make(self._items[index], self._describe_item(index)))
             return made
@@ -152,6 +157,7 @@ def _image(picture: Any, item: str) -> PIL.Image.Image | Float[Tensor, "channel 
     if isinstance(picture, PIL.Image.Image):
         return picture
     if isinstance(picture, np.ndarray):
+        # [H, W, C] to [C, H, W]
         if picture.ndim == 3:
             picture = picture.transpose(2, 0, 1)
         picture = torch.from_numpy(np.ascontiguousarray(picture))
@@ -165,6 +171,7 @@ def _image(picture: Any, item: str) -> PIL.Image.Image | Float[Tensor, "channel 
 
 def _pixels(values: Tensor, item: str) -> Tensor:
     """Return the pixels of a tensor [C, H, W] or [H, W] in [0, 1]."""
+    # In this process, for it may have come from a device
     values = values.detach().cpu()
     values = values[None] if values.ndim == 2 else values
     if values.ndim != 3 or values.shape[0] not in (1, 3):
@@ -186,4 +193,5 @@ def _pixels(values: Tensor, item: str) -> Tensor:
 
 
 def _same(first: Any, second: Any) -> bool:
+    # NaN equals itself in floats; bytes of pictures have none
     return np.array_equal(np.asarray(first), np.asarray(second), equal_nan=not isinstance(first, PIL.Image.Image))

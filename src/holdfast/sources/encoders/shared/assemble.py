@@ -91,12 +91,14 @@ def assemble(
     if common.size is not None:
         shape = (shape[0], *common.size)
     # two grey images show that it runs, before any audit begins, and where patches lie
+    # Grey in the middle of the range, whatever the normalisation
     grey = torch.full((2, *shape), 0.5)
     grid, patches = None, {}
     if common.pool == "none":
         with _wrap_errors(common.name, shape):
             grid = find_grid(tap.eval(), grey, common.grid, common.name)
         patches = {"patches": patches_in_words(grid, tap)}
+    # Channels are turned after normalisation, whose numbers are in the order of pixels
     module = Reversed(tap, shape[0]) if preprocessing.reversed else tap
     encoder = Encoder(
         module,
@@ -104,6 +106,7 @@ def assemble(
         std=std,
         geometry=geometry,
         name=common.name,
+        # Where the network is inside what was put around it: weights are named from there
         root=next((path for path, inner in module.named_modules() if inner is (root or network)), ""),
         origin={
             **origin,
@@ -119,6 +122,7 @@ def assemble(
     )
     with _wrap_errors(common.name, shape), torch.no_grad():
         encoder(grey)
+    # The trial is no pass of an audit
     encoder.passes.forward = 0
     return encoder
 
@@ -127,6 +131,7 @@ def _check_said(preprocessing: Preprocessing, common: Common) -> None:
     """Raise what a source does to pictures that cannot be repeated, unless the user says what is done instead."""
     words, (high, wide), lacking = common.pictures, preprocessing.shape[1:], []
     if preprocessing.geometry is None and None in (words.size, words.resize):
+        # A size from which a crop keeps 7/8, as is usual
         lacking.append(f"size={high}x{wide}&resize={round(max(high, wide) / 0.875)}")
     if preprocessing.mean is None and common.mean is None:
         lacking.append("mean=0.485,0.456,0.406&std=0.229,0.224,0.225")

@@ -27,6 +27,7 @@ class Reversed(nn.Module):
         super().__init__()
         self.network = network
         self.order: Tensor
+        # [C, C, 1, 1]: row c has its 1 at channel C - 1 - c
         self.register_buffer("order", torch.eye(channels).flip(0)[:, :, None, None])
 
     def forward(self, x: Float[Tensor, "batch channel height width"]) -> Tensor:

@@ -129,6 +129,7 @@ def align_checkpoint(
     state = {name: stored[own] for name, own in bare.items()}
     own = [name for name, value in network.state_dict().items() if isinstance(value, Tensor)]
     names = by_bare_names(own)  # the network may be wrapped itself
+    # Old files have no counters of batches, and heads take the place of the classifier
     wanted = {name for name in names if not name.endswith("num_batches_tracked") and not _under(name, classifier)}
     formats = [_find_format(metadata["format"])] if "format" in metadata else FORMATS
     place = locate(state, wanted, formats, choice or Choice(), path)
@@ -161,6 +162,7 @@ def _split(
     """Return the encoder and its heads, and the beginnings of what is neither."""
     form, inside, state = place.format, dict(place.inside), within(whole, place.root)
     heads = {name: within(state, getattr(form, name)) for name in _HEADS if getattr(form, name)}
+    # What stands where the network has its classifier is a head of the checkpoint
     own = next((tensors for start in classifier if (tensors := within(inside, f"{start}."))), {})
     if own and all(name.partition(".")[0] in _HEADS for name in own):  # heads that were written again
         heads = {name: within(own, f"{name}.") for name in _HEADS}
@@ -175,11 +177,13 @@ def _split(
     inside = {name: value for name, value in inside.items() if not (place.root + name).startswith(place.beside)}
     if form.encoder:
         others += [f"{place.root}{name}" for name in state if not name.startswith(starts)]
+    # Marks stand beside the encoder's own tensors, and are left out with all below them
     elif form.marks:
         others += [f"{place.root}{name}" for name in state if name.startswith(form.marks)]
         inside = {name: value for name, value in inside.items() if not name.startswith((*starts, *form.marks))}
     others += [f"{place.prefix}{name}" for name in inside if _under(name, aside)]
     inside = {name: value for name, value in inside.items() if not _under(name, (*classifier, *aside))}
+    # Without those that the file does not bring
     heads = {name: tensors for name, tensors in heads.items() if tensors}
     return Checkpoint(path, place, inside, heads, metadata, left=_beginnings(others, place))
 
@@ -188,12 +192,14 @@ def _beginnings(names: list[str], place: Place) -> tuple[str, ...]:
     """Return how names begin, as far as the encoder's prefix goes, without the table in which all of them are."""
     table = f"{place.root.partition('.')[0]}."
     inner = [name.removeprefix(table) for name in names] if table[:-1] in TABLES else names
+    # The table itself says nothing
     depth = max(place.prefix.removeprefix(table).count("."), 1)
     return tuple(dict.fromkeys(".".join(name.split(".")[:depth]) for name in inner))
 
 
 def _unknown(path: str, state: Mapping[str, Tensor], wanted: Collection[str]) -> HoldfastError:
     """Return the error for a file none of whose names is one of the network's."""
+    # What stands before names that end as those of the network do
     starts = Counter(name[: -len(key)] for key in wanted for name in state if name.endswith(f".{key}"))
     if not starts:
         held = ", ".join(f"{name} {list(value.shape)}" for name, value in list(state.items())[:3]) or "no tensors"
@@ -204,6 +210,7 @@ def _unknown(path: str, state: Mapping[str, Tensor], wanted: Collection[str]) ->
         )
     beginning = starts.most_common(1)[0][0]
     known = sorted({*(form.encoder for form in FORMATS if form.encoder), *(f"{word}." for word in PREFIXES)})
+    # All ends of the beginning, "a.b.c.", "b.c.", "c.", for a wrapper may stand before a known word
     ends = ["".join(parts[i:]) for parts in [re.findall(r"[^.]*\.", beginning)] for i in range(len(parts))]
     closest = max(known, key=lambda prefix: max(SequenceMatcher(None, prefix, end).ratio() for end in ends))
     return HoldfastError(

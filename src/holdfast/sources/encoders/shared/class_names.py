@@ -45,6 +45,7 @@ def read_names(path: str) -> list[str]:
         HoldfastError: a file without names.
     """
     _, about = read_safetensors(path)
+    # Names are JSON in the metadata, which holds texts alone
     try:
         names = json.loads(about.get("names", ""))
     except ValueError:

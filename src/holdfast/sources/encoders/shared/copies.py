@@ -29,6 +29,7 @@ def trainable(encoder: Encoder) -> Encoder:
             f"encoder {encoder.name!r}: expected a network to train, got the mean of {encoder.draws} draws of one; "
             "leave draws out"
         )
+    # Anywhere inside: one traced part is enough
     for module in encoder.modules():
         if isinstance(module, (torch.fx.GraphModule, torch.jit.ScriptModule)):
             raise HoldfastError(
@@ -36,6 +37,7 @@ def trainable(encoder: Encoder) -> Encoder:
                 "as constants and knows no training mode; open the original network"
             )
     student = copy_encoder(encoder)
+    # Whole numbers, such as counters, have no gradient
     floats = [value for value in student.module.parameters() if value.is_floating_point()]
     if not floats and any(value.is_floating_point() for value in student.module.buffers()):
         raise HoldfastError(
@@ -89,9 +91,13 @@ def save(encoder: Encoder, path: Path, about: Mapping[str, str]) -> None:
         about: further metadata.
     """
     root = encoder.module.get_submodule(encoder.root)
+    # Only tensors: a state dict may hold what modules add to it
     state = {name: value for name, value in root.state_dict().items() if isinstance(value, Tensor)}
+    # On the CPU, contiguous and apart, for safetensors refuses tensors that share memory
     state = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
+    # `repr` keeps every digit
     mean, std = (",".join(map(repr, values)) for values in (encoder.mean, encoder.std))
+    # Which format it came from, since names alone may fit several
     noted = {"format": str(encoder.origin["format"])} if "format" in encoder.origin else {}
     save_file(state, path, public({"mean": mean, "std": std, **noted, **about}))
 
@@ -103,14 +109,17 @@ def with_weights(spec: str, path: str | Path) -> str:
         HoldfastError: a path that a `file:` spec cannot say.
     """
     source, name, options = parse(spec)
+    # What chose among the old weights means nothing for the new ones
     kept = {key: value for key, value in options.items() if key not in ("weights", "prefix", "ema", "seed", "label")}
     if source == "file" or (source is None and name.endswith(".safetensors")):
         if "?" in str(path):
             raise HoldfastError(
                 f"expected a path without '?', which begins the options of file:PATH, got {str(path)!r}"
             )
+        # The file says mean and std itself
         kept, head = {key: value for key, value in kept.items() if key not in ("mean", "std")}, f"file:{path}"
     else:
         kept, head = {**kept, "weights": str(path)}, spec.strip().partition("?")[0]
+    # Readable where it can be: only what would end the value is quoted
     texts = [f"{key}={quote(value, safe='/:.,~-_')}" for key, value in kept.items()]
     return "?".join([head, "&".join(texts)]) if texts else head

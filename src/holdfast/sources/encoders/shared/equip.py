@@ -35,9 +35,11 @@ def equip(network: nn.Module, classifier: str | None, checkpoint: Checkpoint, la
         fill(network, checkpoint.state, f"weights file {checkpoint.path!r}")
         return
     head = checkpoint.head(layer)
+    # A layer inside the classifier needs one
     inside = layer is not None and layer != f"{classifier}.input" and f"{layer}.".startswith(f"{classifier}.")
     if head is None and inside:
         raise HoldfastError(f"weights file {checkpoint.path!r} brings no {classifier}, expected one for layer={layer}")
+    # Out of the way while the encoder is filled, whose state has none
     network.set_submodule(classifier, nn.Identity())
     fill(network, checkpoint.state, f"weights file {checkpoint.path!r}")
     network.set_submodule(classifier, head or nn.Identity())
@@ -56,6 +58,7 @@ def resolve_layer(common: Common, classifier: str | None) -> Common:
             f"{common.name}: layer={common.layer} needs a network with a classifier; name another layer"
         )
     if common.layer == "pooled":
+        # What goes into the classifier is what the last pooling gives
         return replace(common, layer=f"{classifier}.input")
     if common.weights in ("default", "random"):
         raise HoldfastError(

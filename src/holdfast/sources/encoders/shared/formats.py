@@ -39,9 +39,11 @@ class Format:
 
     def encoder_of(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the tensors of the encoder by the names of its network; none where a mark is missing."""
+        # Every mark must be there: "encoder." alone begins names of many
         if not all(any(name.startswith(mark) for name in state) for mark in self.marks):
             return {}
         inside = within(state, self.encoder)
+        # In order: a later pattern may be of what an earlier one wrote
         for pattern, name in self.renamed:
             inside = {re.sub(pattern, name, key): value for key, value in inside.items()}
         return inside
@@ -49,6 +51,7 @@ class Format:
 
 PLAIN = Format("the network's own names", "")
 
+# Names of SimCLRv2-Pytorch -> torchvision's ResNet
 _SIMCLR = (
     (r"^net\.0\.0\.", "conv1."),
     (r"^net\.0\.1\.0\.", "bn1."),
@@ -62,6 +65,7 @@ _SIMCLR = (
     (r"^net\.(\d)\.blocks\.(\d+)\.net\.5\.0\.", r"layer\1.\2.bn3."),
 )
 
+# torch has named the parts of a weight norm anew; both directions are rows below
 _NORMS = (("weight_g$", "parametrizations.weight.original0"), ("weight_v$", "parametrizations.weight.original1"))
 
 FORMATS = (

@@ -36,6 +36,7 @@ def last_linear(module: nn.Module, name: str) -> nn.Module:
     Raises:
         HoldfastError: a head without one.
     """
+    # In the order of the modules, which is that of a sequence
     linear = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
     if not linear:
         raise HoldfastError(f"{name} has no linear layer")
@@ -53,6 +54,7 @@ def within(state: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:
 
 
 def _module(tensors: Mapping[str, Tensor], activation: Literal["relu", "gelu"], name: str) -> nn.Module:
+    # By the tensors that a layer has, innermost first
     if "running_mean" in tensors:
         return nn.BatchNorm1d(len(tensors["running_mean"]), affine="weight" in tensors)
     if "weight" in tensors and tensors["weight"].ndim == 2:
@@ -62,6 +64,7 @@ def _module(tensors: Mapping[str, Tensor], activation: Literal["relu", "gelu"], 
     if not parts or any("." not in key for key in tensors):
         shapes = ", ".join(f"{key} {list(value.shape)}" for key, value in tensors.items())
         raise HoldfastError(f"{name}: expected linear layers and BatchNorms, got {shapes}; choose another layer")
+    # Parts with names of their own keep these
     if not all(part.isdigit() for part in parts):
         return nn.Sequential(OrderedDict((p, _module(within(tensors, f"{p}."), activation, name)) for p in parts))
     layers: list[nn.Module] = []

@@ -87,21 +87,27 @@ def pixel_values(processor: Any, picture: PIL.Image.Image) -> Float[Tensor, "cha
 
 def _colours(original: Original, config: Mapping[str, Any]) -> tuple[_Colours, tuple[int, int, int]]:
     """Return what is done to colours, and the shape of what a plain picture becomes."""
+    # Black and the three primaries, in a size that no model has
     plain = [original(PIL.Image.new("RGB", (31, 23), colour)) for colour in _PLAIN]
     channels, height, width = plain[0].shape
     # at the centre, for black may be put around a picture
     black, *primaries = (image[:, image.shape[1] // 2, image.shape[2] // 2].double() for image in plain)
+    # [channel, primary]: what each primary adds to each channel
     gain = torch.stack([primary - black for primary in primaries], 1)
+    # Blue first, if the other diagonal is the stronger one
     backwards = channels == 3 and bool(gain.flip(1).diagonal().abs().sum() > gain.diagonal().abs().sum())
     if channels == 1:  # grey, of all three
+        # One channel of grey adds up all three, by their luma
         scale = gain.sum(1)
         expected = scale[:, None] * torch.tensor([_LUMA])
     else:
         gain = gain.flip(1) if backwards else gain
         scale = gain.diagonal()
         expected = scale.diag()
+    # Only a scale for each channel: no mixing, and none that inverts
     if not (bool((scale > 0).all()) and torch.allclose(gain, expected, atol=0.01 * float(scale.abs().max()))):
         raise HoldfastError("changes colours by more than a mean and a standard deviation of each channel")
+    # p · scale + black = (p - mean) / std
     measured = _Colours((-black / scale).tolist(), (1 / scale).tolist(), backwards)
     if max(map(abs, measured.mean)) > LARGEST or max(measured.std) > LARGEST:
         ends = f"{float(black.min()):.3g} and {float((black + scale).max()):.3g}"
@@ -116,6 +122,7 @@ def _as_said(measured: _Colours, config: Mapping[str, Any]) -> _Colours:
 
     A processor computes (255 r p - mean) / std of a pixel p in [0, 1], r its rescale factor.
     """
+    # A pixel p in [0, 1] is the byte 255 p, which is rescaled
     scale = 255 * (config.get("rescale_factor") or 1 / 255) if config.get("do_rescale", True) else 255.0
     said = {"image_mean": [0.0], "image_std": [1.0]}
     if config.get("do_normalize", True):
@@ -125,6 +132,7 @@ def _as_said(measured: _Colours, config: Mapping[str, Any]) -> _Colours:
         own = [float(value) / scale for value in (values if isinstance(values, Sequence) else [values])]
         own = own * len(seen) if len(own) == 1 else own[::-1] if measured.reversed else own
         alike = len(own) == len(seen) and np.allclose(own, seen, rtol=_ALIKE, atol=_ALIKE * max(measured.std))
+        # Six figures; + 0.0 makes 0 of -0
         numbers.append(own if alike else [float(f"{value:.6g}") + 0.0 for value in seen])
     mean, std = numbers
     return _Colours(mean, std, measured.reversed)
@@ -132,6 +140,7 @@ def _as_said(measured: _Colours, config: Mapping[str, Any]) -> _Colours:
 
 def _geometry(original: Original, config: Mapping[str, Any], found: Preprocessing) -> Geometry:
     """Return the geometry by which pictures become what the processor makes of them."""
+    # Pictures of several shapes must all become one
     for side in sizes(Geometry(found.shape[1:])):
         shape = original.of_noise(*side)[1].shape
         if shape != found.shape:
@@ -153,22 +162,26 @@ def _candidates(config: Mapping[str, Any], found: Preprocessing) -> Iterator[Geo
     # what is scaled to what: LeViT adds 32 to 224, ConvNeXt and its kin divide by the share that a crop keeps
     edges = dict.fromkeys([size.get("shortest_edge"), size.get("height"), size.get("width"), height, width])
     shares = [1, *([share] if share else []), 224 / 256]
+    # The lengths of which a crop keeps these shares
     short: list[int | tuple[int, int]] = [int(edge / part) for edge in edges if edge for part in shares]
     if "height" in size and "width" in size:
         short += [(int(size["height"] / part), int(size["width"] / part)) for part in shares]
     resizes = [None, *dict.fromkeys(short)]
     # by which filter, by whose arithmetic, and from where on
+    # An enum of Pillow, its number, or a name
     name = getattr(name, "value", name)
     named = name if isinstance(name, str) else _RESAMPLE.get(name)
     filters: list[Interpolation] = [interpolation(known) for known in get_args(Interpolation) if named in (None, known)]
     if named == "lanczos":
         filters.append("bicubic")  # in its place on older torch
+    # The backend that it says it runs on comes first
     fast = "torchvision" in found.source or found.source.endswith("Fast")
     resamplers, roundings = get_args(Resampler)[:: -1 if fast else 1], get_args(Rounding)[::-1]
     longest = [size["longest_edge"], None] if "longest_edge" in size else [None]
     for resize, most, filter_name, resampler in product(resizes, longest, filters, resamplers):
         if most and not isinstance(resize, int):
             continue
+        # Where nothing is cropped, no centre is rounded
         for rounding in roundings[-1:] if resize is None else roundings:
             yield Geometry(
                 (height, width), channels, resize, filter_name, f"what {found.source} does", most, rounding, resampler

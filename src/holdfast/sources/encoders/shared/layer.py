@@ -44,6 +44,7 @@ class Reshaped(nn.Module):
                 f"expected inputs of shape {list(self.shape)}, got {list(x.shape[1:])}; give data of as many numbers, "
                 f"for example --data 'gaussian?shape={math.prod(self.shape)}'"
             )
+        # [B, C, H, W] to [B, *shape], the same numbers in a row
         return self.network(x.reshape(len(x), *self.shape))
 
 
@@ -79,6 +80,7 @@ def _stop_with_output(module: nn.Module, args: tuple[Any, ...], output: object) 
 
 def _stop_with_input(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+    # A layer may take its tensor by name
     _stop_with(args[0] if args else tensors[0] if len(tensors) == 1 else tuple(tensors))
 
 
@@ -116,7 +118,8 @@ class Tap(nn.Module):
         if layer is None:
             return
         modules = dict((network if root is None else root).named_modules())
-        modules.pop("")
+        modules.pop("")  # the network itself has no name
+        # The name of a module may end with ".input" as well
         module = modules.get(layer, modules.get(layer.removesuffix(".input")))
         if isinstance(module, torch.jit.ScriptModule):
             raise HoldfastError(
@@ -158,13 +161,14 @@ class Tap(nn.Module):
         return self._pool_output(captured[0])
 
     def _pool_output(self, value: Any) -> Tensor:
-        if isinstance(value, (tuple, list)) and len(value) == 1:
+        if isinstance(value, (tuple, list)) and len(value) == 1:  # such as (tokens,)
             value = value[0]
         if not isinstance(value, Tensor):
             raise HoldfastError(
                 f"{self.source} gives a {no_tensor(value)}; expected one tensor, so choose another layer or that"
             )
         if self.pool == "none":
+            # [B, D, ...] over patches, to each token whole, one behind the other
             return value if self.places is None else self.places.features(value).movedim(1, -1).flatten(1)
         return _pool_tensor(value, self.pool, self.source)
 

@@ -123,15 +123,18 @@ def locate(
     """
     start = "" if choice.prefix is None else _resolve_prefix(choice.prefix, state, path)
     copies: dict[frozenset[int], Place] = {}
+    # The beginnings that may hold the encoder, as tables of what stands behind them
     most, parts = 1, {root: within(state, start + root) for root in _roots(within(state, start))}
     for form in formats:  # of places that hold the same tensors, the first is taken
         for root, part in parts.items():
             inside = form.encoder_of({name: value for name, value in part.items() if name != COUNTER})
             covered = wanted & inside.keys()
+            # More of the network's names wins; as many make it one more copy
             if len(covered) >= most:
                 copies, most = copies if len(covered) == most else {}, len(covered)
                 place = Place(start + root, form, inside)
                 averaged = _is_average(place.prefix) or f"{place.root}{COUNTER}" in state
+                # By the identity of tensors: a file may name one copy twice
                 copies.setdefault(frozenset(id(inside[name]) for name in covered), replace(place, averaged=averaged))
     return _choose_copy(list(copies.values()), choice, path) if copies else None
 
@@ -153,6 +156,7 @@ def _roots(names: Iterable[str]) -> list[str]:
     found = {""}
     for name in names:
         start = ""
+        # The last part is the tensor's own name
         for part in name.split(".")[:-1]:
             if part not in _WORDS:
                 break
@@ -169,8 +173,10 @@ def _choose_copy(copies: list[Place], choice: Choice, path: str) -> Place:
     if not kept:
         wanted, got = ("the weights themselves", "their running mean") if means else ("a running mean", "weights")
         raise HoldfastError(f"weights file {path!r}: expected {wanted}, got {got} alone; leave out ema=")
+    # Equal copies are one, whatever they are called
     kept = sorted(_different(kept), key=lambda copy: _order(copy.prefix))
     first = kept[0]
+    # timm prefers state_dict to model, where both are there
     if (rivals := kept[1:]) and [_order(copy.prefix) for copy in kept] != [0, 1]:
         places = " and at ".join(repr(copy.prefix) for copy in (first, *rivals))
         raise HoldfastError(
@@ -184,6 +190,7 @@ def _choose_copy(copies: list[Place], choice: Choice, path: str) -> Place:
     elif others:
         said.append(f"not the running mean; ema=true: {_at(others[0])}")
     said += [f"not {_at(copy)}" for copy in kept if copy is not first]
+    # Prefixes that the chosen one begins with hold it, and are not beside it
     beside = tuple(copy.prefix for copy in copies if not first.prefix.startswith(copy.prefix))
     return replace(first, chosen="; ".join(said), beside=beside)
 
@@ -207,4 +214,5 @@ def _different(copies: list[Place]) -> list[Place]:
 
 
 def _equal(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> bool:
+    # Tensors that only one of them has say nothing
     return all(name not in second or torch.equal(value, second[name]) for name, value in first.items())

@@ -34,6 +34,7 @@ class Architecture:
 
 def _base(channels: int, flat: int, *, dim: int = 100) -> nn.Module:
     return Sequential(
+        # Kernel 4, stride 2 and padding 1 halve both sides
         Conv2d(channels, 8, 4, stride=2, padding=1), ReLU(),
         Conv2d(8, 16, 4, stride=2, padding=1), ReLU(),
         Flatten(), Linear(flat, dim),
@@ -41,6 +42,7 @@ def _base(channels: int, flat: int, *, dim: int = 100) -> nn.Module:
 
 
 def _base_of_means(*, dim: int = 100) -> nn.Module:
+    # 224 to 32: seven pixels to one mean
     return Sequential(AvgPool2d(7), *_base(3, 1024, dim=dim).children())
 
 
@@ -63,6 +65,7 @@ def _cnn_b(*, dim: int = 100) -> nn.Module:
 def _deep(*, dim: int = 100) -> nn.Module:
     return Sequential(
         Conv2d(3, 8, 4, stride=2, padding=1), ReLU(),
+        # The two in the middle keep the size
         Conv2d(8, 8, 3, stride=1, padding=1), ReLU(),
         Conv2d(8, 8, 3, stride=1, padding=1), ReLU(),
         Conv2d(8, 8, 4, stride=2, padding=1), ReLU(),

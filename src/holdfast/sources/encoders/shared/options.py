@@ -54,6 +54,7 @@ def read(options: Options, pools: tuple[str, ...] = tuple(POOLS), takes: tuple[s
         HoldfastError: an option that nobody knows ("did you mean") or that the source does not obey, a value that
             cannot be read, mean without std, words about pictures that contradict each other.
     """
+    # Before anything is taken, so that all that is ignored is named at once
     if takes is not None and (ignored := [name for name in options if name not in ("label", *takes)]):
         may = ", ".join(("label", *takes))
         raise HoldfastError(f"spec {options.spec!r}: this source takes {may}, got {', '.join(ignored)}; leave it out")
@@ -68,7 +69,7 @@ def read(options: Options, pools: tuple[str, ...] = tuple(POOLS), takes: tuple[s
         std=take(options, "std", _numbers, None),
         pictures=picture_words(options),
     )
-    finish(options)
+    finish(options)  # what is left nobody has asked for
     if (common.mean is None) != (common.std is None):
         raise HoldfastError(f"spec {options.spec!r}: expected mean and std together; mean=0&std=1 for none")
     if common.grid is not None and common.pool != "none":

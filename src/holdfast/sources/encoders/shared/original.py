@@ -52,6 +52,7 @@ class Original:
 
     def of_noise(self, height: int, width: int) -> tuple[PIL.Image.Image, Float[Tensor, "channel height width"]]:
         """Return a picture of coloured noise, the same for each size, and what it makes of it."""
+        # One answer for each size: many candidates are held against it
         if (height, width) not in self._seen:
             noise = np.random.default_rng((height, width)).bytes(height * width * 3)
             picture = PIL.Image.frombytes("RGB", (width, height), noise)
@@ -66,12 +67,15 @@ def differences(original: Original, ours: Preprocessing) -> Iterator[float]:
         HoldfastError: the original cannot be run.
     """
     assert ours.geometry is not None
+    # [C, 1, 1], against what is normalised
     mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (ours.mean, ours.std))
     for height, width in sizes(ours.geometry):
         picture, theirs = original.of_noise(height, width)
         pixels: Pixels = render(picture, ours.geometry)
+        # Into the order of the pixels
         theirs = theirs.flip(0) if ours.reversed else theirs
         same = theirs.shape == pixels.shape
+        # Back to pixels in [0, 1], in whose levels the limit is
         yield float((theirs * std + mean - pixels).abs().max()) if same else torch.inf
 
 
@@ -103,6 +107,7 @@ def sizes(geometry: Geometry) -> Iterator[tuple[int, int]]:
     apart.
     """
     high, wide = geometry.size
+    # Odd sides, for an even rest would hide how halves are rounded
     yield int(0.83 * high) | 1, int(0.57 * wide) | 1
     yield int(1.13 * high) | 1, int(1.61 * wide) | 1
     short, longest, third = geometry.resize, geometry.longest or 0, high // 3 | 1
@@ -110,6 +115,7 @@ def sizes(geometry: Geometry) -> Iterator[tuple[int, int]]:
         yield third, 4 * third | 1
         yield high + 1, wide + 3
         return
+    # Thinner than the limit of the longer side allows
     yield third, int(max(4, longest / short + 0.4) * third) | 1
     yield short, _odd(short, wide)
     if high != wide:

@@ -33,6 +33,7 @@ def find_grid(
     Raises:
         HoldfastError: an output without patches, or whose patches are not known to lie in one way.
     """
+    # Maps before the layer tell how its tokens were made
     with _maps(tap.network, (x.shape[2], x.shape[3])) as grids:
         value = tap(x)
     shape = tuple(value.shape)
@@ -54,10 +55,13 @@ def patches_in_words(grid: Grid, tap: Tap) -> str:
 
 def _fit_grid(shape: tuple[int, ...], grid: tuple[int, int], name: str) -> Arrangement:
     rows, columns = grid
+    # [B, C, rows, columns]
     if len(shape) == 4 and shape[2:] == grid:
         return Arrangement(rows, columns, "channels first")
+    # [B, rows, columns, C]
     if len(shape) == 4 and shape[1:3] == grid:
         return Arrangement(rows, columns, "channels last")
+    # Few tokens may stand before patches, such as a class token and registers
     if len(shape) == 3 and 0 <= (prefix := shape[1] - rows * columns) <= PREFIX:
         return Arrangement(rows, columns, "tokens", prefix)
     fits = f"{shape[1]} tokens" if len(shape) == 3 else f"a map {list(shape)}"
@@ -71,6 +75,7 @@ def _infer_grid(shape: tuple[int, ...], size: tuple[int, int], grids: list[tuple
     places = arrangement(shape, size, grids)
     if places is None and len(shape) == 4:  # in other proportions than the image
         places = Arrangement(shape[2], shape[3], "channels first")
+    # More than a class token before them is believed only where a map had these rows and columns
     if places is None or (places.prefix > 1 and (places.rows, places.columns) not in grids):
         raise HoldfastError(
             f"encoder {name!r}: pool=none cannot tell how {shape[1]} tokens lie in the image; say so, as in "

@@ -81,15 +81,19 @@ def override_geometry(
         )
     # what is not said stays
     before = geometry or Geometry(shape[1:], shape[0], None, "bilinear", "")
+    # The user's size, the source's, or the shape of the input
     size = words.size or (before.size if geometry else shape[1:])
     longest, resize = before.longest, _scale_resize(before, size)
+    # A limit of the longer side grows with the input
     if longest is not None:
         longest = round(longest * max(size) / max(before.size))
     if words.resize is not None:
+        # A resize of the user's own has no such limit
         longest, resize = None, None if words.resize == SQUASH else words.resize
         _check_inside(size, words.resize, spec)
     whole = words.size and words.resize and words.interpolation
     source = f"{words.given} {where}"
+    # Who says which part, for the record
     if not whole:
         source += f"; else {before.source}" if geometry else ", bilinear"
     filter_name = words.interpolation or before.interpolation
@@ -100,6 +104,7 @@ def _scale_resize(before: Geometry, size: tuple[int, int]) -> int | tuple[int, i
     """Return what a picture is scaled to before `size` is cropped, so that the same share is kept as before."""
     factors = [new / old for new, old in zip(size, before.size, strict=True)]
     if isinstance(before.resize, tuple):
+        # By the side that grows most, so that the crop fits into the scaled picture
         return round(before.resize[0] * factors[0]), round(before.resize[1] * factors[1])
     return before.resize and round(before.resize * max(factors))
 
@@ -120,6 +125,7 @@ def _check_inside(size: tuple[int, int] | None, resize: int | tuple[int, int] | 
     if size is None or resize is None or isinstance(resize, str):
         return
     high, wide = size
+    # The crop would reach beyond the picture
     if isinstance(resize, int) and resize < max(size):
         has, more = f"whose shorter side is resized to {resize}", f"{max(size)}"
     elif isinstance(resize, tuple) and (resize[0] < high or resize[1] < wide):

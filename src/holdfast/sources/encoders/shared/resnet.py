@@ -19,6 +19,7 @@ class _PadShortcut(nn.Module):
         self.pad = new_channels // 2
 
     def forward(self, x: Maps) -> NewMaps:
+        # [B, C, H/2, W/2], with zero channels in front and behind
         return F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.pad, self.pad))
 
 
@@ -30,6 +31,7 @@ class _Block(nn.Module):
         self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(width)
         self.downsample: nn.Module = nn.Identity()
+        # Only where the shape changes; elsewhere the block adds its input
         if stride != 1 or before != width:
             self.downsample = (
                 _PadShortcut(width - before)
@@ -62,6 +64,7 @@ class ResNet(nn.Module):
         self.stages = [f"layer{i}" for i in range(1, len(widths) + 1)]
         before = widths[0]
         for i, (name, width) in enumerate(zip(self.stages, widths, strict=True)):
+            # Every stage but the first begins with a stride of 2
             blocks = [
                 _Block(before if j == 0 else width, width, 2 if i and not j else 1, shortcut) for j in range(depth)
             ]

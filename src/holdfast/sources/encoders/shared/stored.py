@@ -34,6 +34,7 @@ def read_stored(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     if path.endswith(INDEX):
         joined: dict[str, Tensor] = {}
         for name, shard in _shards(path).items():
+            # An index may point to files of torch as well
             inside = read_stored(str(shard))[0]
             if twice := joined.keys() & inside.keys():
                 raise HoldfastError(f"{path!r}: expected each tensor in one file, got {min(twice)!r} again in {name!r}")
@@ -43,9 +44,11 @@ def read_stored(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
         return joined, {}
     with open_regular(path) as file:
         start = file.read(10)
+    # safetensors begins with the length of its JSON header, eight bytes
     if start[8:10] == b'{"' or not start.startswith((b"PK", b"\x80")):  # torch.save writes zip archives or pickles
         return read_safetensors(path)
     found = list(_tensors(_unpickle(path), DEPTH, set()))
+    # "a.b" may be a key or a table in a table
     if len(state := dict(found)) < len(found):
         twice = next(name for name, count in Counter(name for name, _ in found).items() if count > 1)
         raise HoldfastError(
@@ -79,6 +82,7 @@ def _index(path: str) -> dict[str, str]:
 def _shards(path: str) -> dict[str, Path]:
     """Return the files that an index names, in its own folder."""
     names = sorted(set(_index(path).values()))
+    # A name with a folder in it could lead anywhere
     if strange := [name for name in names if Path(name).name != name or name.endswith(INDEX)]:
         raise HoldfastError(
             f"{path!r}: expected names of files beside it, got {strange[0]!r}; put them into one folder"
@@ -105,6 +109,7 @@ def _unpickle(path: str) -> object:
 
 def _tensors(held: object, depth: int, met: set[int], start: str = "") -> Iterator[tuple[str, Tensor]]:
     """Yield (dotted name, tensor) of a table of tensors and tables, each once; those of optimisers are left out."""
+    # A table may hold itself
     if not isinstance(held, dict) or not depth or id(held) in met:
         return
     met.add(id(held))

@@ -23,8 +23,10 @@ class _Block(nn.Module):
 
     def forward(self, x: Tokens) -> Tokens:
         batch, tokens, dim = x.shape
+        # [B, T, 3 · D] to three of [B, heads, T, D / heads]
         q, k, v = self.qkv(self.norm1(x)).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
         attended = F.scaled_dot_product_attention(q, k, v, dropout_p=self.dropout if self.training else 0.0)
+        # [B, heads, T, D / heads] back to [B, T, D]
         x = x + self.out(attended.transpose(1, 2).reshape(batch, tokens, dim))
         return x + self.mlp(self.norm2(x))
 
@@ -66,6 +68,8 @@ class SmallViT(nn.Module):
 
     def forward(self, x: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch dim"]:
         """Map normalised images [B, 3, image, image] to [B, dim]."""
+        # [B, D, H / p, W / p] to [B, patches, D]
         tokens = self.patch(x).flatten(2).transpose(1, 2)
+        # The class token first, at position 0
         tokens = torch.cat([self.cls.expand(x.shape[0], -1, -1), tokens], dim=1) + self.position
         return self.norm(self.blocks(self.dropout(tokens)))[:, 0]

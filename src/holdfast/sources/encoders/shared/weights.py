@@ -27,6 +27,7 @@ PRECISIONS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 @contextmanager
 def fix_seed(seed: int) -> Iterator[None]:
     """Build a network inside: its random weights depend on `seed` alone, torch's global generator is left as it was."""
+    # No devices: their generators draw nothing here, and saving their state would start CUDA
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # the CPU generator only; torch.manual_seed would move GPUs too
         yield
@@ -101,10 +102,12 @@ def _find_duplicate_names(path: str | Path) -> list[str]:
     twice: list[str] = []
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        # A dictionary keeps the last of two equal names, so they are counted before it is made
         twice.extend(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
         return dict(pairs)
 
     with open_regular(path) as file:
+        # Eight bytes of length, then the header as JSON
         size = int.from_bytes(file.read(8), "little")
         json.loads(file.read(size), object_pairs_hook=once)
     return twice
@@ -130,6 +133,7 @@ def parse_numbers(metadata: Mapping[str, str], key: str, path: str | Path) -> li
 def misfits(network: nn.Module, state: Mapping[str, Tensor]) -> list[str]:
     """Return why a state dict does not fit a network, one phrase per tensor: missing, extra, another shape or kind."""
     own = {key: value for key, value in network.state_dict().items() if isinstance(value, Tensor)}
+    # Counters of batches are read in training alone
     missing = [f"{key} is missing" for key in own if key not in state and not key.endswith("num_batches_tracked")]
     extra = [f"{key} is extra" for key in state if key not in own]
     shape = [
@@ -140,6 +144,7 @@ def misfits(network: nn.Module, state: Mapping[str, Tensor]) -> list[str]:
     kind = [
         f"{key} holds {str(state[key].dtype)[6:]} where {str(own[key].dtype)[6:]} is expected"
         for key in own
+        # Whole numbers in the place of real ones, or the other way round, would be converted without a word
         if key in state and own[key].is_floating_point() != state[key].is_floating_point()
     ]
     return missing + shape + kind + extra
@@ -172,11 +177,13 @@ def unsound(state: Mapping[str, Tensor], parameters: Collection[str]) -> list[st
     """
     bad = []
     for key, value in state.items():
+        # Tests of finiteness do not exist for such tensors
         if value.layout != torch.strided or value.is_quantized or value.is_meta:
             bad.append(f"{key} is a {'quantised' if value.is_quantized else str(value.layout)[6:]} tensor")
         elif value.is_floating_point() and value.dtype not in PRECISIONS:
             bad.append(f"{key} is stored as {str(value.dtype)[6:]}, whose scales are not known")
         elif value.is_floating_point():
+            # Buffers may hold infinities on purpose, weights may not
             wrong = ~value.isfinite() if key in parameters else value.isnan()
             if bool(wrong.any()):
                 bad.append(f"{key} is NaN or infinite at {int(wrong.sum())} of {value.numel()} places")
@@ -206,6 +213,7 @@ def fetching(name: str) -> Iterator[None]:
         raise
     except Exception as error:
         expected = isinstance(error, (OSError, RuntimeError, ValueError, KeyError))
+        # Errors of a hub's client are told by their package; anything else is a fault to be seen
         if not expected and type(error).__module__.split(".")[0] not in {"httpx", "huggingface_hub"}:
             raise
         raise HoldfastError(
@@ -221,6 +229,7 @@ def no_pickle() -> Iterator[None]:
     """Make every `torch.load` inside refuse pickled code, also where a package calls it with weights_only=False."""
     name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
     before = os.environ.get(name)
+    # Read by torch at each call, whatever the caller asks for
     os.environ[name] = "1"
     try:
         yield

@@ -21,18 +21,22 @@ def attend(
         raise NotRead("an Attention with what it has seen before, of several lengths, or with further outputs")
     if left_window_size >= 0 or right_window_size >= 0:
         raise NotRead("an Attention in a window")
+    # [N, T, heads · d], and [N, heads, T, d] otherwise
     flat = query.ndim == 3
     q, k, v = (
         _heads(x, heads) if flat else x
         for x, heads in ((query, q_num_heads), (key, kv_num_heads), (value, kv_num_heads))
     )
+    # Grouped queries: each head of keys serves several
     if q.shape[1] != k.shape[1]:
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    # The root of the scale on both sides, as ONNX defines it, keeps products in range
     root = math.sqrt(1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     scores = (q * root) @ (k * root).mT
     if softcap:
         scores = softcap * torch.tanh(scores / softcap)
     if is_causal:
+        # True above the diagonal
         later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
         scores = scores.masked_fill(later, -math.inf)
     if mask is not None:
@@ -61,8 +65,11 @@ def rotate(
     turned, kept = y[..., :width], y[..., width:]
     if places is not None:
         cosines, sines = cosines[places], sines[places]
+    # [N, T, 1, d / 2], the same for all heads
     cosines, sines = (t[..., : width // 2].unsqueeze(-2) for t in (cosines, sines))
+    # Neighbours are a pair, or the first half and the second
     first, second = (turned[..., 0::2], turned[..., 1::2]) if interleaved else turned.chunk(2, -1)
+    # (first + i second) · e^(iφ)
     real, imaginary = cosines * first - sines * second, sines * first + cosines * second
     turned = torch.stack([real, imaginary], -1).flatten(-2) if interleaved else torch.cat([real, imaginary], -1)
     y = torch.cat([turned, kept], -1)
@@ -86,6 +93,7 @@ def attend_fused(
     ):
         raise NotRead("a MultiHeadAttention with a mask, with what it has seen before, or packed")
     if bias is not None:
+        # Biases of queries, keys and values in a row
         width = query.shape[-1]
         query, key, value = query + bias[:width], key + bias[width : 2 * width], value + bias[2 * width :]
     return attend(

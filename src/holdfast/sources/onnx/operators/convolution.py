@@ -41,6 +41,7 @@ def widths(
         raise NotRead(f"auto_pad {auto_pad}")
     found = []
     for size, side, stride, dilation in zip(sizes, kernel, strides, dilations, strict=True):
+        # -(-a // b) rounds up
         total = max((-(-size // stride) - 1) * stride + (side - 1) * dilation + 1 - size, 0)
         small = total // 2
         found.append((small, total - small) if auto_pad == "SAME_UPPER" else (total - small, small))
@@ -51,6 +52,7 @@ def pad_axes(x: Tensor, ends: Sequence[tuple[int, int]], value: float = 0.0) -> 
     """Return a tensor with values before and after its last axes; negative numbers cut it."""
     if not any(before or after for before, after in ends):
         return x
+    # torch counts axes from the last one
     return F.pad(x, [width for pair in reversed(ends) for width in pair], value=value)
 
 
@@ -65,6 +67,7 @@ def convolve(
         raise NotRead(f"a convolution of {list(x.shape)}")
     kernel, strides, dilations = list(weight.shape[2:]), strides or [1] * rank, dilations or [1] * rank
     ends = widths(x.shape[2:], kernel, strides, dilations, pads, auto_pad)
+    # Pads alike on both ends are left to the convolution, which need not copy x
     even = all(before == after >= 0 for before, after in ends)
     padding = [before for before, _ in ends] if even else [0] * rank
     x = x if even else pad_axes(x, ends)
@@ -101,7 +104,9 @@ def convolve_transposed(
     if rank not in TRANSPOSE:
         raise NotRead(f"a transposed convolution of {list(x.shape)}")
     strides, dilations, further = strides or [1] * rank, dilations or [1] * rank, output_padding or [0] * rank
+    # Places that a dilated kernel spans
     spans = [(side - 1) * dilation + 1 for side, dilation in zip(weight.shape[2:], dilations, strict=True)]
+    # (n - 1) stride + span + what is added at the end
     whole = [s * (n - 1) + k + f for s, n, k, f in zip(strides, x.shape[2:], spans, further, strict=True)]
     # what is cut off before and after each axis
     if output_shape or auto_pad in ("SAME_UPPER", "SAME_LOWER"):
@@ -114,10 +119,12 @@ def convolve_transposed(
         cuts = [(h, t - h) if upper else (t - h, h) for h, t in zip(halves, totals, strict=True)]
     else:
         cuts = widths(x.shape[2:], spans, strides, dilations, pads, auto_pad)
+    # torch cuts alike on both ends, and adds less than a stride or a dilation
     even = all(before == after >= 0 and f < max(s, d) for (before, after), f, s, d in zip(
         cuts, further, strides, dilations, strict=True))  # fmt: skip
     if even:
         return TRANSPOSE[rank](x, weight, bias, strides, [before for before, _ in cuts], further, group, dilations)
+    # Computed whole and then cut; the bias comes after, for what is added has it too
     y = TRANSPOSE[rank](x, weight, None, strides, 0, 0, group, dilations)
     y = pad_axes(y, [(-before, f - after) for (before, after), f in zip(cuts, further, strict=True)])
     return y if bias is None else y + bias.view(-1, *[1] * rank)

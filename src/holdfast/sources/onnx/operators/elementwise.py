@@ -87,9 +87,11 @@ def leaky_relu(x: Tensor, *, alpha: float = 0.01, consumed_inputs: Any = None) -
 @operator("PRelu", weights=(1,))
 def prelu(x: Tensor, slope: Tensor, *, version: int, consumed_inputs: Any = None) -> Tensor:
     """x, below 0 slope x; the slopes of old versions are one for each channel."""
+    # Along channels, where later versions spread to the last axes
     if version < 7 and slope.ndim == 1 and x.ndim > 2:
         slope = slope.view(-1, *[1] * (x.ndim - 2))
     spread = (1,) * (x.ndim - slope.ndim) + tuple(slope.shape)
+    # One slope for all or for each channel is torch's own operation
     if slope.numel() == 1 or (x.ndim > 1 and spread == (1, x.shape[1], *[1] * (x.ndim - 2))):
         return F.prelu(x, slope.flatten())
     return torch.where(x > 0, x, slope * x)
@@ -147,6 +149,7 @@ def swish(x: Tensor, *, alpha: float = 1.0) -> Tensor:
 @operator("Clip", scalars={1: 1, 2: 1}, formerly={"min": 1, "max": 2}, keeps=True)
 def clip(x: Tensor, low: Any = None, high: Any = None, *, consumed_inputs: Any = None) -> Tensor:
     """X between low and high; where low is above high, high."""
+    # The operation that certifiers know
     if low == 0 and high is None:
         return torch.relu(x)
     numbers = [end for end in (low, high) if end is not None]
@@ -154,6 +157,7 @@ def clip(x: Tensor, low: Any = None, high: Any = None, *, consumed_inputs: Any =
         return F.hardtanh(x, low, high)  # whose way back is one operation, as that of ReLU6
     if not any(isinstance(end, Tensor) for end in numbers):
         return x.clamp(low, high) if numbers else x
+    # One after the other: where low is above high, high counts
     x = x if low is None else torch.maximum(x, torch.as_tensor(low, dtype=x.dtype, device=x.device))
     return x if high is None else torch.minimum(x, torch.as_tensor(high, dtype=x.dtype, device=x.device))
 
@@ -165,11 +169,13 @@ def align_axes(a: Tensor, b: Tensor, broadcast: int, axis: int | None) -> Tensor
     """Return b for a as old versions spread it: its axes begin at `axis` of a, or end where those of a do."""
     if broadcast and axis is not None and b.ndim and b.ndim < a.ndim:
         start = axes_of(axis, a.ndim)[0]
+        # Axes of size 1 behind, so that it begins at the axis of a
         b = b.view(*b.shape, *[1] * (a.ndim - start - b.ndim))
     return b
 
 
 def _divide(a: Tensor, b: Tensor) -> Tensor:
+    # Whole numbers are cut towards 0
     return a / b if is_real(a) else torch.div(a, b, rounding_mode="trunc")
 
 
@@ -200,6 +206,7 @@ def power(a: Tensor, b: Any, *, broadcast: int = 0, axis: int | None = None) -> 
     """A to the power of b, in the type of a."""
     if isinstance(b, Tensor):
         return torch.pow(a, align_axes(a, b, broadcast, axis)).to(a.dtype)
+    # Fractional powers of whole numbers go through float64
     if not is_real(a) and not float(b).is_integer():
         return torch.pow(a.double(), b).to(a.dtype)
     return torch.pow(a, b if is_real(a) else int(b))
@@ -251,6 +258,7 @@ def cast(
 ) -> Tensor:  # fmt: skip
     """The numbers in another type; real ones keep the precision of the pass."""
     if like is not None:
+        # `like` says its ONNX type, where that is known
         return _cast(x, type_of(kinds[1], real) if kinds[1] else like.dtype)
     names = {"FLOAT": 1, "UINT8": 2, "INT8": 3, "INT32": 6, "INT64": 7, "BOOL": 9, "FLOAT16": 10, "DOUBLE": 11}
     if isinstance(to, str):  # as the first version has it

@@ -17,6 +17,7 @@ def batch_norm(
     """(x - mean) scale / sqrt(variance + epsilon) + bias, channel by channel."""
     if training_mode or not spatial or outputs > 1:
         raise NotRead("a BatchNormalization in training, which learns from the batch: export it in eval mode")
+    # Not in training, so that momentum is not read
     return F.batch_norm(x, mean, variance, scale, bias, False, 0.0, epsilon)
 
 
@@ -37,6 +38,7 @@ def layer_norm(
     """Over all axes from one on."""
     (first,) = axes_of(axis, x.ndim)
     shape = tuple(x.shape[first:])
+    # Sizes may be symbols while a network is traced, which torch's own does not take
     if scale.shape == shape and (bias is None or bias.shape == shape) and all(isinstance(n, int) for n in shape):
         y = F.layer_norm(x, shape, scale, bias, epsilon)
     else:
@@ -78,6 +80,7 @@ def group_norm(
     x: Tensor, scale: Tensor, bias: Tensor, *, version: int, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Tensor:
     """Groups of channels of each image; scale and bias are of groups up to version 20, of channels from 21 on."""
+    # Up to version 20 each group has one
     if version < 21:
         each = x.shape[1] // num_groups
         scale, bias = scale.repeat_interleave(each), bias.repeat_interleave(each)
@@ -90,6 +93,7 @@ def group_norm_fused(
     channels_last: int = 1,
 ) -> Tensor:  # fmt: skip
     """Groups of channels, which may be the last axis, with x sigmoid(x) behind it where asked for."""
+    # Channels to the second axis, and back
     y = F.group_norm(x.movedim(-1, 1) if channels_last else x, groups, scale, bias, epsilon)
     y = F.silu(y) if activation else y
     return y.movedim(1, -1) if channels_last else y
@@ -111,6 +115,7 @@ def by_mean_and_variance(
         raise NotRead("a MeanVarianceNormalization without variance")
     over = tuple(axes_of(list(axes), x.ndim))
     centred = x - x.mean(over, keepdim=True)
+    # 1e-9 is added to the root, as in the definition
     return centred / (centred.square().mean(over, keepdim=True).sqrt() + 1e-9)
 
 
@@ -118,6 +123,8 @@ def by_mean_and_variance(
 def by_neighbours(x: Tensor, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Tensor:
     """X / (bias + alpha / size · the sum of squares of neighbouring channels)^beta."""
     before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
+    # [N, 1, C, rest]: channels as rows of a picture
     flat = x.square().flatten(2)[:, None]
+    # With 1 as the divisor a mean is a sum; outside there are zeros
     sums = F.avg_pool2d(F.pad(flat, (0, 0, before, after)), (size, 1), stride=1, divisor_override=1)[:, 0]
     return x / (bias + alpha / size * sums).view(x.shape).pow(beta)

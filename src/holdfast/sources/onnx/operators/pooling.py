@@ -25,8 +25,10 @@ def windows(
     beyond = []
     for size, (before, after), side, stride, dilation in zip(sizes, ends, kernel, strides, dilations, strict=True):
         span, whole = (side - 1) * dilation + 1, size + before + after
+        # Windows that fit into the padded axis
         count = (whole - span) // stride + 1
         if ceil_mode:
+            # Rounded up: one more, which reaches beyond
             most = -(-(whole - span) // stride) + 1
             if (most - 1) * stride >= size + before:  # it would begin in what was added after the axis
                 most -= 1
@@ -56,6 +58,7 @@ def largest(
         return _with_places(x, kernel_shape, strides, dilations, ends, beyond, storage_order)
     if (even := _even(ends, beyond, kernel_shape)) is not None:
         return MAXIMUM[rank](x, kernel_shape, strides, even, dilations)
+    # The smallest number, so that pads are never the largest
     least = -math.inf if is_real(x) else torch.iinfo(x.dtype).min
     ends = [(before, after + more) for (before, after), more in zip(ends, beyond, strict=True)]
     return MAXIMUM[rank](pad_axes(x, ends, least), kernel_shape, strides, 0, dilations)
@@ -91,6 +94,7 @@ def mean(
     if even is not None and all(dilation == 1 for dilation in dilations):
         return MEAN[rank](x, kernel_shape, strides, even, False, bool(count_include_pad))
     outer = [(0, more) for more in beyond]
+    # How many values of each window count: 1 inside, in pads as asked, 0 beyond
     ones = x.new_ones(1, 1, *x.shape[2:])
     counted = pad_axes(pad_axes(ones, ends, float(count_include_pad)), outer)
     return _sums(pad_axes(pad_axes(x, ends), outer), kernel_shape, strides, dilations) / _sums(
@@ -102,6 +106,7 @@ def _sums(x: Tensor, kernel: Sequence[int], strides: Sequence[int], dilations: S
     """Return the sum of each window, axis by axis."""
     for axis, (side, stride, dilation) in enumerate(zip(kernel, strides, dilations, strict=True), start=2):
         count = (x.shape[axis] - (side - 1) * dilation - 1) // stride + 1
+        # A part for each place of the window, moved against each other
         parts = [x.narrow(axis, k * dilation, x.shape[axis] - k * dilation) for k in range(side)]
         x = sum(_every(part, axis, stride, count) for part in parts)  # pyright: ignore
     return x

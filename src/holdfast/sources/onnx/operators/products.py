@@ -19,6 +19,7 @@ def gemm(
     transB: int = 0, broadcast: int = 0,
 ) -> Tensor:  # fmt: skip
     """Alpha a b + beta c, with a and b transposed where asked for."""
+    # As one linear layer, which certifiers know
     if alpha == 1 and not transA and b.ndim == 2 and (c is None or (beta == 1 and c.ndim == 1)):
         return F.linear(a, b if transB else b.T, c)
     y = alpha * ((a.mT if transA else a) @ (b.mT if transB else b))

@@ -37,6 +37,7 @@ def round_to_levels(x: Tensor, scale: Tensor, zero: Tensor | float, kind: int) -
     if kind not in LEVELS:
         raise NotRead(f"a rounding to ONNX's type {kind}, which is none of integers of at most 16 bits")
     low, high = (end - zero for end in LEVELS[kind])
+    # Clipped in levels without the zero point, which is added in the end
     levels = x / scale
     inside = _between(levels, low, high)
     return inside + (_between(levels.round(), low, high) - inside).detach() + zero
@@ -54,7 +55,9 @@ def spread(values: Tensor, x: Tensor, axis: int, block_size: int = 0) -> Tensor:
     if values.numel() == 1:
         return values.reshape(())
     if block_size:
+        # [blocks, ...] to the axis, whose last block may be shorter
         return values.repeat_interleave(block_size, axis).narrow(axis, 0, x.shape[axis])
+    # Along the axis, with 1 elsewhere
     return values.view([-1 if place == axis % x.ndim else 1 for place in range(x.ndim)]) if values.ndim == 1 else values
 
 
@@ -91,6 +94,7 @@ def quantise_by_range(x: Tensor, *, straight: bool) -> tuple[Tensor, Tensor, Ten
         x = x.detach()
     low, high = x.detach().amin().clamp(max=0), x.detach().amax().clamp(min=0)
     scale = (high - low) / 255
+    # All zeros: any scale will do
     scale = torch.where(scale == 0, torch.ones_like(scale), scale)
     zero = (-low / scale).round().clamp(0, 255)
     return round_to_levels(x, scale, zero, UINT8), scale, zero
@@ -135,6 +139,7 @@ def convolve_quantised(
         _whole(x, zero, real, 1), whole, None if bias is None else bias.to(real), strides=strides, dilations=dilations,
         pads=pads, auto_pad=auto_pad, group=group,
     )  # fmt: skip
+    # scale_x · scale_w / scale_y, for the sums are in units of both
     factor = scale.to(real) * spread(scale_weight, sums, 1) / out_scale.to(real)
     return round_to_levels(sums * factor, sums.new_ones(()), out_zero.to(real), kinds[7])
 
@@ -146,6 +151,7 @@ def matmul_quantised(
 ) -> Tensor:  # fmt: skip
     """A product of matrices of integers, as integers."""
     sums = _whole(a, zero_a, real, -2) @ _whole(b, zero_b, real, -1)
+    # Rows of a, columns of b
     factor = spread(scale_a, sums, -2) * spread(scale_b, sums, -1) / spread(scale, sums, -1)
     return round_to_levels(sums * factor, sums.new_ones(()), spread(zero, sums, -1), kinds[7])
 
@@ -229,6 +235,7 @@ def concat_quantised(
     scale: Tensor, zero: Tensor, *parts: Tensor, real: torch.dtype, kinds: Sequence[int], axis: int
 ) -> Tensor:
     """Integers of several scales one behind the other, in one scale."""
+    # x, scale and zero, in turn
     triples = zip(parts[::3], parts[1::3], parts[2::3], strict=True)
     y = torch.cat([_real(x, own, own_zero, real) for x, own, own_zero in triples], axis)
     return round_to_levels(y, scale.to(real), _zero(zero, y), _kind(kinds, 1))

@@ -31,6 +31,7 @@ def reduce(x: Tensor, axes: Any = None, *, op: str, keepdims: int = 1, noop_with
         case "ReduceMean":
             return x.mean(over, keep) if is_real(x) else (x.double().mean(over, keep)).to(x.dtype)
         case "ReduceProd":
+            # One axis at a time, from the last, so that numbers of others stay true
             for axis in sorted(over, reverse=True):
                 x = x.prod(axis, keep, dtype=x.dtype)
             return x
@@ -70,6 +71,7 @@ def along(x: Tensor, axis: Any, *, op: str, exclusive: int = 0, reverse: int = 0
     sums = (x.cumsum if op == "CumSum" else x.cumprod)(at, dtype=x.dtype)
     if exclusive:
         empty = torch.zeros_like(sums) if op == "CumSum" else torch.ones_like(sums)
+        # Moved by one, with what nothing adds up to in front
         sums = torch.cat([empty.narrow(at, 0, 1), sums.narrow(at, 0, x.shape[at] - 1)], at)
     return sums.flip(at) if reverse else sums
 
@@ -79,6 +81,7 @@ def shares(x: Tensor, *, op: str, version: int, axis: int | None = None) -> Tens
     """Along one axis; up to version 12 along all from it on."""
     at = (1 if version < 13 else -1) if axis is None else axis
     (first,) = axes_of(at, x.ndim)
+    # As a matrix of all axes from one on
     together = version < 13 and first < x.ndim - 1
     rows = x.flatten(first) if together else x
     along_axis = first if together else at
@@ -94,5 +97,6 @@ def shares(x: Tensor, *, op: str, version: int, axis: int | None = None) -> Tens
 def largest(x: Tensor, k: Any, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[Tensor, Tensor]:
     """The k largest or smallest along an axis and their places; of equal ones the first."""
     (at,) = axes_of(axis, x.ndim)
+    # Stable, so that of equal ones the first comes first
     order = x.sort(dim=at, descending=bool(largest), stable=True)
     return order.values.narrow(at, 0, single(k)), order.indices.narrow(at, 0, single(k))

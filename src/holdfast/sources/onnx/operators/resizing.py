@@ -27,12 +27,14 @@ def resize(
         coordinate_transformation_mode, nearest_mode = "asymmetric", "floor"
     over = list(range(x.ndim)) if not axes else axes_of(list(axes), x.ndim)
     if scales:
+        # In float32, as runtimes do: rounding decides between sizes
         outs = [int(F32(x.shape[axis]) * F32(scale)) for axis, scale in zip(over, scales, strict=True)]
     elif sizes:
         scales = [float(F32(size) / F32(x.shape[axis])) for axis, size in zip(over, sizes, strict=True)]
         outs = list(sizes)
         if keep_aspect_ratio_policy != "stretch":
             pick = min if keep_aspect_ratio_policy == "not_larger" else max
+            # One scale for all axes, the smaller or the larger one
             scale = pick(scales)
             scales = [scale] * len(over)
             outs = [math.floor(x.shape[axis] * scale + 0.5) for axis in over]
@@ -48,6 +50,7 @@ def resize(
         count = x.shape[axis]
         if out == count and scale == 1 and where != "tf_crop_and_resize":
             continue
+        # Starts of all axes, then their ends
         region = (roi[place], roi[len(over) + place]) if where == "tf_crop_and_resize" else (0.0, 1.0)
         points = [_source(i, count, out, scale, where, region) for i in range(out)]
         outside = [not 0 <= point <= count - 1 for point in points] if where == "tf_crop_and_resize" else []
@@ -56,7 +59,9 @@ def resize(
             x = x.index_select(axis, kept)
         else:
             rows = [_weights(point, count, scale, mode, cubic_coeff_a, exclude_outside, antialias) for point in points]
+            # [out, in]: a row for each place of the output
             matrix = torch.tensor(rows, dtype=torch.float64).to(x)
+            # Along the last axis, and back
             x = (x.movedim(axis, -1) @ matrix.T).movedim(-1, axis)
         if any(outside):
             shape = [-1 if i == axis else 1 for i in range(x.ndim)]
@@ -71,6 +76,7 @@ def _by_torch(
     """Return what torch has for it: pictures, scaled by what their sizes say, in a mode that both know alike."""
     wanted = dict(zip(over, zip(scales, outs, strict=True), strict=True))
     if (
+        # torch scales pictures alone, and not batch or channels
         x.ndim != 4
         or antialias
         or exclude_outside
@@ -79,6 +85,7 @@ def _by_torch(
         return None
     sides = [wanted.get(i, (1.0, x.shape[i])) for i in (2, 3)]
     exact = all(out == x.shape[i] * scale for i, (scale, out) in zip((2, 3), sides, strict=True))
+    # torch knows the scale from the sizes, so both must say the same
     size = [out for _, out in sides]
     corners = where == "align_corners"
     halves = where == "half_pixel" or (where == "pytorch_half_pixel" and min(size) > 1)
@@ -132,6 +139,7 @@ def _weights(
     point: float, count: int, scale: float, mode: str, a: float, exclude_outside: int, antialias: int
 ) -> list[float]:
     """Return how much each place of an axis counts for a point between them."""
+    # Made smaller, the kernel is as wide as a pixel of the result, against aliasing
     wide = min(scale, 1.0) if antialias else 1.0
     reach = (1 if mode == "linear" else 2) / wide
     kernel = _linear if mode == "linear" else lambda d: _cubic(d, a)
@@ -139,12 +147,14 @@ def _weights(
         raise NotRead(f"a Resize of mode {mode}")
     row = [0.0] * count
     total = 0.0
+    # Places that the kernel reaches
     for place in range(math.floor(point - reach) + 1, math.ceil(point + reach)):
         weight = kernel((place - point) * wide)
         inside = 0 <= place < count
         if not inside and exclude_outside:
             continue
         total += weight
+        # What lies outside counts for the edge
         row[min(max(place, 0), count - 1)] += weight
     if exclude_outside or antialias:
         return [weight / total for weight in row]

@@ -15,8 +15,10 @@ def gather(x: Tensor, places: Any, *, axis: int = 0) -> Tensor:
     (at,) = axes_of(axis, x.ndim)
     if not isinstance(places, Tensor):
         return x.select(at, places)
+    # Places from the end
     index = torch.where(places < 0, places + x.shape[at], places)
     rows = x.index_select(at, index.flatten().to(x.device))
+    # The axis gives way to the axes of the places
     return rows.reshape(*x.shape[:at], *places.shape, *x.shape[at + 1 :])
 
 
@@ -30,7 +32,9 @@ def gather_elements(x: Tensor, places: Tensor, *, axis: int = 0) -> Tensor:
 def gather_nd(x: Tensor, places: Tensor, *, batch_dims: int = 0) -> Tensor:
     """Parts of a tensor, each at a place of several axes."""
     depth, b = places.shape[-1], batch_dims
+    # A tensor of indices for each axis
     index = tuple(torch.where(p < 0, p + n, p) for p, n in zip(places.unbind(-1), x.shape[b:], strict=False))
+    # Places in the batch, each along its own axis
     rows = [
         torch.arange(x.shape[i], device=x.device).view(*[1] * i, -1, *[1] * (places.ndim - 2 - i)) for i in range(b)
     ]
@@ -55,6 +59,7 @@ def scatter_nd(x: Tensor, places: Tensor, values: Tensor, *, reduction: str = "n
         return x.index_put(index, values, accumulate=reduction == "add")
     # one flat place for each value
     depth, rest = places.shape[-1], x.shape[places.shape[-1] :]
+    # Row-major: ((i · n_1 + j) · n_2 + k) · ...
     flat = torch.zeros_like(index[0])
     for part, count in zip(index, x.shape[:depth], strict=True):
         flat = flat * count + part
@@ -69,6 +74,7 @@ def one_hot(places: Tensor, depth: Any, values: Tensor, *, axis: int = -1) -> Te
     """values[1] where the class is, values[0] elsewhere."""
     count = int(single(depth))
     at = axis % (places.ndim + 1)
+    # Negative classes count from the end; others outside have none
     found = places.long().remainder(count)
     inside = (places >= -count) & (places < count)
     classes = torch.arange(count, device=places.device).view(*[1] * at, -1, *[1] * (places.ndim - at))

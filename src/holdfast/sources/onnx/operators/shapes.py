@@ -33,6 +33,7 @@ def reshape(x: Tensor, sizes: Sequence[int], *, allowzero: int = 0, consumed_inp
 @operator("Flatten")
 def flatten(x: Tensor, *, axis: int = 1) -> Tensor:
     """A matrix: all axes before one, and all from it on."""
+    # An axis may be x.ndim, which has nothing behind it
     at = axis % x.ndim if axis < 0 else axis
     if at == 1 and x.ndim > 1:
         return x.flatten(1)
@@ -49,6 +50,7 @@ def transpose(x: Tensor, *, perm: Any = None) -> Tensor:
 def squeeze(x: Tensor, axes: Any = None) -> Tensor:
     """Without axes of size 1: those named, or all."""
     over = [i for i, n in enumerate(x.shape) if n == 1] if axes is None else axes_of(axes, x.ndim)
+    # From the last, so that numbers of others stay true
     for axis in sorted(over, reverse=True):
         if x.shape[axis] != 1:
             raise NotRead(f"a Squeeze of an axis of size {x.shape[axis]}")
@@ -60,6 +62,7 @@ def squeeze(x: Tensor, axes: Any = None) -> Tensor:
 def unsqueeze(x: Tensor, axes: Any) -> Tensor:
     """With axes of size 1 at places of the result."""
     listed = [axes] if isinstance(axes, int) else list(axes)
+    # From the first, in places of the result
     for axis in sorted(axes_of(listed, x.ndim + len(listed))):
         x = x.unsqueeze(axis)
     return x
@@ -77,6 +80,7 @@ def split(
 ) -> tuple[Tensor, ...]:
     """Parts of these sizes, or of equal ones, of which the last may be smaller."""
     if sizes is None:
+        # Rounded up; the last part has what is left
         each = -(-x.shape[axis] // outputs)
         sizes = [each] * (outputs - 1) + [x.shape[axis] - each * (outputs - 1)]
     return x.split(list(sizes), axis)
@@ -109,11 +113,13 @@ def pad(x: Tensor, pads: Sequence[int], value: Any = None, axes: Any = None, *, 
     over = list(range(x.ndim)) if axes is None else axes_of(axes, x.ndim)
     ends = [(0, 0)] * x.ndim
     for place, axis in enumerate(over):
+        # Before all axes, then after them
         ends[axis] = (pads[place], pads[len(over) + place])
     if mode == "constant":
         filling = 0.0 if value is None else value
         if isinstance(filling, Tensor):
             raise NotRead("a Pad whose value depends on the image")
+        # torch pads the last axes: from the first that is padded on
         first = next((i for i, pair in enumerate(ends) if any(pair)), x.ndim)
         return pad_axes(x, ends[first:], filling)
     if mode not in MODES:
@@ -126,6 +132,7 @@ def pad(x: Tensor, pads: Sequence[int], value: Any = None, axes: Any = None, *, 
 def _wide(x: Tensor, axis: int, before: int, after: int, mode: str) -> Tensor:
     """Return a tensor that is wider along one axis by what stands in it."""
     if before < 0 or after < 0:
+        # Negative pads cut
         x = x.narrow(axis, max(0, -before), x.shape[axis] - max(0, -before) - max(0, -after))
     if before <= 0 and after <= 0:
         return x
@@ -137,6 +144,7 @@ def _wide(x: Tensor, axis: int, before: int, after: int, mode: str) -> Tensor:
         case "wrap":
             kept = [place % count for place in places]
         case _:  # mirrored, again and again where it is wider than what there is
+            # There and back again, without the ends twice
             period = max(2 * (count - 1), 1)
             kept = [min(place % period, period - place % period) if count > 1 else 0 for place in places]
     return x.index_select(axis, torch.tensor(kept, device=x.device))
@@ -146,6 +154,7 @@ def _wide(x: Tensor, axis: int, before: int, after: int, mode: str) -> Tensor:
 def expand(x: Tensor, sizes: Sequence[int]) -> Tensor:
     """The values again along axes of size 1."""
     rank = max(x.ndim, len(sizes))
+    # Missing axes are in front
     own = [1] * (rank - x.ndim) + list(x.shape)
     wanted = [1] * (rank - len(sizes)) + list(sizes)
     return x.expand([b if a == 1 else a for a, b in zip(own, wanted, strict=True)])
@@ -167,6 +176,7 @@ def depth_to_space(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
     if mode == "CRD":
         return F.pixel_shuffle(x, blocksize)
     n, c, h, w = x.shape
+    # [n, b, b, c, h, w] to [n, c, h, b, w, b]
     y = x.reshape(n, blocksize, blocksize, c // blocksize**2, h, w).permute(0, 3, 4, 1, 5, 2)
     return y.reshape(n, c // blocksize**2, h * blocksize, w * blocksize)
 
@@ -177,6 +187,7 @@ def space_to_depth(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
     if mode == "CRD":
         return F.pixel_unshuffle(x, blocksize)
     n, c, h, w = x.shape
+    # [n, c, h, b, w, b] to [n, b, b, c, h, w]
     y = x.reshape(n, c, h // blocksize, blocksize, w // blocksize, blocksize).permute(0, 3, 5, 1, 2, 4)
     return y.reshape(n, c * blocksize**2, h // blocksize, w // blocksize)
 
@@ -200,6 +211,7 @@ def reverse(x: Tensor, lengths: Sequence[int], *, batch_axis: int = 1, time_axis
     """The first so many of each row backward."""
     rows = []
     for row, length in zip(x.unbind(batch_axis), lengths, strict=True):
+        # Without the batch axis, those behind it move by one
         at = time_axis - (time_axis > batch_axis)
         rest = row.shape[at] - length
         rows.append(torch.cat([row.narrow(at, 0, length).flip(at), row.narrow(at, length, rest)], at))
