@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from holdfast.core import Certifier, Encoder, Margin
+from holdfast.core import Ball, Certifier, Encoder, Margin
 from holdfast.numerics.bounds.backward import boxes
 from holdfast.parts.certifiers.alpha_crown import AlphaCrown
 from holdfast.parts.certifiers.beta_crown import BetaCrown
@@ -13,6 +13,7 @@ from holdfast.parts.certifiers.crown_ibp import CrownIbp
 from holdfast.parts.certifiers.interval import Interval
 from holdfast.parts.certifiers.shared.certifier import SLACK, Propagation, prepare, rounding
 from holdfast.parts.certifiers.shared.radius import certify_radii
+from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 
 CERTIFIERS = [Interval(), CrownIbp(), Crown(), AlphaCrown(inside=1, steps=1), BetaCrown(inside=1, steps=1, splits=1)]
@@ -101,3 +102,32 @@ def test_an_image_does_not_depend_on_its_company(certifier: Certifier) -> None:
         alone = certifier(encoder, margin.part(slice(i, i + 1)), x[i : i + 1], Linf(0.1), radii[i : i + 1])
         torch.testing.assert_close(alone.lower, together.lower[i : i + 1], rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(alone.slack, together.slack[i : i + 1], rtol=1e-9, atol=0)
+
+
+class Normalised(nn.Module):
+    """Pixels as a vector of length one."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.normalize(x.flatten(1), dim=1)
+
+
+@pytest.mark.parametrize("bias", [-5e-6, -1e-6, 0.0, 5e-6])
+@pytest.mark.parametrize("certifier", CERTIFIERS, ids=lambda certifier: type(certifier).__name__)
+def test_a_small_bias_counts_where_the_encoder_normalises(certifier: Propagation, bias: float) -> None:
+    """A bias that is small beside the weights is not small beside a margin that is: its sign decides this one's."""
+    encoder, x = Encoder(Normalised(), mean=0, std=1), torch.tensor([[[[2e-6, 0.9]]]])
+    margin = Margin(torch.tensor([[[1.0, 0.0]]]), torch.tensor([[bias]]))
+    truth = float(margin.to(torch.float64)(nn.functional.normalize(x.double().flatten(1))))
+    assert float(certifier(encoder, margin, x, Linf(1e-12)).lower) <= truth
+    radius = float(certify_radii(certifier, encoder, margin, x, Linf(0.1), tolerance=1e-10))
+    assert radius <= max(0.0, 0.9 * truth) + 1e-9  # the first pixel may fall until the margin is 0
+    assert radius > 0.9 * min(truth, 2e-6 / 0.9) - 1e-9 if truth > 0 and bias <= 0 else True
+
+
+@pytest.mark.parametrize("ball", [L2(0.1), Linf(0.1)], ids=["l2", "linf"])
+@pytest.mark.parametrize("certifier", [Interval(), Crown()], ids=lambda certifier: type(certifier).__name__)
+def test_a_bound_of_a_network_without_an_activation_says_something(certifier: Propagation, ball: Ball) -> None:
+    encoder, x = Encoder(nn.Flatten(), mean=0, std=1), torch.full((1, 1, 2, 2), 0.5)
+    bound = certifier(encoder, Margin(torch.ones(1, 1, 4), torch.zeros(1, 1)), x, ball)
+    assert float(bound.lower) == pytest.approx(2.0 - (0.2 if isinstance(ball, L2) else 0.4), abs=1e-6)
+    assert not bool(bound.vacuous)

@@ -16,6 +16,7 @@ from holdfast.numerics.bounds.forms import Dense
 from holdfast.numerics.bounds.network import SMALLEST_NORM, Network
 from holdfast.numerics.bounds.relaxation import LinearRelaxation
 from holdfast.numerics.bounds.trace import trace
+from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.errors import NotCertified
 
 SLACK = 2.0**-34
@@ -38,10 +39,23 @@ class Propagation(Certifier):
         # slopes are looked for in float32, which CUDA's convolutions would shorten
         with use_precision("float32", x.device):
             network, region, margin = prepare(encoder, margin, x, ball, radii)
-            lower, ranges = self.lower(network.double, margin, region)
+            lower, ranges = self.bound_rows(network.double, margin, region)
             bound = finish_bound(network.double, margin, region, lower, ranges)
         encoder.count(Passes(bounds=len(x)))  # after the work: listeners treat the count as progress
         return bound
+
+    def bound_rows(
+        self, network: Network, margin: Margin, region: Region, held: Mapping[int, Box] | None = None
+    ) -> tuple[Tensor, dict[int, Box]]:
+        """Return lower bounds of the margin, [B, R], as `lower` does; of an encoder that normalises, times ||u||.
+
+        There the bias of a row counts ||u|| times. A negative one is taken as often as the norm can be at most, a
+        positive one never: what is left is below the truth.
+        """
+        if network.normalised is None:
+            return self.lower(network, margin, region, held)
+        lower, ranges = self.lower(network, Margin(margin.weights, torch.zeros_like(margin.bias)), region, held)
+        return lower + margin.bias.clamp_max(0) * find_longest(network, region, ranges), ranges
 
     @abstractmethod
     def lower(
@@ -102,11 +116,7 @@ def prepare(
             "margins without a bias (cosine) can be bounded through it"
         )
     # the bound is one of real numbers: float64, and radii rounded outward
-    bias = margin.bias.double() if network.normalised is None else torch.zeros_like(margin.bias, dtype=torch.float64)
-    # Where the representation is normalised, a bias this small is what rounding left of
-    # ||f⁻||² - ||f⁺||², which is 0 for exact unit vectors
-    exact = Margin(margin.weights.double(), bias)
-    return network, Region.around(ball, x, radii.to(x.device)), exact
+    return network, Region.around(ball, x, radii.to(x.device)), margin.to(torch.float64)
 
 
 def finish_bound(network: Network, margin: Margin, region: Region, lower: Tensor, ranges: Mapping[int, Box]) -> Bound:
@@ -116,15 +126,15 @@ def finish_bound(network: Network, margin: Margin, region: Region, lower: Tensor
     if network.normalised is not None:
         # w · u >= L > 0 and ||u|| <= length give w · u / ||u|| >= L / length. A negative L would have to be
         # divided by the least ||u||, which may be 0; of unit vectors -||w|| always holds.
-        length = _longest(network, region, ranges)
-        trivial = -margin.weights.norm(dim=2)
+        length = find_longest(network, region, ranges)
+        trivial = margin.bias - margin.weights.norm(dim=2)
         lower, slack = torch.where(lower > 0, lower / length, trivial), slack / length
     vacuous = ~torch.isfinite(lower) | (lower <= trivial)
     return Bound(torch.where(torch.isfinite(lower), lower, -torch.inf), vacuous, slack)
 
 
 @torch.no_grad()
-def _longest(network: Network, region: Region, ranges: Mapping[int, Box]) -> Tensor:
+def find_longest(network: Network, region: Region, ranges: Mapping[int, Box]) -> Tensor:
     """Return an upper bound of the norm by which the encoder divides its representation, [B, 1]."""
     # The farthest corner of the box of u; the encoder itself divides by no less than SMALLEST_NORM
     low, high = boxes(network, region, ranges)[len(network.nodes) - 1]
@@ -134,8 +144,9 @@ def _longest(network: Network, region: Region, ranges: Mapping[int, Box]) -> Ten
 @torch.no_grad()
 def on_all_images(network: Network, margin: Margin, region: Region) -> Tensor:
     """Return lower bounds that hold for every image in [0, 1], by interval arithmetic, [B, R]."""
-    # The box is the whole of [0, 1]; at the last activations, where the pass stops, no ball is read
-    everywhere = Region(region.ball, region.x, region.radii, (torch.zeros_like(region.x), torch.ones_like(region.x)))
+    # in ℓ∞ at radius 1, whatever the ball is: a network without an activation is bounded at the pixels by the ball
+    box = (torch.zeros_like(region.x), torch.ones_like(region.x))
+    everywhere = Region(Linf(1.0), region.x, torch.ones_like(region.radii), box)
     return propagate_backward(network, margin, everywhere, boxes(network, everywhere), {}, stop=True)
 
 

@@ -83,7 +83,7 @@ class _Search:
         self._network, self._region, self._margin, self._end = network, region, margin, end
         # what is known of radii stays on the CPU: a few numbers, which the search reads one by one
         # A margin that is not above rounding on the image itself has no radius, and is not searched for
-        clean = margin(network.double(region.x))[0].cpu()
+        clean = _rows_at(network.double, margin, region.x)[0].cpu()
         possible = clean > rounding(network.double, margin, region, boxes(network.double, region))[0].cpu()
         if together:  # one row, the smallest of them
             clean, possible = clean.amin(0, keepdim=True), possible.all(0, keepdim=True)
@@ -201,7 +201,7 @@ class _Search:
         held = self._ranges[min(larger, key=lambda key: key[1])] if larger else None
         region = Region.around(self._region.ball, x, probes.to(x.device)).to(dtype)
         margin = self._margin.to(dtype)
-        bounds, ranges = self._certifier.lower(network, margin, region, held)
+        bounds, ranges = self._certifier.bound_rows(network, margin, region, held)
         bounds = (bounds.double() - rounding(network, margin, region, ranges)).cpu()
         if self._together:
             bounds = bounds.amin(1, keepdim=True)
@@ -217,6 +217,13 @@ class _Search:
         order = torch.cat([self._radii[~stale], probes]).argsort(stable=True)
         self._radii = torch.cat([self._radii[~stale], probes])[order]
         self._bounds = torch.cat([self._bounds[~stale], bounds])[order]
+
+
+def _rows_at(network: Network, margin: Margin, x: Tensor) -> Float[Tensor, "images rows"]:
+    """Return the rows of a margin at some images; of an encoder that normalises, times the norm of its output."""
+    reps = network(x)
+    times = 1.0 if network.normalised is None else reps.norm(dim=1, keepdim=True)
+    return (margin.weights @ reps[..., None]).squeeze(-1) + margin.bias * times
 
 
 SETTLED = 10
