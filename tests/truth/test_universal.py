@@ -25,6 +25,7 @@ from holdfast.parts.measures.probabilistic.probabilistic_robustness import Proba
 from holdfast.parts.measures.probabilistic.universal_robustness import UniversalRobustness
 from holdfast.parts.measures.probabilistic.worst_noise_robustness import WorstNoiseRobustness
 from holdfast.parts.measures.shared.chance import ChanceMeasure
+from holdfast.parts.observations.shared.taken import find_confusions
 from holdfast.parts.probes.logits import Logits
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
@@ -265,3 +266,24 @@ def test_pictures_and_the_curve_are_left(run) -> None:
     charts = [c for o in record["encoders"][0]["observations"] for c in o["charts"]]
     (curve,) = [chart for chart in charts if chart["heading"] == "Universal perturbations learned"]
     assert len(curve["lines"][0]["y"]) == 20
+
+
+def test_what_has_moved_far_is_taken_for_no_image() -> None:
+    """A representation that drifts goes nowhere in particular: no image is named, and no share of them is told."""
+    shard = Shard(
+        Encoder(nn.Flatten(), mean=0, std=1), torch.rand(3, *SHAPE), torch.arange(3), Rng(0, ids=("a", "b", "c")), None
+    )
+    failed = torch.tensor([True, False, True])
+    assert find_confusions(Drifted(), shard, shard.x.flatten(1), failed).tolist() == [-1, -1, -1]
+    assert find_confusions(CLASSES, shard, shard.x.flatten(1), failed).tolist() == [-1, -1, -1]
+
+
+def test_a_part_of_a_shard_keeps_the_random_numbers_of_its_images() -> None:
+    rng = Rng(0, ids=("a", "b", "c"))
+    shard = Shard(Encoder(nn.Flatten(), mean=0, std=1), torch.rand(3, *SHAPE), torch.tensor([7, 5, 9]), rng, None)
+    for part in (torch.tensor([2, 0]), slice(1, 3)):
+        own = shard.select(part)
+        places = [2, 0] if isinstance(part, Tensor) else [1, 2]
+        assert torch.equal(own.x, shard.x[places])
+        assert own.positions.tolist() == shard.positions[places].tolist()
+        assert torch.equal(own.rng.normal(4), rng.normal(4)[places])

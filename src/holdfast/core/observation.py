@@ -3,10 +3,11 @@
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any, ClassVar, Literal, cast
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -82,6 +83,12 @@ class Shard:
     read: "Callable[[Observation], dict[str, Tensor]] | None" = None
     under: Callable[[Images, Positions, Threat, Rng], Images] | None = None
     relevance: Relevance | None = None
+
+    def select(self, rows: Int[Tensor, "some"] | slice) -> "Shard":
+        """Return some of its images, by their places in it: with them go their positions and their random numbers."""
+        own = torch.arange(len(self.x))[rows.cpu() if isinstance(rows, Tensor) else rows]
+        ids = [self.rng.ids[row] for row in own.tolist()]
+        return replace(self, x=self.x[own.to(self.x.device)], positions=self.positions[own], rng=self.rng.at(ids))
 
     def disturb(self, threat: Threat, rng: Rng, x: Images | None = None, positions: Positions | None = None) -> Images:
         """Return its images under a threat, at the resolution that a corruption is meant for.

@@ -1,6 +1,6 @@
 """Certified margins: what no image of a ball can undo, pair by pair."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -43,7 +43,7 @@ class Certified(OfMargins):
         assert shard.clean is not None  # clean representations are always observed first
         # Images are bounded a few at a time, because each row takes memory in every layer
         rows = self.comparisons or len(shard.clean)
-        bounds = [self._bound(_part(shard, part)) for part in pieces(shard.x, rows)]
+        bounds = [self._bound(shard.select(part)) for part in pieces(shard.x, rows)]
         return {name: torch.cat([bound[name] for bound in bounds]) for name in bounds[0]}
 
     def _bound(self, shard: Shard) -> dict[str, Tensor]:
@@ -54,7 +54,3 @@ class Certified(OfMargins):
             # Against itself an image's margin is zero everywhere, which no bound can tell
             lower = lower.masked_fill(self.others(shard) == shard.positions[:, None], torch.nan)
         return {"lower": lower, "vacuous": bound.vacuous.cpu()}
-
-
-def _part(shard: Shard, part: slice) -> Shard:
-    return replace(shard, x=shard.x[part], positions=shard.positions[part], rng=shard.rng.at(shard.rng.ids[part]))

@@ -1,7 +1,7 @@
 """Edited images: the smallest strength of an edit, among those that were looked at, at which an image fails."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -136,7 +136,7 @@ class _Walk:
         # images of one strength together, all strengths in one encoder pass
         edited: list[Images] = []
         for place in places.unique().tolist():
-            part = self._part(rows[places == place])
+            part = self.shard.select(rows[places == place])
             threat = self.asks.edit.at(place / self.asks.steps)
             # The same stream at every strength: what an edit draws for an
             # image does not change along the way
@@ -145,7 +145,7 @@ class _Walk:
         # `cat` gives the usual layout, whatever the parts had
         if self.shard.x.is_contiguous(memory_format=torch.channels_last):
             x = x.contiguous(memory_format=torch.channels_last)
-        reps = represent(self._part(rows), x)
+        reps = represent(self.shard.select(rows), x)
         value = self.event(reps[:, None].double(), rows).squeeze(1).cpu()
         # what is kept
         failed = value > CLEARLY
@@ -159,12 +159,6 @@ class _Walk:
         self.reps[rows[smaller].to(reps.device)] = reps[smaller.to(reps.device)]
         # The inverse of the sorting: back in the order that was asked
         return value[order.argsort()]
-
-    def _part(self, rows: Int[Tensor, "rows"]) -> Shard:
-        """Return some images of the shard as a shard."""
-        ids = [self.shard.rng.ids[row] for row in rows.tolist()]
-        on = rows.to(self.shard.x.device)
-        return replace(self.shard, x=self.shard.x[on], positions=self.shard.positions[rows], rng=self.shard.rng.at(ids))
 
     def grid(self) -> None:
         """Look at all images at every point of the grid."""

@@ -1,7 +1,7 @@
 """One perturbation for all images, learned on other images than those it is judged by."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -77,10 +77,9 @@ class UniversalPerturbation(Learning):
         """Return the image for which most of the failing images that were learned from are taken; -1 for none."""
         if not len(learned.rows):
             return -1
-        rows = learned.rows.cpu()
         # The images learned from, as a shard of their own, to which the failure is bound again
-        own = replace(shard, x=shard.x[learned.rows], positions=shard.positions[rows])
-        values = self.failure.bind(own)(learned.reps[:, None].double(), torch.arange(len(rows)))[:, 0]
+        own = shard.select(learned.rows)
+        values = self.failure.bind(own)(learned.reps[:, None].double(), torch.arange(len(own.x)))[:, 0]
         positions = find_confusions(self.failure, own, learned.reps, values > 0)
         positions = positions[positions >= 0]
         # The commonest; of equals the one that stands first

@@ -1,5 +1,6 @@
 """Which images the failing ones of a shard are taken for."""
 
+import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
@@ -18,5 +19,6 @@ def find_confusions(
         failed: which of them fail.
     """
     positions = failure.identify(shard, reps)
-    held = ~failed.cpu()
-    return held.long().neg() if positions is None else positions.masked_fill(held, -1)
+    if positions is None:  # such as a representation that moved far, towards no image in particular
+        return torch.full(failed.shape, -1)
+    return positions.masked_fill(~failed.cpu(), -1)
