@@ -353,6 +353,12 @@ def test_samples_with_several_pictures(tmp_path):
     assert len(open_images(f"{tmp_path}/a.tar?column=left.png", geometry=SMALL)) == 3
 
 
+@pytest.mark.parametrize("column", ["LEFT.PNG", "left.png", "Left.png"])
+def test_capitals_of_an_extension_do_not_count(tmp_path, column: str) -> None:
+    shard(tmp_path / "a.tar", [(f"{n}.{side}.PNG", png(n)) for n in range(3) for side in ("Left", "Right")])
+    assert len(WebDataset(tmp_path / "a.tar", column=column)) == 3
+
+
 def test_broken_shards_are_named(tmp_path):
     (tmp_path / "text.tar").write_text("no archive")
     with pytest.raises(HoldfastError, match=r"text\.tar.*uncompressed"):

@@ -93,7 +93,7 @@ def test_home_and_current_folder(at_home: Path) -> None:
 
 
 def test_what_was_shortened_is_found_again(at_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = {"encoders": ["file:/mnt/x/w.onnx", "zoo:a"], "data": str(at_home / "p"), "n": 3, "s": [{"t": "/a/b"}]}
+    data = {"encoders": ["file:/mnt/x/w.onnx", "zoo:a"], "data": str(at_home / "p"), "n": 3, "s": [{"t": "/a/b", "/k/l": "/m/n"}]}
     shown = public(data)
     assert "mnt" not in repr(shown)
     assert restore_paths(shown, places(data)) == data

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -237,6 +238,16 @@ def test_what_foreign_code_raises() -> None:
     tensor = torch.zeros(3)
     with pytest.raises(HoldfastError, match="in place"), forbid_mutation("x", tensor):
         tensor.numpy()[1] = 1
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 2, 2), (3, 7), (5, 1021), (2, 3, 32, 32)])
+@pytest.mark.parametrize("change", [lambda x: x.flip(-1), lambda x: x.flip(0, 1), lambda x: x.flatten().roll(1021)])
+def test_values_that_change_places_are_a_change(shape: tuple[int, ...], change: Callable) -> None:
+    x = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    if torch.equal(change(x).view(shape), x):
+        pytest.skip("nothing changes places")
+    with pytest.raises(HoldfastError, match="in place"), forbid_mutation("x", x):
+        x.copy_(change(x).view(shape).clone())
 
 
 @pytest.mark.slow

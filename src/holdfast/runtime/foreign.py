@@ -62,6 +62,10 @@ if hasattr(os, "register_at_fork"):  # a thread that has it is not there after a
     os.register_at_fork(after_in_child=TURN.__init__)
 
 
+WIDTH, ODD = 1021, 0x9E3779B97F4A7C1 | 1
+"""Values in a row of the table that `bits` sums up, a prime; and what spreads the sums over 64 bits."""
+
+
 @contextmanager
 def foreign(code: str, doing: str, *, wrap: bool = False, alone: bool = False) -> Iterator[None]:
     """Call foreign code inside; what would end the process becomes an error of that code.
@@ -107,11 +111,16 @@ def _version(tensor: "Tensor | None") -> int:
 
 
 def bits(tensor: "Tensor") -> int:
-    """Return the sum of a tensor's bits, as whole numbers: changes with its values, however they were changed."""
+    """Return a digest of a tensor's bits that changes with its values and their places, however they were changed."""
     import torch
 
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.element_size() > 8:
         return 0  # nothing to see through; such tensors have no plain bits
     # As whole numbers of the same width, whose sum does not round; NaN counts like other values
     kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    return int(tensor.detach().view(kinds[tensor.element_size()]).sum(dtype=torch.int64))
+    plain = tensor.detach().view(kinds[tensor.element_size()]).flatten()
+    # One sum would not see values that change places: sums of rows and of columns do, each times a number of its own
+    whole = len(plain) // WIDTH * WIDTH
+    table = plain[:whole].view(-1, WIDTH)
+    sums = torch.cat([table.sum(0, dtype=torch.int64), table.sum(1, dtype=torch.int64), plain[whole:].long()])
+    return int((sums * (2 * torch.arange(len(sums), device=sums.device) + 1) * ODD).sum())  # modulo 2⁶⁴

@@ -117,7 +117,7 @@ def distinct(paths: Sequence[str]) -> list[str]:
 def places(value: Any) -> dict[str, str]:
     """Return the texts in JSON data that `public` shortens, by what it makes of them; without credentials."""
     if isinstance(value, dict):
-        value = list(value.values())
+        value = [*value.keys(), *value.values()]
     if isinstance(value, (list, tuple)):
         return {key: text for inner in value for key, text in places(inner).items()}
     return {public(value): redact_secrets(value)} if isinstance(value, str) and public(value) != value else {}
@@ -126,7 +126,7 @@ def places(value: Any) -> dict[str, str]:
 def restore_paths(value: Any, originals: dict[str, str]) -> Any:
     """Return the data that `public` shortened, as far as `places` tell."""
     if isinstance(value, dict):
-        return {key: restore_paths(inner, originals) for key, inner in value.items()}
+        return {restore_paths(key, originals): restore_paths(inner, originals) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [restore_paths(inner, originals) for inner in value]
     return originals.get(value, value) if isinstance(value, str) else value

@@ -129,7 +129,7 @@ class WebDataset(ImageSource):
                     extension = extension.lower()
                     if extension == "cls":
                         self._classes[key] = place
-                    elif extension == column or (column is None and f".{extension}" in EXTENSIONS):
+                    elif extension == column.lower() if column else f".{extension}" in EXTENSIONS:
                         self._keys.append(key)
                         self._images.append(place)
                     else:
