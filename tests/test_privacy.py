@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -93,7 +94,12 @@ def test_home_and_current_folder(at_home: Path) -> None:
 
 
 def test_what_was_shortened_is_found_again(at_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = {"encoders": ["file:/mnt/x/w.onnx", "zoo:a"], "data": str(at_home / "p"), "n": 3, "s": [{"t": "/a/b", "/k/l": "/m/n"}]}
+    data: dict[str, Any] = {
+        "encoders": ["file:/mnt/x/w.onnx", "zoo:a"],
+        "data": str(at_home / "p"),
+        "n": 3,
+        "s": [{"t": "/a/b", "/k/l": "/m/n"}],
+    }
     shown = public(data)
     assert "mnt" not in repr(shown)
     assert restore_paths(shown, places(data)) == data

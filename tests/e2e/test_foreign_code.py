@@ -246,7 +246,7 @@ def test_values_that_change_places_are_a_change(shape: tuple[int, ...], change: 
     x = torch.rand(shape, generator=torch.Generator().manual_seed(0))
     if torch.equal(change(x).view(shape), x):
         pytest.skip("nothing changes places")
-    with pytest.raises(HoldfastError, match="in place"), forbid_mutation("x", x):
+    with pytest.raises(HoldfastError), forbid_mutation("x", x):
         x.copy_(change(x).view(shape).clone())
 
 
