@@ -198,11 +198,9 @@ def _verdict(name: str, precision: str) -> str:
         (f"zoo:{name}",), "digits?channels=3&size=32", measures, checks, images=200, attacked=BATCH, precision=precision
     )
     with TemporaryDirectory() as folder:
-        (entry,) = run_audit(plan, Path(folder))["encoders"]
-    said = entry["checks"]["precision"]
-    return (
-        f"; check precision: {said['status']}, float32 gets {100 * said['details']['gain of float32']:+.2f} % farther"
-    )
+        (entry,) = run_audit(plan, Path(folder)).encoders
+    said = entry.checks["precision"]
+    return f"; check precision: {said.status}, float32 gets {100 * said.details['gain of float32']:+.2f} % farther"
 
 
 def _attacked(encoder: Encoder, x: Tensor, clean: Tensor, steps: int) -> float:

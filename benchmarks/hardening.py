@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,13 +23,12 @@ from torch import Tensor, nn
 
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.run import run_audit
-from holdfast.core import Encoder, Measure, Rng, registry
+from holdfast.core import Encoder, Measure, Rng, Score, registry
 from holdfast.runtime.torchvision_guard import guard_torchvision
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.copies import copy_encoder, save, trainable
 from holdfast.sources.encoders.shared.equip import load
-from holdfast.storage.record_file import SEAL
 from holdfast.training.images import TrainingImages
 from holdfast.training.loop import train
 from holdfast.training.optimiser import Optimiser
@@ -254,16 +253,17 @@ def study(network: Network, ways: list[Way], folder: Path, data: str) -> dict[st
     record = run_audit(plan, folder / "audit" / str(len(ways)), encoders=encoders)
     test = open_images(filled(network.test), geometry=start.geometry)
     rows = []
-    for entry in record["encoders"]:
-        moved = drift(start, encoders[entry["name"]], test)["cosine"]
-        scores = {name: _ends(measure["scores"][measure["headline"]]) for name, measure in entry["measures"].items()}
-        rows.append({"way": entry["name"], **facts.get(entry["name"], {}), **scores, "cosine": _ends(asdict(moved))})
-    about = {"learned": len(images), "held_out": record["data"]["images"], "attacked": record["data"]["attacked"]}
-    return {"network": network.name, "eps": network.eps, **about, "record": record[SEAL], "rows": rows}
+    for entry in record.encoders:
+        moved = drift(start, encoders[entry.name], test).cosine
+        scores = {name: _ends(measure.scores[str(measure.headline)]) for name, measure in entry.measures.items()}
+        rows.append({"way": entry.name, **facts.get(entry.name, {}), **scores, "cosine": _ends(moved)})
+    about = {"learned": len(images), "held_out": record.data.images, "attacked": record.data.attacked}
+    return {"network": network.name, "eps": network.eps, **about, "record": record.seal, "rows": rows}
 
 
-def _ends(score: Mapping[str, Any]) -> dict[str, float | None]:
-    return {end: None if score[end] is None else float(f"{score[end]:.4g}") for end in ("value", "low", "high")}
+def _ends(score: Score) -> dict[str, float | None]:
+    ends = {end: getattr(score, end) for end in ("value", "low", "high")}
+    return {name: None if end is None else float(f"{end:.4g}") for name, end in ends.items()}
 
 
 def split(photos: Path, folder: Path) -> None:

@@ -13,7 +13,6 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,6 +35,7 @@ from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.parts.measures.neighbours.nearest_neighbour_accuracy import NearestNeighbourAccuracy
 from holdfast.parts.measures.neighbours.overlap_risk import OverlapRisk
 from holdfast.parts.threats.linf import Linf
+from holdfast.storage.record import EncoderEntry
 
 TARGET = 1.05
 SIZES = (100, 316, 1000, 3162, 10_000)
@@ -102,20 +102,20 @@ def audit(images: int) -> Cost:
     few, _ = _seconds(FEW)
     held = kib("VmRSS")
     seconds, entry = _seconds(images)
-    numbers = 5 * images * entry["dim"]  # clean, and two attacks that are read after 5 and 10 steps
-    pairs = sum(entry["measures"][part_name(measure)]["seconds"] for measure in ALL_PAIRS)
+    numbers = 5 * images * (entry.dim or 0)  # clean, and two attacks that are read after 5 and 10 steps
+    pairs = sum(entry.measures[part_name(measure)].seconds for measure in ALL_PAIRS)
     return Cost(seconds, few, pairs, (kib("VmHWM") - held) / 1024, numbers * (4 + 8) / 2**20)
 
 
-def _seconds(images: int) -> tuple[float, dict[str, Any]]:
+def _seconds(images: int) -> tuple[float, EncoderEntry]:
     plan = Plan((ENCODER,), "drawn", questions(), images=images)
     with tempfile.TemporaryDirectory() as folder:
         began = time.process_time()
         record = run_audit(plan, Path(folder), source=Drawn(images))
         spent = time.process_time() - began
-    if record["failures"]:
-        raise RuntimeError(f"the audit failed: {record['failures']}")
-    return spent, record["encoders"][0]
+    if record.failures:
+        raise RuntimeError(f"the audit failed: {record.failures}")
+    return spent, record.encoders[0]
 
 
 def measure(sizes: tuple[int, ...] = SIZES) -> list[Result]:

@@ -30,7 +30,8 @@ from holdfast.report.leaderboard import render
 from holdfast.report.references import Reference
 from holdfast.runtime.privacy import public
 from holdfast.storage.filesystem import Folder
-from holdfast.storage.record_file import RECORD, SEAL, read_record
+from holdfast.storage.record import MeasureEntry, Record
+from holdfast.storage.record_file import RECORD, read_record
 
 HERE = Path(__file__).parent
 TABLE = HERE.parent / "src/holdfast/report/references.toml"
@@ -69,7 +70,7 @@ def known() -> list[Known]:
     return [Known(**images) for images in table["images"]]
 
 
-def audited(kind: Known, folder: Path, protocol: str = "protocol", settings: Iterable[str] = ()) -> dict[str, Any]:
+def audited(kind: Known, folder: Path, protocol: str = "protocol", settings: Iterable[str] = ()) -> Record:
     """Return the record of an audit of the known encoders, which is made where the folder has none.
 
     Args:
@@ -109,31 +110,34 @@ def _names(kind: Known) -> dict[str, str]:
     return {public(label(spec.format("/data"))): name for spec, name in kind.encoders.items()}
 
 
-def references(kind: Known, record: Mapping[str, Any]) -> Iterator[Reference]:
+def references(kind: Known, record: Record) -> Iterator[Reference]:
     """Yield the breaking radii that a record says: sound numbers with an interval, and what is at most too large."""
     names = _names(kind)
-    for encoder in record["encoders"]:
-        radii = [m for m in encoder["measures"].values() if m["part"]["name"] == "breaking_radius"]
+    for encoder in record.encoders:
+        radii = [m for m in encoder.measures.values() if m.part["name"] == "breaking_radius"]
         for measure in radii:
-            part, score = measure["part"], measure["scores"].get(measure["headline"], {})
-            if score.get("low") is None or score["standing"] not in ("sound", "at most"):
-                print(f"{encoder['name']}: left out, no sound number with an interval", file=sys.stderr)
+            part, score = measure.part, measure.headline_score
+            if (
+                score is None or score.value is None or score.low is None or score.high is None
+                or score.standing not in ("sound", "at most")
+            ):  # fmt: skip
+                print(f"{encoder.name}: left out, no sound number with an interval", file=sys.stderr)
                 continue
             yield Reference(
-                name=names[encoder["name"]],
+                name=names[encoder.name],
                 images=kind.name,
                 measure=part["name"],
                 norm=part["ball"]["name"],
                 failure=part["failure"],
-                input=tuple(encoder["input"]),
-                population=record["data"]["images"],
-                attacked=record["data"]["attacked"],
+                input=tuple(encoder.input or ()),
+                population=record.data.images,
+                attacked=record.data.attacked,
                 passes=part["steps"],
-                value=float(f"{score['value']:.4g}"),
-                low=float(f"{score['low']:.4g}"),
-                high=float(f"{score['high']:.4g}"),
-                encoder=encoder["fingerprint"],
-                record=record[SEAL],
+                value=float(f"{score.value:.4g}"),
+                low=float(f"{score.low:.4g}"),
+                high=float(f"{score.high:.4g}"),
+                encoder=str(encoder.fingerprint),
+                record=record.seal,
             )
 
 
@@ -150,33 +154,33 @@ def as_toml(rows: Iterable[Reference]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def measured(kind: Known, *records: Mapping[str, Any]) -> list[dict[str, Any]]:
+def measured(kind: Known, *records: Record) -> list[dict[str, Any]]:
     """Return, for each encoder, what it is and the headline of every measure that records have of it."""
     names = _names(kind)
     encoders: dict[str, dict[str, Any]] = {}
     for record in records:
-        for encoder in record["encoders"]:
-            name = names[encoder["name"]]
-            facts = {key: encoder[key] for key in ("fingerprint", "dim", "input")}
+        for encoder in record.encoders:
+            name = names[encoder.name]
+            facts = {"fingerprint": encoder.fingerprint, "dim": encoder.dim, "input": encoder.input}
             entry = encoders.setdefault(name, {"name": name, "images": kind.name, **facts, "scores": {}})
-            for measure in encoder["measures"].values():
-                score = measure["scores"][measure["headline"]]
-                kept = {key: score[key] for key in ("value", "low", "high", "standing")}
-                about = {key: measure[key] for key in ("unit", "better", "needs_labels")}
-                about |= {"measure": measure["part"]["name"], "ball": measure["part"].get("ball")}
-                if proved := measure["scores"].get("proved"):
-                    about["proved"] = {key: _short(proved[key]) for key in ("value", "low", "high", "n")}
+            for measure in encoder.measures.values():
+                score = measure.scores[str(measure.headline)]
+                kept = {key: getattr(score, key) for key in ("value", "low", "high", "standing")}
+                about = {key: getattr(measure, key) for key in ("unit", "better", "needs_labels")}
+                about |= {"measure": measure.part["name"], "ball": measure.part.get("ball")}
+                if proved := measure.scores.get("proved"):
+                    about["proved"] = {key: _short(getattr(proved, key)) for key in ("value", "low", "high", "n")}
                 entry["scores"][_title(measure, kind)] = about | {key: _short(value) for key, value in kept.items()}
-                if measure["part"]["name"] == "robust_accuracy":
-                    of_all = measure["scores"][CLEAN]["value"]
-                    share = _short(score["value"] / of_all) if of_all else None
+                if measure.part["name"] == "robust_accuracy":
+                    of_all = measure.scores[CLEAN].value
+                    share = _short(score.value / of_all) if of_all and score.value is not None else None
                     entry["scores"][KEPT] = about | kept | {"value": share, "low": None, "high": None}
     return list(encoders.values())
 
 
-def _title(measure: Mapping[str, Any], kind: Known) -> str:
+def _title(measure: MeasureEntry, kind: Known) -> str:
     """Return what the tables call a measure: its size in units of the images, apart where two share a title."""
-    part, (title, bracket, _) = measure["part"], measure["title"].partition(" (radius ")
+    part, (title, bracket, _) = measure.part, measure.title.partition(" (radius ")
     if bracket:
         title += f" at {round(part['ball']['radius'] / float(Fraction(kind.eps)))}"
     failure = part.get("failure", {}).get("name", "nearest")
@@ -187,9 +191,9 @@ def _short(value: Any) -> Any:
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
-def _seconds(record: Mapping[str, Any]) -> float:
+def _seconds(record: Record) -> float:
     """Return what all observations took, also those that an earlier run had made."""
-    return sum(observation["seconds"] for encoder in record["encoders"] for observation in encoder["observations"])
+    return sum(observation.seconds for encoder in record.encoders for observation in encoder.observations)
 
 
 def as_json(**tables: Iterable[Mapping[str, Any]]) -> str:
@@ -213,7 +217,7 @@ def main() -> None:
         if kind.train:
             made.append(audited(kind, options.folder / "protocol_labelled" / kind.name, "protocol_labelled"))
         encoders += measured(kind, *made)
-        records += [{"images": kind.name, "seal": record[SEAL], "seconds": round(_seconds(record))} for record in made]
+        records += [{"images": kind.name, "seal": record.seal, "seconds": round(_seconds(record))} for record in made]
     if options.only is None:
         TABLE.write_text(as_toml(rows), encoding="utf-8")
         page = as_json(records=records, encoders=encoders, predictions=predictions(encoders))

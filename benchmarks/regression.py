@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import quantiles
 from typing import Any
@@ -36,7 +36,20 @@ from holdfast.numerics import statistics
 from holdfast.numerics.statistics.planning import times_needed
 from holdfast.sources.data.digits import Digits
 from holdfast.sources.encoders import open_encoder
+from holdfast.storage.entry import PassesEntry
 from holdfast.storage.filesystem import Folder
+from holdfast.storage.record import (
+    SCHEMA,
+    DataEntry,
+    EncoderEntry,
+    Environment,
+    MeasureEntry,
+    PlanEntry,
+    Record,
+    RunEntry,
+    Software,
+    Spent,
+)
 
 ENCODER, RADIUS, STEPS, LONG = "zoo:digits-simclr-adv", 0.1, 10, 30
 """The encoder that is audited, and the attacks on it: steps in the ball, and in search of the smallest change."""
@@ -59,9 +72,9 @@ class Drawn(Run):
 
     tables: Mapping[str, tuple[list[str], Table]]
 
-    def table(self, name: str) -> tuple[list[str], Table]:
+    def table(self, name: str | None) -> tuple[list[str], Table]:
         """Return a table."""
-        return self.tables[name]
+        return self.tables[str(name)]
 
 
 def drawn(
@@ -77,17 +90,28 @@ def drawn(
     """
     entries = {}
     for name, measure in measures.items():
-        scores = {title: asdict(score) for title, score in measure.score(tables[name][1]).items()}
-        entries[name] = {
-            "part": registry.spec(measure), "title": measure.title, "better": measure.better, "unit": measure.unit,
-            "headline": list(scores)[-1], "scores": scores, "table": name, "error": None, "not_certified": None,
-            "needs_labels": False,
-        }  # fmt: skip
-    about = {"name": "net", "error": None, "fingerprint": place, "origin": {}, "checks": {}, "measures": entries}
+        found = measure.score(tables[name][1])
+        scores = {title: replace(score, if_weak=measure.if_weak(title)) for title, score in found.items()}
+        entries[name] = MeasureEntry(
+            part=registry.spec(measure), title=measure.title, better=measure.better, unit=measure.unit,
+            headline=list(scores)[-1], scores=scores, table=name,
+        )  # fmt: skip
+    nothing = PassesEntry(forward=0, backward=0)
+    encoder = EncoderEntry(
+        name="net", fingerprint=place, measures=entries, parameters=0, input=[1, 8, 8], dim=1,
+        passes=Spent(forward=0, backward=0, alone=nothing, predicted=nothing, measures=nothing, shared_fraction=0.0),
+    )  # fmt: skip
     count = max(len(ids) for ids, _ in tables.values())
-    data = {"spec": "digits", "fingerprint": images, "images": count, "attacked": count, "available": count}
-    made = {"plan": {"seed": 0}, "holdfast": {"version": ""}, "environment": {"torch": ""}}
-    record = {"data": data, "encoders": [about], **made}
+    data = DataEntry(
+        spec="digits", fingerprint=images, images=count, attacked=count, available=count, description="", skipped=[],
+        balls=[], table="",
+    )  # fmt: skip
+    record = Record(
+        schema=SCHEMA, holdfast=Software(version="", git=None), data=data, encoders=[encoder], comparison={},
+        plan=PlanEntry(seed=0, measures=[], command="", profile=None, device="cpu", batch_size=None),
+        environment=Environment(python="", torch="", platform="", packages={}), failures=[],
+        run=RunEntry(started="", finished="", seconds=0.0, resumed_shards=0),
+    )  # fmt: skip
     return Drawn(place, Folder("."), record, tables)
 
 

@@ -66,8 +66,8 @@ def seconds(images: int) -> float:
         began = time.process_time()
         record = run_audit(plan, Path(folder), source=Drawn(images), encoders={NAME: encoder()})
         spent = time.process_time() - began
-    if record["failures"]:
-        raise RuntimeError(f"the audit failed: {record['failures']}")
+    if record.failures:
+        raise RuntimeError(f"the audit failed: {record.failures}")
     return spent
 
 

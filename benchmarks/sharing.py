@@ -16,6 +16,8 @@ from holdfast.auditing.profile import profile
 from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, Measure, Passes
 from holdfast.sources.encoders import open_encoder
+from holdfast.storage.entry import PassesEntry
+from holdfast.storage.record import Spent
 
 TARGET = 0.5
 SHORT = ("Table 5 set*", "digits audit*")
@@ -72,13 +74,18 @@ def real_run(images: int, attacked: int, checks: bool) -> tuple[Passes, Passes, 
     plan = plan_of(images, attacked, checks)
     with TemporaryDirectory() as folder:
         record = run_audit(plan, Path(folder), encoders={ENCODER: encoder})
-    if record["failures"]:
-        raise RuntimeError(f"the audit failed: {record['failures']}")
-    entry = record["encoders"][0]
-    own = sum((Passes(**check["passes"]) for check in entry["checks"].values()), Passes())
-    recorded = Passes(entry["passes"]["forward"], entry["passes"]["backward"])
+    if record.failures:
+        raise RuntimeError(f"the audit failed: {record.failures}")
+    entry = record.encoders[0]
+    own = sum((_passes(check.passes) for check in entry.checks.values()), Passes())
+    recorded = _passes(entry.passes)
     counted = Passes(network.forwards, network.backwards)
-    return counted, recorded + own, plan.predict(record["data"]["images"]) + own
+    return counted, recorded + own, plan.predict(record.data.images) + own
+
+
+def _passes(entry: PassesEntry | Spent | None) -> Passes:
+    """Return what the record says of passes."""
+    return Passes() if entry is None else Passes(entry.forward, entry.backward, entry.bounds)
 
 
 def _difference(name: str, found: Passes, expected: Passes) -> Result:

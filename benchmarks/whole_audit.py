@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,6 +28,7 @@ from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.run import run_audit
 from holdfast.core import Passes, registry
 from holdfast.sources.encoders import open_encoder
+from holdfast.storage.record import Record
 
 TARGET = 0.5
 NEAR = 1.1
@@ -42,7 +42,7 @@ SHORT = ("whole audit / measures*", "whole audit, the same*", "whole audit / its
 """Names of what `short` measures."""
 
 
-def audit(plan: Plan) -> dict[str, Any]:
+def audit(plan: Plan) -> Record:
     """Run an audit in a folder of its own and return its record.
 
     Raises:
@@ -50,8 +50,8 @@ def audit(plan: Plan) -> dict[str, Any]:
     """
     with TemporaryDirectory() as folder:
         record = run_audit(plan, Path(folder))
-    if record["failures"]:
-        raise RuntimeError(f"the audit failed: {record['failures']}")
+    if record.failures:
+        raise RuntimeError(f"the audit failed: {record.failures}")
     return record
 
 
@@ -133,10 +133,10 @@ def of_profile(name: str, images: int, attacked: int, rounds: int = 2) -> Result
         ratios, floors = [], []
         for _ in range(rounds):
             began = time.process_time()
-            entry = audit(plan)["encoders"][0]
+            entry = audit(plan).encoders[0]
             whole = time.process_time() - began
-            made = [entry["passes"], *(check["passes"] for check in entry["checks"].values())]
-            passes = sum((Passes(one["forward"], one["backward"]) for one in made), Passes())
+            made = [entry.passes, *(check.passes for check in entry.checks.values())]
+            passes = sum((Passes(one.forward, one.backward) for one in made if one is not None), Passes())
             floors.append(seconds(bare(passes, RESNET, torch.rand(attacked, 3, 32, 32))))
             ratios.append(whole / floors[-1])
     finally:

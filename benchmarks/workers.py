@@ -68,9 +68,9 @@ def run(plan: Plan, workers: int) -> tuple[float, object]:
         began = time.perf_counter()
         record = run_audit(plan, Path(folder), engine=Processes(workers, threads=1))
         spent = time.perf_counter() - began
-    if record["failures"]:
-        raise RuntimeError(f"the audit failed: {record['failures']}")
-    return spent, {name: entry["scores"] for name, entry in record["encoders"][0]["measures"].items()}
+    if record.failures:
+        raise RuntimeError(f"the audit failed: {record.failures}")
+    return spent, {name: entry.scores for name, entry in record.encoders[0].measures.items()}
 
 
 def measure(counts: tuple[int, ...] = COUNTS, images: int = IMAGES) -> list[Result]:

@@ -22,11 +22,12 @@ from screenshots import screenshot
 
 from holdfast.report.brief import each_answer
 from holdfast.report.html import publish
-from holdfast.report.names import with_short_names
+from holdfast.report.names import shorten_names
 from holdfast.report.numbers import duration
 from holdfast.report.terminal import blocks
 from holdfast.report.verdict import scope, winners
 from holdfast.storage.filesystem import Folder
+from holdfast.storage.record import Record
 from holdfast.storage.record_file import RECORD, read_record
 from holdfast.workflows.harden.plan import RECORD as HARDENING
 
@@ -121,23 +122,26 @@ def made(name: str, exhibit: Exhibit, runs: Path, data: Path) -> dict[str, Any]:
         "says": sentences(record),
         "scope": scope(record),
         "took": duration(seconds(record, out)),
-        "versions": {"holdfast": record["holdfast"]["version"]}
-        | {name: record["environment"][name] for name in ("python", "torch")},
+        "versions": {
+            "holdfast": record.holdfast.version,
+            "python": record.environment.python,
+            "torch": record.environment.torch,
+        },
     }
 
 
-def seconds(record: dict[str, Any], out: Path) -> float:
+def seconds(record: Record, out: Path) -> float:
     """Return how long a command took: its audit, every round of it, or a training and what was audited around it."""
-    if "hardening" not in record:
-        return record["run"]["seconds"] + record["run"].get("rounds", {}).get("before", 0.0)
+    if record.hardening is None:
+        return record.run.seconds + (record.run.rounds.before if record.run.rounds else 0.0)
     hardening = json.loads((out / HARDENING).read_text(encoding="utf-8"))
     return hardening["seconds"] + hardening["audit_seconds"]
 
 
-def sentences(record: dict[str, Any]) -> list[str]:
+def sentences(record: Record) -> list[str]:
     """Return how a report begins: who is best, and what answers of each encoder or, where nothing does, who wins."""
-    record = with_short_names(record)
-    first = [str(line) for line in takewhile(lambda block: isinstance(block, Text), blocks(record))]
+    record, wholes = shorten_names(record)
+    first = [str(line) for line in takewhile(lambda block: isinstance(block, Text), blocks(record, wholes))]
     return first if each_answer(record) else first + [sentence.text for sentence in winners(record)]
 
 

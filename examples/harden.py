@@ -28,7 +28,7 @@ def main(words: list[str] | None = None) -> int:
     plan = Hardening(asked.encoder, asked.data, eps=asked.eps, steps=asked.steps, views="none")
     found = harden(plan, asked.out).record
     print_hardening(found, Console())  # every measure before and after, paired; the price; how to open the encoder
-    return len(found["failures"])
+    return len(found.failures)
 
 
 if __name__ == "__main__":

@@ -196,7 +196,7 @@ def main(words: list[str] | None = None) -> int:
             "towers:digits", "digits?part=train", objective=objective, steps=asked.steps, eps=asked.eps, views="none",
             test="digits", profile=str(folder / "small.toml"), out=folder / name, quiet=True,
         )  # fmt: skip
-        encoders[name] = hardened.record["encoder"]
+        encoders[name] = hardened.record.encoder
     record = holdfast.audit(
         encoders,
         "digits",

@@ -50,6 +50,7 @@ from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.progress import Bars
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.digits import Digits
+from holdfast.storage.record import Record
 
 MEAN, STD = 0.5, 0.25
 SOURCE = "the training in this example"
@@ -165,7 +166,7 @@ def questions(failure: Failure, ball: Ball, structures: list[str], **learner: An
     )
 
 
-def audit(name: str, encoder: Encoder, measures: tuple[Measure, ...], arguments: argparse.Namespace) -> dict[str, Any]:
+def audit(name: str, encoder: Encoder, measures: tuple[Measure, ...], arguments: argparse.Namespace) -> Record:
     """Audit one view of the network on the test images, print its table, write its report; return the record."""
     plan = Plan(
         (name,),
@@ -229,7 +230,7 @@ def main(words: list[str] | None = None) -> int:
         audit("classifier", classifier, labelled, arguments),
         audit("features", features, unlabelled, arguments),
     ]
-    return sum(len(record["failures"]) for record in records)
+    return sum(len(record.failures) for record in records)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,18 @@
-"""Records drawn at random from their declared shape, and records damaged at random."""
+"""Records drawn at random from their declared types, and records damaged at random."""
 
 import json
 import math
 import random
-from typing import Any
+from typing import Annotated, Any
 
-from holdfast.storage import record_shape as shapes
-from holdfast.storage.record_shape import SCHEMA
-from holdfast.storage.shape import ANY, COUNT, FLAG, NUMBER, TEXT, Items, Maybe, Named, Object, Plain, Shape
+import msgspec.inspect as types
+from msgspec import Meta
+from msgspec.inspect import type_info
+
+from holdfast.numerics.statistics.score import Score
+from holdfast.storage import chart, pictured, record
+from holdfast.storage.entry import Values as Numbers
+from holdfast.storage.entry import read_json
 
 NUMBERS = (
     0, 1, -1, 0.5, 0.25, 1 + 1e-12, 1 - 1e-12, 3.9, 1e-300, 5e-324, 1e300, -1e300, 1.7e308, 12345678, 0.05, -0.0,
@@ -24,8 +29,11 @@ MEASURES = (
 SCORES = ("5 steps", "10 steps", "attack", "certificate", "average", "best ε", "a_t 0.7, ε 0", "a_t 0.8, ε 0.1")
 
 
+SPEC = {"kind": "measures", "attack": {"name": "pgd", "steps": 5}}
+
+
 class Draw:
-    """Draws JSON data that fits a shape.
+    """Draws JSON data that fits a type.
 
     Args:
         seed: decides all of it.
@@ -34,91 +42,117 @@ class Draw:
     def __init__(self, seed: int):
         self.rng = random.Random(seed)
 
-    def __call__(self, shape: Shape) -> Any:
-        rng = self.rng
-        if isinstance(shape, Maybe):
-            return None if rng.random() < 0.3 else self(shape.inner)
-        if isinstance(shape, Items):
-            count = shape.length if shape.length is not None else rng.randint(0, 3)
-            return [self(shape.inner) for _ in range(count)]
-        if isinstance(shape, Named):
-            names = rng.sample((*TEXTS[1:5], "z"), rng.randint(0, 3))
-            return {name: self(shape.inner) for name in names}
-        if shape is shapes.RECORD_SHAPE:
-            return self.record()
-        if isinstance(shape, shapes.AnyChart):
-            kind = rng.choice(list(shapes.CHARTS))
-            return {"kind": kind, **self(Object({**shapes.EVERY_CHART, **shapes.CHARTS[kind]}))}
-        if isinstance(shape, Object):
-            optional = {name: inner for name, inner in shape.optional.items() if rng.random() < 0.6}
-            return self.fixed(shape, {name: self(inner) for name, inner in {**shape.needed, **optional}.items()})
-        return self.plain(shape)
+    def __call__(self, kind: Any) -> Any:
+        return self.record() if kind is record.Record else self.draw(type_info(kind))
 
-    def plain(self, shape: Shape) -> Any:
+    def draw(self, info: Any) -> Any:
         rng = self.rng
-        if shape is TEXT:
-            return rng.choice(TEXTS)
-        if shape is NUMBER:
-            return rng.choice(NUMBERS) if rng.random() < 0.5 else rng.random()
-        if shape is COUNT:
-            return rng.choice((0, 1, 2, 7, 1000, 2**62))
-        if shape is FLAG:
-            return rng.random() < 0.5
-        if shape is ANY:
-            return rng.choice((None, 1, "text", [1, 2], {"a": {"b": [0.5]}}))
-        ball = {"name": "linf", "radius": rng.choice((0.05, 1, 0))}
-        if shape is shapes.PART:
-            return {
-                "kind": "measures",
-                "name": rng.choice(MEASURES),
-                "ball": ball,
-                "attack": {"name": "pgd", "steps": 5},
-            }
-        assert isinstance(shape, Plain)
-        assert shape.name.startswith("none of "), shape
-        return rng.choice(shape.name.removeprefix("none of ").split(", "))
+        match info:
+            case types.UnionType():
+                kinds = [kind for kind in info.types if not isinstance(kind, types.NoneType)]
+                if len(kinds) < len(info.types) and rng.random() < 0.3:
+                    return None
+                if len(kinds) > 1 and all(isinstance(kind, (types.IntType, types.FloatType)) for kind in kinds):
+                    return rng.choice(NUMBERS) if rng.random() < 0.5 else rng.random()
+                return self.draw(rng.choice(kinds))
+            case types.DataclassType():
+                return self.score()
+            case types.ListType() | types.VarTupleType():
+                count = info.min_length if info.min_length is not None else rng.randint(0, 3)
+                return [self.draw(info.item_type) for _ in range(count)]
+            case types.TupleType():
+                return [self.draw(item) for item in info.item_types]
+            case types.DictType():
+                if isinstance(info.value_type, types.AnyType):
+                    return self.spec()
+                names = rng.sample((*TEXTS[1:5], "z"), rng.randint(0, 3))
+                return {name: self.draw(info.value_type) for name in names}
+            case types.StructType():
+                fields = [field for field in info.fields if field.required or rng.random() < 0.6]
+                value = {field.name: self.draw(field.type) for field in fields}
+                tag = {} if info.tag is None else {"kind": info.tag}
+                return self.fixed(info.cls, tag | value)
+            case types.LiteralType():
+                return rng.choice(info.values)
+            case types.StrType():
+                return rng.choice(TEXTS)
+            case types.IntType():
+                return rng.choice((0, 1, 2, 7, 1000, 2**62))
+            case types.FloatType():
+                return rng.choice(NUMBERS)
+            case types.BoolType():
+                return rng.random() < 0.5
+            case types.AnyType():
+                return rng.choice((None, 1, "text", [1, 2], {"a": {"b": [0.5]}}))
+        raise TypeError(info)
 
-    def fixed(self, shape: Object, value: dict[str, Any]) -> dict[str, Any]:
-        """Make entries agree with each other where the shape asks for it."""
+    def score(self) -> dict[str, Any]:
+        """Return a score; those of measures say what they are where a search was too weak."""
+        fields = [field for field in type_info(Score).fields if field.required or self.rng.random() < 0.6]
+        return {field.name: self.draw(field.type) for field in fields} | {"if_weak": "at most"}
+
+    def spec(self) -> dict[str, Any]:
+        ball = {"name": "linf", "radius": self.rng.choice((0.05, 1, 0))}
+        return {**SPEC, "name": self.rng.choice(MEASURES), "ball": ball}
+
+    def fixed(self, cls: type, value: dict[str, Any]) -> dict[str, Any]:
+        """Make entries agree with each other where the type asks for it."""
         rng = self.rng
-        if shape is shapes.MEASURE:
-            value["scores"] = {name: self(shapes.HEADED) for name in rng.sample(SCORES, rng.randint(0, 5))}
+        if cls is record.MeasureEntry:
+            value["scores"] = {name: self.score() for name in rng.sample(SCORES, rng.randint(0, 5))}
             value["headline"] = rng.choice(list(value["scores"])) if value["scores"] else None
             if value["headline"] is None:
                 value["error"] = "no gradient"
-        if shape is shapes.LINE:
+        if cls is chart.LineEntry:
             places = rng.randint(1, 4)
-            value |= {"x": list(range(places)), "y": [self(Maybe(NUMBER)) for _ in range(places)]}
+            value |= {"x": list(range(places)), "y": [self(Values)[0] for _ in range(places)]}
             ends = places if rng.random() < 0.5 else 0
-            value |= {name: [self(Maybe(NUMBER)) for _ in range(ends)] for name in ("low", "high")}
-        if shape in (shapes.ATTENTION, shapes.NOISE, shapes.FLUCTUATION) and any(shape.also(value)):
-            value["problem"] = "no maps"
+            value |= {name: [self(Values)[0] for _ in range(ends)] for name in ("low", "high")}
+        if cls in (pictured.AttentionEntry, pictured.NoiseEntry, record.FluctuationEntry):
+            try:
+                read_json(value, cls)
+            except ValueError:
+                value["problem"] = "no maps"
+        if cls is record.EncoderEntry and not value.get("error"):
+            value |= {field: self.draw(types_of(record.EncoderEntry)[field]) for field in record.NEEDED}
         return value
 
     def record(self) -> dict[str, Any]:
         rng = self.rng
-        record = {name: self(inner) for name, inner in shapes.RECORD_SHAPE.needed.items() if name != "encoders"}
+        data = {
+            field.name: self.draw(field.type)
+            for field in type_info(record.Record).fields
+            if field.required and field.name != "encoders"
+        }
         encoders = []
         for number in range(rng.randint(1, 4)):
-            entry = self(shapes.LOST if rng.random() < 0.2 else shapes.AUDITED)
+            entry = self(record.EncoderEntry)
             entry["name"] = f"{rng.choice(TEXTS[1:])} {number}"
-            entry["error"] = "not found" if "fingerprint" not in entry else None
-            entry["measures"] = {key: self(shapes.MEASURE) for key in rng.sample(MEASURES, rng.randint(1, 5))}
+            entry["measures"] = {key: self(record.MeasureEntry) for key in rng.sample(MEASURES, rng.randint(1, 5))}
             encoders.append(entry)
         names, titles = [e["name"] for e in encoders], sorted({key for e in encoders for key in e["measures"]})
         relations = [
-            self(shapes.RELATION) | {"first": rng.choice(titles), "second": rng.choice(titles)} for _ in range(2)
+            self(record.RelationEntry) | {"first": rng.choice(titles), "second": rng.choice(titles)} for _ in range(2)
         ]
-        one = {
-            "name": rng.choice(TEXTS),
-            "encoders": names,
-            "fluctuation": {key: self(shapes.FLUCTUATION) for key in titles[:1]},
+        fluctuation = {key: self(record.FluctuationEntry) for key in titles[:1]}
+        one = {"name": rng.choice(TEXTS), "encoders": names, "fluctuation": fluctuation}
+        data |= {"schema": record.SCHEMA, "encoders": encoders, "relations": relations, "series": [one]}
+        data["comparison"] = {
+            key: {"best": rng.choice([None, *names]), "pairs": [self(record.PairEntry)]} for key in titles[:2]
         }
-        record |= {"schema": SCHEMA, "encoders": encoders, "relations": relations, "series": [one]}
-        record["comparison"] = {
-            key: {"best": rng.choice([None, *names]), "pairs": [self(shapes.PAIR)]} for key in titles[:2]
-        }
-        return record
+        return data
+
+
+Values = Annotated[Numbers, Meta(min_length=1)]
+
+
+def types_of(cls: type) -> dict[str, Any]:
+    """Return the type of each field, never null."""
+    kinds = {}
+    for field in type_info(cls).fields:
+        inner = [kind for kind in getattr(field.type, "types", ()) if not isinstance(kind, types.NoneType)]
+        kinds[field.name] = inner[0] if len(inner) == 1 else field.type
+    return kinds
 
 
 def damaged(record: dict[str, Any], seed: int) -> bytes:

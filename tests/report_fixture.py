@@ -20,10 +20,11 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import load_digits
 
+from holdfast.core import Score
 from holdfast.report.charts.dots import Dots
 from holdfast.report.charts.figure import Drawing
+from holdfast.storage.record import SCHEMA
 from holdfast.storage.record_file import SEAL, add_seal
-from holdfast.storage.record_shape import SCHEMA
 
 SOUND = {"checks": [], "because": [], "standing": "sound", "if_weak": "at most"}
 """What a score says of its checks where none failed."""
@@ -159,12 +160,15 @@ def _encoder(
     forward, backward = 600 + 2 * 51 * ATTACKED, 2 * 50 * ATTACKED
     alone = {"forward": 7 * 600 + 7 * 51 * ATTACKED, "backward": 7 * 50 * ATTACKED}
     measures = {key: _measure(folder, slug, key, index, strength, tables, rng) for key in MEASURES}
-    passes = {"forward": forward // 2, "backward": backward // 2}
+    passes, spent = {"forward": forward // 2, "backward": backward // 2}, {"forward": forward, "backward": backward}
     return {
         "name": name, "slug": slug, "fingerprint": f"{0x9A3C51D200E4B7 + index:016x}", "parameters": 36_928, "dim": 64,
         "input": [1, 8, 8], "mean": [0.0], "std": [1.0],
         "origin": {"source": "zoo", "layer": "backbone", "pooling": "none", "normalisation": "none"},
-        "geometry": {"size": [8, 8], "channels": 1, "resize": None, "interpolation": "bilinear", "source": "zoo"},
+        "geometry": {
+            "size": [8, 8], "channels": 1, "resize": None, "interpolation": "bilinear", "source": "zoo",
+            "longest": None, "rounding": "even", "resampler": "pillow",
+        },
         "error": None, "measures": measures, "checks": _checks(),
         "observations": [
             {
@@ -175,7 +179,7 @@ def _encoder(
             for kind in ("untargeted", "targeted")
         ],
         "passes": {
-            "forward": forward, "backward": backward, "alone": alone,
+            **spent, "alone": alone, "predicted": dict(spent), "measures": dict(spent),
             "shared_fraction": 1 - (forward + backward) / (alone["forward"] + alone["backward"]),
         },
         "gallery": _gallery(folder, slug, strength, rng),
@@ -347,3 +351,17 @@ def _go_wrong(entries: list[dict[str, Any]]) -> None:
     )  # fmt: skip
     second["checks"]["steps_enough"].update(status="warn", finding="the last tenth of the steps still adds 6 %")
     second["checks"]["large_radius"].update(status="skip", finding="not run in the quick profile")
+
+
+def make_score(value: float | None, low: float | None = None, high: float | None = None, **more: Any) -> Score:
+    """Return a score, of which `more` says what matters."""
+    return Score(**({"value": value, "low": low, "high": high, "n": 100, "interval": "", "if_weak": "at most"} | more))
+
+
+def harden(record: dict[str, Any], *warnings: str) -> None:
+    """Let a record be that of a hardening that warns."""
+    moved = {"value": 0.5, "low": 0.4, "high": 0.6, "n": 8, "interval": "", "confidence": 0.95, "note": ""}
+    record["hardening"] = {
+        "price": {"relative_l2": moved, "cosine": moved}, "measures": [], "steps": 3, "seconds": 2.0, "budget": None,
+        "warnings": list(warnings),
+    }  # fmt: skip

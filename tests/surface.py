@@ -9,19 +9,21 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from enum import Enum
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import msgspec.inspect as types
 import typer
+from msgspec.inspect import type_info
 
 from holdfast.auditing import plan_file, profile
 from holdfast.cli import app
 from holdfast.core import registry
 from holdfast.runtime.exit_status import ExitStatus
-from holdfast.storage import record_shape as shapes
-from holdfast.storage.record_shape import SCHEMA
-from holdfast.storage.shape import Items, Maybe, Named, Object, Plain, Shape
+from holdfast.storage.chart import AnyChart
+from holdfast.storage.record import SCHEMA, Record
 from holdfast.training.recipe import Recipe
 from holdfast.workflows.monitor import training_monitor
 from holdfast.workflows.reproduce import recipe
@@ -43,18 +45,12 @@ FILES: dict[str, Mapping[str, Any]] = {
 }  # fmt: skip
 """The keys of each kind of TOML file."""
 
-KINDS = {
-    shapes.TEXT: "text", shapes.NUMBER: "number", shapes.COUNT: "count", shapes.FLAG: "true or false",
-    shapes.ANY: "anything", shapes.PART: "a part",
-}  # fmt: skip
-"""What a value of a record is called."""
-
 
 def surface() -> str:
     """Return all of it, a line each."""
     groups = {
         "Python": python(), "Commands": commands(app_command(), "holdfast"), "Keys of TOML files": keys(),
-        "Parts": parts(), f"record.json, schema {SCHEMA}": entries(shapes.RECORD_SHAPE, ""),
+        "Parts": parts(), f"record.json, schema {SCHEMA}": entries(type_info(Record), ""),
         "Charts of a record": charts(), "Exit statuses": (f"{status.value} {status.name}" for status in ExitStatus),
     }  # fmt: skip
     return "\n".join(f"# {title}\n\n" + "".join(f"{line}\n" for line in lines) for title, lines in groups.items())
@@ -93,7 +89,7 @@ def members(cls: type, place: str, names: Iterable[str]) -> Iterator[str]:
 def signature(thing: Any) -> str:
     """Return the arguments of a function or a class with their defaults; "" of anything else."""
     ours = inspect.isclass(thing) and thing.__module__.startswith("holdfast.") and not issubclass(thing, Exception)
-    if not (inspect.isroutine(thing) or ours):
+    if isinstance(thing, cached_property) or not (inspect.isroutine(thing) or ours):
         return ""
     arguments = inspect.signature(thing).parameters.values()
     bare = [one.replace(annotation=one.empty, default=Shown.of(one.default)) for one in arguments]
@@ -151,33 +147,46 @@ def parts() -> Iterator[str]:
             yield f"{kind} {name}{signature(registry.find(kind, name))}"
 
 
-def entries(shape: Shape, where: str) -> Iterator[str]:
+def entries(info: Any, where: str) -> Iterator[str]:
     """Yield the entries of a record, with what each holds."""
-    if isinstance(shape, Maybe):
-        yield f"{where}: may be null"
-        yield from entries(shape.inner, where)
-    elif isinstance(shape, Items):
-        yield from entries(shape.inner, f"{where}[{shape.length or ''}]")
-    elif isinstance(shape, Named):
-        yield from entries(shape.inner, f"{where}.*")
-    elif isinstance(shape, shapes.AnyChart):
-        yield f"{where}: a chart"
-    elif isinstance(shape, shapes.AnyEncoder):
-        yield from entries(shapes.AUDITED, where)
-        yield from entries(shapes.LOST, f"{where}(lost)")
-    elif isinstance(shape, Object):
-        for name, inner in sorted({**shape.needed, **shape.optional}.items()):
-            yield from entries(inner, f"{where}.{name}{'' if name in shape.needed else '?'}".removeprefix("."))
-    elif isinstance(shape, Plain):
-        yield f"{where}: {KINDS.get(shape) or shape.name.replace('none of', 'one of')}"
-    else:
-        raise TypeError(f"say here what the record promises of {type(shape).__name__}")
+    match info:
+        case types.UnionType():
+            kinds = [inner for inner in info.types if not isinstance(inner, types.NoneType)]
+            if len(kinds) < len(info.types):
+                yield f"{where}: may be null"
+            if all(isinstance(kind, types.StructType) for kind in kinds) and len(kinds) > 1:
+                yield f"{where}: a chart"
+            elif all(isinstance(kind, (types.IntType, types.FloatType)) for kind in kinds):
+                yield f"{where}: number"
+            else:
+                for kind in kinds:
+                    yield from entries(kind, where)
+        case types.ListType() | types.VarTupleType():
+            yield from entries(info.item_type, f"{where}[{getattr(info, 'max_length', None) or ''}]")
+        case types.TupleType():
+            yield from entries(info.item_types[0], f"{where}[{len(info.item_types)}]")
+        case types.DictType():
+            yield from entries(info.value_type, f"{where}.*")
+        case types.StructType() | types.DataclassType():
+            for field in sorted(info.fields, key=lambda field: field.name):
+                yield from entries(field.type, f"{where}.{field.name}{'' if field.required else '?'}".removeprefix("."))
+        case types.LiteralType():
+            yield f"{where}: one of {', '.join(map(str, info.values))}"
+        case _:
+            yield f"{where}: {KINDS[type(info)]}"
+
+
+KINDS = {
+    types.StrType: "text", types.FloatType: "number", types.IntType: "count", types.BoolType: "true or false",
+    types.AnyType: "anything", types.NoneType: "null",
+}  # fmt: skip
+"""What a value of a record is called."""
 
 
 def charts() -> Iterator[str]:
     """Yield the entries of each kind of chart."""
-    for kind, named in shapes.CHARTS.items():
-        yield from entries(Object({**shapes.EVERY_CHART, **named}), kind)
+    for chart in type_info(AnyChart).types:
+        yield from entries(chart, chart.tag)
 
 
 if __name__ == "__main__":

@@ -3,23 +3,26 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.report import references
 from holdfast.report.answer import answers
 from holdfast.report.references import Reference
+from holdfast.storage.record import Alike, Record
+from json_records import make_record
+from report_fixture import make_score
 
 FAILURE = {"name": "nearest", "divergence": "l2"}
 
 
-def record(standing: str = "sound", called: str = "", **checks: str) -> dict[str, Any]:
-    """Return as much of a record as answers read."""
+def record(standing: str = "sound", called: str = "", **checks: str) -> Record:
+    """Return a record of an encoder that says something in words, with a standing and the statuses of checks."""
     because = "collapse" if standing == "void" else "smaller_change[ball=l2]"
-    headline = {
-        "standing": standing, "because": (because,), "value": 0.02, "low": 0.016, "high": 0.025,
-    }  # fmt: skip
+    headline = make_score(0.02, 0.016, 0.025, standing=standing, because=(because,))
     radius = {
         "title": "Breaking radius",
         "better": "higher",
+        "unit": "pixels",
         "in_words": {
             "says": "half hold up to 5/255",
             "called": "weak",
@@ -31,17 +34,18 @@ def record(standing: str = "sound", called: str = "", **checks: str) -> dict[str
         "scores": {"median": headline},
         "part": {"name": "breaking_radius", "ball": {"name": "linf", "radius": 0.05}, "failure": FAILURE, "steps": 100},
     }
-    silent = {"title": "Other", "in_words": None, "headline": "x", "scores": {"x": {}}}
-    failed = {"title": "Failed", "in_words": None, "headline": None, "scores": {}}
+    silent = radius | {"title": "Other", "in_words": None}
+    failed = silent | {"title": "Failed", "headline": None, "scores": {}, "error": "out of memory"}
     named = {
-        name: {"title": name.capitalize(), "status": status, "called": called if status != "pass" else ""}
+        name: {
+            "title": name.capitalize(), "status": status, "called": called if status != "pass" else "", "finding": "",
+            "meaning": "", "consequence": "caution", "details": {},
+        }
         for name, status in checks.items()
-    }
-    encoder = {
-        "name": "e", "measures": {"a": radius, "b": silent, "c": failed}, "checks": named, "input": [3, 32, 32],
-        "fingerprint": "own",
     }  # fmt: skip
-    return {"data": {"images": 256}, "encoders": [encoder]}
+    measures = {"a": radius, "b": silent, "c": failed}
+    encoder = {"name": "e", "measures": measures, "checks": named, "input": [3, 32, 32], "fingerprint": "own"}
+    return make_record([encoder], data={"images": 256})
 
 
 @pytest.mark.parametrize(
@@ -92,19 +96,21 @@ def test_an_answer_says_how_far_it_may_be_believed(
 
 def test_what_is_fragile_at_most_is_fragile() -> None:
     weak = record("at most", frozen="pass")
-    weak["encoders"][0]["measures"]["a"]["in_words"] |= {"called": "fragile", "if_weak": "fragile"}
-    ((_, answer),) = answers(weak)
+    (encoder,) = weak.encoders
+    words = replace(encoder.measures["a"].in_words, called="fragile", if_weak="fragile")
+    fragile = replace(encoder, measures={"a": replace(encoder.measures["a"], in_words=words)})
+    ((_, answer),) = answers(replace(weak, encoders=[fragile]))
     assert answer.text.startswith("Half hold up to 5/255: fragile. This is only a limit, because ")
 
 
 def test_what_looks_alike_is_told_unless_it_was_left_out() -> None:
-    told = record(frozen="pass")
-    told["data"]["duplicates"] = [{"image": "a", "like": "b", "levels": 0}, {"image": "c", "like": "b", "levels": 5}]
-    ((_, answer),) = answers(told)
+    audit = record(frozen="pass")
+    duplicates = [Alike(image="a", like="b", levels=0), Alike(image="c", like="b", levels=5)]
+    ((_, answer),) = answers(replace(audit, data=replace(audit.data, duplicates=duplicates)))
     assert "are copies of others" in answer.text
     assert "--skip-duplicates" in answer.text
-    told["data"]["duplicates_left_out"] = True
-    ((_, answer),) = answers(told)
+    without = replace(audit.data, duplicates=duplicates, duplicates_left_out=True)
+    ((_, answer),) = answers(replace(audit, data=without))
     assert "copies" not in answer.text
 
 

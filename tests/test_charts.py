@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from msgspec import structs
 
 import holdfast
 from holdfast.core import Chart, HoldfastError, Score, Table, registry
@@ -19,8 +20,11 @@ from holdfast.report.apart import Apart
 from holdfast.report.charts.kinds import Contribution, draw_together
 from holdfast.report.charts.sections import chart_sections
 from holdfast.report.panel import Panel
+from holdfast.storage.chart import CurvesEntry
+from holdfast.storage.entry import as_json, read_json
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import RunFiles
+from json_records import typed
 from report_fixture import make_run
 
 WORDS = {"heading": "Mine", "how_to_read": "Up is <up>."}
@@ -102,16 +106,16 @@ def charts() -> dict[str, Chart]:
 
 def drawn(folder: Path, run: dict, chart: Chart, standing: str) -> list[Panel]:
     """Draw a chart of two encoders, of which the first has a flaw."""
-    record = copy.deepcopy(run)
-    for encoder in record["encoders"]:
+    run = copy.deepcopy(run)
+    for encoder in run["encoders"]:
         risk = encoder["measures"]["breakaway_risk"]
-        risk["charts"] = [chart_data(chart, ["share_closer"], NAMES)]
+        risk["charts"] = as_json([chart_data(chart, ["share_closer"], NAMES)])
         encoder |= {"measures": {"m": risk, "n": {**risk, "part": {"name": "n"}}}, "observations": []}
-    for measure in record["encoders"][0]["measures"].values():
+    for measure in run["encoders"][0]["measures"].values():
         for score in measure["scores"].values():
             score |= {"standing": standing, "because": ["masking"] if standing != "sound" else []}
     apart = Apart()
-    sections = chart_sections(record, RunFiles(Folder(folder), {}), apart)
+    sections = chart_sections(typed(run), RunFiles(Folder(folder), {}), apart)
     assert apart.problems == []
     return [panel for section in sections for panel in section.panels]
 
@@ -136,7 +140,7 @@ def test_what_failed_a_check_is_marked_in_every_kind_of_chart(kind: str, tmp_pat
 
 def test_headings_gather_charts_of_several_measures(tmp_path: Path, undrawn: None) -> None:
     run = make_run(tmp_path, 2)
-    sections = chart_sections(run, RunFiles(Folder(tmp_path), {}), Apart())
+    sections = chart_sections(typed(run), RunFiles(Folder(tmp_path), {}), Apart())
     headings = [section.heading for section in sections]
     assert headings == ["Scores against attack steps", "What the attacks maximised", "Per image"]
     assert [len(section.panels) for section in sections] == [7, 2, 5]
@@ -146,7 +150,7 @@ def test_headings_gather_charts_of_several_measures(tmp_path: Path, undrawn: Non
 MARKS = ((1 / 255, "1/255"), (4 / 255, "4/255"), (0.0175, "visible"), (8 / 255, "8/255"), (0.035, "sensor noise"))
 
 
-def curve(name: str, *marks: tuple[float, str]) -> Contribution:
+def curve(name: str, *marks: tuple[float, str]) -> Contribution[CurvesEntry]:
     """Return what an encoder contributes to a chart of curves on a logarithmic axis."""
     line = Line((0.001, 0.01, 0.1), (1.0, 0.5, 0.0), (0.8, 0.3, 0.0), (1.0, 0.7, 0.2))
     places, names = zip(*marks, strict=True)
@@ -154,7 +158,7 @@ def curve(name: str, *marks: tuple[float, str]) -> Contribution:
         **WORDS, lines=(line,), across="size", label="hold", unit="share", scale="log", marks=places, named=names,
         note="A note.",
     )  # fmt: skip
-    return Contribution(0, name, chart_data(chart), {})
+    return Contribution(0, name, read_json(as_json(chart_data(chart)), CurvesEntry), None)
 
 
 def test_names_of_marks_do_not_touch() -> None:
@@ -178,7 +182,6 @@ def test_marks_of_several_encoders_are_drawn_once_where_they_agree() -> None:
 
 def test_a_band_that_crosses_zero_is_drawn_whole() -> None:
     part = curve("a", (0.004, "1/255"))
-    line = part.chart["lines"][0]
-    line |= {"y": (0.0, 0.5, 0.0), "low": (-0.2, 0.3, -0.2), "high": (0.2, 0.7, 0.2)}
-    panel = draw_together("k", "Curve", [part])
+    line = structs.replace(part.chart.lines[0], y=[0.0, 0.5, 0.0], low=[-0.2, 0.3, -0.2], high=[0.2, 0.7, 0.2])
+    panel = draw_together("k", "Curve", [replace(part, chart=structs.replace(part.chart, lines=[line]))])
     assert ">-20 %</text>" in panel.svg.replace("−", "-")

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from holdfast.auditing.artifacts.grad_cam import attention
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, Images, Margin, Passes
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.threats.linf import Linf
+from json_records import run_audit
 
 if shutil.which(os.environ.get("CXX", "g++")) is None and shutil.which("clang++") is None:
     pytest.skip("torch.compile needs a C++ compiler on a CPU; none is installed", allow_module_level=True)

@@ -65,7 +65,7 @@ def test_images_that_stay_pass_and_cost_no_pass(tmp_path: Path) -> None:
         verdict, standings = check(images)
         assert verdict["status"] == "pass", verdict
         assert verdict["finding"] == "8 images read twice again are the same"
-        assert verdict["passes"] == {"forward": 0, "backward": 0}
+        assert verdict["passes"] == {"forward": 0, "backward": 0, "bounds": 0}
         assert standings == {"sound"}
 
 

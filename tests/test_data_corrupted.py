@@ -10,7 +10,6 @@ from torch import nn
 
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import read_plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, Geometry, HoldfastError, Rng
 from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
 from holdfast.parts.measures.corruptions.corrupted_accuracy import CorruptedAccuracy
@@ -20,6 +19,7 @@ from holdfast.parts.threats.imagenet_c import CORRUPTIONS, ImagenetC
 from holdfast.parts.threats.imagenet_c.stored import load_stored
 from holdfast.sources.data import open_images
 from holdfast.storage.run_folder import files_read
+from json_records import run_audit
 
 COUNT = 24
 RECIPE = Path(__file__).parents[1] / "recipes" / "audits" / "cifar10c.toml"

@@ -11,10 +11,12 @@ import PIL.Image
 import pytest
 import torch
 from matplotlib.colors import to_rgb
+from msgspec import structs
 from typer.testing import CliRunner
 
 import holdfast
 from holdfast.cli import app
+from holdfast.comparison.compare import compare_runs
 from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.colour import lab
 from holdfast.report.charts.bars import Bars
@@ -180,13 +182,14 @@ def test_a_comparison_draws_encoders_of_several_records_together(records: list[R
     assert [len(spread.values) for spread in drawing.spreads] == [8, 8]
     svg = comparison.figure("curve", editable=True)._repr_svg_()
     assert all(f">{name}</text>" in svg for name in ("digits-simclr", "digits-supervised"))
-    alone = Comparison(comparison.data)
+    alone = Comparison(compare_runs([record.run for record in records]))
     assert alone.figures == ()
 
 
 def test_a_record_without_charts_says_so(records: list[Record]) -> None:
-    data = {**records[0].data, "encoders": [{**records[0].data["encoders"][0], "measures": {}, "observations": []}]}
-    bare = Record(type(records[0].run)("here", records[0].run.folder, data))
+    run = records[0].run
+    encoder = structs.replace(run.record.encoders[0], measures={}, observations=[])
+    bare = Record(replace(run, place="here", record=structs.replace(run.record, encoders=[encoder])))
     assert bare.figures == ()
     with pytest.raises(HoldfastError, match="expected a record with charts"):
         bare.figure("curve")

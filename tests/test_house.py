@@ -63,10 +63,10 @@ def test_the_viewer_starts_without_torch_and_matplotlib() -> None:
 def test_tables_are_written_and_read_without_pandas(tmp_path: Path) -> None:
     code = (
         "import sys, torch; from holdfast.storage.run_folder import Store;"
-        "from holdfast.report.folder import read_column; from holdfast.storage.record_file import run_files;"
+        "from holdfast.report.folder import read_column; from holdfast.storage.record_file import RunFiles;"
         f"store = Store({str(tmp_path)!r});"
         "store.write_table('t.parquet', ['a', 'b'], {'x': torch.tensor([0.5, torch.nan])});"
-        "column = read_column(run_files(store.files, {}), 't.parquet', 'x').tolist();"
+        "column = read_column(RunFiles(store.files, {}), 't.parquet', 'x').tolist();"
         "sys.exit('pandas' in sys.modules or str(column) != '[0.5, nan]')"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

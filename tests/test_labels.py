@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.auditing.session import Session
 from holdfast.core import Encoder, HoldfastError, ImageSource, Score, Subject, Table, registry
 from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
@@ -20,6 +19,7 @@ from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.folder import Folder
 from holdfast.sources.data.webdataset import WebDataset
 from holdfast.storage.run_folder import Store
+from json_records import run_audit
 
 PIXELS = torch.rand(12, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 LABELS = [0, 1, 2, 0, 1, 2, 2, 2, 1, 1, 0, 0]

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from holdfast.auditing.memory import MemoryLimits, short_of_memory
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.auditing.shards import spans
 from holdfast.core import Encoder, HoldfastError, Observation, Passes, Rng, Shard
 from holdfast.parts.attacks.pgd import Pgd
@@ -21,6 +20,7 @@ from holdfast.parts.observations.broken import Broken
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.worst_noise import WorstNoise
 from holdfast.parts.threats.linf import Linf
+from json_records import run_audit
 
 ERRORS = {
     "cuda": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
@@ -64,7 +64,7 @@ def test_what_fits_is_remembered(error: Exception, tmp_path: Path) -> None:
     record, wanted = audit(tmp_path / "tight", net), audit(tmp_path / "roomy", roomy)
     (entry,), (other,) = record["encoders"], wanted["encoders"]
     assert record["failures"] == []
-    assert {k: entry["passes"][k] for k in ("forward", "backward")} == entry["passes"]["predicted"]
+    assert {k: entry["passes"][k] for k in ("forward", "backward", "bounds")} == entry["passes"]["predicted"]
     assert entry["passes"] == other["passes"]
     for name, measure in other["measures"].items():
         for score, value in measure["scores"].items():

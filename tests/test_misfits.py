@@ -144,7 +144,7 @@ def check(whole: Measure, rest: Measure, options: dict[str, Any], names: set[str
     assert scores(record) == scores(plain)
     headline = entry["scores"][entry["headline"]]
     assert all(f"“{name}”" in headline["note"] for name in names)
-    assert len(list_omissions(record.data)) == len(names)
+    assert len(list_omissions(record.run.record)) == len(names)
     assert all(any(why in failure for failure in record.failures) for why in entry["left_out"].values())
     assert all(name in " ".join(str(record).split()) for name in names)
 
@@ -208,10 +208,10 @@ def test_means_over_other_lists_are_not_compared(tmp_path: Path) -> None:
     )  # fmt: skip
     left = [encoder["measures"]["alignment"]["left_out"] for encoder in record.data["encoders"]]
     assert [set(each) for each in left] == [{"hue"}, set()]
-    assert record.data["comparison"]["alignment"] == {"best": None, "pairs": []}
+    assert record.data["comparison"]["alignment"] == {"best": None, "pairs": [], "charts": []}
     assert any("comparison of alignment" in failure for failure in record.failures)
     assert record.data["comparison"]["uniformity"]["pairs"]
-    (line,) = list_omissions(record.data)
+    (line,) = list_omissions(record.run.record)
     assert line.startswith("Alignment for grey without “hue”: ")
 
 

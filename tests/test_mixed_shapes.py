@@ -61,7 +61,7 @@ def test_the_encoders_are_named_where_others_say_how_large_their_pictures_are(mi
     record = holdfast.audit([own, network()], mixed, **ASK | {"attacked": 2})
     sized, unsized = record.data["encoders"]
     assert (sized["input"], unsized["input"]) == ([3, 32, 32], [3, 48, 48])
-    sentences = rendering(record.data)
+    sentences = rendering(record.run.record)
     assert sentences[0] == f"for sized: {sized['rendering']}"
     assert "the shorter side to 36 pixels (bilinear), then the central 32 × 32 is cropped" in sentences[0]
     assert sentences[1].startswith(f"for {unsized['name']}: {unsized['rendering']}; ?size=H")

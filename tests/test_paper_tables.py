@@ -1,16 +1,20 @@
 """Tables for papers: both sides of what has two, names that LaTeX prints, p-values, digits; complete data frames."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 import holdfast
+from holdfast.comparison.compare import compare_runs
 from holdfast.core import HoldfastError
 from holdfast.report.comparison_table import Layout, latex, markdown
 from holdfast.report.numbers import statement
 from holdfast.results import Comparison, Record
 from holdfast.storage.sides import sides_of
+from report_fixture import make_score
 
 QUICK = {"certified_breakaway_risk.attack.steps": 3, "certified_breakaway_risk.certifier": "interval"}
 ODD = r"a_b & 50 % #1 {x} $y^2~ \z | [*]"
@@ -69,28 +73,26 @@ def test_both_sides_of_a_bracket_are_named(comparison: Comparison, record: Recor
     assert "Certified breakaway risk $\\downarrow$, attack (lower bound)" in head
     shown = dict(zip(head, next(row for row in rows if row[0] == "b"), strict=True))
     for score, title in ((attack, "attack (lower bound)"), (proof, "proof (upper bound)")):
-        said = " ".join(statement(vars(score), "share", 2)).replace("%", r"\%")
+        said = " ".join(statement(score, "share", 2)).replace("%", r"\%")
         assert shown[f"Certified breakaway risk $\\downarrow$, {title}"].startswith(said)
     assert "the truth lies between them" in comparison.to_markdown()
     key = "possible ranks. Bold: significantly better than every other encoder, after correction"
     assert key in comparison.to_markdown()
     assert "attack (lower bound)" in comparison.to_markdown()
-    assert "two columns" not in markdown(without_brackets(comparison.data))
+    compared = compare_runs([record.run])
+    without = {"universal_quantile": compared.measures["universal_quantile"]}
+    assert "two columns" not in markdown(structs.replace(compared, measures=without))
 
 
-def without_brackets(data: Any) -> Any:
-    return {**data, "measures": {"universal_quantile": data["measures"]["universal_quantile"]}}
-
-
-def test_a_proof_of_nothing_says_so_and_other_counts_are_told(comparison: Comparison) -> None:
-    data = {**comparison.data, "measures": {k: {**m} for k, m in comparison.data["measures"].items()}}
-    m = data["measures"]["certified_breakaway_risk"]
-    proof = {"value": 1.0, "low": 0.9, "high": 1.0, "n": 4}
-    m["rows"] = [
-        {**row, "scores": {**row["scores"], "certificate": {**row["scores"]["certificate"], **proof}}}
-        for row in m["rows"]
-    ]
-    text = latex(data)
+def test_a_proof_of_nothing_says_so_and_other_counts_are_told(record: Record) -> None:
+    compared = compare_runs([record.run])
+    m = compared.measures["certified_breakaway_risk"]
+    rows = []
+    for row in m.rows:
+        proof = replace(row.scores["certificate"], value=1.0, low=0.9, high=1.0, n=4)
+        rows.append(structs.replace(row, scores={**row.scores, "certificate": proof}))
+    changed = {**compared.measures, "certified_breakaway_risk": structs.replace(m, rows=rows)}
+    text = latex(structs.replace(compared, measures=changed))
     assert text.count("nothing proved") == 2
     assert "the attack is of 6 images, the proof of 4 of them" in text
 
@@ -110,7 +112,7 @@ def test_which_side_says_what() -> None:
     [(0.03571, 2, "3.6 %"), (0.5, 1, "50 %"), (0.0, 3, "0.00 %"), (0.98765, 4, "98.77 %"), (0.00001234, 2, "0.0012 %")],
 )
 def test_digits_are_significant_ones(value: float, digits: int, said: str) -> None:
-    assert statement({"value": value}, "share", digits)[0] == said
+    assert statement(make_score(value), "share", digits)[0] == said
 
 
 @pytest.mark.parametrize("digits", [0, -1, 1.5, "two"])

@@ -14,7 +14,6 @@ from holdfast.auditing.panel import validity_panel
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.profile import profile
-from holdfast.auditing.run import run_audit
 from holdfast.core import Attack, Encoder, HoldfastError, Images, Observation, Passes, Rng, Shard
 from holdfast.core.precision import tf32
 from holdfast.parts.attacks.apgd import Apgd
@@ -33,6 +32,7 @@ from holdfast.parts.observations.minimal_radii import MinimalRadii
 from holdfast.parts.observations.shared.margins import clean_of
 from holdfast.parts.threats.linf import Linf
 from holdfast.sources.data import open_images
+from json_records import run_audit
 
 REDUCED = ("bf16", "fp16")
 
@@ -318,7 +318,7 @@ def test_an_audit_measures_what_its_precision_costs(precision: str, tmp_path: Pa
     (entry,) = record["encoders"]
     assert record["failures"] == []
     assert record["plan"]["precision"] == precision
-    assert {k: entry["passes"][k] for k in ("forward", "backward")} == entry["passes"]["predicted"]
+    assert {k: entry["passes"][k] for k in ("forward", "backward", "bounds")} == entry["passes"]["predicted"]
     check = entry["checks"]["precision"]
     details = check["details"]
     assert check["status"] == "pass"
@@ -326,7 +326,7 @@ def test_an_audit_measures_what_its_precision_costs(precision: str, tmp_path: Pa
     assert 0 < details["drift median"] <= details["drift max"] < {"bf16": 0.05, "fp16": 0.01}[precision]
     assert 0 < details["objective error median"] < 0.05
     assert abs(details["gain of float32"]) < 0.02
-    assert check["passes"] == {"forward": 8 * (2 + 11), "backward": 8 * 10}
+    assert check["passes"] == {"forward": 8 * (2 + 11), "backward": 8 * 10, "bounds": 0}
     again = audit(tmp_path, precision)
     assert again["run"]["resumed_shards"] == 5
     with pytest.raises(HoldfastError, match="another audit"):

@@ -9,7 +9,6 @@ import typer.testing
 from torch import nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.cli import app
 from holdfast.comparison.leaderboard import leaderboard
 from holdfast.core import Encoder
@@ -19,9 +18,11 @@ from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.report.html import render, write_report
 from holdfast.report.leaderboard import render as render_leaderboard
 from holdfast.runtime.errors import HoldfastError, UnreadableRecord
+from holdfast.storage.entry import read_json
 from holdfast.storage.filesystem import Folder
-from holdfast.storage.record_file import add_seal, parse_record, read_record, run_files
-from holdfast.storage.record_shape import RECORD_SHAPE
+from holdfast.storage.record import Record
+from holdfast.storage.record_file import RunFiles, add_seal, read_record
+from json_records import parse_record, run_audit, typed
 from random_records import Draw, damaged
 
 COMMANDS = (
@@ -49,15 +50,15 @@ def write(folder: Path, data: bytes) -> Path:
 
 def show(folder: Path, seed: int) -> None:
     """Show a random record by every command, beside a sound one."""
-    record = Draw(seed)(RECORD_SHAPE)
-    assert list(RECORD_SHAPE.wrong(record)) == [], seed
+    record = Draw(seed)(Record)
+    read_json(record, Record)
     run = write(folder / "odd", json.dumps(add_seal(record)).encode())
     sound = folder / "sound"
     for arguments in COMMANDS:
         assert command(arguments[0], str(run), *arguments[1:]) in (0, 1, 2, 3), (seed, arguments)
     assert command("compare", str(run), str(sound), "--json") in (0, 1, 2, 3)
     data = leaderboard(str(folder))
-    shown = {encoder["name"] for group in data["groups"] for encoder in group["encoders"]}
+    shown = {encoder.name for group in data.groups for encoder in group.encoders}
     assert set(SOUND) <= shown, seed  # the odd one hides no other
     assert SOUND[0] in render_leaderboard(data)
 
@@ -74,11 +75,10 @@ def refuse(folder: Path, record: dict, seed: int) -> int:
         for arguments in COMMANDS:
             assert command(arguments[0], str(run), *arguments[1:]) == 3, (seed, arguments)
         assert command("compare", str(run), str(folder / "sound")) in (1, 3), seed
-        assert [one["place"] for one in leaderboard(str(folder))["unreadable"]] == ["odd"], seed
+        assert [one.place for one in leaderboard(str(folder)).unreadable] == ["odd"], seed
         return 1
-    assert "<html" in render(read_record(Folder(run)), run_files(Folder(run), {})), (
-        seed
-    )  # what is wrong does not matter
+    record = read_record(Folder(run))
+    assert "<html" in render(record, RunFiles(Folder(run), {})), seed  # what is wrong does not matter
     return 0
 
 
@@ -117,18 +117,19 @@ def test_random_records_are_shown_by_every_command(folder: Path) -> None:
 
 
 def test_some_damaged_records_are_one_clear_line(folder: Path) -> None:
-    record = Draw(0)(RECORD_SHAPE)
+    record = Draw(0)(Record)
     assert sum(refuse(folder, record, seed) for seed in range(4)) >= 2
 
 
 @pytest.mark.slow
 def test_damaged_records_are_one_clear_line(folder: Path) -> None:
-    assert sum(refuse(folder, Draw(seed // 50)(RECORD_SHAPE), seed) for seed in range(500)) > 300
+    assert sum(refuse(folder, Draw(seed // 50)(Record), seed) for seed in range(500)) > 300
 
 
 def test_whatever_changes_in_a_sealed_record_is_found_out(folder: Path) -> None:
     record = add_seal(json.loads((folder / "sound" / "record.json").read_text()))
-    assert parse_record(json.dumps(record, indent=3).encode(), "x") == record  # however it is laid out
+    laid_out = parse_record(json.dumps(record, indent=3).encode(), "x")
+    assert typed(laid_out) == typed(record)  # however it is laid out
     record["run"]["seconds"] += 1
     with pytest.raises(UnreadableRecord, match="damaged or changed"):
         parse_record(json.dumps(record).encode(), "x")

@@ -15,11 +15,11 @@ from benchmarks.references import Known, as_toml, audited
 
 from holdfast.core import registry
 from holdfast.report.references import Reference, references
-from holdfast.storage.record_file import SEAL
+from holdfast.storage.record import Record
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Known, Path, dict[str, Any]]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Known, Path, Record]:
     """Two encoders, audited by the protocol on few images."""
     folder = tmp_path_factory.mktemp("known") / "audit"
     kind = Known("digits", "digits", {"zoo:digits-simclr": "A", "zoo:digits-supervised": "B"}, 0.025, None, 16, 0)
@@ -27,9 +27,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Known, Path, dict[st
     return kind, folder, audited(kind, folder, settings=short)
 
 
-def test_a_folder_of_audits_makes_the_tables(
-    made: tuple[Known, Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_of_audits_makes_the_tables(made: tuple[Known, Path, Record], monkeypatch: pytest.MonkeyPatch) -> None:
     kind, folder, record = made
     rows = list(benchmark.references(kind, record))
     assert {(row.name, row.norm) for row in rows} <= {(name, norm) for name in "AB" for norm in ("linf", "l2")}
@@ -37,12 +35,12 @@ def test_a_folder_of_audits_makes_the_tables(
     for row in rows:
         assert row.low <= row.value <= row.high
         assert (row.population, row.attacked, row.passes, row.input) == (256, 16, 10, (1, 8, 8))
-        assert row.record == record[SEAL]
+        assert row.record == record.seal
     # written and read, nothing is lost; a record that is there is not made again
     table = tomllib.loads(as_toml(rows))["reference"]
     assert [Reference(**(row | {"input": tuple(row["input"])})) for row in table] == rows
     monkeypatch.setattr(benchmark, "run_audit", None)
-    assert audited(kind, folder)[SEAL] == record[SEAL]
+    assert audited(kind, folder).seal == record.seal
     # and all numbers of every encoder
     first, second = benchmark.measured(kind, record)
     assert (first["name"], second["name"]) == ("A", "B")

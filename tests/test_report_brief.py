@@ -4,13 +4,16 @@ import copy
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.report.brief import brief, first_keys, leader, trust
 from holdfast.report.comparison import first_names, front, opening
 from holdfast.report.comparison import trust as trust_compared
-from holdfast.report.names import LONGEST, short_names, with_short_names
+from holdfast.report.names import LONGEST, short_names, shorten_names
 from holdfast.report.numbers import bracket
-from report_fixture import MEASURES, NAMES, SHORT, in_brief, in_words, make_run
+from holdfast.storage.comparison import ComparedPair, Comparison, Pareto, ParetoPoint
+from json_records import compared_encoder, compared_measure, ranked_row, small_comparison, typed
+from report_fixture import MEASURES, NAMES, SHORT, harden, in_brief, in_words, make_run, make_score
 
 
 @pytest.fixture(scope="module")
@@ -48,43 +51,45 @@ def test_long_names_lose_their_middle_but_stay_different() -> None:
 
 
 def test_short_names_stand_wherever_a_record_names_encoders(record) -> None:
-    short = with_short_names(record)
-    assert [(e["name"], e["whole"]) for e in short["encoders"]] == list(zip(SHORT, NAMES, strict=True))
-    assert {entry["best"] for entry in short["comparison"].values()} == {SHORT[2]}
-    pairs = [pair for entry in short["comparison"].values() for pair in entry["pairs"]]
-    assert {pair[side] for pair in pairs for side in ("first", "second")} == set(SHORT)
-    assert short["plan"] == record["plan"]
+    whole = typed(record)
+    short, wholes = shorten_names(whole)
+    assert [(e.name, wholes[e.name]) for e in short.encoders] == list(zip(SHORT, NAMES, strict=True))
+    assert {entry.best for entry in short.comparison.values()} == {SHORT[2]}
+    pairs = [pair for entry in short.comparison.values() for pair in entry.pairs]
+    assert {name for pair in pairs for name in (pair.first, pair.second)} == set(SHORT)
+    assert short.plan == whole.plan
 
 
 def test_what_answers_comes_first_then_what_is_in_brief(record) -> None:
-    assert first_keys(record) == list(MEASURES)[:5]  # an older record says nothing of it
+    assert first_keys(typed(record)) == list(MEASURES)[:5]  # an older record says nothing of it
     in_brief(record, "cosine_similarity", "overlap_risk")
-    assert first_keys(record) == ["cosine_similarity", "overlap_risk"]
+    assert first_keys(typed(record)) == ["cosine_similarity", "overlap_risk"]
     in_words(record, "overlap_risk")
-    assert first_keys(record) == ["overlap_risk", "cosine_similarity"]
+    assert first_keys(typed(record)) == ["overlap_risk", "cosine_similarity"]
 
 
 def test_the_leader_is_the_one_that_the_comparison_names(record) -> None:
     in_words(record, "cosine_similarity")
-    best = leader(record)
+    best = leader(typed(record))
     assert best is not None
     assert (best.heading, best.tone) == (f"{NAMES[2]} holds best", "good")
     assert ", the next" in best.text
     next(e for e in record["encoders"] if e["name"] == NAMES[2])["checks"]["trained"] = {
-        "title": "Trained", "status": "warn", "called": "Looks untrained",
+        "title": "Trained", "status": "warn", "called": "Looks untrained", "finding": "", "meaning": "",
+        "consequence": "caution", "details": {},
     }  # fmt: skip
-    doubtful = leader(record)
+    doubtful = leader(typed(record))
     assert doubtful is not None
     assert (doubtful.heading, doubtful.tone) == (f"{NAMES[2]} holds best, but looks untrained", "warn")
     record["comparison"]["cosine_similarity"]["best"] = None
-    nobody = leader(record)
+    nobody = leader(typed(record))
     assert nobody is not None
     assert nobody.heading == "No encoder clearly holds best"
     assert NAMES[2] in nobody.text
     assert NAMES[0] not in nobody.text  # its paired interval against the first leaves out zero
     for pair in record["comparison"]["cosine_similarity"]["pairs"]:
         pair["difference"] |= {"low": -1.0, "high": 1.0}
-    level = leader(record)
+    level = leader(typed(record))
     assert level is not None
     assert all(name in level.text for name in NAMES)
 
@@ -95,19 +100,19 @@ def test_lengths_are_compared_by_how_many_times(record) -> None:
         measure = encoder["measures"]["cosine_similarity"]
         measure["unit"] = "pixels"
         measure["scores"]["50 steps"] |= {"value": value, "low": None, "high": None}
-    best = leader(record)
+    best = leader(typed(record))
     assert best is not None
     assert f"2 times that of {NAMES[1]}, the next (0.0500)" in best.text
     record["encoders"][2]["measures"]["cosine_similarity"]["in_words"]["levels"] = True
-    best = leader(record)
+    best = leader(typed(record))
     assert best is not None
     assert f"25.5/255, 2 times that of {NAMES[1]}, the next (12.8/255)" in best.text
     record["encoders"][2]["measures"]["cosine_similarity"]["scores"]["50 steps"]["value"] = 0.0525
-    best = leader(record)
+    best = leader(typed(record))
     assert best is not None
     assert f"1.05 times that of {NAMES[1]}" in best.text  # not "1 times"
     record["encoders"][1]["measures"]["cosine_similarity"]["scores"]["50 steps"]["standing"] = "at most"
-    best = leader(record)
+    best = leader(typed(record))
     assert best is not None
     assert "times that of" not in best.text  # a bound is not how much the other one has
 
@@ -118,36 +123,37 @@ def test_a_hardening_that_costs_too_much_does_not_simply_win(record) -> None:
         ([], f"{NAMES[2]} holds best", "good"),
         (["dear"], f"{NAMES[2]} holds best, at a price", "warn"),
     ):
-        best = leader(record | {"hardening": {"warnings": warnings}})
+        harden(record, *warnings)
+        best = leader(typed(record))
         assert best is not None
         assert (best.heading, best.tone) == (heading, tone)
 
 
 def test_one_encoder_leads_nobody(tmp_path) -> None:
-    assert leader(make_run(tmp_path, 1)) is None
+    assert leader(typed(make_run(tmp_path, 1))) is None
 
 
 def test_the_best_stands_first_and_void_last(record) -> None:
     in_brief(record, "cosine_similarity")
-    assert [line.name for line in brief(record).lines] == [NAMES[2], NAMES[1], NAMES[0]]
+    assert [line.name for line in brief(typed(record)).lines] == [NAMES[2], NAMES[1], NAMES[0]]
     record["encoders"][2]["measures"]["cosine_similarity"]["scores"]["50 steps"]["standing"] = "void"
-    lines = brief(record).lines
+    lines = brief(typed(record)).lines
     assert [line.name for line in lines] == [NAMES[1], NAMES[0], NAMES[2]]
     assert [line.figures[0].value for line in lines][2] == "void"
 
 
 def test_trust_is_about_the_checks_behind_the_first_number(record) -> None:
-    flawed, doubtful, sound = record["encoders"]
+    flawed, doubtful, sound = typed(record).encoders
     assert trust(flawed, []).text == "1 of 8 failed"
     assert trust(flawed, []).further == "masking"
     assert trust(doubtful, []).status == "warn"
     assert trust(sound, []).text == "8 checks passed"
-    flawed["measures"]["overlap_risk"]["scores"]["50 steps"]["checks"] = ["input_range", "eval_mode"]
-    others = trust(flawed, ["overlap_risk"])
+    score = record["encoders"][0]["measures"]["overlap_risk"]["scores"]["50 steps"]
+    score["checks"] = ["input_range", "eval_mode"]
+    others = trust(typed(record).encoders[0], ["overlap_risk"])
     assert (others.status, others.text) == ("pass", "2 checks passed")
     assert others.further == "behind other numbers: 1 failed"
-    sound["checks"] = {}
-    assert trust(sound, []).status == "skip"
+    assert trust(replace(sound, checks={}), []).status == "skip"
 
 
 @pytest.mark.parametrize(
@@ -161,38 +167,32 @@ def test_trust_is_about_the_checks_behind_the_first_number(record) -> None:
     ],
 )
 def test_brackets_are_words(attack: float, certificate: float, unit: str, better: str, words: str) -> None:
-    scores: dict[str, dict[str, Any]] = {"attack": {"value": attack}, "certificate": {"value": certificate}}
+    scores = {"attack": make_score(attack), "certificate": make_score(certificate)}
     assert bracket(scores, unit, better) == words
     assert bracket({"attack": scores["attack"]}, unit, better) == ""
-    scores["attack"]["standing"] = "void"
-    assert bracket(scores, unit, better) == "void"
+    assert bracket(scores | {"attack": make_score(attack, standing="void")}, unit, better) == "void"
 
 
-def comparison(winner: str | None) -> dict[str, Any]:
-    """As much of a comparison as its beginning reads: two encoders on a length in grey levels, and another measure."""
-    rows = [
-        {"encoder": name, "score": {"value": value, "low": None, "high": None}, "why_not": None}
-        for name, value in (("a", 0.1), ("b", 0.05))
-    ]
-    facts = {"title": "Radius", "unit": "pixels", "better": "higher", "rows": rows, "best": winner}
-    pairs = [{"first": "b", "second": "a", "winner": winner, "p_adjusted": 2e-5}]
-    other = {**facts, "title": "Other", "best": None, "pairs": [], "answers": False, "in_brief": False}
-    checks = {"unfit": [], "fails": [], "warns": ["masking[attack=pgd]", "masking[attack=apgd]", "noise_order"]}
-    return {
-        "measures": {"other": other, "radius": {**facts, "pairs": pairs, "answers": True, "levels": True}},
-        "encoders": [{"name": "a", **checks}, {"name": "b", **checks, "warns": [], "fails": ["masking"]}],
-    }
+def comparison(winner: str | None) -> Comparison:
+    """Return a comparison of two encoders on a length in grey levels, and another measure."""
+    rows = [ranked_row("a", make_score(0.1)), ranked_row("b", make_score(0.05))]
+    pair = ComparedPair(
+        first="b", second="a", winner=winner, p=1e-5, p_adjusted=2e-5, difference=make_score(-0.05, -0.06, -0.04)
+    )
+    facts = {"unit": "pixels", "better": "higher"}
+    radius = compared_measure(rows, title="Radius", best=winner, pairs=[pair], answers=True, levels=True, **facts)
+    warned = ["masking[attack=pgd]", "masking[attack=apgd]", "noise_order"]
+    encoders = [compared_encoder("a", warns=warned), compared_encoder("b", fails=["masking"])]
+    return small_comparison(encoders, {"other": compared_measure(rows, title="Other", **facts), "radius": radius})
 
 
 def test_a_comparison_prints_standard_terms() -> None:
     data = comparison("a")
-    points = [{"encoder": "a", "dominated_by": []}, {"encoder": "b", "dominated_by": ["a"]}]
-    data["pareto"] = {"why_not": "", "x": "radius", "y": "other", "points": points}
-    assert front(data) == "On the Pareto front of radius and other: a"
-    assert trust_compared({"unfit": [], "fails": [], "warns": ["stronger_attack"]}) == (
-        "warn",
-        "warning: stronger attack",
-    )
+    value = make_score(0.1)
+    points = [ParetoPoint(encoder=name, x=value, y=value, dominated_by=by) for name, by in (("a", []), ("b", ["a"]))]
+    pareto = Pareto(why_not="", x="radius", y="other", points=points)
+    assert front(replace(data, pareto=pareto)) == "On the Pareto front of radius and other: a"
+    assert trust_compared(replace(data.encoders[0], warns=["stronger_attack"])) == ("warn", "warning: stronger attack")
 
 
 def test_a_comparison_begins_with_who_holds_best_and_whom_to_trust() -> None:

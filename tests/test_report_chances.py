@@ -14,6 +14,7 @@ from holdfast.report.html import write_report
 from holdfast.report.panel import Panel
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import RunFiles
+from json_records import make_record
 from report_fixture import SOUND, make_run, write_record
 from test_report_html import Page
 
@@ -42,7 +43,7 @@ def given(name: str = "uniform", within: dict | None = None, **more) -> dict:
 
 def chance_charts(record: dict) -> list[Panel]:
     apart = Apart()
-    sections = chart_sections({"comparison": {}, **record}, RunFiles(Folder("."), {}), apart)
+    sections = chart_sections(make_record(**record), RunFiles(Folder("."), {}), apart)
     assert apart.problems == []
     return [panel for section in sections for panel in section.panels]
 
@@ -59,8 +60,8 @@ def entry(part: dict, value: float | None, half: float | None = 0.05, **more) ->
         end: None if half is None or value is None else value + sign * half for end, sign in (("low", -1), ("high", 1))
     }
     return {
-        "part": part, "title": part["name"], "unit": "share", "error": None, "headline": "what holds",
-        "charts": row_of(part),
+        "part": part, "title": part["name"], "unit": "share", "better": "higher", "error": None,
+        "headline": "what holds", "charts": row_of(part),
         "scores": {"what holds": {"value": value, **ends, "n": 100, "interval": "", "note": "", **SOUND}},
         **more,
     }  # fmt: skip
@@ -86,8 +87,8 @@ def test_rows_stand_in_the_order_that_theory_demands():
 
 
 def test_a_report_that_begins_with_rows_is_not_titled_by_the_first_of_them():
-    record = {"comparison": {}, **record_of([entry(attack(), 0.4), entry(given(), 0.9)])}
-    first = first_chart(record, RunFiles(Folder("."), {}))
+    record = record_of([entry(attack(), 0.4), entry(given(), 0.9)])
+    first = first_chart(make_record(**record), RunFiles(Folder("."), {}))
     assert first is not None
     assert [panel.title for panel in first.panels] == ["From the worst point to a given noise"] == [first.heading]
 

@@ -10,6 +10,8 @@ from holdfast.parts.measures.shared.reach import chart_certificates
 from holdfast.report.corruptions import corruption_grids, relation_charts, relation_rows
 from holdfast.report.html import write_report
 from holdfast.report.verdict import winners
+from holdfast.storage.record import Record
+from json_records import make_record
 from report_fixture import SOUND, make_run, write_record
 
 NAMES = ["γ 0.2", "G4x4", "<fog>"]
@@ -33,16 +35,19 @@ def relation(over: str, spearman: float | None, encoder: str | None = None) -> d
     return {"over": over, "encoder": encoder, **pair, "points": 3, "pearson": score(0.5), "spearman": score(spearman)}
 
 
-def record() -> dict:
+def encoders() -> list[dict]:
     first = {"drift": measure("Drift", [0.1, 0.2, 0.3, 0.2]), "drop": measure("Drop", [0.01, 0.5, None, 0.25])}
     second = {"drift": measure("Drift", [0.4, 0.5, 0.6, 0.5])}
-    encoders = [{"name": "a", "measures": first}, {"name": "b", "measures": second}, {"name": "c", "measures": {}}]
+    return [{"name": "a", "measures": first}, {"name": "b", "measures": second}, {"name": "c", "measures": {}}]
+
+
+def record(encoders: list[dict]) -> Record:
     relations = [relation("corruptions", 0.3, "a"), relation("corruptions", -0.9, "b"), relation("encoders", None)]
-    return {"encoders": encoders, "relations": relations}
+    return make_record(encoders, relations=relations)
 
 
 def test_each_encoder_has_a_table_with_a_row_for_each_corruption() -> None:
-    grids = corruption_grids(record())
+    grids = corruption_grids(record(encoders()))
     assert [(grid.name, grid.columns) for grid in grids] == [("a", ["Drift ↓", "Drop ↓"]), ("b", ["Drift ↓"])]
     rows = dict(grids[0].rows)
     assert list(rows) == [*NAMES, "average"]
@@ -51,13 +56,13 @@ def test_each_encoder_has_a_table_with_a_row_for_each_corruption() -> None:
 
 
 def test_relations_come_strongest_first_and_draw_only_what_is_known() -> None:
-    rows = relation_rows(record(), "corruptions")
+    rows = relation_rows(record(encoders()), "corruptions")
     assert [row.where for row in rows] == ["b", "a"]
     assert rows[0].spearman.startswith("−0.9")
-    assert relation_rows(record(), "encoders")[0].spearman == "undefined"
-    (chart,) = relation_charts(record(), "corruptions")
+    assert relation_rows(record(encoders()), "encoders")[0].spearman == "undefined"
+    (chart,) = relation_charts(record(encoders()), "corruptions")
     assert "2 points" in chart.alt  # "a" has no drop of the third, "b" has none at all
-    (chart,) = relation_charts(record(), "encoders")
+    (chart,) = relation_charts(record(encoders()), "encoders")
     assert "1 point," in chart.alt
 
 
@@ -65,9 +70,9 @@ def test_names_are_escaped_and_the_section_is_there_only_where_it_has_something_
     made = make_run(tmp_path)
     assert 'id="corruptions"' not in write_report(tmp_path).read_text()
     kept = dict(next(iter(made["encoders"][0]["measures"].values())))
-    for key, entry in record()["encoders"][0]["measures"].items():
+    for key, entry in encoders()[0]["measures"].items():
         made["encoders"][0]["measures"][key] = kept | entry | {"table": None, "column": None, "part": kept["part"]}
-    made["relations"] = record()["relations"][:1]
+    made["relations"] = [relation("corruptions", 0.3, "a")]
     write_record(tmp_path, made)
     page = write_report(tmp_path).read_text()
     assert 'id="corruptions"' in page
@@ -81,8 +86,8 @@ def test_the_winner_of_two_measures_is_best_on_both() -> None:
         return {"name": name, "measures": {key: measure(key, [0.1] * 4) for key in ("drift", "drop")}}
 
     def said(*best: str | None) -> str:
-        comparison = {key: {"best": name} for key, name in zip(("drift", "drop"), best, strict=True)}
-        return winners({"encoders": [entry("a"), entry("b")], "comparison": comparison})[0].text
+        comparison = {key: {"best": name, "pairs": []} for key, name in zip(("drift", "drop"), best, strict=True)}
+        return winners(make_record([entry("a"), entry("b")], comparison=comparison))[0].text
 
     assert said("a", "a") == "a is best on both measures: its paired intervals exclude zero."
     assert said("a", None) == "a is best on drift: its paired intervals exclude zero."
@@ -102,8 +107,8 @@ def test_the_curve_of_certified_radii_begins_at_the_share_of_right_answers_and_h
 
 
 def test_points_of_bounds_are_hollow() -> None:
-    flawed = record()
-    flawed["encoders"][0]["measures"]["drift"]["scores"]["γ 0.2"] |= {"standing": "at least", "because": ["reach"]}
-    (chart,) = relation_charts(flawed, "corruptions")
+    flawed = encoders()
+    flawed[0]["measures"]["drift"]["scores"]["γ 0.2"] |= {"standing": "at least", "because": ["reach"]}
+    (chart,) = relation_charts(record(flawed), "corruptions")
     assert "Hollow: a check failed" in chart.notes[0]
-    assert relation_charts(record(), "corruptions")[0].notes == []
+    assert relation_charts(record(encoders()), "corruptions")[0].notes == []

@@ -1,12 +1,14 @@
 """Numbers in the report: the digits follow the interval, undefined stays undefined."""
 
 import math
+from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from holdfast.report import numbers as f
+from report_fixture import make_score
 
 
 @pytest.mark.parametrize(
@@ -17,7 +19,7 @@ from holdfast.report import numbers as f
         (0.37, 0.25, 0.5, "37 % [25, 50]"),
         (0.0, 0.0, 0.0183, "0.0 % [0.0, 1.8]"),
         (0.9997, 0.98, 1.0, "99.97 % [98.00, 100.00]"),
-        (1.0, 1.0, 1.0, "100 % [100, 100]"),
+        (1.0, 1.0, 1.0, "100 %"),
         (None, None, None, "undefined"),
         (float("nan"), None, None, "undefined"),
         (0.0012, None, None, "0.12 %"),
@@ -30,7 +32,7 @@ from holdfast.report import numbers as f
     ],
 )
 def test_shares_are_percent_with_the_digits_their_interval_supports(value, low, high, text):
-    assert f.score({"value": value, "low": low, "high": high}, "share") == text
+    assert f.score(make_score(value, low, high), "share") == text
 
 
 @pytest.mark.parametrize(
@@ -44,7 +46,7 @@ def test_shares_are_percent_with_the_digits_their_interval_supports(value, low, 
     ],
 )
 def test_ratios(value, low, high, text):
-    assert f.score({"value": value, "low": low, "high": high}, "ratio") == text
+    assert f.score(make_score(value, low, high), "ratio") == text
 
 
 @given(st.floats(1e-5, 1 - 1e-5), st.floats(0, 0.3), st.floats(0, 0.3))
@@ -61,7 +63,9 @@ def test_no_share_below_all_is_written_as_all_and_no_lower_end(value, digits, lo
     low, high = low * value, value + high * (1 - value)
     exact = 100 - 100 * value <= 1e-12
     assert all_of_it(f.number(value, "share", low, high, digits).removesuffix(" %")) == exact
-    end = f.interval({"value": value, "low": low, "high": high}, "share", digits)[1:].split(",")[0]
+    entry = make_score(value, low, high)
+    assume(entry.low is not None)  # no interval has zero width
+    end = f.interval(entry, "share", digits)[1:].split(",")[0]
     assert all_of_it(end) == (100 - 100 * low <= 1e-12)
 
 
@@ -79,17 +83,18 @@ ENDS = st.one_of(st.just(0.0), st.just(-0.0), st.floats(-10, 10), st.floats(-1e-
 @given(ENDS, ENDS, ENDS, st.sampled_from(["ratio", "share", "pixels"]), st.sampled_from([None, 1, 3]))
 def test_no_end_but_zero_looks_like_zero_and_zero_has_no_sign(a, b, c, unit, digits):
     low, value, high = sorted([a, b, c])
-    entry = {"value": value, "low": low, "high": high}
-    said = [*f.interval(entry, unit, digits).strip("[]").split(", ")]
-    said.append(f.number(value, unit, low, high, digits).removesuffix(" %"))
-    for end, text in zip((low, high, value), said, strict=True):
+    entry = make_score(value, low, high)
+    said = [(value, f.number(value, unit, low, high, digits).removesuffix(" %"))]
+    if entry.low is not None:  # no interval has zero width
+        said += zip((low, high), f.interval(entry, unit, digits).strip("[]").split(", "), strict=True)
+    for end, text in said:
         number = float(text.replace("−", "-"))
         assert (number > 0, number < 0) == (end > 0, end < 0)
         assert text.startswith("−") == (end < 0)
 
 
 def test_an_end_next_to_zero_keeps_its_digit():
-    assert f.interval({"value": -0.005, "low": -0.009, "high": -0.0003}) == "[−0.009, −0.0003]"
+    assert f.interval(make_score(-0.005, -0.009, -0.0003)) == "[−0.009, −0.0003]"
 
 
 def test_durations():
@@ -109,13 +114,13 @@ def test_listings_are_cut():
 
 
 def test_a_number_whose_check_failed_is_shown_as_what_is_left_of_it() -> None:
-    entry = {"value": 0.0013, "low": 0.0, "high": 0.0066, "because": ["masking"]}
-    assert f.score(entry | {"standing": "at least"}, "share") == "at least 0.13 %"
-    assert f.score(entry | {"standing": "void"}, "share") == "void"
-    assert f.choice(entry | {"standing": "void"}) == "void"
-    assert "[" in f.score(entry | {"standing": "sound"}, "share")
-    almost = {"value": 1 - 1e-9}
-    assert f.score(almost | {"standing": "at least"}, "share") == "> 99.9999 %"
-    assert f.score(almost | {"standing": "at most"}, "share") == "< 100 %"
-    proved = {"attack": {"value": 0.2}, "certificate": almost}
+    entry = make_score(0.0013, 0.0, 0.0066, because=("masking",))
+    assert f.score(replace(entry, standing="at least"), "share") == "at least 0.13 %"
+    assert f.score(replace(entry, standing="void"), "share") == "void"
+    assert f.choice(replace(entry, standing="void")) == "void"
+    assert "[" in f.score(entry, "share")
+    almost = make_score(1 - 1e-9)
+    assert f.score(replace(almost, standing="at least"), "share") == "> 99.9999 %"
+    assert f.score(replace(almost, standing="at most"), "share") == "< 100 %"
+    proved = {"attack": make_score(0.2), "certificate": almost}
     assert f.bracket(proved, "share", "lower") == "attack finds 20 %, proved < 100 %"

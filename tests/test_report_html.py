@@ -11,7 +11,21 @@ from holdfast.report.charts.figure import COLOURS, MARKERS
 from holdfast.report.html import write_report
 from holdfast.report.scorecard import cards, favours
 from holdfast.runtime.errors import HoldfastError
-from report_fixture import CHARTS, MEASURES, NAMES, NO_TARGETS, SHORT, in_brief, in_words, make_run, write_record
+from holdfast.storage.record import PairEntry
+from json_records import typed
+from report_fixture import (
+    CHARTS,
+    MEASURES,
+    NAMES,
+    NO_TARGETS,
+    SHORT,
+    harden,
+    in_brief,
+    in_words,
+    make_run,
+    make_score,
+    write_record,
+)
 
 VOID = {"meta", "link", "img", "br", "col", "wbr", "input"}
 
@@ -213,7 +227,7 @@ def test_best_stands_in_the_row_of_the_best(whole):
     ],
 )
 def test_a_paired_difference_favours_one_only_when_its_interval_leaves_out_zero(low, high, better, says):
-    pair = {"first": "a", "second": "b", "difference": {"value": 0.1, "low": low, "high": high}}
+    pair = PairEntry(first="a", second="b", difference=make_score(0.1, low, high))
     assert favours(pair, better) == says
 
 
@@ -294,7 +308,7 @@ def test_a_card_of_a_measure_in_grey_levels_is_in_grey_levels_everywhere(record)
             score |= {"value": 5 / 255, "low": 2 / 255, "high": 10 / 255}
     for pair in record["comparison"]["breakaway_risk"]["pairs"]:
         pair["difference"] |= {"value": -5 / 255, "low": -10 / 255, "high": 2 / 255}
-    card = next(card for card in cards(record) if card.title == "Breakaway risk")
+    card = next(card for card in cards(typed(record)) if card.title == "Breakaway risk")
     assert {(row.value, row.interval) for row in card.rows} == {("5/255", "[2, 10]")}
     assert [label for _, label in card.ticks] == ["0", "5", "10/255"]
     assert {(row.start, row.at, row.end) for row in card.rows} == {(20.0, 50.0, 100.0)}
@@ -372,11 +386,7 @@ def test_a_folder_that_cannot_be_written(folder, record):
 
 def test_the_price_of_a_hardening_stands_beside_its_answers(folder, record) -> None:
     in_words(record, "cosine_similarity")
-    moved = {"value": 0.5, "low": 0.4, "high": 0.6, "n": 8, "interval": "", "confidence": 0.95, "note": ""}
-    record["hardening"] = {
-        "price": {"relative_l2": moved, "cosine": moved}, "measures": [], "steps": 3, "seconds": 2.0, "budget": None,
-        "warnings": ["accuracy on clean images fell by 20 points"],
-    }  # fmt: skip
+    harden(record, "accuracy on clean images fell by 20 points")
     write_record(folder, record)
     text = write_report(folder).read_text(encoding="utf-8")
     answers, price = (

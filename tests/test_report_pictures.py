@@ -16,7 +16,9 @@ from holdfast.report import pictures
 from holdfast.report.folder import read_picture
 from holdfast.report.html import PICTURED, publish, write_report
 from holdfast.runtime.errors import UnreadableRecord
+from holdfast.storage.entry import read_json
 from holdfast.storage.filesystem import Folder
+from holdfast.storage.record import EncoderEntry
 from holdfast.storage.record_file import RunFiles
 from report_fixture import make_run, no_charts, write_record
 from test_report_noises import STRUCTURES, make_noises
@@ -47,15 +49,16 @@ def entries(folder: Path, count: int, side: int = PHOTO) -> list[dict[str, Any]]
 
 @pytest.mark.parametrize(("encoders", "shown"), [(1, 12), (2, 12), (3, 8), (6, 4), (40, 2)])
 def test_as_many_changes_are_shown_as_a_report_has_room_for(encoders: int, shown: int, tmp_path: Path) -> None:
-    entry = {"changes": entries(tmp_path, 12)}
-    changes = pictures.changes(entry, RunFiles(Folder(tmp_path), {}), encoders)
+    entry = {"name": "e", "changes": entries(tmp_path, 12)}
+    changes = pictures.changes(read_json(entry, EncoderEntry), RunFiles(Folder(tmp_path), {}), encoders)
     assert len(changes) == shown
     assert (changes[0].id, changes[-1].id) == ("image 0", "image 11")
     assert changes[-1].text == "3.1/255 in ℓ∞, taken for another"
     assert [shot.caption for shot in changes[0].shots] == ["before", "after", "× 128", "taken for"]
     assert changes[0].sort == 0.001
     entry["changes"][0] |= {"edit": "JPEG 30", "norm": "", "levels": None}
-    assert pictures.changes(entry, RunFiles(Folder(tmp_path), {}), encoders)[0].text == "JPEG 30, taken for another"
+    edited = pictures.changes(read_json(entry, EncoderEntry), RunFiles(Folder(tmp_path), {}), encoders)
+    assert edited[0].text == "JPEG 30, taken for another"
 
 
 def test_large_pictures_are_small_files_and_noise_stays_noise(tmp_path: Path) -> None:
@@ -81,7 +84,7 @@ def test_a_damaged_picture_says_so(tmp_path: Path) -> None:
     folder = RunFiles(Folder(tmp_path), {})
     with pytest.raises(UnreadableRecord, match="it is damaged; run the audit again"):
         read_picture(folder, entry["clean"], 176)
-    (change,) = pictures.changes({"changes": [entry]}, folder, 1)
+    (change,) = pictures.changes(read_json({"name": "e", "changes": [entry]}, EncoderEntry), folder, 1)
     assert change.shots[0].picture is None
     assert "damaged" in change.shots[0].problem
 
@@ -141,7 +144,7 @@ def test_a_report_without_pictures_shows_no_image_and_all_else(tmp_path: Path) -
 @pytest.mark.parametrize("kind", sorted(PICTURED))
 def test_every_kind_of_picture_is_shown_without_the_others(kind: str, tmp_path: Path) -> None:
     record = of_every_kind(tmp_path)
-    for other in PICTURED - {kind}:
+    for other in PICTURED.keys() - {kind}:
         record["encoders"][0].pop(other, None)
     record["encoders"][0]["noises"] = []
     write_record(tmp_path, record)

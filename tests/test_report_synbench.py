@@ -19,8 +19,11 @@ from holdfast.report.charts.figure import css, shade
 from holdfast.report.charts.sections import chart_sections
 from holdfast.report.html import write_report
 from holdfast.report.panel import Panel
+from holdfast.storage.entry import as_json
 from holdfast.storage.filesystem import Folder
+from holdfast.storage.record import Record
 from holdfast.storage.record_file import RunFiles
+from json_records import make_record, typed
 from report_fixture import SOUND, make_run, write_record
 from test_report_html import Page, contrast
 from test_report_terminal import line, printed
@@ -63,7 +66,7 @@ def make_synbench(folder: Path, keep: float, table: str = "tables/s.parquet", be
     pq.write_table(pa.table({"id": [f"row {i}" for i in range(98)], **columns}), folder / table)
     measure = Synbench(Mixtures(EPSILONS, separations=tuple(S.tolist()), **more), STARTS)
     tensors = {name: torch.from_numpy(np.asarray(column, dtype=float)) for name, column in columns.items()}
-    charts = [chart_data(chart, columns, scores) for chart in measure.charts(tensors, {})]
+    charts = as_json([chart_data(chart, columns, scores) for chart in measure.charts(tensors, {})])
     return {
         "part": {"kind": "measures", "name": "synbench"}, "charts": charts,
         "title": "Synbench", "question": "How much survives?", "how_to_read": "Higher is better.",
@@ -78,7 +81,7 @@ def entry(value: float | None, half: float, unit: str = "") -> dict:
     return {"value": value, **ends, "n": 49, "interval": "t", "confidence": 0.95, "note": "", "unit": unit, **SOUND}
 
 
-def panels(record: dict, folder: Path) -> dict[str, Panel]:
+def panels(record: Record, folder: Path) -> dict[str, Panel]:
     """Return what is drawn of SynBench, by title."""
     apart = Apart()
     sections = chart_sections(record, RunFiles(Folder(folder), {}), apart)
@@ -86,8 +89,8 @@ def panels(record: dict, folder: Path) -> dict[str, Panel]:
     return {panel.title: panel for section in sections for panel in section.panels if section.heading == "SynBench"}
 
 
-def alone(m: dict) -> dict:
-    return {"encoders": [{"name": "a", "measures": {"s": m}}], "comparison": {}}
+def alone(m: dict) -> Record:
+    return make_record([{"name": "a", "measures": {"s": m}}])
 
 
 def lines(m: dict, style: str) -> dict[str, np.ndarray]:
@@ -187,7 +190,7 @@ def test_a_failed_encoder_leaves_the_others(folder, record, undrawn):
     record["encoders"][0]["measures"]["synbench"].update(failed)
     record["encoders"][1] = {"name": "b", "slug": "b", "error": "no such model", "measures": {}, "checks": {}}
     write_record(folder, record)
-    drawn = panels(record, folder)
+    drawn = panels(typed(record), folder)
     assert drawn["zoo:digits-simclr-hardened"].series == 2
     assert len(drawn) == 3
     write_report(folder)
@@ -210,7 +213,7 @@ def test_twins_have_charts_of_their_own_and_names_are_escaped(folder):
     facts = "covariance of your own images, ε in ℓ∞, a unit of noise is 0.2 pixels, clamped to [0, 1], covariance of"
     assert facts in found.text
     against = "Score against ε, a_t 0.7"
-    assert {f"Synbench: {against}", f"Synbench {hostile}: {against}"} <= set(panels(record, folder))
+    assert {f"Synbench: {against}", f"Synbench {hostile}: {against}"} <= set(panels(typed(record), folder))
     ids = [attrs["id"] for _, attrs in found.elements if "id" in attrs]
     assert len(ids) == len(set(ids))
 
@@ -224,7 +227,7 @@ def test_images_that_have_a_curve_for_each_budget_have_a_dashed_line_for_each(fo
     measure = Synbench(Mixtures(EPSILONS, separations=tuple(S.tolist())), STARTS)
     (chart,) = [chart for chart in measure.charts(tensors, {}) if isinstance(chart, Curves)]
     assert sum(line.style == "dashed" for line in chart.lines) == 9
-    m["charts"] = [chart_data(chart)]
+    m["charts"] = as_json([chart_data(chart)])
     panel = panels(alone(m), folder)["a"]
     assert panel.svg.count("stroke-dasharray") == 10
     assert [name for _, name in panel.legend][-2:] == ["0.8", "the images, for each ε"]

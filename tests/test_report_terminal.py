@@ -8,13 +8,14 @@ from rich.console import Console
 
 from holdfast.report.table import Table
 from holdfast.report.terminal import print_record
+from json_records import typed
 from report_fixture import NAMES, NO_TARGETS, SHORT, in_brief, in_words, make_run
 
 
 def printed(record, width=140, report=None, colour=False) -> str:
     out = io.StringIO()
     print_record(
-        record,
+        typed(record),
         Console(file=out, width=width, force_terminal=colour, color_system="truecolor" if colour else "auto"),
         report,
     )

@@ -101,10 +101,11 @@ def test_only_measures_that_say_which_images_are_right_have_a_fluctuation() -> N
         "uniformity": {name: {"label": labels, "own": torch.ones(3)} for name in "ab"},
     }
     (entry,) = series_entries([Series("s", ("x:a", "x:b"))], {"x:a": "a", "x:b": "b"}, found, found.__getitem__)
-    assert (entry["name"], entry["encoders"]) == ("s", ["a", "b"])
-    assert list(entry["fluctuation"]) == ["accuracy"]
-    assert entry["fluctuation"]["accuracy"]["classes"] == {"class 4": 0.5, "class 7": 1.0}
-    assert entry["fluctuation"]["accuracy"]["mean"]["value"] == 0.75
+    assert (entry.name, entry.encoders) == ("s", ["a", "b"])
+    assert list(entry.fluctuation) == ["accuracy"]
+    assert entry.fluctuation["accuracy"].classes == {"class 4": 0.5, "class 7": 1.0}
+    assert entry.fluctuation["accuracy"].mean is not None
+    assert entry.fluctuation["accuracy"].mean.value == 0.75
 
 
 def test_numbers_in_names_are_ordered_as_numbers() -> None:

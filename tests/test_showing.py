@@ -7,8 +7,9 @@ import pytest
 
 import holdfast
 from holdfast.results import Record
+from holdfast.storage.entry import as_json
 from holdfast.workflows.study.outcome import StudyRecord
-from report_fixture import NAMES, make_run
+from report_fixture import NAMES, make_run, make_score
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_a_score_says_in_a_line_what_it_is_of(record: Record) -> None:
 
 def test_a_study_draws_its_tables(tmp_path: Path) -> None:
     row = {"method": "<b>", "probe": "knn", "setting": "same", "problems": {"fog": "it <failed>"}}
-    row |= {"accuracy": {"original": {"value": 0.5, "low": 0.4, "high": 0.6}}}
+    row |= {"accuracy": {"original": as_json(make_score(0.5, 0.4, 0.6))}}
     columns = [{"title": "original"}, {"title": "fog"}]
     study = StudyRecord(command="", study={"columns": columns, "settings": {"same": "as it is"}}, rows=[row])
     assert "50 % [40, 60]" in str(study)

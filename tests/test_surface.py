@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import typer
+from msgspec.inspect import type_info
 
 import holdfast
 import surface
-from holdfast.storage.shape import Items, Maybe, Named, Object, Shape
+from holdfast.storage.entry import Count, Entry
 
 
 def test_the_surface_is_the_one_that_is_written_down() -> None:
@@ -50,18 +51,15 @@ def test_what_the_package_holds_is_what_it_names() -> None:
     assert set(holdfast.__all__) == {*holdfast._HOME, "__version__"}
 
 
+class Small(Entry, kw_only=True):
+    """An entry."""
+
+    a: list[str]
+    b: dict[str, Count] | None = None
+
+
 def test_an_entry_of_the_record_is_a_line() -> None:
-    shape = Object({"a": Items(surface.shapes.TEXT)}, {"b": Maybe(Named(surface.shapes.COUNT))})
-    assert list(surface.entries(shape, "")) == ["a[]: text", "b?: may be null", "b?.*: count"]
-
-
-def test_an_unknown_shape_is_refused() -> None:
-    class Other(Shape):
-        def wrong(self, value: object, where: str = ""):
-            yield from ()
-
-    with pytest.raises(TypeError, match="say here what the record promises of Other"):
-        list(surface.entries(Other(), "x"))
+    assert list(surface.entries(type_info(Small), "")) == ["a[]: text", "b?: may be null", "b?.*: count"]
 
 
 def test_options_and_required_arguments_are_lines() -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import time
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -13,15 +14,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.auditing.plan_file import make_plan
-from holdfast.auditing.run import run_audit
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.listener import Silent
-from holdfast.storage.progress_file import PROGRESS, SILENT, alive, read_progress
+from holdfast.storage.entry import read_json
+from holdfast.storage.progress_file import PROGRESS, SILENT, Progress, alive, read_progress
+from holdfast.storage.record import MeasureEntry
 from holdfast.workflows.view.images import _align_values, side_by_side
 from holdfast.workflows.view.runs import FRESH, Runs
 from holdfast.workflows.view.server import application
 from holdfast.workflows.view.site import Site
 from holdfast.workflows.view.write import write_site
+from json_records import run_audit
 from report_fixture import make_run, no_charts, write_record
 from view_fixture import EVIL, dead_process, make_runs, progress, write_progress
 
@@ -61,11 +64,12 @@ def test_each_run_has_its_state(root: Path) -> None:
 
 def test_a_silent_process_is_dead_and_one_that_is_gone_soon() -> None:
     now = time.time()
-    assert alive(progress(written=now), now)
-    assert alive(progress(process=dead_process(), written=now), now)  # in a container it may be another number
-    assert not alive(progress(process=dead_process(), written=now - 15), now)
-    assert alive(progress(process=dead_process(), machine="another", written=now - 15), now)
-    assert not alive(progress(written=now - SILENT - 1), now)
+    assert alive(read_json(progress(written=now), Progress), now)
+    # in a container it may be another number
+    assert alive(read_json(progress(process=dead_process(), written=now), Progress), now)
+    assert not alive(read_json(progress(process=dead_process(), written=now - 15), Progress), now)
+    assert alive(read_json(progress(process=dead_process(), machine="another", written=now - 15), Progress), now)
+    assert not alive(read_json(progress(written=now - SILENT - 1), Progress), now)
 
 
 def test_damaged_progress_is_none(tmp_path: Path) -> None:
@@ -260,7 +264,8 @@ def test_when_an_image_is_broken(tmp_path: Path, column, unit, better, values, b
 
     from holdfast.workflows.view.images import _breaks
 
-    m = {"column": column, "unit": unit, "better": better, "part": {"name": "m", "ball": {"radius": 0.1}}}
+    part = {"name": "m", "ball": {"name": "linf", "radius": 0.1}}
+    m = MeasureEntry(title="", column=column, unit=unit, better=better, part=part, error="not scored")
     assert _breaks(m, [(["a", "b"], np.array(values))]) == breaks
 
 
@@ -341,9 +346,9 @@ def test_an_audit_at_work_tells_its_progress_and_takes_it_away(tmp_path: Path, m
     heard = [one for one in looks.heard if one is not None]
     assert heard
     assert all(alive(one, time.time()) for one in heard)
-    assert heard[-1]["encoders"] == ["zoo:digits-simclr", "zoo:cnn_a_cifar"]
-    assert any(one["bars"] and one["bars"][0]["done"] > 0 for one in heard)
-    assert any("cnn_a_cifar" in failure for failure in heard[-1]["failures"])
+    assert heard[-1].encoders == ["zoo:digits-simclr", "zoo:cnn_a_cifar"]
+    assert any(one.bars and one.bars[0].done > 0 for one in heard)
+    assert any("cnn_a_cifar" in failure for failure in heard[-1].failures)
     assert not (tmp_path / PROGRESS).exists()
 
 
@@ -356,7 +361,7 @@ def test_an_audit_that_raises_leaves_no_progress(tmp_path: Path) -> None:
 def test_rounds_leave_their_scores(tmp_path: Path) -> None:
     heard = []
 
-    def told(record: dict) -> None:
+    def told(record: Any) -> None:
         time.sleep(0.05)
         heard.append(read_progress(tmp_path))
 
@@ -365,9 +370,9 @@ def test_rounds_leave_their_scores(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writer, "EVERY", 0.01)
         record = run_audit(plan("zoo:digits-simclr", budget="1m", measures=()), tmp_path, told=told)
-    assert [len(one["rounds"]) for one in heard] == list(range(1, len(heard) + 1))
+    assert [len(one.rounds) for one in heard] == list(range(1, len(heard) + 1))
     assert record["run"]["rounds"]["number"] == len(heard)
-    last = heard[-1]["rounds"][-1]
-    assert last["attacked"] == record["data"]["attacked"]
+    last = heard[-1].rounds[-1]
+    assert last.attacked == record["data"]["attacked"]
     headline = record["encoders"][0]["measures"]["breaking_radius"]
-    assert headline["scores"][headline["headline"]]["value"] in [s["score"]["value"] for s in last["scores"]]
+    assert headline["scores"][headline["headline"]]["value"] in [scored.score.value for scored in last.scores]

@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import read_record, report_of
@@ -30,7 +31,7 @@ def test_a_report_is_taken_from_the_folder_or_made(tmp_path: Path) -> None:
         whole.replace("</body>", '<meta http-equiv="refresh" content="1;url=http://x/"></body>'),
         whole.rpartition("<!--")[0],
         whole + "<p>more</p>",
-        report_of({**record, "seal": "another"}, whole),
+        report_of(replace(record, seal="another"), whole),
     )
     for changed in edited:
         report.write_text(changed, encoding="utf-8")

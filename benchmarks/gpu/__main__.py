@@ -20,7 +20,8 @@ from pathlib import Path
 
 CORE = {
     "torch": "torch", "numpy": "numpy", "scipy": "scipy", "sklearn": "scikit-learn", "jaxtyping": "jaxtyping",
-    "typing_extensions": "typing-extensions", "safetensors": "safetensors", "PIL": "pillow", "pyarrow": "pyarrow",
+    "typing_extensions": "typing-extensions", "msgspec": "msgspec",
+    "safetensors": "safetensors", "PIL": "pillow", "pyarrow": "pyarrow",
     "fsspec": "fsspec", "filelock": "filelock",
     "typer": "typer", "rich": "rich", "jinja2": "jinja2", "matplotlib": "matplotlib",
 }  # fmt: skip

@@ -18,6 +18,7 @@ from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.run import run_audit
 from holdfast.core import registry
 from holdfast.core.precision import use_precision
+from holdfast.storage.record import Record
 
 SHORT = 0.6
 """Share of what an audit takes that is left to it where memory is short: half a batch has room."""
@@ -54,12 +55,12 @@ def together(device: Device) -> Iterator[Task]:
     yield Task("processes", "Ray, on one card", partial(_several, device, "ray", gpus), 90.0, ("ray",), without)
 
 
-def _audit(network: Network, place: str, **options: Any) -> dict[str, Any]:
+def _audit(network: Network, place: str, **options: Any) -> Record:
     plan = make_plan([network.spec], _images(network), profile="quick", device=place, budget="none", **options)
     with TemporaryDirectory() as folder:
         record = run_audit(plan, Path(folder))
-    if record["failures"]:
-        raise RuntimeError(f"the audit failed: {record['failures']}")
+    if record.failures:
+        raise RuntimeError(f"the audit failed: {record.failures}")
     return record
 
 
@@ -73,9 +74,9 @@ def _beside_passes(device: Device, network: Network, precision: str) -> Finding:
     _audit(network, device.name, **{**options, "images": 8, "attacked": 2, "examined": 1})  # warms up
     with device.peak() as taken:
         began = time.perf_counter()
-        entry = _audit(network, device.name, **options)["encoders"][0]
+        entry = _audit(network, device.name, **options).encoders[0]
         spent = time.perf_counter() - began
-    made = [entry["passes"], *(check["passes"] for check in entry["checks"].values())]
+    made = [entry.passes, *(check.passes for check in entry.checks.values())]
     forward, backward = (sum(one[kind] for one in made) for kind in ("forward", "backward"))
     encoder = network.encoder(device)
     x = network.pictures(encoder, network.own_batch if device.is_gpu else 4)
@@ -92,9 +93,9 @@ def _beside_passes(device: Device, network: Network, precision: str) -> Finding:
     passes(len(x), True)
     floor = device.seconds(lambda: (passes(backward, True), passes(forward - backward, False)))
     memory = f", {taken[0]:.1f} GiB" if taken else ""
-    longest = sorted(entry["observations"], key=lambda one: -one["seconds"])
-    rest = spent - sum(one["seconds"] for one in longest)
-    where = ", ".join(f"{one['part']['name']} {one['seconds']:.1f}" for one in longest[:3])
+    longest = sorted(entry.observations, key=lambda one: -one.seconds)
+    rest = spent - sum(one.seconds for one in longest)
+    where = ", ".join(f"{one.part['name']} {one.seconds:.1f}" for one in longest[:3])
     found = (
         f"{spent:.1f} s, {spent / floor:.2f} × its bare passes ({forward + backward:,}){memory}; {where}, "
         f"beside observations {rest:.1f} s"
@@ -106,12 +107,12 @@ def _beside_passes(device: Device, network: Network, precision: str) -> Finding:
 def _halved(device: Device) -> Finding:
     options: dict[str, Any] = {"images": 512, "attacked": 512, "batch_size": 512}
     with device.peak() as taken:
-        usual = _audit(RESNET18, device.name, **options)["encoders"][0]["measures"]
+        usual = _audit(RESNET18, device.name, **options).encoders[0].measures
     there_is = torch.cuda.get_device_properties(device.name).total_memory / 2**30
     torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction(SHORT * taken[0] / there_is, device.name)
     try:
-        short = _audit(RESNET18, device.name, **options)["encoders"][0]["measures"]
+        short = _audit(RESNET18, device.name, **options).encoders[0].measures
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0, device.name)
     apart, where = max(scores_apart(short, usual))
@@ -132,9 +133,9 @@ def _several(device: Device, engine: str, gpus: int) -> Finding:
         with TemporaryDirectory() as folder:
             record = run_audit(plan, Path(folder), **({} if chosen is None else {"engine": chosen}))
         seconds.append(time.perf_counter() - began)
-        if record["failures"]:
-            raise RuntimeError(f"the audit of {workers} failed: {record['failures']}")
-        made.append(record["encoders"][0]["measures"])
+        if record.failures:
+            raise RuntimeError(f"the audit of {workers} failed: {record.failures}")
+        made.append(record.encoders[0].measures)
     apart, where = max(scores_apart(*made))
     found = f"{seconds[0]:.1f} s, alone {seconds[1]:.1f} s; scores apart {apart:.2g}{where if apart else ''}"
     figures = {"apart": apart, "seconds": seconds[0], "alone": seconds[1]}

@@ -12,6 +12,7 @@ from benchmarks.hiding.family import Family
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.run import run_audit
 from holdfast.core import HoldfastError
+from holdfast.storage.record import Record
 from holdfast.storage.standing import SOUND
 
 RADIUS, ACCURACY = "breaking_radius: median", "nearest_neighbour_accuracy: worst found"
@@ -93,29 +94,26 @@ def audit(network: nn.Module, family: Family) -> Audit:
             record = run_audit(plan, Path(folder), encoders={name: encoder})
         except HoldfastError as error:
             return Audit({}, errors=(str(error),))
-        _check_same_images(Path(folder) / record["data"]["table"], family)
+        _check_same_images(Path(folder) / record.data.table, family)
     return read(record)
 
 
-def read(record: dict[str, Any]) -> Audit:
+def read(record: Record) -> Audit:
     """Return what a record says of its first encoder."""
-    row = record["encoders"][0]
+    row = record.encoders[0]
     numbers = {
-        f"{name}: {key}": Number(
-            score["value"], score["low"], score["high"], score["standing"], tuple(score["because"])
-        )
-        for name, measure in row["measures"].items()
-        for key, score in measure.get("scores", {}).items()
+        f"{name}: {key}": Number(score.value, score.low, score.high, score.standing, score.because)
+        for name, measure in row.measures.items()
+        for key, score in measure.scores.items()
     }
-    errors = [row["error"], *(measure.get("error") for measure in row["measures"].values())]
-    statuses = {name: check["status"] for name, check in row.get("checks", {}).items()}
-    passes = row.get("passes", {})
+    errors = [row.error, *(measure.error for measure in row.measures.values())]
+    statuses = {name: check.status for name, check in row.checks.items()}
     return Audit(
         numbers,
         tuple(name for name, status in statuses.items() if status == "fail"),
         tuple(name for name, status in statuses.items() if status == "warn"),
         tuple(dict.fromkeys(str(error) for error in errors if error)),
-        int(passes.get("forward", 0) + passes.get("backward", 0)),
+        0 if row.passes is None else row.passes.forward + row.passes.backward,
     )
 
 

@@ -193,7 +193,7 @@ def audit(
             overwrite=overwrite,
         )
     record = Record(open_run(folder), temporary=out is None)
-    if all(encoder["error"] for encoder in record.data["encoders"]):
+    if all(encoder.error for encoder in record.run.record.encoders):
         raise NothingAudited("; ".join(record.failures))
     return record
 

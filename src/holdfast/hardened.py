@@ -22,6 +22,7 @@ from holdfast.results import Record
 from holdfast.runtime.checked import check_arguments
 from holdfast.runtime.durations import seconds
 from holdfast.storage.filesystem import local_folder
+from holdfast.storage.hardening import HardeningRecord
 from holdfast.workflows.harden.audits import Opened
 from holdfast.workflows.harden.plan import Hardening
 from holdfast.workflows.harden.run import harden as run
@@ -41,7 +42,7 @@ class HardenedModel:
 
     module: nn.Module
     encoder: Encoder
-    record: dict[str, Any]
+    record: HardeningRecord
     audit: Record
 
     def __str__(self) -> str:

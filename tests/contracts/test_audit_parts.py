@@ -14,7 +14,6 @@ from safetensors.torch import save_file
 from torch import nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import Check, Encoder, Grid, Measure, Relevance, registry
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.ensemble import Ensemble
@@ -44,6 +43,7 @@ from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.errors import NothingAudited
 from holdfast.sources.data import ImageSet
 from holdfast.sources.data.arrays import Arrays
+from json_records import run_audit
 
 IMAGES, ATTACKED = 30, 14
 RTOL = 1e-3

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.auditing.plan_file import make_plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder
 from holdfast.report.answer import answers
 from holdfast.report.brief import leader
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.encoders import open_encoder
+from json_records import run_audit, typed
 
 TRAINED, UNTRAINED = "zoo:digits-simclr-adv", "zoo:digits_cnn?weights=random"
 
@@ -43,7 +43,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_each_is_called_what_it_is(record: dict[str, Any]) -> None:
-    said = dict(answers(record))
+    said = dict(answers(typed(record)))
     start = "alf of 16 images among 64 are taken for another one after a change of "
     trained, untrained, collapsed, rounded = (said[name].text for name in (TRAINED, UNTRAINED, "collapsed", "rounded"))
     assert trained.startswith(f"H{start}")
@@ -59,7 +59,7 @@ def test_each_is_called_what_it_is(record: dict[str, Any]) -> None:
 
 
 def test_who_learned_nothing_is_not_praised(record: dict[str, Any]) -> None:
-    first = leader(record)
+    first = leader(typed(record))
     assert first is not None
     assert UNTRAINED not in first.heading or "looks untrained" in first.heading
 
@@ -87,5 +87,5 @@ def test_images_that_look_alike_are_told_and_left_out(tmp_path: Path) -> None:
     assert data[True]["images"] == 20
     assert data[True]["duplicates_left_out"]
     assert data[False]["fingerprint"] != data[True]["fingerprint"]
-    assert "--skip-duplicates" in answers(told[False])[0][1].text
-    assert "--skip-duplicates" not in answers(told[True])[0][1].text
+    assert "--skip-duplicates" in answers(typed(told[False]))[0][1].text
+    assert "--skip-duplicates" not in answers(typed(told[True]))[0][1].text

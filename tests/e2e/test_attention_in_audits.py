@@ -12,7 +12,6 @@ from torch import nn
 from holdfast.auditing.artifacts import attention as module
 from holdfast.auditing.artifacts.grad_cam import attention
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, Measure, Rng
 from holdfast.parts.measures.corruptions.corrupted_accuracy import CorruptedAccuracy
 from holdfast.parts.measures.corruptions.corruption_drift import CorruptionDrift
@@ -25,6 +24,9 @@ from holdfast.parts.threats.global_shuffle import GlobalShuffle
 from holdfast.report.html import write_report
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder
+from holdfast.storage.entry import as_json
+from holdfast.storage.pictured import AttentionEntry
+from json_records import run_audit
 from report_fixture import make_run, write_record
 from test_report_html import Page
 
@@ -67,7 +69,7 @@ def test_there_is_a_strip_for_every_corruption(run) -> None:
 def test_passes_are_counted_apart(run) -> None:
     _, entry = run
     each = 8 * 2 * len(TITLES)  # images, readings, strips
-    assert entry["attention"]["passes"] == {"forward": each, "backward": each}
+    assert entry["attention"]["passes"] == {"forward": each, "backward": each, "bounds": 0}
     assert entry["passes"]["forward"] == entry["passes"]["predicted"]["forward"]
 
 
@@ -133,7 +135,7 @@ def test_without_labels_there_is_one_kind_of_map(tmp_path: Path) -> None:
 
 def test_an_audit_without_corruptions_has_no_maps(tmp_path: Path) -> None:
     record = audit(tmp_path, UniversalQuantile())
-    assert record["encoders"][0]["attention"] == {}
+    assert record["encoders"][0]["attention"] == as_json(AttentionEntry())
     assert 'id="attention"' not in write_report(tmp_path).read_text(encoding="utf-8")
 
 

@@ -20,13 +20,11 @@ from turns import Turns
 
 from holdfast.auditing.estimate.estimate import estimate
 from holdfast.auditing.execute import INLINE
-from holdfast.auditing.merge import merge_parts
 from holdfast.auditing.partition import make_part, part_of
 from holdfast.auditing.plan import Plan, merge
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.prepare import prepare
 from holdfast.auditing.profile import profile
-from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, Passes
 from holdfast.core.engine import Engine
 from holdfast.core.naming import name_parts
@@ -37,6 +35,7 @@ from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.parts.measures.neighbours.overlap_risk import OverlapRisk
 from holdfast.runtime.errors import NothingAudited
 from holdfast.storage.run_folder import StoreError
+from json_records import merge_parts, run_audit
 
 ENCODER = "zoo:digits-simclr"
 SMALL = [
@@ -291,7 +290,7 @@ def test_out_of_memory_halves_the_batch(tmp_path: Path) -> None:
     record = run_audit(plan("it", batch_size=8), tmp_path, encoders={"it": encoder})
     (entry,) = record["encoders"]
     assert record["failures"] == []
-    assert {k: entry["passes"][k] for k in ("forward", "backward")} == entry["passes"]["predicted"]
+    assert {k: entry["passes"][k] for k in ("forward", "backward", "bounds")} == entry["passes"]["predicted"]
 
 
 def test_numbers_depend_on_the_seed_alone(tmp_path: Path) -> None:

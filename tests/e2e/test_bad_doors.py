@@ -14,8 +14,8 @@ from typer.main import get_command
 
 from holdfast import cli
 from holdfast.auditing.plan_file import make_plan
-from holdfast.auditing.run import run_audit
 from holdfast.runtime.exit_status import ExitStatus
+from json_records import run_audit
 
 pytestmark = pytest.mark.timeout(60)
 

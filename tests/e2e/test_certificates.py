@@ -10,12 +10,12 @@ from torch import nn
 
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder
 from holdfast.parts.measures.certified.certified_radius import CertifiedRadius
 from holdfast.parts.measures.certified.linear_radius import LinearRadius
 from holdfast.report.html import write_report
 from holdfast.report.terminal import print_record
+from json_records import run_audit, typed
 
 SMALL = ["--data", "digits", "--batch-size", "8", "--set", "*.certifier=crown", "--set", "*.negatives=3"]
 CHEAP = [
@@ -101,7 +101,7 @@ def test_what_cannot_be_certified_is_shown_and_is_no_failure(capsys, tmp_path: P
     assert measures["breakaway_risk"]["scores"]
     reason = measures["certified_radius"]["not_certified"]
     assert reason.startswith("not certified: Hardshrink at norm")
-    print_record(record, Console(width=200), write_report(tmp_path))
+    print_record(typed(record), Console(width=200), write_report(tmp_path))
     out = capsys.readouterr().out
     assert "not certified" in out
     assert "Hardshrink at norm" in out

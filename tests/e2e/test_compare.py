@@ -16,9 +16,6 @@ from test_command_line import refused, run
 from torch import nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
-from holdfast.comparison.compare import compare_runs
-from holdfast.comparison.leaderboard import leaderboard
 from holdfast.comparison.records import open_run
 from holdfast.core import Encoder
 from holdfast.parts.attacks.pgd import Pgd
@@ -30,6 +27,7 @@ from holdfast.parts.measures.neighbours.breaking_radius import BreakingRadius
 from holdfast.parts.measures.neighbours.overlap_risk import OverlapRisk
 from holdfast.parts.probes.knn import Knn
 from holdfast.storage.record_file import add_seal
+from json_records import compare_runs, leaderboard, run_audit
 from test_report_html import Page
 
 ATTACK = Pgd(3, 0.05)

@@ -69,7 +69,7 @@ def test_the_command_says_what_changes_and_makes_no_pass_twice(capsys, tmp_path:
     assert record == json.loads((folder / "index.json").read_text())
     for side in ("old", "new"):
         made = record["encoders"][side]["passes"]
-        assert made["made"] == made["predicted"] == {"forward": 200 * 8, "backward": 0}
+        assert made["made"] == made["predicted"] == {"forward": 200 * 8, "backward": 0, "bounds": 0}
     assert {"overlap@10", "recall@1", "class_recall@5", "missed_copies", "false_positives"} <= set(record["measures"])
     table = pq.read_table(folder / "tables/images.parquet")
     assert np.mean(table["overlap@5"].to_numpy()) == pytest.approx(

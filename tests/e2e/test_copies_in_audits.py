@@ -4,17 +4,19 @@ import io
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from rich.console import Console
 from torch import Tensor
 
 from holdfast.auditing.plan_file import make_plan
-from holdfast.auditing.run import run_audit
 from holdfast.report.answer import duplicates
 from holdfast.report.terminal import print_record
 from holdfast.sources.data import open_images
 from holdfast.sources.data.arrays import Arrays
+from holdfast.storage.record import DataEntry
+from json_records import run_audit, typed
 
 PICTURES, TIMES = 12, 4
 ENCODERS = ["zoo:digits-simclr", "zoo:digits-simclr-adv"]
@@ -52,10 +54,10 @@ def record(folder: Path) -> dict[str, Any]:
 
 def test_copies_are_recorded_and_told(record: dict[str, Any]) -> None:
     assert len(record["data"]["duplicates"]) == 8 * (TIMES - 1)
-    line = duplicates(record["data"])
+    line = duplicates(typed(record).data)
     assert line.startswith("24 of 36 images are copies of others: values and intervals count 12 pictures.")
     out = Console(file=io.StringIO(), width=400)
-    print_record(record, out)
+    print_record(typed(record), out)
     assert line in out.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -75,7 +77,7 @@ def test_copies_are_left_out_where_asked_for(folder: Path) -> None:
     assert data["images"] == PICTURES
     assert data["duplicates_left_out"]
     assert len(data["duplicates"]) == 24
-    assert duplicates(data) == ""
+    assert duplicates(msgspec.convert(data, DataEntry)) == ""
 
 
 def test_without_copies_nothing_is_said(folder: Path) -> None:

@@ -179,7 +179,9 @@ def test_several_trainings_have_an_interval_of_their_own(tmp_path: Path) -> None
 
 
 def test_trainings_that_agree_have_no_interval() -> None:
-    assert over_trainings([0.5, 0.5, 0.5])["low"] is None
+    agreed = over_trainings([0.5, 0.5, 0.5])
+    assert agreed is not None
+    assert agreed.low is None
     assert over_trainings([0.5]) is None
 
 

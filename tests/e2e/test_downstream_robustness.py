@@ -10,7 +10,6 @@ import PIL.Image
 import pytest
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import Measure
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.minimum_norm import MinimumNorm
@@ -23,6 +22,7 @@ from holdfast.parts.objectives.cross_entropy import CrossEntropy
 from holdfast.parts.objectives.dlr import Dlr
 from holdfast.parts.threats.linf import Linf
 from holdfast.report.html import write_report
+from json_records import run_audit
 
 ENCODERS = ("zoo:digits-supervised", "zoo:digits-simclr", "zoo:digits-simclr-adv")
 MEASURES: tuple[Measure, ...] = (

@@ -22,11 +22,9 @@ from turns import Turns
 from watched import until
 
 from holdfast.auditing.execute import execute, results_of
-from holdfast.auditing.merge import merge_parts
 from holdfast.auditing.partition import make_part, part_of
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.prepare import prepare
-from holdfast.auditing.run import run_audit
 from holdfast.auditing.series import Series
 from holdfast.auditing.session import Session
 from holdfast.auditing.shards import ShardFile, ShardResults
@@ -45,6 +43,7 @@ from holdfast.runtime.listener import Silent
 from holdfast.sources.data import open_images
 from holdfast.sources.data.arrays import Arrays
 from holdfast.storage.run_folder import StoreError
+from json_records import merge_parts, run_audit
 
 pytestmark = pytest.mark.timeout(900)  # seconds, where the machine is shared
 HERE = Path(__file__).parent
@@ -155,7 +154,7 @@ def test_no_shard_is_made_while_scoring(tmp_path: Path, monkeypatch: pytest.Monk
     assert heard.done == heard.planned
     same(tmp_path / "one", tmp_path / "two")
     for encoder in record["encoders"]:
-        assert {k: encoder["passes"][k] for k in ("forward", "backward")} == encoder["passes"]["predicted"]
+        assert {k: encoder["passes"][k] for k in ("forward", "backward", "bounds")} == encoder["passes"]["predicted"]
 
 
 def parts(asked: Plan, folders: list) -> list[int]:

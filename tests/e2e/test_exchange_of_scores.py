@@ -2,10 +2,12 @@
 
 import datetime
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from test_command_line import status_of
 
 import holdfast
@@ -14,6 +16,8 @@ from holdfast.comparison.mteb_results import write_mteb_results
 from holdfast.comparison.records import Run, open_run
 from holdfast.report.model_card import model_card
 from holdfast.runtime.exit_status import ExitStatus
+from holdfast.storage.entry import as_json
+from json_records import typed
 
 pydantic = pytest.importorskip("pydantic")
 hub = pytest.importorskip("huggingface_hub")
@@ -90,11 +94,11 @@ def test_mteb_reads_every_sound_headline(folder: Path, tmp_path: Path) -> None:
 def _of(folder: Path, **changes: Any) -> Run:
     """Return the run with every score changed."""
     run = open_run(str(folder))
-    record = json.loads(json.dumps(run.record))
+    record = as_json(run.record)
     for encoder in record["encoders"]:
         for m in encoder["measures"].values():
             m["scores"] = {name: score | changes for name, score in m["scores"].items()}
-    return Run(run.place, run.folder, record)
+    return replace(run, record=typed(record))
 
 
 @pytest.mark.parametrize("changes", [{"standing": "at least"}, {"standing": "void"}, {"value": None}])
@@ -103,7 +107,7 @@ def test_what_is_no_number_is_left_out(changes: dict[str, Any], folder: Path, tm
     with pytest.raises(HoldfastError, match="expected an encoder with a number that no failed check takes away"):
         write_mteb_results(run, str(tmp_path / "mteb"))
     assert not (tmp_path / "mteb").exists()
-    card = model_card({**run.record, "encoders": run.record["encoders"][:1]})
+    card = model_card(structs.replace(run.record, encoders=run.record.encoders[:1]))
     assert hub.ModelCard(card).data.eval_results is None
     if "standing" in changes:  # the table says what is left of it
         assert changes["standing"] in card

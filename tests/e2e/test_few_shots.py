@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, Measure
 from holdfast.numerics.rng import Rng
 from holdfast.parts.measures.classifiers.few_shot_accuracy import FewShotAccuracy
@@ -19,6 +18,7 @@ from holdfast.parts.probes.logits import Logits
 from holdfast.parts.probes.shared.shots import draw_shots
 from holdfast.parts.threats.global_shuffle import GlobalShuffle
 from holdfast.sources.data import open_images
+from json_records import run_audit
 
 SHUFFLE = GlobalShuffle(4)
 

@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.auditing.session import Session
 from holdfast.core import Encoder, HoldfastError, Measure, Passes, Rng, Shard
 from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
@@ -28,6 +27,7 @@ from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.encoders.shared.copies import copy_with_state
 from holdfast.storage.run_folder import Store
+from json_records import run_audit
 
 TRAIN, TEST = 300, 100
 SHUFFLE = GlobalShuffle(4)

@@ -206,7 +206,7 @@ def test_a_comparison_that_fails_costs_no_score(own_parts_forgotten) -> None:
     measures = ["incomparable", "cosine_to_self"]
     record = holdfast.audit(encoders, "digits", measures=measures, profile="quick", images=16, attacked=4)
     assert record.failures == ("comparison of incomparable: no influence",)
-    assert record.data["comparison"]["incomparable"] == {"best": None, "pairs": []}
+    assert record.data["comparison"]["incomparable"] == {"best": None, "pairs": [], "charts": []}
     assert len(record.data["comparison"]["cosine_to_self"]["pairs"]) == 1
     assert record[encoders[0], "incomparable"].value is not None
 

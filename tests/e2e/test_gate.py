@@ -1,6 +1,5 @@
 """The gate: requirements on a record, as a pipeline runs them."""
 
-import copy
 import json
 from pathlib import Path
 
@@ -8,7 +7,11 @@ import pytest
 from test_command_line import refused, run, status_of
 
 from holdfast.config.requirements import judge, parse
-from holdfast.runtime.errors import HoldfastError
+from holdfast.core import Score
+from holdfast.storage.entry import as_json
+from holdfast.storage.record import MeasureEntry
+from json_records import check_entry, encoder_entry, measure_entry, small_record, typed
+from report_fixture import write_record
 
 TINY = ["--profile", "quick", "--images", "24", "--attacked", "8", "--set", "*.attack.steps=3"]
 
@@ -21,31 +24,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def score(value, low, high, n=50, note="", unit="") -> dict:
-    return {"value": value, "low": low, "high": high, "n": n, "note": note, "unit": unit}
+def score(value, low, high, note="") -> Score:
+    return Score(value, low, high, 50, "exact", note=note, if_weak="at least")
 
 
 def last(*numbers, **said) -> dict:
-    return {"50 steps": score(*numbers, **said)}
-
-
-def failed(finding: str) -> dict:
-    return {"status": "fail", "finding": finding}
+    return {"50 steps": as_json(score(*numbers, **said))}
 
 
 def flawed(encoder: dict, measure: dict, standing: str, check: str, finding: str) -> None:
-    encoder["checks"][check] = failed(finding)
+    encoder["checks"][check] = as_json(check_entry("fail", finding))
     for number in measure["scores"].values():
         number.update(standing=standing, because=[check])
 
 
-def measure(headline: str, unit: str, error=None, not_certified=None, **scores) -> dict:
-    return {"headline": headline, "unit": unit, "scores": scores, "error": error, "not_certified": not_certified}
-
-
-def encoder(name: str, **measures) -> dict:
-    checks = {"collapse": {"status": "pass", "finding": "fine"}, "masking": {"status": "warn", "finding": "hm"}}
-    return {"name": name, "error": None, "measures": measures, "checks": checks}
+def measure(headline: str, unit: str, **scores: Score) -> MeasureEntry:
+    return measure_entry(headline=headline, unit=unit, scores=scores)
 
 
 @pytest.fixture
@@ -55,18 +49,19 @@ def record() -> dict:
     radius = measure("certificate", "pixels", attack=score(0.2, 0.1, 0.3), certificate=score(0.1, 0.08, 0.12))
     twin = measure("gamma 0.5", "share", **{"gamma 0.5": score(0.9, 0.8, 0.95)})
     names = {"breakaway_risk": risk, "certified_radius": radius, "kept[radius=0.1,norm=l2]": twin}
-    return {"encoders": [encoder("one", **names), encoder("two", **copy.deepcopy(names))]}
+    checks = {"collapse": check_entry("pass", "fine"), "masking": check_entry("warn", "hm")}
+    return as_json(small_record([encoder_entry(name, measures=names, checks=checks) for name in ("one", "two")]))
 
 
 def met(record: dict, *texts: str, encoders=("one",)) -> list[bool]:
-    return [finding.met for finding in judge(record, texts, encoders)]
+    return [finding.met for finding in judge(typed(record).encoders, texts, encoders)]
 
 
 def test_the_end_that_must_hold_is_compared_where_no_field_is_given(record) -> None:
     assert met(record, "breakaway_risk < 0.05", "breakaway_risk.value < 0.05") == [False, True]
     assert met(record, "breakaway_risk <= 6 %", "breakaway_risk < 6 %") == [True, False]
     assert met(record, "certified_radius > 0.08", "certified_radius >= 0.08") == [False, True]
-    (one,) = judge(record, ["certified_radius > 0.09"], ["one"])
+    (one,) = judge(typed(record).encoders, ["certified_radius > 0.09"], ["one"])
     assert (one.actual, one.reason) == (0.08, "is not > 0.09")
     assert one.compared == "certified_radius, certificate, low end (the default for >)"
 
@@ -103,7 +98,7 @@ def test_nothing_is_met_by_what_is_not_there(record, change, reason) -> None:
     assert met(record, "breakaway_risk < 0.5", encoders=()) == [True, True]
     second = record["encoders"][1]
     change(second, second["measures"]["breakaway_risk"])
-    one, two = judge(record, ["breakaway_risk < 0.5"])
+    one, two = judge(typed(record).encoders, ["breakaway_risk < 0.5"])
     assert (one.met, two.met, two.reason) == (True, False, reason)
     assert met(record, "breakaway_risk < 0.5") == [True]  # --encoder one
 
@@ -121,7 +116,7 @@ def test_checks(record) -> None:
     record["encoders"][1]["checks"]["masking"]["status"] = "skip"
     asked = ["checks.collapse == pass", "checks.masking == pass", "checks.masking != fail", "checks.* != fail"]
     assert met(record, *asked, encoders=()) == [True, True, False, False, True, True, True, True]
-    (one,) = judge(record, ["checks.* == pass"], ["one"])
+    (one,) = judge(typed(record).encoders, ["checks.* == pass"], ["one"])
     assert (one.met, one.actual, one.reason) == (False, "warn", "masking: warn, hm")
     del record["encoders"][1]["checks"]["masking"]
     assert met(record, "checks.masking != fail", encoders=["two"]) == [False]  # not examined is not passed
@@ -199,6 +194,7 @@ def test_a_run_on_another_file_system(folder, capsys) -> None:
     )
 
 
-def test_no_encoder_is_no_pass(record) -> None:
-    with pytest.raises(HoldfastError, match="without any"):
-        judge({"encoders": []}, ["overlap_risk < 1"])
+@pytest.mark.parametrize("text", ["overlap_risk < 1", "checks.* == pass"])
+def test_no_encoder_is_no_pass(record, capsys, tmp_path: Path, text: str) -> None:
+    write_record(tmp_path, {**record, "encoders": []})
+    assert "encoders is empty" in refused(capsys, "check", str(tmp_path), "--require", text, status=3)

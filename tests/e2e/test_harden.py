@@ -7,6 +7,7 @@ import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -18,7 +19,7 @@ from test_command_line import refused, run
 from torch import nn
 
 from holdfast.auditing import profile_files
-from holdfast.core import Encoder, HoldfastError
+from holdfast.core import Encoder, HoldfastError, Score
 from holdfast.report.hardening import print_hardening
 from holdfast.runtime.durations import seconds
 from holdfast.runtime.exit_status import ExitStatus
@@ -26,6 +27,9 @@ from holdfast.runtime.privacy import public
 from holdfast.runtime.torchvision_guard import guard_torchvision
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder
+from holdfast.storage.entry import as_json
+from holdfast.storage.hardening import HardenedMeasure, HardeningImages, HardeningRecord, Price, TriedRate
+from holdfast.storage.record import Compared, PairEntry
 from holdfast.training import loop
 from holdfast.training import pace as _pace
 from holdfast.training.loop import train
@@ -35,6 +39,7 @@ from holdfast.workflows.harden.audits import Opened
 from holdfast.workflows.harden.outcome import changes, drift
 from holdfast.workflows.harden.plan import Hardening, read_pace
 from holdfast.workflows.harden.run import harden
+from json_records import encoder_entry, measure_entry, small_record
 
 DIGITS = Hardening(
     "zoo:digits-supervised", "digits?part=train", eps=0.15, steps=40, views="none", rate=0.03, profile="tiny"
@@ -58,9 +63,8 @@ def _tiny(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture
 def unaudited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Harden without audits, which take longest, where they are not the point."""
-    monkeypatch.setattr(
-        hardening, "run_audit", lambda *_, **__: {"encoders": [{}, {}], "comparison": {}, "failures": []}
-    )
+    found = small_record([encoder_entry("before"), encoder_entry("after")])
+    monkeypatch.setattr(hardening, "run_audit", lambda *_, **__: found)
     monkeypatch.setattr(hardening, "write_report", lambda folder: folder / "report.html")
 
 
@@ -79,7 +83,7 @@ def same(first: Path, second: Path) -> bool:
 
 
 @pytest.fixture(scope="module")
-def hardened(_tiny, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, Path, list]:
+def hardened(_tiny, tmp_path_factory: pytest.TempPathFactory) -> tuple[HardeningRecord, Path, list]:
     """One hardening, with all images that were learned from."""
     folder, seen = tmp_path_factory.mktemp("hardened") / "out", []
 
@@ -100,59 +104,59 @@ def test_a_rate_that_nobody_gave_is_found_once_and_told(
 ) -> None:
     asked = replace(FEW, rate=None)
     record = harden(asked, tmp_path / "a").record
-    tried = [row["rate"] for row in record["rates"]]
+    tried = [row.rate for row in record.rates]
     assert tried == sorted(tried)  # from the one that is taken to the largest
     assert len(tried) > 1
-    assert record["rate"] == tried[0]
+    assert record.rate == tried[0]
     # the printed command needs no search: in the same folder it is done, in another it comes to the same weights
     monkeypatch.setattr(hardening, "losses", None)
-    assert f"--rate {record['rate']}" in record["command"]
-    again = replace(asked, rate=record["rate"])
-    assert harden(again, tmp_path / "a").record["rate"] == record["rate"]
+    assert f"--rate {record.rate}" in record.command
+    again = replace(asked, rate=record.rate)
+    assert harden(again, tmp_path / "a").record.rate == record.rate
     harden(again, tmp_path / "b")
     assert same(tmp_path / "a", tmp_path / "b")
     with pytest.raises(HoldfastError, match="holds another hardening"):
-        harden(replace(asked, rate=record["rate"] / 2), tmp_path / "a")
+        harden(replace(asked, rate=record.rate / 2), tmp_path / "a")
     # another objective says nothing of what is lost
     other = replace(asked, objective="simclr", views="light")
-    assert harden(other, tmp_path / "c").record["rates"] == [{"rate": 0.01, "loss": None}]
+    assert harden(other, tmp_path / "c").record.rates == [TriedRate(rate=0.01, loss=None)]
     harden(replace(other, rate=0.01), tmp_path / "c")  # the printed command: it is done
 
 
 def test_every_measure_without_labels_becomes_better(hardened) -> None:
     found, folder, _ = hardened
-    free = [row for row in found["measures"] if not row["needs_labels"]]
-    assert [row["measure"] for row in free] == ["universal_quantile", "cosine_to_self", "breakaway_risk"]
-    assert {row["verdict"] for row in free} == {"better"}
-    assert json.loads((folder / "harden.json").read_text()) == public(found)  # of places the last name is written
-    assert Path(found["report"]).is_file()
-    assert found["failures"] == []
+    free = [row for row in found.measures if not row.needs_labels]
+    assert [row.measure for row in free] == ["universal_quantile", "cosine_to_self", "breakaway_risk"]
+    assert {row.verdict for row in free} == {"better"}
+    assert json.loads((folder / "harden.json").read_text()) == public(as_json(found))  # of places the last name
+    assert Path(found.report).is_file()
+    assert found.failures == []
 
 
 def test_the_difference_is_that_of_the_record(hardened) -> None:
     found, folder, _ = hardened
     records = [json.loads((folder / name / "record.json").read_text()) for name in ("audit", "accuracy")]
     assert [[encoder["name"] for encoder in record["encoders"]] for record in records] == [["before", "after"]] * 2
-    for row in found["measures"]:
-        record = records[row["needs_labels"]]
-        before, after = row["before"]["value"], row["after"]["value"]
-        gap = record["comparison"][row["measure"]]["pairs"][0]["difference"]
-        assert row["difference"]["value"] == pytest.approx(after - before)
-        assert (row["difference"]["low"], row["difference"]["high"]) == (-gap["high"], -gap["low"])
-        assert row["difference"]["low"] <= after - before <= row["difference"]["high"]
+    for row in found.measures:
+        record = records[row.needs_labels]
+        before, after = row.before.value, row.after.value
+        gap = record["comparison"][row.measure]["pairs"][0]["difference"]
+        assert row.difference.value == pytest.approx(after - before)
+        assert (row.difference.low, row.difference.high) == (-gap["high"], -gap["low"])
+        assert row.difference.low <= after - before <= row.difference.high
 
 
 def test_accuracy_is_measured_where_labels_are_known(hardened) -> None:
     found, folder, _ = hardened
-    row, robust = (row for row in found["measures"] if row["needs_labels"])
-    assert (row["measure"], robust["measure"]) == ("probe_accuracy", "robust_accuracy")
-    assert robust["after"]["value"] < row["after"]["value"]
-    assert robust["after"]["n"] == 60  # those that are attacked
-    assert row["before"]["value"] > 0.9
-    assert row["difference"]["value"] > -0.1  # the papers' price
+    row, robust = (row for row in found.measures if row.needs_labels)
+    assert (row.measure, robust.measure) == ("probe_accuracy", "robust_accuracy")
+    assert robust.after.value < row.after.value
+    assert robust.after.n == 60  # those that are attacked
+    assert row.before.value > 0.9
+    assert row.difference.value > -0.1  # the papers' price
     record = json.loads((folder / "accuracy" / "record.json").read_text())
     assert record["data"]["train"]["images"] + record["data"]["train"]["left_out"] == 1197
-    assert record["data"]["attacked"] == record["data"]["images"] == row["before"]["n"] == 200  # all held out
+    assert record["data"]["attacked"] == record["data"]["images"] == row.before.n == 200  # all held out
 
 
 def test_a_head_in_use_is_asked_before_and_after(tmp_path: Path) -> None:
@@ -161,12 +165,12 @@ def test_a_head_in_use_is_asked_before_and_after(tmp_path: Path) -> None:
     save_file({"weight": weights, "bias": bias}, tmp_path / "head.safetensors")
     asked = replace(FEW, test="digits", head=str(tmp_path / "head.safetensors"))
     after = harden(asked, tmp_path / "out")
-    (clean,) = [row for row in after.record["measures"] if row["measure"] == "probe_accuracy"]
-    for encoder, told in ((start, clean["before"]), (after.encoder, clean["after"])):
+    (clean,) = [row for row in after.record.measures if row.measure == "probe_accuracy"]
+    for encoder, told in ((start, clean.before), (after.encoder, clean.after)):
         with torch.no_grad():
             classes = (encoder(held_out.batch(0, len(held_out))) @ weights.T).argmax(1)
         right = classes == torch.tensor(held_out.labels)
-        assert told["value"] == pytest.approx(float(right.double().mean()))
+        assert told.value == pytest.approx(float(right.double().mean()))
     assert "--head" in asked.command(tmp_path)
 
 
@@ -180,9 +184,9 @@ def test_audits_see_no_image_that_was_learned_from(hardened) -> None:
     assert set(audited.ids) < set(held.ids)
     pixels = {x.numpy().tobytes() for x in held.batch(0, len(held))}
     assert pixels.isdisjoint(x.numpy().tobytes() for x in learned.images.batch(0, len(learned)))
-    assert found["images"] == {
-        "learned": len(learned), "held_out": 200, "data": "digits?part=train", "test": "digits?part=train",
-    }  # fmt: skip
+    assert found.images == HardeningImages(
+        learned=len(learned), held_out=200, data="digits?part=train", test="digits?part=train"
+    )
     assert len(learned) == 1197 - 200
 
 
@@ -191,33 +195,31 @@ def test_drift_is_what_the_printed_encoder_shows(hardened) -> None:
     x = open_images("digits?part=train", images=200).batch(0, 200)
     with torch.no_grad():
         old = open_encoder("zoo:digits-supervised")(x).numpy().astype(np.float64)
-        new = open_encoder(found["encoder"])(x).numpy().astype(np.float64)
+        new = open_encoder(found.encoder)(x).numpy().astype(np.float64)
     long = np.linalg.norm(old, axis=1)
     cosine = (old * new).sum(1) / (long * np.linalg.norm(new, axis=1))
     moved = np.linalg.norm(new - old, axis=1) / long
-    assert found["price"]["cosine"]["value"] == pytest.approx(cosine.mean(), abs=1e-6)
-    assert found["price"]["relative_l2"]["value"] == pytest.approx(moved.mean(), rel=1e-4)
+    assert found.price.cosine.value == pytest.approx(cosine.mean(), abs=1e-6)
+    assert found.price.relative_l2.value == pytest.approx(moved.mean(), rel=1e-4)
     assert 0.01 < moved.mean() < 1
-    assert found["price"]["cosine"]["low"] < cosine.mean() < found["price"]["cosine"]["high"] <= 1
+    assert found.price.cosine.low < cosine.mean() < found.price.cosine.high <= 1
 
 
 def test_drift_is_relative_to_what_was_there_before() -> None:
     images = open_images(np.random.default_rng(0).random((6, 1, 4, 4), dtype=np.float32))
     pixels, thrice = (Encoder(nn.Flatten(), mean=0, std=std) for std in (1, 1 / 3))
-    assert drift(pixels, thrice, images)["relative_l2"].value == pytest.approx(2)
-    assert drift(thrice, pixels, images)["relative_l2"].value == pytest.approx(2 / 3)
+    assert drift(pixels, thrice, images).relative_l2.value == pytest.approx(2)
+    assert drift(thrice, pixels, images).relative_l2.value == pytest.approx(2 / 3)
     nothing = Encoder(nn.Sequential(nn.Flatten(), nn.Threshold(2.0, 0.0)), mean=0, std=1)
-    assert drift(nothing, pixels, images)["relative_l2"].value is None
+    assert drift(nothing, pixels, images).relative_l2.value is None
 
 
 def test_a_measure_that_one_encoder_failed_has_no_verdict() -> None:
-    score = {"value": 0.5, "low": 0.4, "high": 0.6}
-    measure = {"title": "M", "unit": "", "better": "lower", "needs_labels": False}
-    measure |= {"scores": {"s": score}, "headline": "s"}
-    failed = {**measure, "scores": {}, "headline": None, "error": "it broke"}
-    record = {"encoders": [{"measures": {"m": measure}}, {"measures": {"m": failed}}], "comparison": {}}
-    (row,) = changes(record)
-    assert (row["before"], row["after"], row["difference"], row["verdict"]) == (score, None, None, "open")
+    score = Score(0.5, 0.4, 0.6, 10, "exact", if_weak="at least")
+    measures = measure_entry(scores={"s": score}), measure_entry(headline=None, error="it broke")
+    before, after = (encoder_entry(name, measures={"m": m}) for name, m in zip("ab", measures, strict=True))
+    (row,) = changes(small_record([before, after]))
+    assert (row.before, row.after, row.difference, row.verdict) == (score, None, None, "open")
 
 
 @pytest.mark.parametrize(
@@ -232,11 +234,13 @@ def test_a_measure_that_one_encoder_failed_has_no_verdict() -> None:
     ],
 )
 def test_verdicts_follow_the_paired_interval(better: str, low: float, high: float, verdict: str) -> None:
-    measure = {"title": "M", "unit": "", "better": better, "needs_labels": False, "scores": {}, "headline": "s"}
-    gap = {"value": 0.0 if low is None else (low + high) / 2, "low": low, "high": high}
-    compared = {"m": {"pairs": [{"difference": gap}]}}
-    (row,) = changes({"encoders": [{"measures": {"m": measure}}] * 2, "comparison": compared})
-    assert row["verdict"] == verdict
+    score = Score(0.5, None, None, 10, "exact", if_weak="at least")
+    measures = {"m": measure_entry(better=better, scores={"s": score})}
+    gap = Score(0.0 if low is None else (low + high) / 2, low, high, 10, "paired")
+    pair = PairEntry(first="before", second="after", difference=gap)
+    encoders = [encoder_entry(name, measures=measures) for name in ("before", "after")]
+    (row,) = changes(small_record(encoders, comparison={"m": Compared(best=None, pairs=[pair])}))
+    assert row.verdict == verdict
 
 
 # --- what it costs ---
@@ -255,13 +259,17 @@ def test_the_price_stands_beside_the_gain(hardened, capsys) -> None:
     assert 0 < cost - best < 1000  # the sentence that follows
 
 
-def row(name: str, verdict: str, gap: float) -> dict:
-    return {"measure": name, "verdict": verdict, "difference": {"value": gap}}
+def row(name: str, verdict: Any, gap: float) -> HardenedMeasure:
+    return HardenedMeasure(
+        measure=name, title="", unit="share", needs_labels=True, before=None, after=None, better="higher",
+        difference=Score(gap, None, None, 10, "paired"), verdict=verdict,
+    )  # fmt: skip
 
 
 def test_a_ruinous_price_is_warned_of() -> None:
-    def said(cosine: float, *rows: dict) -> str:
-        return " ".join(doubts.after({"price": {"cosine": {"value": cosine}}, "measures": rows}))
+    def said(cosine: float, *rows: HardenedMeasure) -> str:
+        close, moved = (Score(value, None, None, 10, "exact") for value in (cosine, 0.1))
+        return " ".join(doubts.after(Price(cosine=close, relative_l2=moved), rows))
 
     assert said(0.95, row("probe_accuracy", "worse", -0.04), row("probe_accuracy", "open", -0.2)) == ""
     assert "cosine 0.30 to the old ones, below 0.9" in said(0.3)
@@ -288,7 +296,8 @@ def test_frozen_statistics_stay(unaudited, tmp_path: Path) -> None:
 
 
 def test_what_could_not_be_measured_is_not_recommended(capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    audited = {"encoders": [{}, {"error": "it broke"}], "comparison": {}, "failures": ["after: it broke"]}
+    encoders = [encoder_entry("before"), encoder_entry("after", error="it broke")]
+    audited = small_record(encoders, failures=["after: it broke"])
     monkeypatch.setattr(hardening, "run_audit", lambda *_, **__: audited)
     monkeypatch.setattr(hardening, "write_report", lambda folder: folder / "report.html")
     code, out, _ = run(capsys, *words(FEW, tmp_path))
@@ -331,8 +340,8 @@ def test_a_budget_is_kept_whatever_steps_take(unaudited, tmp_path: Path, monkeyp
     clocked(monkeypatch, *[0.1] * 15, 0.3)
     asked = replace(DIGITS, steps=None, budget=3.0)
     record = harden(asked, tmp_path / "a").record
-    assert record["steps"] == 20  # 1.5 s of quick ones, 1.5 s of slow ones
-    assert (record["budget"], record["seconds"]) == (3.0, pytest.approx(3.0))
+    assert record.steps == 20  # 1.5 s of quick ones, 1.5 s of slow ones
+    assert (record.budget, record.seconds) == (3.0, pytest.approx(3.0))
     rates = pq.read_table(tmp_path / "a" / "log.parquet")["rate"].to_pylist()
     done = [*(step / 30 for step in range(15)), *(0.5 + step / 10 for step in range(5))]
     rising = [at / 0.1 for at in done if at < 0.1]
@@ -347,13 +356,13 @@ def test_what_the_clock_decided_is_done_again_by_its_record(
         clocked(patch, 0.5, 0.2, 0.9, 0.4)
         record = harden(replace(DIGITS, steps=None, budget=3.0), tmp_path / "a").record
     steps, pace = read_pace(tmp_path / "a" / "harden.json")
-    assert f"--pace {tmp_path / 'a' / 'harden.json'}" in record["command"]
-    assert "--budget" not in record["command"]
+    assert f"--pace {tmp_path / 'a' / 'harden.json'}" in record.command
+    assert "--budget" not in record.command
     again = replace(DIGITS, steps=steps, pace=pace)
     repeated = harden(again, tmp_path / "b").record
     assert same(tmp_path / "a", tmp_path / "b")
-    assert repeated["pace"] == record["pace"]
-    assert "--pace" in repeated["command"]
+    assert repeated.pace == record.pace
+    assert "--pace" in repeated.command
     harden(replace(DIGITS, steps=steps), tmp_path / "c")  # as many steps, at an even pace
     assert not same(tmp_path / "a", tmp_path / "c")
 
@@ -365,7 +374,7 @@ def test_a_folder_stays_with_what_was_asked(unaudited, tmp_path: Path, monkeypat
     monkeypatch.delattr(hardening, "train")
     steps, pace = read_pace(tmp_path / "harden.json")
     for one in (asked, replace(DIGITS, steps=steps, pace=pace)):
-        assert harden(one, tmp_path).record["pace"] == record["pace"]
+        assert harden(one, tmp_path).record.pace == record.pace
     others = [replace(asked, budget=4.0), replace(DIGITS, steps=steps), replace(asked, eps=0.1)]
     for one in others:
         with pytest.raises(HoldfastError, match="holds another hardening"):
@@ -379,7 +388,7 @@ def test_what_came_to_nothing_claims_no_folder(unaudited, tmp_path: Path, monkey
             HoldfastError, match="expected time for several steps, of which the first took 2 s, got 1 s"
         ):
             harden(replace(DIGITS, steps=None, budget=1.0), tmp_path)
-    assert harden(replace(FEW, eps=0.1, steps=1), tmp_path).record["steps"] == 1
+    assert harden(replace(FEW, eps=0.1, steps=1), tmp_path).record.steps == 1
 
 
 def test_a_clock_that_was_interrupted_goes_on(unaudited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,7 +405,7 @@ def test_a_clock_that_was_interrupted_goes_on(unaudited, tmp_path: Path, monkeyp
         with pytest.raises(KeyboardInterrupt):
             harden(asked, tmp_path / "cut")
     clocked(monkeypatch, 0.31)
-    assert harden(asked, tmp_path / "cut").record["steps"] == 10
+    assert harden(asked, tmp_path / "cut").record.steps == 10
     clocked(monkeypatch, 0.31)
     harden(asked, tmp_path / "whole")
     assert same(tmp_path / "cut", tmp_path / "whole")  # the same times, the same weights
@@ -450,7 +459,7 @@ def test_interrupted_in_the_audit_it_is_not_trained_again(
     monkeypatch.delattr(hardening, "train")
     found = harden(FEW, tmp_path).record
     assert (tmp_path / "encoder.safetensors").read_bytes() == kept
-    assert found["price"]["relative_l2"]["value"] > 0  # the hardened one, not the one before
+    assert found.price.relative_l2.value > 0  # the hardened one, not the one before
 
 
 # --- any encoder, and what is refused ---
@@ -479,9 +488,9 @@ def test_timm_networks_are_hardened(unaudited, capsys, tmp_path: Path) -> None:
 
 def test_other_objectives_and_attacks(unaudited, tmp_path: Path) -> None:
     asked = replace(FEW, objective="supervised", attack="loss", steps=2, views="none")
-    assert harden(asked, tmp_path / "a").record["objective"] == "supervised"
+    assert harden(asked, tmp_path / "a").record.objective == "supervised"
     asked = replace(FEW, attack="targeted", norm="l2", eps=0.5, steps=2)
-    assert harden(asked, tmp_path / "b").record["ball"]["name"] == "l2"
+    assert harden(asked, tmp_path / "b").record.ball["name"] == "l2"
     assert not same(tmp_path / "a", tmp_path / "b")
 
 

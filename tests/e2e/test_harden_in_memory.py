@@ -12,6 +12,7 @@ import holdfast
 from holdfast.auditing import profile_files
 from holdfast.core import HoldfastError
 from holdfast.sources.data import open_images
+from holdfast.storage.entry import as_json
 
 
 class Net(nn.Module):
@@ -57,9 +58,9 @@ def test_a_network_in_memory(net: Net) -> None:
     with torch.no_grad():
         assert torch.equal(module((x[:4] - 0.5) / 0.5), hardened.encoder(x[:4]))
     net.load_state_dict(module.state_dict())
-    assert record["steps"] == 6
+    assert record.steps == 6
     assert [encoder["name"] for encoder in hardened.audit.data["encoders"]] == ["before", "after"]
-    assert hardened.audit.data["hardening"]["price"] == record["price"]
+    assert hardened.audit.data["hardening"]["price"] == as_json(record.price)
     told = str(hardened)
     assert repr(hardened) == told
     assert "<table>" in hardened._repr_html_()
@@ -67,7 +68,7 @@ def test_a_network_in_memory(net: Net) -> None:
     assert re.search(r"Price: clean representations moved by 0\.\d+", told)
     assert "holdfast harden" not in told  # there is no command that does it again
     again = holdfast.harden(Net(), x, steps=6, **HOW).record  # another network
-    assert again["price"] != record["price"]
+    assert again.price != record.price
 
 
 @pytest.mark.usefixtures("small")
@@ -75,7 +76,7 @@ def test_labels_and_folders(net: Net, tmp_path) -> None:
     images = open_images("digits?part=train", images=300)
     x, labels = images.batch(0, 300).numpy()[:, 0], np.array(images.labels)
     first = holdfast.harden(net, x, labels=labels, steps=4, out=tmp_path, **HOW)
-    assert {row["measure"] for row in first.record["measures"] if row["needs_labels"]} == {
+    assert {row.measure for row in first.record.measures if row.needs_labels} == {
         "probe_accuracy", "robust_accuracy",
     }  # fmt: skip
     again = holdfast.harden(net, x, labels=labels, steps=4, out=tmp_path, **HOW)  # done already

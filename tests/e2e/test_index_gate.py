@@ -31,7 +31,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 def ids(folder: str) -> list[str]:
     known = open_run(folder)
-    return known.table(known.record["data"]["table"])[0]
+    return known.table(known.record.data.table)[0]
 
 
 def canaries(path: Path, *lines: str) -> str:
@@ -122,8 +122,8 @@ def test_what_is_not_there_is_said_in_one_line(capsys, runs: tuple[str, str], tm
     assert holdfast.check(new, baseline=str(bare), allow_drop="90%").data["index"] == []
 
     damaged = shutil.copytree(old, tmp_path / "damaged")
-    clean = next(e for e in open_run(old).record["encoders"][0]["observations"] if e["part"]["name"] == "clean")
-    shard = next((damaged / clean["shards"]).glob("*.safetensors"))
+    clean = next(e for e in open_run(old).record.encoders[0].observations if e.part["name"] == "clean")
+    shard = next((damaged / clean.shards).glob("*.safetensors"))
     shard.write_bytes(shard.read_bytes()[:-4] + b"\0\1\2\3")
     assert "is damaged" in refused(capsys, "check", new, "--baseline", str(damaged), *require, status=3)
 

@@ -4,50 +4,37 @@ import pytest
 from test_report_in_browser import DARK, LIGHT, browser, ground, pytestmark, show  # noqa: F401
 
 from holdfast.report.leaderboard import render
+from holdfast.storage.comparison import Comparison, Leaderboard, Pareto, ParetoPoint, RankedRow
+from json_records import compared_encoder, compared_measure, ranked_row, small_comparison
+from report_fixture import make_score
 
 NAMES = ("low", "none", "high", "middle")
 VALUES = (0.1, None, 0.9, 0.5)
 
 
-def comparison() -> dict:
+def comparison() -> Comparison:
     """A group of four encoders on two measures, one of which gave one of them no number."""
 
-    def row(name: str, value: float | None) -> dict:
-        ends = {"low": None, "high": None} if value is None else {"low": value - 0.05, "high": value + 0.05}
-        return {
-            "encoder": name, "score": {"value": value, "n": 40, "note": "", "unit": "", **ends}, "headline": "value",
-            "scores": {}, "rank": None if value is None else [1, 3], "best": False, "behind": None,
-            "why_not": "its score is undefined" if value is None else None,
-        }  # fmt: skip
+    def row(name: str, value: float | None) -> RankedRow:
+        if value is None:
+            return ranked_row(name, make_score(None), why_not="its score is undefined")
+        return ranked_row(name, make_score(value, value - 0.05, value + 0.05), rank=(1, 3))
 
     rows = [row(name, value) for name, value in zip(NAMES, VALUES, strict=True)]
-    facts = {
-        "part": {"name": "m"},
-        "unit": "share",
-        "needs_labels": False,
-        "question": "?",
-        "leader": None,
-        "best": None,
-    }
     measures = {
-        name: facts | {"title": name, "better": better, "rows": rows, "pairs": [], "charts": []}
+        name: compared_measure(rows, title=name, better=better)
         for name, better in (("Risk", "lower"), ("Accuracy", "higher"))
     }
-    points = [{"encoder": r["encoder"], "x": r["score"], "y": r["score"], "dominated_by": []} for r in rows]
-    return {
-        "measures": measures, "correction": "holm", "promises": "nothing", "comparisons": 12, "assumed": "nothing",
-        "conditions": {"data": "digits", "number of images": 40, "attacked images": 40, "seed": 0},
-        "runs": [{"place": "run", "holdfast": "0", "finished": "2026-01-01T00:00:00", "command": "holdfast"}],
-        "encoders": [{"name": name, "unfit": [], "fails": [], "warns": ["masking"]} for name in NAMES],
-        "pareto": {"x": "Accuracy", "y": "Risk", "why_not": None, "points": points},
-        "left_out": [], "cautions": ["be careful"], "problems": [],
-    }  # fmt: skip
+    points = [ParetoPoint(encoder=r.encoder, x=r.score, y=r.score, dominated_by=[]) for r in rows if r.score]
+    pareto = Pareto(x="Accuracy", y="Risk", why_not=None, points=points)
+    encoders = [compared_encoder(name, warns=["masking"]) for name in NAMES]
+    return small_comparison(encoders, measures, pareto=pareto, cautions=["be careful"])
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "l.html"
-    path.write_text(render({"groups": [comparison()], "unreadable": []}), encoding="utf-8")
+    path.write_text(render(Leaderboard(groups=[comparison()])), encoding="utf-8")
     return path
 
 

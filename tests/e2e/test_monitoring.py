@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from typer.testing import CliRunner
 
 from holdfast.auditing.plan_file import make_plan
-from holdfast.auditing.run import run_audit
 from holdfast.cli import app
 from holdfast.core import Encoder, HoldfastError
 from holdfast.runtime.listener import Silent
@@ -23,6 +22,7 @@ from holdfast.storage.run_folder import Store
 from holdfast.training.loop import train
 from holdfast.training.recipe_file import make_recipe
 from holdfast.workflows.monitor import AuditMonitor, HoldfastCallback, look, measures_of, monitor
+from json_records import run_audit
 
 BREAKAWAY = {"name": "breakaway_risk", "attack": {"kind": "attacks", "name": "pgd", "steps": 2}}
 KNN = {"name": "probe_accuracy", "probe": {"kind": "probes", "name": "knn", "k": 5}}

@@ -13,7 +13,6 @@ import torch
 
 from holdfast.auditing.audit_encoder import Scoring
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import HoldfastError, Rng
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.failures.misclassified import Misclassified
@@ -30,6 +29,7 @@ from holdfast.report.html import write_report
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder
 from holdfast.storage.run_folder import StoreError
+from json_records import run_audit
 
 ENCODER, ATTACKED = "zoo:digits-simclr", 12
 QUICK = {"epochs": 2, "samples": 2, "latent": 16, "hidden": 16, "clusters": 4}
@@ -192,7 +192,7 @@ def test_a_noise_that_cannot_be_drawn_does_not_hide_the_others(tmp_path, monkeyp
     assert Mixture(str(tmp_path / joint["file"])).noise.generator.design.structure == "joint"
     assert len(joint["training"]["chance"]) == 2
     assert joint["title"]
-    assert "problem" not in independent
+    assert independent["problem"] is None
     assert len(independent["pictures"]) == 6
     assert "No pictures: labels [3] were not there" in write_report(tmp_path).read_text(encoding="utf-8")
 

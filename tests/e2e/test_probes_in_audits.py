@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, Head, HoldfastError, Measure
 from holdfast.core.registry import spec
 from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
@@ -27,6 +26,7 @@ from holdfast.parts.threats.local_shuffle import LocalShuffle
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.digits import Digits
+from json_records import run_audit
 
 THREATS = (Gamma(0.2), GlobalShuffle(4), LocalShuffle(8), Gaussian(0.2))
 IDENTITY, SHUFFLE = "L8x8", "G4x4"  # on 8 x 8 pixels

@@ -16,11 +16,11 @@ from test_engines import COMMAND, WATCHED, Heard, Writes, alive, asked, children
 from torch import nn
 from watched import until
 
-from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError
 from holdfast.parts.checks.collapse import Collapse
 from holdfast.parts.engines.ray import Ray
 from holdfast.runtime.listener import Silent
+from json_records import run_audit
 
 __all__ = ["asked", "whole"]  # fixtures
 pytestmark = pytest.mark.timeout(900)  # seconds, where the machine is shared

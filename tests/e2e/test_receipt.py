@@ -19,6 +19,7 @@ from holdfast.cli.common import run_plan, standing_answer
 from holdfast.runtime import doors
 from holdfast.sources.encoders import open_encoder
 from holdfast.storage import receipt
+from holdfast.storage.entry import as_json
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.receipt import RECEIPT, standing
 
@@ -53,7 +54,7 @@ def stands(run: Path, request: dict = REQUEST) -> bool:
 
 
 def test_the_record_of_the_same_request_stands(run, monkeypatch, tmp_path):
-    assert standing(Folder(run), REQUEST) == json.loads((run / "record.json").read_text())
+    assert as_json(standing(Folder(run), REQUEST)) == json.loads((run / "record.json").read_text())
     assert not stands(run, REQUEST | {"images": 9})
     assert not stands(tmp_path)
     assert standing(Folder("memory://run"), REQUEST) is None

@@ -13,9 +13,11 @@ from holdfast.parts.measures.classifiers.impersonation_rate import Impersonation
 from holdfast.parts.measures.classifiers.robust_accuracy import RobustAccuracy
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.measures.smoothed.center_smoothing import CenterSmoothing
+from holdfast.storage.record import MeasureEntry
 from holdfast.workflows.reproduce.cells import _quantile, ratio, select_headline
 from holdfast.workflows.reproduce.recipe import read
 from holdfast.workflows.reproduce.run import reproduce
+from json_records import measure_entry
 
 TABLE = """
 paper = "A paper"
@@ -115,11 +117,12 @@ def test_a_cell_may_be_divided_by_another(made: tuple[Path, dict, dict]) -> None
 
 
 def test_read_outs_of_an_attack_can_be_paired() -> None:
-    def entry(measure: Measure, headline: str, *others: str) -> dict:
-        return {"part": registry.spec(measure), "headline": headline, "scores": dict.fromkeys((headline, *others))}
+    def entry(measure: Measure, headline: str, *others: str) -> MeasureEntry:
+        scores = dict.fromkeys((headline, *others), Score(0.5, None, None, 100, "", if_weak="at most"))
+        return measure_entry(part=registry.spec(measure), headline=headline, scores=scores)
 
     drift = entry(UniversalQuantile(), "50 steps", "5 steps", "10 steps")
-    columns = {name: select_headline(drift, name) for name in drift["scores"]}
+    columns = {name: select_headline(drift, name) for name in drift.scores}
     assert {name: one and one.column for name, one in columns.items()} == {
         "5 steps": "quantile@5", "10 steps": "quantile@10", "50 steps": "quantile@50"
     }  # fmt: skip

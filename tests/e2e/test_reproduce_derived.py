@@ -1,7 +1,6 @@
 """Cells made of other cells: what is lost against another one, means; and checkpoints along a training."""
 
 import math
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,12 @@ from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError, Score
 from holdfast.numerics.geometry.fluctuation import semantic_fluctuation
 from holdfast.storage.filesystem import Folder
+from holdfast.storage.record import FluctuationEntry, SeriesEntry
 from holdfast.workflows.reproduce.cells import fluctuation
 from holdfast.workflows.reproduce.derived import mean
 from holdfast.workflows.reproduce.recipe import read
 from holdfast.workflows.reproduce.run import reproduce
+from json_records import encoder_entry, measure_entry, small_record
 
 TABLE = """
 paper = "A paper"
@@ -113,8 +114,8 @@ def cell(found: dict, row: str, column: str) -> dict:
 
 
 def right(run: Run, encoder: str) -> torch.Tensor:
-    entry = next(one for one in run.record["encoders"] if one["name"] == encoder)
-    return run.table(entry["measures"]["probe_accuracy"]["table"])[1]["right"]
+    entry = next(one for one in run.record.encoders if one.name == encoder)
+    return run.table(entry.measures["probe_accuracy"].table)[1]["right"]
 
 
 def test_what_is_lost_is_a_share_of_the_other_row(made: tuple[Path, dict]) -> None:
@@ -161,8 +162,8 @@ def test_snapshots_of_a_training_are_encoders_and_fluctuate(made: tuple[Path, di
     run = open_run(str(folder / "run/audits/main"))
     names = [f"seen/epoch-{epoch:04d}" for epoch in (1, 2, 3)]
     assert cell(found, "last", "accuracy")["score"]["value"] == float(right(run, names[2]).mean())
-    entry = next(one for one in run.record["encoders"] if one["name"] == names[0])
-    labels = run.table(entry["measures"]["probe_accuracy"]["table"])[1]["label"]
+    entry = next(one for one in run.record.encoders if one.name == names[0])
+    labels = run.table(entry.measures["probe_accuracy"].table)[1]["label"]
     moved = semantic_fluctuation(torch.stack([right(run, name) for name in names]), labels)
     expected = [float(moved[labels == label].mean()) for label in range(10)]
     assert cell(found, "last", "TV")["score"]["value"] == pytest.approx(sum(expected) / 10)
@@ -171,9 +172,11 @@ def test_snapshots_of_a_training_are_encoders_and_fluctuate(made: tuple[Path, di
 
 
 def test_a_class_the_mean_and_the_noise_are_told_apart(tmp_path: Path) -> None:
-    known = {"mean": asdict(Score(0.3, 0.2, 0.4, 60, "x")), "noise": 0.1, "classes": {"class 3": 0.7, "class 4": 0.5}}
-    series = [{"name": "seen", "fluctuation": {"knn": known, "lost": {"problem": "it failed"}}}]
-    run = Run("run", Folder(str(tmp_path)), {"series": series})
+    known = FluctuationEntry(mean=Score(0.3, 0.2, 0.4, 60, "x"), noise=0.1, classes={"class 3": 0.7, "class 4": 0.5})
+    moved = {"knn": known, "lost": FluctuationEntry(problem="it failed")}
+    encoders = [encoder_entry("one", measures=dict.fromkeys(moved, measure_entry(headline=None, error="no")))]
+    series = [SeriesEntry(name="seen", encoders=["one"], fluctuation=moved)]
+    run = Run("run", Folder(str(tmp_path)), small_record(encoders, series=series))
     asked = {"encoder": "seen", "measure": "knn"}
     values = [fluctuation(run, asked | {"fluctuation": one}).value for one in ("mean", "noise", "class 3", "class 4")]
     assert values == [0.3, 0.1, 0.7, 0.5]

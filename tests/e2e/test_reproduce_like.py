@@ -8,12 +8,15 @@ import pytest
 from holdfast.auditing.plan_file import plan_from
 from holdfast.comparison.records import Run
 from holdfast.core import HoldfastError, Score
+from holdfast.storage.entry import BallEntry
 from holdfast.storage.filesystem import Folder
+from holdfast.storage.pictured import Covariance, Means, NoiseEntry, NoiseTraining, Weights
 from holdfast.workflows.reproduce.cells import noise
 from holdfast.workflows.reproduce.claim import Cell, Claim
 from holdfast.workflows.reproduce.recipe import profiles, read, read_file
 from holdfast.workflows.reproduce.run import reproduce
 from holdfast.workflows.reproduce.verdict import FAILS, HOLDS, judge
+from json_records import encoder_entry, small_record
 
 BASE = """
 paper = "A paper"
@@ -161,15 +164,17 @@ def test_what_a_noise_learned_stands_in_the_table(folder: Path) -> None:
     assert second["cells"][0]["score"]["value"] > first["cells"][0]["score"]["value"]  # a smaller ball, and hardened
 
 
-ENTRY = {
-    "name": "e",
-    "noises": [
-        {"measures": ["a"], "training": {"chance": [0.9, 0.8, 0.5], "entropy": [0.9, None, 0.1]}, "learned_on": 50,
-         "images": 9, "weights": {"mean": [0.7, 0.2, 0.1]}},
-        {"measures": ["b"], "training": {"chance": [1.0], "entropy": [1.0]}, "learned_on": 50, "problem": "no draws"},
-    ],
-}  # fmt: skip
-RUN = Run("run", Folder("run"), {"encoders": [ENTRY]})
+COMMON = {"structure": "input", "failure": "nearest", "ball": BallEntry(name="linf", radius=0.1), "file": None}
+LEARNED = NoiseEntry(
+    measures=["a"], training=NoiseTraining(chance=[0.9, 0.8, 0.5], entropy=[0.9, None, 0.1]), learned_on=50, images=9,
+    weights=Weights(mean=[0.7, 0.2, 0.1], groups=[]), grouped="class", groups=[], table="t", cells=3, origin=[0, 0],
+    explained=[], means=Means(table="t", size=1), covariance=Covariance(table="t", size=1, block=1), pictures=[],
+    **COMMON,
+)  # fmt: skip
+FAILED = NoiseEntry(
+    measures=["b"], training=NoiseTraining(chance=[1.0], entropy=[1.0]), learned_on=50, problem="no draws", **COMMON
+)
+RUN = Run("run", Folder("run"), small_record([encoder_entry("e", noises=[LEARNED, FAILED])]))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, Measure, Threat
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.certifiers.interval import Interval
@@ -31,6 +30,7 @@ from holdfast.parts.threats.gaussian import Gaussian
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.sources.data.arrays import Arrays
+from json_records import run_audit
 
 IMAGES, ATTACKED = 120, 40
 PROBE = RobustLinear(L2(0.1), Pgd(4), epochs=4, tolerance=0)

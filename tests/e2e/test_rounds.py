@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import torch
+from msgspec import structs
 from test_command_line import run as command_line
 from torch import nn
 
@@ -15,14 +16,16 @@ from holdfast.auditing import rounds
 from holdfast.auditing.cuts import cuts_of
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
-from holdfast.auditing.run import run_audit
 from holdfast.auditing.until import Until, until_of
 from holdfast.cli import common
-from holdfast.core import Encoder, HoldfastError
+from holdfast.core import Encoder, HoldfastError, Score
 from holdfast.report import html
 from holdfast.report.rounds import explain_stop
 from holdfast.storage.filesystem import Folder
-from holdfast.storage.record_file import read_record, unbroken
+from holdfast.storage.record import Record
+from holdfast.storage.record_file import unbroken
+from json_records import read_record, run_audit, typed
+from report_fixture import make_run
 
 PLAN = replace(make_plan(["it"], "digits", images=40, attacked=24, examined=4, queries=10), budget=3600.0, batch_size=8)
 """The profile quick on few images; its first round attacks 6 of them."""
@@ -135,7 +138,7 @@ def test_a_spent_budget_leaves_the_first_answer_and_a_larger_one_goes_on(tmp_pat
     assert len(told) == 1
     assert record["run"]["rounds"]["ended"] == "budget"
     assert record["run"]["rounds"]["answers_only"]
-    assert "a larger --budget goes on from here" in explain_stop(record)
+    assert "a larger --budget goes on from here" in explain_stop(typed(record))
     spent = record["run"]["seconds"]
 
     again, told = audit(replace(PLAN, budget=1e-6), tmp_path)  # the same again: nothing new
@@ -146,7 +149,7 @@ def test_a_spent_budget_leaves_the_first_answer_and_a_larger_one_goes_on(tmp_pat
     assert more["run"]["rounds"]["before"] >= spent
     assert more["run"]["rounds"]["number"] > 1
     assert more["run"]["rounds"]["ended"] == "complete"
-    assert explain_stop(more) == ""
+    assert explain_stop(typed(more)) == ""
     assert answers(more) == answers(audit(PLAN, tmp_path.with_name("fresh"))[0])
 
 
@@ -194,7 +197,7 @@ def test_an_interrupt_ends_with_what_is_there(tmp_path: Path) -> None:
     record = run_audit(PLAN, tmp_path, encoders={"it": encoder()}, told=told)
     assert record["run"]["rounds"]["ended"] == "interrupted"
     assert read_record(Folder(tmp_path)) == record
-    assert "the same command goes on from here" in explain_stop(record)
+    assert "the same command goes on from here" in explain_stop(typed(record))
     more, _ = audit(PLAN, tmp_path)
     assert more["run"]["rounds"]["ended"] == "complete"
 
@@ -244,19 +247,29 @@ def test_an_aim_is_read_and_written(text: str, until: Until) -> None:
     assert until_of(str(until)) == until
 
 
-def test_a_void_number_keeps_no_audit_going() -> None:
-    until = until_of("breaking_radius ± 10%")
-    sound = {"value": 1.0, "low": 0.95, "high": 1.05, "standing": "sound"}
-    wide = {"value": 1.0, "low": 0.5, "high": 1.5, "standing": "sound"}
+def test_a_void_number_keeps_no_audit_going(tmp_path: Path) -> None:
+    until = until_of("universal_quantile ± 10%")
+    sound, wide = Score(1.0, 0.95, 1.05, 9, "", if_weak="at most"), Score(1.0, 0.5, 1.5, 9, "", if_weak="at most")
+    made = typed(make_run(tmp_path, encoders=1))
+    (encoder,) = made.encoders
+    measure = encoder.measures["universal_quantile"]
 
-    def record(*scores: dict) -> dict:
-        measures = [{"breaking_radius": {"headline": "median", "scores": {"median": score}}} for score in scores]
-        return {"encoders": [{"error": None, "measures": entry} for entry in measures]}
+    def record(*scores: Score) -> Record:
+        """Return a record of so many encoders, each with one score."""
+        encoders = [
+            structs.replace(
+                encoder,
+                name=str(number),
+                measures={"universal_quantile": structs.replace(measure, headline="median", scores={"median": score})},
+            )
+            for number, score in enumerate(scores)
+        ]
+        return structs.replace(made, encoders=encoders, comparison={})
 
     assert until.is_met(record(sound))
     assert not until.is_met(record(sound, wide))
-    assert until.is_met(record(sound, {**wide, "standing": "void"}))
-    assert not until.is_met(record({**sound, "standing": "void"}))
+    assert until.is_met(record(sound, replace(wide, standing="void")))
+    assert not until.is_met(record(replace(sound, standing="void")))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from test_command_line import run as command_line
 from torch import nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.cli import common
 from holdfast.comparison.records import open_run
 from holdfast.core import Encoder, HoldfastError
@@ -27,8 +26,10 @@ from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
 from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.report import html
 from holdfast.runtime.errors import NothingAudited
+from holdfast.storage.entry import as_json
 from holdfast.storage.run_folder import Store
 from holdfast.training import checkpoint as _checkpoint
+from json_records import run_audit, typed
 
 PLAN = Plan(
     ("it",), data="digits", measures=(BreakawayRisk(Pgd(2, 0.05)), CosineToSelf(Pgd(2, 0.05))), images=12, attacked=8,
@@ -92,8 +93,8 @@ def endure(whole: Path, folder: Path, seed: int) -> None:
     damage(path, rng)
     try:
         found = open_run(str(folder))
-        assert timeless(dict(found.record)) == timeless(first), (path, damage)
-        for name in {m["table"] for m in found.record["encoders"][0]["measures"].values()}:
+        assert timeless(as_json(found.record)) == timeless(first), (path, damage)
+        for name in {m.table for m in found.record.encoders[0].measures.values()}:
             found.table(name)
     except HoldfastError as error:
         one_line(error)
@@ -259,5 +260,5 @@ def test_a_record_is_written_and_shown_whatever_becomes_of_its_report(
     assert timeless(json.loads((tmp_path / "record.json").read_text())) == timeless(before)
     monkeypatch.setattr("holdfast.report.terminal.print_record", fail)
     with contextlib.suppress(typer.Exit):  # by the record's own merit
-        common.run_and_report(lambda bars: before, str(tmp_path), json_output=False)
+        common.run_and_report(lambda bars: typed(before), str(tmp_path), json_output=False)
     assert "the table could not be drawn" in capsys.readouterr().err

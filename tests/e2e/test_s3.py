@@ -15,12 +15,11 @@ from test_command_line import run as command_line
 from test_engines import COMMAND, WATCHED, asked, parts, plan, whole
 from turns import Turns
 
-from holdfast.auditing.merge import merge_parts
-from holdfast.auditing.run import run_audit
 from holdfast.core import HoldfastError
 from holdfast.parts.engines.processes import Processes
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.storage.filesystem import Folder
+from json_records import merge_parts, run_audit
 
 __all__ = ["asked", "whole"]  # fixtures
 

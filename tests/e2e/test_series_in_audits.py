@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
-from holdfast.auditing.run import run_audit
 from holdfast.auditing.series import Series
 from holdfast.cli import app
 from holdfast.core import Encoder
@@ -23,9 +22,12 @@ from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
 from holdfast.parts.measures.corruptions.corruption_drift import CorruptionDrift
 from holdfast.parts.threats.gamma import Gamma
 from holdfast.report.html import write_report
-from holdfast.report.numbers import number, score
+from holdfast.report.numbers import number, read_score, score
 from holdfast.sources.data.digits import train_images
 from holdfast.sources.encoders.shared.networks import NETWORKS
+from holdfast.storage.entry import as_json
+from holdfast.storage.record import FluctuationEntry
+from json_records import run_audit
 from report_fixture import SOUND, write_record
 from test_report_html import Page
 
@@ -130,7 +132,7 @@ def test_the_report_has_curves_of_every_score(run) -> None:
     assert re.search(rf"top-1: [\d.]+ % \[.*?\] at calm/epoch0, {100 * last:.0f}[\d.]* % \[.*?\] at calm/epoch6", html)
     assert "4 checkpoints: calm/epoch0, calm/epoch1, calm/epoch2, calm/epoch6." in html
     found = record["series"][1]["fluctuation"]["probe_accuracy"]
-    assert f"<td>{score(found['mean'], 'share')}</td><td>{number(found['noise'], 'share')}</td>" in html
+    assert f"<td>{score(read_score(found['mean']), 'share')}</td><td>{number(found['noise'], 'share')}</td>" in html
     assert not re.search(r"(?:fill|stroke): *#", html)
     assert 'href="#series"' in (folder / "report.html").read_text("utf-8")
 
@@ -190,7 +192,8 @@ def test_a_measure_that_fails_for_a_checkpoint_has_no_fluctuation(trained: Path,
     plan = Plan(("a", "b"), "digits", (ProbeAccuracy(),), images=100, attacked=20, series=series)
     record = run_audit(plan, tmp_path, encoders=encoders)
     (one,) = record["series"]
-    assert one["fluctuation"] == {"probe_accuracy": {"problem": "not known, because the measure failed for b"}}
+    problem = "not known, because the measure failed for b"
+    assert one["fluctuation"] == {"probe_accuracy": as_json(FluctuationEntry(problem=problem))}
     assert "because the measure failed for b" in section(tmp_path)
 
 

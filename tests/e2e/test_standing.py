@@ -11,16 +11,18 @@ from test_command_line import status_of
 
 import holdfast
 from holdfast.auditing.plan_file import make_plan
-from holdfast.auditing.run import run_audit
-from holdfast.comparison.compare import compare_runs
+from holdfast.comparison import compare
 from holdfast.comparison.exports import rows
 from holdfast.comparison.records import open_run
 from holdfast.report.comparison_table import latex, markdown
 from holdfast.report.html import publish
 from holdfast.report.leaderboard import render
 from holdfast.report.terminal import print_record
+from holdfast.storage.comparison import Leaderboard
+from holdfast.storage.entry import as_json
 from holdfast.storage.record_file import add_seal
 from holdfast.storage.standing import allowing, may_lose, may_meet, may_win, settle
+from json_records import compare_runs, run_audit, typed
 
 WEAK, STRONG = "zoo:digits-simclr", "zoo:digits-simclr-adv"
 
@@ -76,7 +78,7 @@ def test_every_output_says_so_and_none_calls_it_best(run, record, tmp_path) -> N
     assert gap["value"] is None
     assert "known on one side" in gap["note"]
     console = Console(width=160, record=True)
-    print_record(record, console)
+    print_record(typed(record), console)
     (line,) = [line for line in console.export_text().splitlines() if "Breakaway risk" in line]
     assert line.count("at least") == 2
     assert "*" not in line
@@ -87,9 +89,10 @@ def test_every_output_says_so_and_none_calls_it_best(run, record, tmp_path) -> N
     assert risk["best"] is risk["leader"] is None
     assert not any(row["best"] for row in risk["rows"])
     assert all(row["rank"] == [1, 2] for row in risk["rows"])
-    for text in (markdown(data), latex(data), render({"groups": [data], "unreadable": []}, "Comparison")):
+    compared = compare.compare_runs([open_run(str(run))])
+    for text in (markdown(compared), latex(compared), render(Leaderboard(groups=[compared]), "Comparison")):
         assert "at least" in text
-    exported = [row for row in rows(data) if row["measure"] == "breakaway_risk" and row["headline"]]
+    exported = [row for row in rows(compared) if row["measure"] == "breakaway_risk" and row["headline"]]
     assert {row["standing"] for row in exported} == {"at least"}
     assert all("reach" in row["because"] for row in exported)
     opened = holdfast.open(run)
@@ -130,7 +133,7 @@ def test_strictly_a_failed_check_is_status_1_and_allowed_ones_are_recorded(tmp_p
 
 def test_what_is_void_is_compared_with_nothing(run, record, tmp_path) -> None:
     record["encoders"][1]["checks"]["collapse"]["status"] = "fail"
-    record["encoders"][1] = settle(record["encoders"][1])
+    record["encoders"][1] = as_json(settle(typed(record).encoders[1]))
     place = changed(run, record, tmp_path / "void")
     data = compare_runs([open_run(place)], fewest=1)
     for m in data["measures"].values():
@@ -139,7 +142,7 @@ def test_what_is_void_is_compared_with_nothing(run, record, tmp_path) -> None:
         assert row["rank"] is None
         assert not row["best"]
         assert "collapse" in row["why_not"]
-    assert "void" in markdown(data)
+    assert "void" in markdown(compare.compare_runs([open_run(place)], fewest=1))
     assert status_of("check", place, "--require", "uniformity > -99") == 1
     assert status_of("check", place, "--require", "uniformity > -99", "--allow", "collapse") == 0
 
@@ -170,10 +173,10 @@ def test_what_flatters_may_lose_and_never_win() -> None:
 def test_the_strongest_reason_counts_and_allowing_it_leaves_the_next(record) -> None:
     changed = copy.deepcopy(record)
     changed["encoders"][0]["checks"]["frozen"]["status"] = "fail"
-    first = allowing(changed, [])["encoders"][0]["measures"]["breakaway_risk"]
-    assert first["scores"][first["headline"]]["standing"] == "void"
-    after = allowing(changed, ["frozen"])["encoders"][0]["measures"]["breakaway_risk"]
-    assert after["scores"][after["headline"]]["standing"] == "at least"
+    first = allowing(typed(changed), []).encoders[0].measures["breakaway_risk"]
+    assert first.headline_score.standing == "void"
+    after = allowing(typed(changed), ["frozen"]).encoders[0].measures["breakaway_risk"]
+    assert after.headline_score.standing == "at least"
 
 
 def test_one_event_has_one_number(tmp_path) -> None:

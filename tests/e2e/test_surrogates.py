@@ -13,13 +13,13 @@ from holdfast import HoldfastError
 from holdfast.auditing.estimate.estimate import estimate
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
-from holdfast.auditing.run import run_audit
 from holdfast.auditing.surrogates import Surrogate
 from holdfast.core import Encoder
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.square import Square
 from holdfast.parts.measures.transfer.transfer_rate import TransferRate
 from holdfast.runtime.exit_status import ExitStatus
+from json_records import run_audit
 
 SMALL = ["--data", "digits", "--images", "40", "--attacked", "8", "--quiet"]
 QUICK = ["--set", "*.attack.steps=3", "--set", "*.asking.steps=5"]

@@ -9,12 +9,12 @@ import pytest
 
 import holdfast
 from holdfast import cli
-from holdfast.auditing.merge import merge_parts
 from holdfast.runtime.errors import HoldfastError
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.copies import save
 from holdfast.sources.trust import executes
 from holdfast.storage.record_file import add_seal
+from json_records import merge_parts
 
 SMALL = ["--profile", "quick", "--images", "12", "--attacked", "4", "--set", "*.attack.steps=2"]
 

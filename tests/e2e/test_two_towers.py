@@ -70,10 +70,10 @@ def test_both_ways_of_hardening_help(example, texts, objective: str, tmp_path: P
         "towers:digits", "digits?part=train", objective=asked, steps=120, eps=0.1, views="none", test="digits",
         profile=str(tmp_path / "small.toml"), out=tmp_path / "run", quiet=True, head=names,
     )  # fmt: skip
-    assert hardened.record["objective"] == objective
-    (accuracy,) = (row for row in hardened.record["measures"] if row["measure"].startswith("robust_accuracy"))
-    assert accuracy["after"]["value"] > accuracy["before"]["value"] + 0.1  # of the names, which are a linear head
-    spec = hardened.record["encoder"]
+    assert hardened.record.objective == objective
+    (accuracy,) = (row for row in hardened.record.measures if row.measure.startswith("robust_accuracy"))
+    assert accuracy.after.value > accuracy.before.value + 0.1  # of the names, which are a linear head
+    spec = hardened.record.encoder
     record = audited(
         tmp_path,
         {"before": "towers:digits", "after": spec},

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
 from holdfast.parts.measures.corruptions.corruption_drift import CorruptionDrift
 from holdfast.parts.measures.corruptions.neighbour_consistency import NeighbourConsistency
@@ -15,6 +14,7 @@ from holdfast.parts.probes.trained import Trained
 from holdfast.parts.threats.gamma import Gamma
 from holdfast.parts.threats.global_shuffle import GlobalShuffle
 from holdfast.parts.threats.imagenet_c import ImagenetC
+from json_records import run_audit
 
 THREATS = (Gamma(0.2), Gamma(5.0), GlobalShuffle(4), *(ImagenetC(name, 3) for name in ("fog", "jpeg_compression")))
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.auditing.plan_file import make_plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import registry
 from holdfast.parts.measures.certified.certified_radius import CertifiedRadius
+from json_records import run_audit
 
 BETTER = {
     "universal_quantile": "lower",

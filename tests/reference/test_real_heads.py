@@ -10,12 +10,12 @@ from safetensors.numpy import load_file
 from torch import Tensor
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
 from holdfast.parts.probes.trained import Trained
 from holdfast.runtime.torchvision_guard import guard_torchvision
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder
+from json_records import run_audit
 
 WORDS = "resize=256&crop=224&interpolation=bilinear"
 

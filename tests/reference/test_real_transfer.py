@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.square import Square
 from holdfast.parts.measures.transfer.transfer_rate import TransferRate
 from holdfast.parts.threats.linf import Linf
+from json_records import run_audit
 
 NORMALISED = "mean=.485,.456,.406&std=.225"
 

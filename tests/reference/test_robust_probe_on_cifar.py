@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.measures.classifiers.robust_probe import RobustProbe
 from holdfast.parts.observations.mixtures import Mixtures
 from holdfast.parts.probes.robust_linear import RobustLinear
 from holdfast.parts.threats.imagenet_c import ImagenetC
 from holdfast.parts.threats.l2 import L2
+from json_records import run_audit
 
 THREATS = tuple(ImagenetC(name, 3) for name in ("gaussian_noise", "fog", "jpeg_compression"))
 

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
-from holdfast.auditing.run import run_audit
 from holdfast.cli import app
 from holdfast.core import Encoder, HoldfastError, Passes, Rng, Shard, registry
 from holdfast.numerics.geometry.margins import between
@@ -38,6 +37,7 @@ from holdfast.parts.threats.linf import Linf
 from holdfast.sources import encoders
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.digits import Digits
+from json_records import run_audit
 
 IMAGES = 12
 QUICK = AdversarialNegatives(Linf(0.2), Pgd(20, 0.02, keep="last"))
@@ -204,7 +204,7 @@ def test_an_audit_brackets_and_makes_the_negatives_once(encoder, digits, tmp_pat
     (entry,) = record["encoders"]
     made = [o for o in entry["observations"] if o["part"]["name"] == "adversarial_negatives"]
     assert [o["serves"] for o in made] == [["instance_accuracy", "tightness"]]
-    assert made[0]["passes"] == made[0]["predicted"] == {"forward": 22 * IMAGES, "backward": 20 * IMAGES}
+    assert made[0]["passes"] == made[0]["predicted"] == {"forward": 22 * IMAGES, "backward": 20 * IMAGES, "bounds": 0}
     scores = entry["measures"]["instance_accuracy"]["scores"]
     assert 0 < scores["certificate"]["value"] <= scores["attack"]["value"] <= 1
     assert scores["attack"]["n"] == IMAGES

@@ -11,7 +11,6 @@ import torch
 from torch import nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, Head, HoldfastError, Rng, Shard, registry
 from holdfast.numerics.geometry.margins import between
 from holdfast.numerics.geometry.negatives import draw_negatives
@@ -43,6 +42,7 @@ from holdfast.parts.probes.linear import Linear
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.sources.data.arrays import Arrays
+from json_records import run_audit
 
 IMAGES, PIXELS, DIM, K = 12, 16, 6, 4
 BRACKETS = (

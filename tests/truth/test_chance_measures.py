@@ -12,7 +12,6 @@ from holdfast.auditing.panel import validity_panel
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.profile import profile
 from holdfast.auditing.profile_files import profile_names
-from holdfast.auditing.run import run_audit
 from holdfast.core import Check, Encoder, HoldfastError, Measure, registry
 from holdfast.numerics import statistics
 from holdfast.parts.attacks.bim import Bim
@@ -36,6 +35,7 @@ from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.mixture import Mixture
 from holdfast.parts.threats.uniform import Uniform
 from holdfast.sources.data.arrays import Arrays
+from json_records import run_audit
 
 IMAGES, ATTACKED = 80, 40
 EPSILON = 0.1

@@ -19,6 +19,7 @@ from holdfast.numerics.geometry.copies import copies, shrink_to_grey, steps_for
 from holdfast.numerics.geometry.ranking import first_without
 from holdfast.numerics.statistics.copies import firsts, rows_of_pictures, score_pictures
 from holdfast.sources.data import open_images
+from holdfast.storage.record import MeasureEntry
 
 
 def first_of(images: Tensor) -> list[int]:
@@ -170,10 +171,14 @@ def test_intervals_are_those_of_the_pictures() -> None:
 def test_scores_of_the_images_that_two_runs_share_count_pictures() -> None:
     rows, table = [f"image {place}" for place in range(50)], a_table(10, 5)
     alike = tuple((rows[place], rows[place % 10]) for place in range(10, 50))
-    entry = {"scores": {"held": {"n": 10}, "mean": {"n": 10}}}
+    score = Score(0.4, None, None, 10, "", if_weak="at most")
+    entry = MeasureEntry(
+        title="", better="higher", unit="share", part={"name": "held"}, headline="held",
+        scores={"held": score, "mean": score},
+    )  # fmt: skip
     side = Side(entry, rows, table, alike).on(rows[:8] + rows[20:32], Held())
-    assert side.entry["scores"]["held"]["n"] == 10
-    assert side.entry["scores"]["held"]["value"] == 0.5
+    assert side.entry.scores["held"].n == 10
+    assert side.entry.scores["held"].value == 0.5
     assert len(side.table["held"]) == 20
 
 

@@ -18,7 +18,6 @@ from holdfast.auditing.estimate.time_shards import SPARED, Stopwatch, TimeUp, Ti
 from holdfast.auditing.partition import Part
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
-from holdfast.auditing.run import run_audit
 from holdfast.auditing.session import Session
 from holdfast.core import Encoder, HoldfastError, Margin, Passes
 from holdfast.numerics.bounds import effort
@@ -36,6 +35,7 @@ from holdfast.parts.threats.linf import Linf
 from holdfast.report.estimate import print_estimate
 from holdfast.sources.data import open_images
 from holdfast.storage.run_folder import Store
+from json_records import run_audit
 
 PER_IMAGE = 0.01
 """Seconds that one pass of one image takes by the clock of these tests."""

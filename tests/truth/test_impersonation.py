@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import (
     Bank,
     Classifier,
@@ -33,6 +32,7 @@ from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.impersonated import Impersonated
 from holdfast.parts.observations.shared.label_sets import predict_membership
 from holdfast.parts.threats.linf import Linf
+from json_records import run_audit
 from searched import Unsearched
 
 PIXELS = [0.1, 0.6, 0.2, 0.9, 0.55, 0.7, 0.3, 0.8, 0.45, 0.95]

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.auditing.plan_file import make_plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, Rng, Shard, registry
 from holdfast.numerics.gaussian_classes import synbench
 from holdfast.parts.observations import mixtures as module
 from holdfast.parts.observations.image_covariance import ImageCovariance
 from holdfast.parts.observations.mixtures import Mixtures
+from json_records import run_audit
 
 SMALL = Mixtures(epsilons=(0.0, 0.4, 0.8), samples=256, separations=(0.5, 1.0, 1.5, 2.0, 3.0))
 SHAPE = (1, 4, 4)
@@ -248,7 +248,7 @@ def test_an_audit_without_data(tmp_path: Path) -> None:
     (row,) = record["encoders"]
     assert row["measures"]["synbench"]["scores"]
     (seen,) = [o for o in row["observations"] if o["part"]["name"] == "mixtures"]
-    assert seen["passes"] == seen["predicted"] == {"forward": 3 * 2 * 64, "backward": 0}
+    assert seen["passes"] == seen["predicted"] == {"forward": 3 * 2 * 64, "backward": 0, "bounds": 0}
     again = run_audit(plan, tmp_path)
     assert again["run"]["resumed_shards"] >= 3
     assert again["encoders"][0]["measures"] == row["measures"] | {

@@ -11,7 +11,6 @@ from sklearn.metrics import pairwise_distances
 from torch import Tensor, nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import Album, Ball, Encoder, Grid, HoldfastError, Objective, Observation, registry
 from holdfast.numerics.geometry import patches
 from holdfast.parts.attacks.apgd import Apgd
@@ -34,6 +33,7 @@ from holdfast.parts.threats.jpeg import Jpeg
 from holdfast.parts.threats.linf import Linf
 from holdfast.sources.data.arrays import Arrays
 from holdfast.storage.run_folder import Store
+from json_records import run_audit
 from searched import Unsearched
 
 SIDE, ROWS, COLUMNS = 3, 2, 4
@@ -310,7 +310,7 @@ def test_what_is_covered_stays_local_where_tokens_are(tmp_path: Path) -> None:
     assert own["outside"]["value"] == 0
     assert even["outside"]["value"] == pytest.approx(1 - 1 / (ROWS * COLUMNS), rel=1e-4)
     assert own[INSIDE]["value"] > 0
-    assert record["encoders"][0]["passes"]["measures"] == {"forward": 12 + 10, "backward": 0}
+    assert record["encoders"][0]["passes"]["measures"] == {"forward": 12 + 10, "backward": 0, "bounds": 0}
 
 
 def test_one_cell_of_the_image_is_covered() -> None:

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, Score, registry
 from holdfast.core.randomness import GROUPS
 from holdfast.numerics import statistics
@@ -30,6 +29,7 @@ from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.listener import Silent
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.encoders import check_encoder, open_encoder
+from json_records import run_audit
 
 # --- intervals --------------------------------------------------------------------------------------
 
@@ -137,9 +137,9 @@ def test_every_draw_is_counted_as_foretold_and_scores_say_what_draws_change(tmp_
             assert observation["passes"] == observation["predicted"], observation["title"]
     costs = {o["part"]["name"]: o["passes"] for o in entry["observations"]}
     reads = 2 * (1 + GROUPS) * 3
-    assert costs["clean"] == {"forward": IMAGES * (1 + GROUPS) * 3, "backward": 0}
-    assert costs["attacked"] == {"forward": ATTACKED * (6 * 3 + reads), "backward": ATTACKED * 5 * 3}
-    assert costs["naively_attacked"] == {"forward": ATTACKED * (6 + reads), "backward": ATTACKED * 5}
+    assert costs["clean"] == {"forward": IMAGES * (1 + GROUPS) * 3, "backward": 0, "bounds": 0}
+    assert costs["attacked"] == {"forward": ATTACKED * (6 * 3 + reads), "backward": ATTACKED * 5 * 3, "bounds": 0}
+    assert costs["naively_attacked"] == {"forward": ATTACKED * (6 + reads), "backward": ATTACKED * 5, "bounds": 0}
     scores = entry["measures"]["naive_overstatement"]["scores"]
     assert list(scores) == ["naive attack", "adaptive attack", "2 steps", "5 steps"]
     for score in scores.values():

@@ -1,7 +1,7 @@
 """Verdicts against a baseline: by hand, of bounds, corrected, and how many images would tell."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -15,6 +15,8 @@ from holdfast.numerics.statistics import clopper_pearson, mean
 from holdfast.numerics.statistics.planning import times_needed
 from holdfast.report.gate import against, sentence
 from holdfast.storage.filesystem import Folder
+from holdfast.storage.record import EncoderEntry, MeasureEntry
+from json_records import check_entry, encoder_entry, measure_entry, small_record
 
 PART = {"kind": "measures", "name": "nearest_neighbour_accuracy"}
 SPEC = registry.spec(registry.build(PART))
@@ -26,32 +28,24 @@ class Made(Run):
 
     tables: dict[str, Any] = field(default_factory=dict)
 
-    def table(self, name: str) -> Any:
-        return self.tables[name]
+    def table(self, name: str | None) -> Any:
+        return self.tables[str(name)]
 
 
-def entry(score: Score | None, table: str = "t", part: Any = None, unit: str = "share", **said: Any) -> dict[str, Any]:
-    scores = {} if score is None else {"worst found": asdict(score)}
-    return {
-        "part": part or SPEC, "title": "Accuracy", "unit": unit, "better": "higher", "headline": "worst found",
-        "scores": scores, "table": table, "error": None, "not_certified": None, "needs_labels": False, **said,
-    }  # fmt: skip
+def entry(score: Score | None, table: str = "t", part: Any = None, unit: str = "share", **said: Any) -> MeasureEntry:
+    scores = {} if score is None else {"worst found": replace(score, if_weak="at most")}
+    about = {"title": "Accuracy", "better": "higher", "headline": "worst found"}
+    return measure_entry(part=part or SPEC, unit=unit, scores=scores, table=table, **{**about, **said})
 
 
-def encoder(name: str, measures: dict[str, Any], error: str | None = None) -> dict[str, Any]:
-    checks = {"masking": {"status": "fail", "consequence": "one side", "finding": "gradients mislead"}}
-    checks["collapse"] = {"status": "fail", "consequence": "void", "finding": "all the same"}
-    about = {"fingerprint": name, "origin": {"source": name}, "checks": checks}
-    return {"name": name, "error": error, "measures": measures, **about}
+def encoder(name: str, measures: dict[str, MeasureEntry], error: str | None = None) -> EncoderEntry:
+    checks = {"masking": check_entry("fail", "gradients mislead", "one side")}
+    checks["collapse"] = check_entry("fail", "all the same", "void")
+    return encoder_entry(name, error=error, measures=measures, origin={"source": name}, checks=checks)
 
 
-def made(place: str, encoders: Sequence[dict[str, Any]], tables: Any = None, **data: Any) -> Made:
-    images = {"spec": "digits", "fingerprint": "f", "images": 100, "attacked": 100, "available": 600, **data}
-    record = {
-        "data": images, "plan": {"seed": 0}, "holdfast": {"version": "1"}, "environment": {"torch": "2"},
-        "encoders": list(encoders),
-    }  # fmt: skip
-    return Made(place, Folder(place), record, tables or {})
+def made(place: str, encoders: Sequence[EncoderEntry], tables: Any = None, **data: Any) -> Made:
+    return Made(place, Folder(place), small_record(list(encoders), data=data), tables or {})
 
 
 def hits(right: int, of: int = 100, shift: int = 0) -> torch.Tensor:

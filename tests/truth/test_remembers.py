@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder
 from holdfast.core.unused import Unused
 from holdfast.parts.checks.frozen import Frozen
@@ -20,6 +19,7 @@ from holdfast.parts.checks.remembers import Remembers
 from holdfast.parts.measures.neighbours.breaking_radius import BreakingRadius
 from holdfast.parts.threats.linf import Linf
 from holdfast.sources.data.arrays import Arrays
+from json_records import run_audit
 
 SEEN: list[Any] = []
 SCRATCH = torch.zeros(3)

@@ -11,7 +11,6 @@ from sklearn.metrics import average_precision_score
 from torch import Tensor, nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import Ball, Encoder, HoldfastError, Observation, Rng, Shard, registry
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import ranking
@@ -39,6 +38,7 @@ from holdfast.parts.threats.crop import Crop
 from holdfast.parts.threats.jpeg import Jpeg
 from holdfast.parts.threats.linf import Linf
 from holdfast.sources.data.arrays import Arrays
+from json_records import run_audit
 from searched import Unsearched
 
 N, M, DIM = 30, 20, 4

@@ -14,7 +14,6 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks are no part of 
 from benchmarks import laws
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import HoldfastError, Measure, Score
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise
@@ -28,6 +27,7 @@ from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.measures.shared import all_pairs
 from holdfast.parts.observations.shared import gallery
 from holdfast.report.html import write_report
+from json_records import run_audit
 
 PLACED = ("universal_quantile", "corruption_drift", "transfer_quantile", "certified_drift", "center_smoothing")
 CONTRIBUTED = ("uniformity", "class_uniformity")

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from holdfast.auditing.plan import Plan, merge
-from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, Rng
 from holdfast.parts.measures.smoothed.smoothed_accuracy import SmoothedAccuracy
 from holdfast.parts.measures.smoothed.smoothed_probe_accuracy import SmoothedProbeAccuracy
@@ -18,6 +17,7 @@ from holdfast.parts.observations.training import Training
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.smoothing.classifier import Classifier
 from holdfast.parts.threats.gaussian import Gaussian
+from json_records import run_audit
 
 SIGMA = 0.1
 

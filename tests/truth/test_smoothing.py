@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, Head, HoldfastError, Passes, Rng, Shard
 from holdfast.numerics.geometry.divergences import unit
 from holdfast.numerics.geometry.negatives import draw_negatives
@@ -24,6 +23,7 @@ from holdfast.parts.smoothing.classifier import Classifier
 from holdfast.parts.smoothing.pair_probability import PairProbability
 from holdfast.parts.smoothing.shared.certificate import Anchor, Certificate
 from holdfast.parts.threats.gaussian import Gaussian
+from json_records import run_audit
 
 SHAPE, IMAGES = (1, 3, 4), 9
 IDS = tuple("abcdefghi")

@@ -10,12 +10,12 @@ from scipy import optimize, stats
 from torch import Tensor, nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError
 from holdfast.numerics.gaussian_classes.robust_bayes import fit
 from holdfast.numerics.gaussian_classes.thin import thin_fit
 from holdfast.parts.measures.synbench.synbench import Synbench
 from holdfast.parts.observations.mixtures import Mixtures
+from json_records import run_audit
 
 Convention = Literal["sound", "authors"]
 Halves = list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, Geometry, HoldfastError, Passes, Rng
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
@@ -24,6 +23,7 @@ from holdfast.parts.observations.attacked_images import AttackedImages
 from holdfast.parts.observations.transferred import Transferred
 from holdfast.parts.threats.linf import Linf
 from holdfast.sources.data.arrays import Arrays
+from json_records import run_audit
 
 SHAPE, COUNT, ATTACKED, EPS = (1, 4, 6), 40, 12, 0.1
 BALL = Linf(EPS)
@@ -218,7 +218,7 @@ def test_passes_of_both_encoders_are_counted_and_each_source_is_attacked_once(tm
     for entry in record["encoders"]:
         for observation in entry["observations"]:
             assert observation["passes"] == observation["predicted"], observation["title"]
-        assert {key: entry["passes"][key] for key in ("forward", "backward")} == entry["passes"]["predicted"]
+        assert {key: entry["passes"][key] for key in ("forward", "backward", "bounds")} == entry["passes"]["predicted"]
     # N attacks on surrogates, N² judgements, and what each encoder costs by itself; grey images of trials are uncounted
     own = attack.passes + ASKED["asking"].passes
     once = Passes(forward=1) + attack.passes  # its images, for whoever is judged

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import Ball, Encoder, Event, HoldfastError, Passes, Rng, Shard
 from holdfast.numerics.statistics import clopper_pearson
 from holdfast.parts.attacks.pgd import Pgd
@@ -32,6 +31,7 @@ from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.uniform import Uniform
 from holdfast.report.html import write_report
 from holdfast.sources.data.arrays import Arrays
+from json_records import run_audit
 
 SHAPE, COUNT = (1, 3, 4), 120
 BALLS = (Linf(0.05), L2(0.2))

@@ -10,7 +10,6 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, Rng
 from holdfast.numerics.statistics import clopper_pearson
 from holdfast.parts.learners.given import Given, read, save
@@ -20,6 +19,7 @@ from holdfast.parts.measures.probabilistic.universal_robustness import Universal
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.patch import Patch
 from holdfast.sources.data.arrays import Arrays
+from json_records import run_audit
 
 COUNT, SHAPE = 90, (1, 3, 4)
 W = torch.randn(12, generator=torch.Generator().manual_seed(2))

@@ -1,19 +1,22 @@
 """The audit of one encoder: its observations, its scores, its checks, its entry in the record."""
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 from jaxtyping import Int
+from msgspec.structs import replace
 from torch import Tensor
 
 from holdfast.auditing import record as entries
 from holdfast.auditing.artifacts.attention import write_attention
 from holdfast.auditing.artifacts.pictures import album, select_pictured, write_extremes
 from holdfast.auditing.copied import readable_by
-from holdfast.auditing.encoder_result import EncoderResult, ItemError, at, blank, format_log
+from holdfast.auditing.encoder_result import EncoderResult, ItemError, at, format_log
 from holdfast.auditing.images import first_of_pictures
 from holdfast.auditing.misfits import Fitted, drop_misfits, questions_that_fit
 from holdfast.auditing.plan import Plan
@@ -23,16 +26,19 @@ from holdfast.auditing.session import Session
 from holdfast.auditing.spent import cost_entry, observation_entry, passes_alone
 from holdfast.auditing.verdicts import verdict_of
 from holdfast.core import Check, Measure, Observation, Score, Table
-from holdfast.core.chart import chart_data
 from holdfast.core.naming import title
 from holdfast.numerics.statistics.copies import rows_of_pictures, score_pictures
 from holdfast.numerics.statistics.looks import looking
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.listener import Listener
+from holdfast.storage.chart import AnyChart
+from holdfast.storage.pictured import AttentionEntry, Extremes
+from holdfast.storage.record import CheckEntry, EncoderEntry, InWordsEntry, MeasureEntry
 from holdfast.storage.run_folder import Store, StoreError
 from holdfast.storage.standing import settle
 
 P = TypeVar("P", Measure, Check)
+T = TypeVar("T")
 
 
 class Scored(NamedTuple):
@@ -80,75 +86,78 @@ class Scoring:
         reduced = {name: each.part for name, each in self._fitted.items() if each.left_out}
         return EncoderResult(entry, self._failures, self._log, self._scored, reduced, remade=self.session.remade)
 
-    def _entry(self) -> dict[str, Any]:
-        images = self.session.images
-        entry = blank(self.name, self.slug) | entries.encoder_entry(self.session.encoder, self.slug, images.geometry)
-        entry |= {"name": self.name, "input": list(images.shape), "batch_size": self.session.batch_size}
-        entry |= {"identity": self.session.identity, "rendering": images.rendering}
+    def _entry(self) -> EncoderEntry:
+        session, images = self.session, self.session.images
+        entry = replace(
+            entries.encoder_entry(session.encoder, self.slug, images.geometry),
+            name=self.name, input=list(images.shape), batch_size=session.batch_size, identity=session.identity,
+            rendering=images.rendering,
+        )  # fmt: skip
 
         # Put together what was observed; without clean representations nothing can be scored
         try:
             if (error := self.lost.get(CLEAN.key())) is None:
-                self.session.observe(CLEAN)
+                session.observe(CLEAN)
         except StoreError:
             raise
         except Exception as raised:
             error = ItemError.of(raised)
         if error is not None:
-            return entry | {"error": self._note(self.name, error)}
-        entry["dim"] = self.session.read(CLEAN)["reps"].shape[1]
+            return replace(entry, error=self._note(self.name, error))
         self._observe()
         self._fitted = {name: self._fit(name, measure) for name, measure in self.plan.measures_by_name.items()}
         checks = {name: self._fit(f"check {name}", check) for name, check in self.plan.checks_by_name.items()}
-        entry["observations"] = [observation_entry(self.session, *each) for each in self._readers()]
-        entry["passes"] = cost_entry(self.session, self.plan, self._readers())
+        readers = dict(self._readers())
+        observed = {each: observation_entry(session, each, served) for each, served in readers.items()}
+        passes = cost_entry(session, self.plan, list(readers.items()))
 
         # Score the measures, examine the searches that they rely on, and say what is left of each number
-        measures, look = self.plan.measures_by_name, 0 if self.plan.round is None else self.plan.round.look
-        for (name, measure), file in zip(measures.items(), entries.slugs(list(measures)), strict=True):
+        measures, look = {}, 0 if self.plan.round is None else self.plan.round.look
+        files = entries.slugs(list(self.plan.measures_by_name))
+        for (name, measure), file in zip(self.plan.measures_by_name.items(), files, strict=True):
             with looking(look):  # intervals that may end the audit hold at every round
-                entry["measures"][name] = self._measure(name, measure, f"tables/{self.slug}/{file}.parquet")
-        self.session.rely_on(self._find_shared())
-        for name, check in checks.items():
-            entry["checks"][name] = self._check(name, check)
-        entry = settle(entry, self.plan.allow)
-        self._scored = {name: (file, self._attach_standing(entry, name)) for name, (file, _) in self._scored.items()}
+                measures[name] = self._measure(name, measure, f"tables/{self.slug}/{file}.parquet")
+        session.rely_on(self._find_shared())
+        examined = {name: self._check(name, check) for name, check in checks.items()}
+        entry = settle(replace(entry, measures=measures, checks=examined), self.plan.allow)
+        self._scored = {
+            name: (file, entry.measures[name].headline_score or score) for name, (file, score) in self._scored.items()
+        }
 
         # Draw
-        readers = dict(self._readers())
-        for row, observation in zip(entry["observations"], readers, strict=True):
-            if observation.key() not in self._reasons:
-                self._draw(
-                    "charts",
-                    lambda e=row, o=observation: e.update(charts=_charts_of(self.session, o)),
-                )
-        self._draw("pictures", lambda: entry.update(extremes=self._extremes()))
-        for observation, number in select_pictured(self.session):
-            self._draw(
-                f"pictures of {observation.title}",
-                lambda o=observation, n=number: entry[o.shows].extend(self._pictures(o, n, readers[o])),
-            )
+        for each in readers:
+            if each.key() not in self._reasons:
+                charts = self._draw("charts", partial(_charts_of, session, each), [])
+                observed[each] = replace(observed[each], charts=charts)
+        extremes = self._draw("pictures", self._extremes, Extremes())
+        pictures: dict[str, list[Any]] = {}
+        for each, number in select_pictured(session):
+            draw = partial(self._pictures, each, number, readers[each])
+            pictures.setdefault(each.shows, []).extend(self._draw(f"pictures of {each.title}", draw, []))
         parts = [fit.part for fit in self._fitted.values()]
-        self._draw(
-            "attention maps",
-            lambda: entry.update(attention=write_attention(self.store, self.session, self.slug, parts)),
+        attention = self._draw(
+            "attention maps", lambda: write_attention(self.store, session, self.slug, parts), AttentionEntry()
         )
-        return entry
+        return replace(
+            entry, dim=session.read(CLEAN)["reps"].shape[1], observations=list(observed.values()), passes=passes,
+            extremes=extremes, attention=attention, **pictures,
+        )  # fmt: skip
 
-    def _pictures(self, observation: Observation, number: int, readers: tuple[str, ...]) -> list[dict[str, Any]]:
+    def _pictures(self, observation: Observation, number: int, readers: tuple[str, ...]) -> list[Any]:
         """Return what the record says of an observation's pictures."""
         leaves = album(self.store, self.session, self.slug, number, readers)
-        return observation.pictures(self.session.read(observation), leaves)
+        return entries.picture_entries(observation.shows, observation.pictures(self.session.read(observation), leaves))
 
-    def _draw(self, title: str, draw: Callable[[], None]) -> None:
-        """Draw something; what fails is noted, and the audit goes on."""
+    def _draw(self, title: str, draw: Callable[[], T], instead: T) -> T:
+        """Return what is drawn; what fails is noted, and the audit goes on."""
         try:
             with foreign(title, "drawn"):
-                draw()
+                return draw()
         except StoreError:
             raise
         except Exception as error:
             self._fail(f"{self.name}, {title}", error)
+            return instead
 
     def _observe(self) -> None:
         """Put together what was observed, and note what is lost."""
@@ -198,7 +207,7 @@ class Scoring:
         self._note_left_out(reader, whole.left_out)
         if self._missing(part) is None or (rest := drop_misfits(part, misfit)) is None:
             return whole
-        return replace(rest, left_out=whole.left_out | rest.left_out)
+        return dataclasses.replace(rest, left_out=whole.left_out | rest.left_out)
 
     def _observe_also(self, observation: Observation, *readers: str) -> None:
         """Observe what is not in the plan."""
@@ -248,12 +257,12 @@ class Scoring:
         known = {**self.plan.observations, **self._further}
         return [(o, readers) for o, readers in known.items() if o in self.session.costs]
 
-    def _measure(self, name: str, measure: Measure, path: str) -> dict[str, Any]:
+    def _measure(self, name: str, measure: Measure, path: str) -> MeasureEntry:
         self.listener.stage(f"scoring {name}")
         began, each = time.perf_counter(), self._fitted[name]
         alone = passes_alone(measure, self.session)
         if reason := self._missing(each.part):
-            return entries.measure_entry(each.part, name, alone, {}) | reason
+            return entries.measure_entry(each.part, name, alone, **reason)
 
         # Table of what was observed, a row for each image; scores from it
         self.session.rely_on(self._find_shared() if self.plan.shared_searches else each.part.prerequisites())
@@ -266,24 +275,25 @@ class Scoring:
         except StoreError:
             raise
         except Exception as error:
-            failed = {"error": self._fail(f"{self.name}, {name}", error)}
-            return entries.measure_entry(each.part, name, alone, {}) | failed
+            return entries.measure_entry(each.part, name, alone, error=self._fail(f"{self.name}, {name}", error))
         self._fitted[name], measure = each, each.part
         table = rows_of_pictures(measure, scored.table, self._first)
-        entry = entries.measure_entry(measure, name, alone, each.left_out)
 
         # Charts, and what the record says of it
         headline = list(scores)[-1]
-        self._draw(
+        charts = self._draw(
             f"charts of {name}",
-            lambda: entry.update(charts=[chart_data(c, table, scores) for c in measure.charts(table, scores)]),
+            lambda: [entries.chart_entry(chart, table, scores) for chart in measure.charts(table, scores)],
+            [],
         )
         self._scored[name] = path, scores[headline]
-        entry["scores"] = {key: asdict(score) | {"if_weak": measure.if_weak(key)} for key, score in scores.items()}
-        entry |= {"headline": headline, "column": measure.column, "table": path}
         words = measure.in_words(table, scores)
-        entry["in_words"] = None if words is None else asdict(words)
-        return entry | {"seconds": round(time.perf_counter() - began, 3)}
+        return entries.measure_entry(
+            measure, name, alone, left_out=dict(each.left_out), scores=scores, headline=headline, charts=charts,
+            column=measure.column, table=path,
+            in_words=None if words is None else msgspec.convert(asdict(words), InWordsEntry),
+            seconds=round(time.perf_counter() - began, 3),
+        )  # fmt: skip
 
     def _fit_scores(self, name: str, each: Fitted[Measure]) -> tuple[Fitted[Measure], Scored]:
         """Return what a measure makes of what was observed, without what of its lists nothing can be made of."""
@@ -336,36 +346,33 @@ class Scoring:
         searches = measure.relies_on(name)
         checks = (key for key, check in self.plan.checks_by_name.items() if check.concerns(searches))
         every = ", at every round" if self.plan.round is not None and self.plan.round.look else ""
-        return replace(score, checks=tuple(checks), interval=f"{score.interval}{every}")
+        return dataclasses.replace(
+            score, checks=tuple(checks), interval=f"{score.interval}{every}", if_weak=measure.if_weak(name)
+        )
 
-    def _attach_standing(self, entry: Mapping[str, Any], name: str) -> Score:
-        """Return the headline of a measure with its standing."""
-        m = entry["measures"][name]
-        settled = m["scores"][m["headline"]]
-        return replace(self._scored[name][1], standing=settled["standing"], because=tuple(settled["because"]))
-
-    def _extremes(self) -> dict[str, Any]:
+    def _extremes(self) -> Extremes:
         """Return the least and the most robust images by the first measure that shows them."""
         for name, fit in self._fitted.items():
             if fit.part.shown_by and name in self._scored:
                 table = self.store.read_table(self._scored[name][0])
-                return {"measure": name, **write_extremes(fit.part, table, album(self.store, self.session, self.slug))}
-        return {}
+                return write_extremes(fit.part, name, table, album(self.store, self.session, self.slug))
+        return Extremes()
 
-    def _check(self, name: str, fit: Fitted[Check]) -> dict[str, Any]:
+    def _check(self, name: str, fit: Fitted[Check]) -> CheckEntry:
         self.listener.stage(f"checking {name}")
-        entry = {"title": title(fit.part, name), "consequence": fit.part.consequence}
+        called = title(fit.part, name)
         if reason := self._missing(fit.part):
-            return entry | _describe_skip(next(iter(reason.values())))
+            return _skip(fit.part, called, next(iter(reason.values())))
         before = self.session.encoder.passes
         try:
             with foreign(f"check {name}", "run"):
-                return entry | fit.annotate_verdict(verdict_of(fit.part, self.session, self.store))
+                entry = replace(verdict_of(fit.part, self.session, self.store), title=called)
+                return replace(entry, finding=fit.annotate(entry.finding))
         except StoreError:
             raise
         except Exception as error:
             spent = entries.passes_entry(self.session.encoder.passes - before)
-            return entry | _describe_skip(self._fail(f"{self.name}, check {name}", error)) | {"passes": spent}
+            return replace(_skip(fit.part, called, self._fail(f"{self.name}, check {name}", error)), passes=spent)
 
     def _fail(self, where: str, error: Exception) -> str:
         return self._note(where, ItemError.of(error))
@@ -377,18 +384,17 @@ class Scoring:
         return error.reason
 
 
-def _describe_skip(reason: str) -> dict[str, Any]:
-    return {
-        "status": "skip",
-        "finding": f"not examined: {reason}",
-        "meaning": "This check could not be made.",
-        "details": {},
-    }
+def _skip(check: Check, called: str, reason: str) -> CheckEntry:
+    """Return the entry of a check that could not be made."""
+    return CheckEntry(
+        title=called, status="skip", finding=f"not examined: {reason}", meaning="This check could not be made.",
+        consequence=check.consequence, details={},
+    )  # fmt: skip
 
 
-def _charts_of(session: Session, observation: Observation) -> list[dict[str, Any]]:
-    """Return the charts of an observation as JSON data; of what stays in files, none."""
+def _charts_of(session: Session, observation: Observation) -> list[AnyChart]:
+    """Return the charts of an observation; of what stays in files, none."""
     if observation.scope.training or observation.in_files:
         return []
     clean = session.read(CLEAN)["reps"]
-    return [chart_data(chart) for chart in observation.charts(session.read(observation), clean)]
+    return [entries.chart_entry(chart) for chart in observation.charts(session.read(observation), clean)]

@@ -3,16 +3,16 @@
 import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from jaxtyping import Float
 from torch import Tensor
 
+from holdfast.auditing.record import chart_entry
 from holdfast.core import Measure, Score, Table
-from holdfast.core.chart import chart_data
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.looks import looking
+from holdfast.storage.record import Compared, ContrastEntry, PairEntry
 from holdfast.storage.standing import SOUND, VOID, may_lose, may_win
 
 Influence = Float[Tensor, "units"]
@@ -98,8 +98,8 @@ def best_of(beaten: Mapping[str, Collection[str]]) -> str | None:
 
 def contrasts(
     measure: Measure, scored: Mapping[str, tuple[Table, Score]], pairs: Collection[Pair]
-) -> list[dict[str, Any]]:
-    """Return what the report draws of pairs: `first`, the encoder with the best value, `second`, another, `chart`."""
+) -> list[ContrastEntry]:
+    """Return what the report draws of pairs: the encoder with the best value beside others."""
     sign = -1 if measure.better == "higher" else 1
     order = sorted(scored, key=lambda name: math.inf if (v := scored[name][1].value) is None else sign * v)
     told = {frozenset((pair.first, pair.second)) for pair in pairs if pair.gap.value is not None}
@@ -109,11 +109,11 @@ def contrasts(
         sound = all(scored[name][1].standing == SOUND for name in (best, other))
         if frozenset((best, other)) in told or sound:  # else one owes it to a failed check
             chart = measure.contrast((scored[best][0], scored[other][0]), (best, other))
-            charts += [] if chart is None else [{"first": best, "second": other, "chart": chart_data(chart)}]
+            charts += [] if chart is None else [ContrastEntry(first=best, second=other, chart=chart_entry(chart))]
     return charts
 
 
-def compare(measure: Measure, scored: Mapping[str, tuple[Table, Score]], look: int = 0) -> dict[str, Any]:
+def compare(measure: Measure, scored: Mapping[str, tuple[Table, Score]], look: int = 0) -> Compared:
     """Return the paired differences of a measure between all encoders, and the best encoder or None.
 
     The best is better than *each* other one by a paired 95 % interval that excludes zero; see `best_of`. No correction
@@ -125,8 +125,8 @@ def compare(measure: Measure, scored: Mapping[str, tuple[Table, Score]], look: i
     wins = [(w, p.second if w == p.first else p.first) for p in pairs if (w := p.winner(measure.better))]
     with looking(look):
         charts = contrasts(measure, rivals, pairs)
-    return {
-        "best": best_of(beats(influences, wins)),
-        "pairs": [{"first": pair.first, "second": pair.second, "difference": asdict(pair.gap)} for pair in pairs],
-        "charts": charts,
-    }
+    return Compared(
+        best=best_of(beats(influences, wins)),
+        pairs=[PairEntry(first=pair.first, second=pair.second, difference=pair.gap) for pair in pairs],
+        charts=charts,
+    )

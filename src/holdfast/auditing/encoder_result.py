@@ -1,11 +1,11 @@
 """What came out of the audit of one encoder, and why parts of it could not be had; can be sent to other processes."""
 
 import traceback
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 from holdfast.core import HoldfastError, Measure, Score
 from holdfast.runtime.errors import NotCertified, first_line
+from holdfast.storage.record import EncoderEntry
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class EncoderResult:
         remade: how many of them were of no use, and were made again.
     """
 
-    entry: dict[str, Any]
+    entry: EncoderEntry
     failures: list[str] = field(default_factory=list)
     log: str = ""
     scored: dict[str, tuple[str, Score]] = field(default_factory=dict)
@@ -58,8 +58,8 @@ class EncoderResult:
 
 def make_failed_result(name: str, slug: str, error: ItemError) -> EncoderResult:
     """Return the result of an encoder that could not be opened, or died with its worker."""
-    result = EncoderResult(blank(name, slug) | {"error": error.reason})
-    return replace(result, failures=[at(name, error)], log=format_log(name, error))
+    entry = EncoderEntry(name=name, slug=slug, error=error.reason)
+    return EncoderResult(entry, failures=[at(name, error)], log=format_log(name, error))
 
 
 def at(where: str, error: ItemError) -> str:
@@ -70,11 +70,3 @@ def at(where: str, error: ItemError) -> str:
 def format_log(where: str, error: ItemError) -> str:
     """Return what the log says of a failure."""
     return f"--- {where}\n{error.trace}\n" if error.trace else ""
-
-
-def blank(name: str, slug: str) -> dict[str, Any]:
-    """Return an encoder's entry in the record without any answer."""
-    named = {"name": name, "slug": slug, "error": None}
-    tables: dict[str, Any] = {key: {} for key in ("measures", "checks", "extremes", "attention")}
-    shows = ("gallery", "changes", "impersonations", "noises", "perturbations")
-    return named | tables | {key: [] for key in ("observations", *shows)}

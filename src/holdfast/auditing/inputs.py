@@ -8,6 +8,7 @@ from holdfast.auditing.prepare import PLACES, PLAN, PreparedAudit
 from holdfast.core import registry
 from holdfast.sources.encoders import files_of
 from holdfast.storage.receipt import Heard, write_receipt
+from holdfast.storage.record import Record
 from holdfast.storage.record_file import RECORD, REPORT
 from holdfast.storage.run_folder import files_read
 
@@ -31,13 +32,13 @@ def inputs_of(audit: PreparedAudit) -> list[Path] | None:
 
 def leave_receipt(
     audit: PreparedAudit,
-    record: Mapping[str, Any],
+    record: Record,
     request: Mapping[str, Any],
     heard: Heard = lambda done, total: None,
 ) -> None:
     """Leave the receipt of a request in the run folder, if its answer is complete and what it depends on is known."""
-    ended = record["run"].get("rounds", {}).get("ended", "complete")
-    if record["failures"] or ended not in ("complete", "until") or (inputs := inputs_of(audit)) is None:
+    ended = "complete" if record.run.rounds is None else record.run.rounds.ended
+    if record.failures or ended not in ("complete", "until") or (inputs := inputs_of(audit)) is None:
         return
-    files = (RECORD, PLAN, PLACES, REPORT, *record["files"])
+    files = (RECORD, PLAN, PLACES, REPORT, *record.files)
     write_receipt(audit.store.files, request, inputs, files, audit.started.timestamp(), heard)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from holdfast.auditing.execute import INLINE
 from holdfast.auditing.partition import mark_of
@@ -20,6 +19,7 @@ from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import restore_paths
 from holdfast.sources.trust import demand_trust
 from holdfast.storage.filesystem import Folder
+from holdfast.storage.record import Record
 from holdfast.storage.record_file import unbroken
 from holdfast.storage.run_folder import Store
 from holdfast.storage.seal import SHARD
@@ -35,7 +35,7 @@ def merge_parts(
     engine: Engine = INLINE,
     listener: Listener | None = None,
     command: str = "",
-) -> dict[str, Any]:
+) -> Record:
     """Score what parts of an audit have made, and return the record."""
     # Copy the shards of all parts into one run folder
     listener = listener or Silent()

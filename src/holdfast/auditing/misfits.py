@@ -40,10 +40,9 @@ class Fitted(Generic[P]):
             return score
         return replace(score, note="; ".join(filter(None, [self._words, score.note])))
 
-    def annotate_verdict(self, verdict: dict[str, Any]) -> dict[str, Any]:
-        """Return the verdict of a check that says over what it is."""
-        finding = "; ".join([verdict["finding"], self._words])
-        return verdict | {"finding": finding} if self.left_out else verdict
+    def annotate(self, finding: str) -> str:
+        """Return the finding of a check that says over what it is."""
+        return "; ".join([finding, self._words]) if self.left_out else finding
 
     @property
     def _words(self) -> str:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from holdfast.auditing import record as entries
@@ -28,7 +29,9 @@ from holdfast.runtime.privacy import places, public, restore_paths
 from holdfast.sources.data import Selection
 from holdfast.sources.encoders import check_encoder
 from holdfast.storage.claim import Claim
+from holdfast.storage.entry import as_json
 from holdfast.storage.filesystem import Folder
+from holdfast.storage.record import PlanEntry, Record
 from holdfast.storage.record_file import SEAL, add_seal, read_record, unbroken
 from holdfast.storage.run_folder import Store
 from holdfast.storage.seal import SHARD
@@ -174,7 +177,7 @@ def prepare(
     except BaseException:
         held.close()
         raise
-    rows = [] if overwrite or record is None else record["encoders"]
+    rows = [] if overwrite or record is None else record.encoders
     return PreparedAudit(
         plan,
         tuple(names),
@@ -184,7 +187,7 @@ def prepare(
         encoders or {},
         source,
         training,
-        recorded={row["name"]: row["identity"] for row in rows if row.get("identity")},
+        recorded={row.name: row.identity for row in rows if row.identity},
         entry=entry,
         labels=labels,
         train_facts=facts,
@@ -240,7 +243,7 @@ def _claim(
     store: Store,
     new: Mapping[str, Any],
     new_places: dict[str, str],
-    record: Mapping[str, Any] | None,
+    record: Record | None,
     overwrite: bool,
 ) -> None:
     """Refuse a folder that holds another audit; leave the plan there, so that this one can resume.
@@ -248,14 +251,14 @@ def _claim(
     A plan of which nothing was made, or that is damaged, claims nothing, nor does a record without any answer; one with
     answers claims its folder without a plan.
     """
-    answers = [m for row in record["encoders"] for m in row.get("measures", {}).values()] if record else []
-    answered = any(m["scores"] or m.get("not_certified") for m in answers)
+    answers = [m for row in record.encoders for m in row.measures.values()] if record else []
+    answered = any(m.scores or m.not_certified for m in answers)
     old = store.read_json(PLAN)
     if unbroken(old):
         killed = record is None and any(name.endswith(SHARD) for name in store.names(CACHE))
         is_other = not _same(store, old, new, new_places) and old["plan"] is not None and (answered or killed)
     else:
-        differs = record is not None and any(record["plan"].get(key) != new["plan"][key] for key in new["plan"])
+        differs = record is not None and not is_of_plan(record, new["plan"])
         is_other = differs and answered
     if is_other and not overwrite:
         raise HoldfastError(
@@ -279,7 +282,13 @@ def _same(store: Store, old: Mapping[str, Any], new: Mapping[str, Any], new_plac
     )
 
 
-def find_record(store: Store) -> dict[str, Any] | None:
+def is_of_plan(record: Record, entry: Mapping[str, Any]) -> bool:
+    """Whether a record is of a plan, as `plan_entry` has it."""
+    plan = msgspec.convert({**entry, "command": record.plan.command}, PlanEntry)
+    return as_json(record.plan) == json.loads(json.dumps(as_json(plan)))
+
+
+def find_record(store: Store) -> Record | None:
     """Return the record that a folder holds; None where there is none, or one that cannot be believed."""
     try:
         return read_record(store.files)

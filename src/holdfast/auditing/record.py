@@ -2,26 +2,39 @@
 
 import importlib.metadata
 import itertools
-import math
 import platform
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 import holdfast
 from holdfast.auditing.balls import describe_balls, shape_of
 from holdfast.auditing.images import AuditImages
 from holdfast.auditing.plan import Plan
-from holdfast.core import Encoder, Geometry, Measure, Passes, registry
+from holdfast.core import Chart, Encoder, Geometry, Measure, Passes, registry
+from holdfast.core.chart import chart_data
 from holdfast.core.geometry import BY_SHAPES
 from holdfast.core.naming import title
 from holdfast.runtime.version import VERSION
+from holdfast.storage.chart import AnyChart
+from holdfast.storage.entry import PassesEntry, as_json
+from holdfast.storage.record import (
+    Alike,
+    DataEntry,
+    EncoderEntry,
+    Environment,
+    GeometryEntry,
+    MeasureEntry,
+    Software,
+    Train,
+)
 
 PACKAGES = (
     "numpy", "scipy", "scikit-learn", "pillow", "torchvision", "timm", "transformers", "open_clip_torch", "onnx",
@@ -32,7 +45,7 @@ IMAGES = "tables/images.parquet"
 """The table of the population: the id of every image, in their order."""
 
 
-def data_entry(plan: Plan, images: AuditImages, labels: str | None, facts: Mapping[str, str]) -> dict[str, Any]:
+def data_entry(plan: Plan, images: AuditImages, labels: str | None, facts: Mapping[str, str]) -> DataEntry:
     """Return what the images are, and how large the balls of the plan are on them.
 
     Args:
@@ -44,87 +57,90 @@ def data_entry(plan: Plan, images: AuditImages, labels: str | None, facts: Mappi
     tested, train = images.tested, images.train
     learned_from = None
     if train is not None:
-        learned_from = {"spec": plan.train, "images": len(train), "left_out": images.left_out, **facts}
-        learned_from["notes"] = train.notes
-    return {
-        "spec": plan.data,
-        "synthetic": plan.synthetic,
-        "description": str(tested),
-        "available": tested.available,
-        "images": len(tested),
-        "attacked": plan.count_attacked_now(len(tested)),
-        "fingerprint": tested.fingerprint,
-        "labels": labels,
-        "train": learned_from,
-        "notes": [*images.notes, *tested.notes],
-        "runs_left_out": tested.runs,
-        "skipped": [list(item) for item in tested.unreadable],
-        "balls": describe_balls(plan.measures, shape_of(tested)),
-        "duplicates": [{"image": image, "like": like, "levels": levels} for image, like, levels in tested.duplicates],
-        "duplicates_left_out": tested.skips_duplicates,
-        "table": IMAGES,
-    }
+        learned_from = Train(
+            spec=plan.train, images=len(train), left_out=images.left_out, notes=list(train.notes), **facts
+        )
+    return DataEntry(
+        spec=plan.data,
+        synthetic=plan.synthetic,
+        description=str(tested),
+        available=tested.available,
+        images=len(tested),
+        attacked=plan.count_attacked_now(len(tested)),
+        fingerprint=tested.fingerprint,
+        labels=labels,
+        train=learned_from,
+        notes=[*images.notes, *tested.notes],
+        runs_left_out=tested.runs,
+        skipped=[list(item) for item in tested.unreadable],
+        balls=describe_balls(plan.measures, shape_of(tested)),
+        duplicates=[Alike(image=image, like=like, levels=levels) for image, like, levels in tested.duplicates],
+        duplicates_left_out=tested.skips_duplicates,
+        table=IMAGES,
+    )
 
 
-def encoder_entry(encoder: Encoder, slug: str, geometry: Geometry | None) -> dict[str, Any]:
+def encoder_entry(encoder: Encoder, slug: str, geometry: Geometry | None) -> EncoderEntry:
     """Return who the encoder is: weights, normalisation, preprocessing; `geometry` is how its pictures are rendered."""
-    assumed = {"assumed": geometry.in_words} if geometry is not None and geometry.source == BY_SHAPES else {}
-    return {
-        "name": encoder.name,
-        "slug": slug,
-        "fingerprint": encoder.fingerprint,
-        "parameters": sum(p.numel() for p in encoder.module.parameters()),
-        "mean": encoder.mean,
-        "std": encoder.std,
-        "origin": {key: str(value) for key, value in encoder.origin.items()},
-        "geometry": asdict(geometry) | assumed if geometry else None,
-        "error": None,
-    }
+    rendered = None
+    if geometry is not None:
+        assumed = geometry.in_words if geometry.source == BY_SHAPES else ""
+        rendered = msgspec.convert(asdict(geometry) | {"assumed": assumed}, GeometryEntry)
+    return EncoderEntry(
+        name=encoder.name,
+        slug=slug,
+        fingerprint=encoder.fingerprint,
+        parameters=sum(p.numel() for p in encoder.module.parameters()),
+        mean=encoder.mean,
+        std=encoder.std,
+        origin={key: str(value) for key, value in encoder.origin.items()},
+        geometry=rendered,
+    )
 
 
-def measure_entry(measure: Measure, name: str, alone: Passes, left_out: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a measure asks, without any answer."""
-    return {
-        "part": registry.spec(measure),
-        "title": title(measure, name),
-        "family": registry.about_folder(type(measure)),
-        "question": measure.question,
-        "how_to_read": measure.how_to_read,
-        "better": measure.better,
-        "unit": measure.unit,
-        "reference": measure.reference,
-        "needs_labels": measure.needs_labels,
-        "corruptions": list(measure.corruptions),
-        "left_out": dict(left_out),
-        "in_words": None,
-        "in_brief": measure.in_brief,
-        "passes_alone": passes_entry(alone),
-        "scores": {},
-        "charts": [],
-        "headline": None,
-        "column": None,
-        "table": None,
-        "seconds": 0.0,
-        "error": None,
-        "not_certified": None,
-    }
+def measure_entry(measure: Measure, name: str, alone: Passes, **answer: Any) -> MeasureEntry:
+    """Return what a measure asks, with its answer: further fields of the entry."""
+    return MeasureEntry(
+        part=registry.spec(measure),
+        title=title(measure, name),
+        family=registry.about_folder(type(measure)),
+        question=measure.question,
+        how_to_read=measure.how_to_read,
+        better=measure.better,
+        unit=measure.unit,
+        reference=measure.reference,
+        needs_labels=measure.needs_labels,
+        corruptions=list(measure.corruptions),
+        in_brief=measure.in_brief,
+        passes_alone=passes_entry(alone),
+        **answer,
+    )
 
 
-def passes_entry(passes: Passes) -> dict[str, int]:
-    """Return passes as JSON data; bound propagations only where there are any."""
-    bounds = {"bounds": passes.bounds} if passes.bounds else {}
-    return {"forward": passes.forward, "backward": passes.backward} | bounds
+def chart_entry(chart: Chart, columns: Collection[str] = (), scores: Collection[str] = ()) -> AnyChart:
+    """Return a chart as the record has it, see `core.chart.chart_data`."""
+    return msgspec.convert(as_json(chart_data(chart, columns, scores)), AnyChart)
 
 
-def environment() -> dict[str, Any]:
+def picture_entries(kind: str, entries: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Return what an observation says of its pictures as the record has it, in an encoder's field of that name."""
+    return msgspec.convert(as_json(entries), _PICTURES[kind])
+
+
+_PICTURES = {field.name: field.type for field in msgspec.structs.fields(EncoderEntry)}
+
+
+def passes_entry(passes: Passes) -> PassesEntry:
+    """Return passes as the record has them."""
+    return PassesEntry(forward=passes.forward, backward=passes.backward, bounds=passes.bounds)
+
+
+def environment() -> Environment:
     """Return versions of what computed the numbers."""
     versions = {package: version for package in PACKAGES if (version := _version(package))}
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "platform": platform.platform(),
-        "packages": versions,
-    }
+    return Environment(
+        python=platform.python_version(), torch=torch.__version__, platform=platform.platform(), packages=versions
+    )
 
 
 @cache
@@ -136,7 +152,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def software() -> dict[str, Any]:
+def software() -> Software:
     """Return the version of Holdfast, in a checkout its git revision, and which files of a user's own were run."""
     folder = Path(holdfast.__file__).parent
     try:
@@ -144,7 +160,7 @@ def software() -> dict[str, Any]:
         revision = subprocess.run(command, capture_output=True, text=True, timeout=5).stdout.strip() or None
     except (OSError, subprocess.TimeoutExpired):
         revision = None
-    return {"version": VERSION, "git": revision, "parts": registry.files()}
+    return Software(version=VERSION, git=revision, parts=registry.files())
 
 
 def slugs(names: list[str]) -> list[str]:
@@ -155,12 +171,3 @@ def slugs(names: list[str]) -> list[str]:
         choices = itertools.chain([slug], (f"{slug}-{number}" for number in itertools.count(2)))
         result.append(next(choice for choice in choices if choice not in result))
     return result
-
-
-def finite(value: Any) -> Any:
-    """Return JSON data with numbers that are not finite replaced by None: JSON has no word for them."""
-    if isinstance(value, dict):
-        return {key: finite(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

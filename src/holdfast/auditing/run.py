@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from holdfast.auditing.execute import INLINE
 from holdfast.auditing.plan import Plan
@@ -15,6 +14,7 @@ from holdfast.auditing.run_prepared import run_prepared
 from holdfast.core import Encoder, ImageSource
 from holdfast.core.engine import Engine
 from holdfast.runtime.listener import Listener
+from holdfast.storage.record import Record
 
 
 def run_audit(
@@ -30,7 +30,7 @@ def run_audit(
     overwrite: bool = False,
     some: bool = False,
     told: Told = lambda record: None,
-) -> dict[str, Any]:
+) -> Record:
     """Run an audit and return its record, which is also written to `folder/record.json`.
 
     A part that fails is recorded with its error and the audit goes on; a killed audit, run again, continues. One with a
@@ -43,14 +43,14 @@ def run_audit(
 
 def carry_out(
     audit: PreparedAudit, engine: Engine = INLINE, command: str = "", told: Told = lambda record: None
-) -> dict[str, Any]:
+) -> Record:
     """Run an audit that is prepared, and return its record, see `run_audit`."""
     with closing(audit.claim), ProgressFile(audit) as progress:
         audit = replace(audit, listener=progress)
         if not audit.plan.in_rounds:
             return run_prepared(audit, engine, command)
 
-        def report_round(record: dict[str, Any]) -> None:
+        def report_round(record: Record) -> None:
             progress.add_round(record)
             told(record)
 

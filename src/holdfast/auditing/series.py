@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import torch
@@ -17,6 +16,7 @@ from holdfast.numerics.statistics.jackknife import over_classes
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.doors import real
 from holdfast.sources.encoders import suffixes
+from holdfast.storage.record import FluctuationEntry, SeriesEntry
 
 PREFIX = "series"
 
@@ -97,31 +97,33 @@ def series_entries(
     names: Mapping[str, str],
     measures: Collection[str],
     tables_of: Callable[[str], Mapping[str, Table]],
-) -> list[dict[str, Any]]:
+) -> list[SeriesEntry]:
     """Return series as the record has them: names of encoders, whose entries hold all scores, and fluctuations."""
     return [
-        {
-            "name": series.name,
-            "encoders": [names[spec] for spec in series.encoders],
-            "fluctuation": {
+        SeriesEntry(
+            name=series.name,
+            encoders=[names[spec] for spec in series.encoders],
+            fluctuation={
                 measure: fluctuation([names[s] for s in series.encoders], tables)
                 for measure in measures
                 if any(map({"right", "label"}.issubset, (tables := tables_of(measure)).values()))
             },
-        }
+        )
         for series in plan_series
     ]
 
 
-def fluctuation(names: list[str], tables: Mapping[str, Table]) -> dict[str, Any]:
+def fluctuation(names: list[str], tables: Mapping[str, Table]) -> FluctuationEntry:
     """Return how much the accuracies of classes fluctuate, of a measure that says which images are right."""
     lost = [name for name in names if name not in tables]
     if lost:
-        return {"problem": f"not known, because the measure failed for {', '.join(lost)}"}
+        return FluctuationEntry(problem=f"not known, because the measure failed for {', '.join(lost)}")
     right = torch.stack([tables[name]["right"] for name in names])
     labels = tables[names[0]]["label"]
     moved = semantic_fluctuation(right, labels)
     condition = "given what the probes learned; of the value with its noise"
     mean = statistics.mean(over_classes(moved, labels), condition=condition, most=1.0)
-    classes = {f"class {label}": float(moved[labels == label].mean()) for label in labels.unique().tolist()}
-    return {"mean": asdict(mean), "noise": float(flipping(right, labels).mean()), "classes": classes}
+    classes: dict[str, float | None] = {
+        f"class {label}": float(moved[labels == label].mean()) for label in labels.unique().tolist()
+    }
+    return FluctuationEntry(mean=mean, noise=float(flipping(right, labels).mean()), classes=classes)

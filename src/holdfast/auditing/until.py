@@ -1,12 +1,11 @@
 """What ends an audit in rounds, beside its budget: so many images, or an interval that is narrow enough."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from holdfast.core import HoldfastError
+from holdfast.core import HoldfastError, Score
 from holdfast.runtime.checked import Checked, Count
+from holdfast.storage.record import Record
 from holdfast.storage.standing import VOID
 
 EXAMPLES = "'24 images', 'breaking_radius ± 10%' or 'breakaway_risk ± 0.01'"
@@ -44,20 +43,20 @@ class Until(metaclass=Checked):
         """Whether what was measured decides when the audit ends: intervals must then hold at every round."""
         return self.images is None
 
-    def is_met(self, record: Mapping[str, Any]) -> bool:
+    def is_met(self, record: Record) -> bool:
         """Return whether a record is enough: of every encoder that has the number, the interval is narrow enough."""
         if self.images is not None:
-            return record["data"]["attacked"] >= self.images
-        answers = [encoder["measures"].get(self.measure) for encoder in record["encoders"] if not encoder["error"]]
-        scores = [answer["scores"][answer["headline"]] for answer in answers if answer and answer["scores"]]
-        scores = [score for score in scores if score.get("standing") != VOID]  # more images mend none of these
+            return record.data.attacked >= self.images
+        answers = [encoder.measures.get(self.measure) for encoder in record.encoders if not encoder.error]
+        scores = [answer.headline_score for answer in answers if answer is not None]
+        scores = [score for score in scores if score is not None and score.standing != VOID]  # no image mends these
         return bool(scores) and all(map(self._narrow, scores))
 
-    def _narrow(self, score: Mapping[str, Any]) -> bool:
-        if None in (score["value"], score["low"], score["high"]):
+    def _narrow(self, score: Score) -> bool:
+        if score.value is None or score.low is None or score.high is None:
             return False
-        most = self.width * abs(score["value"]) if self.relative else self.width
-        return (score["high"] - score["low"]) / 2 <= most
+        most = self.width * abs(score.value) if self.relative else self.width
+        return (score.high - score.low) / 2 <= most
 
 
 def until_of(text: str) -> Until:

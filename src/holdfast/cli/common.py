@@ -26,6 +26,7 @@ from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.privacy import brief, public, redact_secrets
 from holdfast.runtime.streams import answering
+from holdfast.storage.entry import as_json
 from holdfast.storage.standing import find_failed_checks
 
 out, err = Screen(), Screen(stderr=True)
@@ -139,7 +140,7 @@ class Command(TyperCommand):
 
 def answer(data: Any) -> None:
     """Print an answer as JSON on stdout."""
-    out.file.write(redact_secrets(json.dumps(data, allow_nan=False)) + "\n")
+    out.file.write(redact_secrets(json.dumps(as_json(data), allow_nan=False)) + "\n")
 
 
 def show(data: Any, json_output: bool, draw: Callable[[], object]) -> None:
@@ -254,7 +255,7 @@ def standing_answer(request: Any, folder: str, json_output: bool, quiet: bool, s
     if record is None:
         return False
     if not quiet:
-        err.print(f"nothing has changed since {record['run']['finished']}: the record stands", soft_wrap=True)
+        err.print(f"nothing has changed since {record.run.finished}: the record stands", soft_wrap=True)
     tell(record, folder, place.format_path(REPORT), json_output, strict)
     return True
 
@@ -273,13 +274,13 @@ def tell(record: Any, folder: str, report: str | None, json_output: bool, strict
             from holdfast.report.terminal import print_record
 
             print_record(record, out, brief(report) if report else None)
-    if record["failures"] and (log := Path(folder, LOG)).is_file():
+    if record.failures and (log := Path(folder, LOG)).is_file():
         warn("tracebacks:", str(log))
     # The status: an interrupt, then what could not be measured, then the checks
-    if record["run"].get("rounds", {}).get("ended") == "interrupted":
+    if record.run.rounds is not None and record.run.rounds.ended == "interrupted":
         raise typer.Exit(ExitStatus.INTERRUPTED)
-    measures = [entry for row in record["encoders"] for entry in row.get("measures", {}).values()]
-    partly(record["failures"], any(entry["scores"] or entry["not_certified"] for entry in measures))
+    measures = [entry for encoder in record.encoders for entry in encoder.measures.values()]
+    partly(record.failures, any(entry.scores or entry.not_certified for entry in measures))
     if strict and (failed := list(find_failed_checks(record))):
         for encoder, check in failed:
             warn(f"{encoder}: the check {check} failed")

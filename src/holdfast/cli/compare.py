@@ -47,6 +47,8 @@ def compare(
     json_output: JsonOption = False,
 ) -> None:
     """Compare encoders of several audits: paired intervals, corrected verdicts, ranks with uncertainty."""
+    from msgspec.structs import replace
+
     from holdfast.comparison.compare import compare_runs
     from holdfast.comparison.eval_results import write_eval_results
     from holdfast.comparison.exports import write_csv, write_parquet
@@ -61,7 +63,7 @@ def compare(
     # The comparison, of the folders that can be read
     runs, unreadable = open_runs(folders, allow=allow or ())
     data = compare_runs(runs, measures=measure or (), correction=correction, x=x, y=y)
-    data["problems"] += unreadable
+    data = replace(data, problems=[*data.problems, *unreadable])
 
     # The files that are wanted
     if (digits, transpose, p_values) != (None, False, False) and markdown is None and latex is None:
@@ -71,8 +73,9 @@ def compare(
     def page() -> str:
         """Return the page, for which matplotlib is imported."""
         from holdfast.report.leaderboard import render
+        from holdfast.storage.comparison import Leaderboard
 
-        return render({"groups": [data], "unreadable": []}, "Comparison")
+        return render(Leaderboard(groups=[data]), "Comparison")
 
     exports: list[tuple[str | None, Callable[[str], object]]] = [
         (csv, lambda place: write_csv(data, place)),
@@ -88,4 +91,4 @@ def compare(
     show(data, json_output, lambda: texts.print_comparison(data, out))
     for place, _ in () if json_output else requested:
         out.print(Text.assemble("written: ", (place, "bold")), soft_wrap=True, highlight=False)
-    partly(data["problems"], True)
+    partly(data.problems, True)

@@ -45,12 +45,12 @@ def leaderboard(
         answer(data)
         return
     # Each group, what is wrong with it, and what is on no table
-    for group in data["groups"]:
+    for group in data.groups:
         out.print(scope(group), soft_wrap=True, highlight=False)
-        for text in group["problems"]:
+        for text in group.problems:
             out.print(Text(text, "bold red"), soft_wrap=True, highlight=False)
-    for run in data["unreadable"]:
-        out.print(Text(f"not shown: {run['place']}: {run['reason']}", "yellow"), soft_wrap=True)
-    encoders = plural(sum(len(group["encoders"]) for group in data["groups"]), "encoder")
-    groups = plural(len(data["groups"]), "group")
+    for run in data.unreadable:
+        out.print(Text(f"not shown: {run.place}: {run.reason}", "yellow"), soft_wrap=True)
+    encoders = plural(sum(len(group.encoders) for group in data.groups), "encoder")
+    groups = plural(len(data.groups), "group")
     out.print(Text.assemble(f"{encoders} in {groups}: ", (out_file, "bold")), soft_wrap=True)

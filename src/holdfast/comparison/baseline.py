@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from holdfast.comparison.conditions import short
 from holdfast.comparison.records import Audited, Run
 from holdfast.core import HoldfastError
@@ -22,7 +24,7 @@ def same_images(now: Run, before: Run) -> bool:
     paired = first[PAIRED] == second[PAIRED]
     pairs = [(name, first[name], second[name]) for name in first if name not in FREE]
     if not paired:
-        pairs.append(("images", now.record["data"]["spec"], before.record["data"]["spec"]))
+        pairs.append(("images", now.record.data.spec, before.record.data.spec))
     if differing := [f"{name}: {short(a)} and {short(b)}" for name, a, b in pairs if a != b]:
         raise HoldfastError(
             f"expected a baseline that can be compared, but {now.place!r} and {before.place!r} differ in "
@@ -33,7 +35,8 @@ def same_images(now: Run, before: Run) -> bool:
 
 def without_labels(run: Run) -> Run:
     """Return a run whose images' labels count for nothing: other images have other labels."""
-    return replace(run, record={**run.record, "data": {**run.record["data"], "labels": None}})
+    data = structs.replace(run.record.data, labels=None)
+    return replace(run, record=structs.replace(run.record, data=data))
 
 
 def couples(
@@ -43,8 +46,8 @@ def couples(
 
     That is the one of the same name; where each run has one alone, these two; or what `match` says.
     """
-    new = {entry["name"]: entry for entry in now.record["encoders"]}
-    old = {entry["name"]: entry for entry in before.record["encoders"]}
+    new = {entry.name: entry for entry in now.record.encoders}
+    old = {entry.name: entry for entry in before.record.encoders}
     for name in chosen:
         if name not in new:
             raise unknown("encoder", name, new)
@@ -64,10 +67,10 @@ def couples(
                 f"say which one it is held against: --match '{name}=OLD'"
             )
         entry = old[partners[name]]
-        if entry.get("error"):
+        if entry.error:
             raise HoldfastError(
                 f"expected an audited encoder {partners[name]!r} in the baseline {before.place!r}, it could not be "
-                f"audited ({entry['error']}); take another baseline"
+                f"audited ({entry.error}); take another baseline"
             )
         pairs.append((Audited(name, now, new[name]), Audited(f"{partners[name]} (baseline)", before, entry)))
     return pairs

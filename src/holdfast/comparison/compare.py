@@ -1,16 +1,14 @@
 """Encoders of several audits compared: paired differences, corrected verdicts, ranks, who dominates whom."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from holdfast.auditing.differences import Pair, beats, best_of, compare_pairs, contrasts
 from holdfast.comparison.conditions import cautions, refuse_mismatches, software
 from holdfast.comparison.pareto import axes, find_dominators, pick
 from holdfast.comparison.questions import Question, questions
-from holdfast.comparison.records import Audited, Run, encoders_of, score_of
+from holdfast.comparison.records import Audited, Run, encoders_of
 from holdfast.core import HoldfastError, Score, Table
 from holdfast.numerics.statistics.levels import FLOOR, p_value, reach
 from holdfast.numerics.statistics.looks import looking
@@ -18,7 +16,19 @@ from holdfast.numerics.statistics.multiple_testing import CORRECTIONS, adjust_p_
 from holdfast.numerics.statistics.ranks import rank_intervals
 from holdfast.runtime.errors import unknown
 from holdfast.runtime.privacy import distinct
+from holdfast.storage.comparison import (
+    Behind,
+    ComparedEncoder,
+    ComparedMeasure,
+    ComparedPair,
+    ComparedRun,
+    Comparison,
+    Pareto,
+    ParetoPoint,
+    RankedRow,
+)  # fmt: skip
 from holdfast.storage.conditions import conditions
+from holdfast.storage.record import MeasureEntry
 from holdfast.storage.standing import is_accepted, may_win, void_checks
 
 LEVEL = 0.05
@@ -50,8 +60,8 @@ def compare_runs(
     x: str | None = None,
     y: str | None = None,
     fewest: int = 2,
-) -> dict[str, Any]:
-    """Return the comparison of all encoders of some audits, as JSON data.
+) -> Comparison:
+    """Return the comparison of all encoders of some audits.
 
     Every two encoders are compared on every measure that both were asked alike; p-values are adjusted over all of these
     comparisons together, those without an interval counting as undecided (p = 1). Encoders that collapsed or do not
@@ -63,7 +73,7 @@ def compare_runs(
     refuse_mismatches(runs)
     shown = distinct([run.place for run in runs])
     runs = [replace(run, place=name) for run, name in zip(runs, shown, strict=True)]
-    allowed = {run.place: run.record["plan"].get("allow", []) for run in runs}
+    allowed = {run.place: run.record.plan.allow for run in runs}
     encoders, problems = encoders_of(runs)
     places = ", ".join(repr(run.place) for run in runs)
     if len(encoders) < fewest:
@@ -77,7 +87,7 @@ def compare_runs(
         why = "; ".join(left_out) or "none was measured"
         raise HoldfastError(f"expected a measure that two encoders were asked alike, got none in {places}: {why}")
     if measures:
-        chosen = pick({q.name: {"part": q.answers[0][1]["part"]} for q in shared}, measures)
+        chosen = pick({q.name: q.answers[0][1].part for q in shared}, measures)
         shared = [q for q in shared if q.name in chosen]
     # paired differences on each of them, of encoders whose numbers mean something
     unfit = {e.name: failed for e in encoders if (failed := void_checks(e.entry, allowed[e.run.place]))}
@@ -91,29 +101,23 @@ def compare_runs(
     for measure in paired_measures:
         name = measure.question.name
         entries[name], beaten[name] = _entry(measure, [next(verdicts) for _ in measure.pairs], encoders, unfit)
-    data = {
-        "correction": correction,
-        "promises": CORRECTIONS[correction],
-        "comparisons": len(family),
-        "assumed": ASSUMED,
-        "conditions": conditions(runs[0].record) | {"data": runs[0].record["data"]["spec"]},
-        "runs": [_run(run) for run in runs],
-        "encoders": [_encoder(encoder, unfit) for encoder in encoders],
-        "measures": entries,
-        "pareto": _pareto(entries, beaten, x, y),
-        "left_out": left_out,
-        "cautions": cautions(runs, encoders),
-        "problems": problems,
-    }
-    # as JSON, which has no word for what is infinite; pairs, of which there may be very many, are that already
-    pairs = {name: entry.pop("pairs") for name, entry in entries.items()}
-    data = json.loads(json.dumps(data), parse_constant=lambda constant: None)
-    for name, own in pairs.items():
-        data["measures"][name]["pairs"] = own
-    return data
+    return Comparison(
+        correction=correction,
+        promises=CORRECTIONS[correction],
+        comparisons=len(family),
+        assumed=ASSUMED,
+        conditions=conditions(runs[0].record) | {"data": runs[0].record.data.spec},
+        runs=[_run(run) for run in runs],
+        encoders=[_encoder(encoder, unfit) for encoder in encoders],
+        measures=entries,
+        pareto=_pareto(entries, beaten, x, y),
+        left_out=left_out,
+        cautions=cautions(runs, encoders),
+        problems=problems,
+    )
 
 
-def _compare_tables(question: Question, unfit: Mapping[str, Any]) -> _Paired:
+def _compare_tables(question: Question, unfit: Mapping[str, list[str]]) -> _Paired:
     """Read the tables of one measure and compare those that can be read."""
     # tables with the same rows, and what each image contributes to each score
     scored: dict[str, tuple[Table, Score]] = {}
@@ -121,21 +125,20 @@ def _compare_tables(question: Question, unfit: Mapping[str, Any]) -> _Paired:
     reasons: dict[str, str] = {}
     ids: list[str] | None = None
     for encoder, m in question.answers:
-        if m["headline"] is None or encoder.name in unfit:
+        if (score := m.headline_score) is None or m.table is None or encoder.name in unfit:
             continue
         name, place = encoder.name, encoder.run.place
         try:
-            rows, table = encoder.run.table(m["table"])
+            rows, table = encoder.run.table(m.table)
             if ids is not None and rows != ids:
                 raise HoldfastError(
-                    f"expected the rows of {next(iter(scored))} in {m['table']} of {place!r}, got others "
+                    f"expected the rows of {next(iter(scored))} in {m.table} of {place!r}, got others "
                     f"({len(rows)} rows, {len(ids)} there); run the audit again"
                 )
-            score = score_of(m["scores"][m["headline"]])
             influences[name] = question.measure.influence(table), score
             scored[name], ids = (table, score), rows
         except KeyError as error:
-            reasons[name] = f"expected a column {error} in {m['table']} of {place!r}; run the audit again"
+            reasons[name] = f"expected a column {error} in {m.table} of {place!r}; run the audit again"
         except HoldfastError as error:
             reasons[name] = str(error)
     # p-values of the paired differences, where both scores have intervals
@@ -152,24 +155,30 @@ def _compare_tables(question: Question, unfit: Mapping[str, Any]) -> _Paired:
 
 
 def _entry(
-    measure: _Paired, corrected: Sequence[float], encoders: Sequence[Audited], unfit: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, set[str]]]:
+    measure: _Paired, corrected: Sequence[float], encoders: Sequence[Audited], unfit: Mapping[str, list[str]]
+) -> tuple[ComparedMeasure, dict[str, set[str]]]:
     """Return the entry of a measure in the comparison, and whom each ranked encoder beats."""
     # verdicts: who wins which pair
     about, better = measure.question.answers[0][1], measure.question.measure.better
     scores = {name: score for name, (_, score) in measure.scored.items()}
     ranked = [name for name, score in scores.items() if score.value is not None]
-    pairs: list[dict[str, Any]] = []
+    pairs: list[ComparedPair] = []
     wins: list[tuple[str, str]] = []
     for pair, p, q in zip(measure.pairs, measure.p, corrected, strict=True):
         winner = None
         if p is not None and pair.gap.value is not None and q <= LEVEL:
             winner = pair.first if (pair.gap.value > 0) == (better == "higher") else pair.second
             wins.append((winner, pair.second if winner == pair.first else pair.first))
-        p_adjusted = None if p is None else max(q, FLOOR)
-        gap = {key: _plain(value) for key, value in vars(pair.gap).items()}
-        entry = {"first": pair.first, "second": pair.second, "difference": gap}
-        pairs.append(entry | {"p": p, "p_adjusted": p_adjusted, "winner": winner})
+        pairs.append(
+            ComparedPair(
+                first=pair.first,
+                second=pair.second,
+                difference=_finite(pair.gap),
+                p=p,
+                p_adjusted=None if p is None else max(q, FLOOR),
+                winner=winner,
+            )
+        )
     # ranks, and the order in which they are shown: numbers that flatter come last
     beaten = beats(ranked, wins)
     places = rank_intervals(beaten)
@@ -178,104 +187,108 @@ def _entry(
     order = sorted(ranked, key=lambda name: (flatters[name], sign * (scores[name].value or 0.0)))
     leader = order[0] if order and not flatters[order[0]] else None
     best = best_of(beaten)
-    with_leader = {p["second"]: p for p in pairs if p["first"] == leader}
-    with_leader |= {p["first"]: p for p in pairs if p["second"] == leader}
+    with_leader = {p.second: p for p in pairs if p.first == leader}
+    with_leader |= {p.first: p for p in pairs if p.second == leader}
     # a row for each encoder
     answers = {encoder.name: m for encoder, m in measure.question.answers}
-    rows = []
+    rows: list[RankedRow] = []
     for name in [*order, *(e.name for e in encoders if e.name not in order)]:
         m = answers.get(name)
-        headline = m["headline"] if m else None
         rows.append(
-            {
-                "encoder": name,
-                "score": m["scores"][headline] if m and headline else None,
-                "headline": headline,
-                "scores": m["scores"] if m else {},
-                "rank": list(places[name]) if name in places and len(places) > 1 else None,
-                "best": name == best,
-                "behind": _behind(with_leader.get(name), leader),
-                "why_not": _why_not(name, m, measure.reasons, unfit),
-            }
+            RankedRow(
+                encoder=name,
+                score=m.headline_score if m else None,
+                headline=m.headline if m else None,
+                scores=m.scores if m else {},
+                rank=places[name] if name in places and len(places) > 1 else None,
+                best=name == best,
+                behind=_behind(with_leader.get(name), leader),
+                why_not=_why_not(name, m, measure.reasons, unfit),
+            )
         )
-    keys = ("part", "title", "better", "unit", "needs_labels", "question", "how_to_read", "reference")
-    facts = {key: about.get(key, "") for key in keys}
-    words = about.get("in_words") or {}
-    facts |= {"answers": bool(words), "levels": bool(words.get("levels")), "in_brief": bool(about.get("in_brief"))}
-    looks = [(e.run.record["run"].get("rounds") or {}).get("look", 0) for e in encoders if e.name in measure.scored]
+    looks = [r.look for e in encoders if e.name in measure.scored and (r := e.run.record.run.rounds) is not None]
     with looking(max(looks, default=0)):  # of audits that ended for what they found, as in these
         charts = contrasts(measure.question.measure, measure.scored, measure.pairs)
-    return facts | {"leader": leader, "best": best, "rows": rows, "pairs": pairs, "charts": charts}, beaten
+    entry = ComparedMeasure(
+        part=about.part, title=about.title, better=about.better, unit=about.unit, needs_labels=about.needs_labels,
+        question=about.question, how_to_read=about.how_to_read, reference=about.reference,
+        answers=about.in_words is not None, levels=about.in_words is not None and about.in_words.levels,
+        in_brief=about.in_brief, leader=leader, best=best, rows=rows, pairs=pairs, charts=charts,
+    )  # fmt: skip
+    return entry, beaten
 
 
-def _plain(value: Any) -> Any:
-    """Return an entry of a score as JSON has it."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return list(value) if isinstance(value, tuple) else value
+def _finite(score: Score) -> Score:
+    """Return a score whose ends are numbers, or None: one that is infinite is no end."""
+    ends = {key: getattr(score, key) for key in ("value", "low", "high")}
+    return replace(score, **{key: None for key, end in ends.items() if end is not None and not math.isfinite(end)})
 
 
-def _behind(pair: Mapping[str, Any] | None, leader: str | None) -> dict[str, Any] | None:
+def _behind(pair: ComparedPair | None, leader: str | None) -> Behind | None:
     """Return the paired difference of an encoder to the one with the best value, itself minus that one."""
     if pair is None:
         return None
-    gap = dict(pair["difference"])
-    if pair["first"] == leader and gap["value"] is not None:
-        low, high = gap["low"], gap["high"]
-        gap |= {"value": -gap["value"], "low": None if high is None else -high}
-        gap["high"] = None if low is None else -low
-    return {"difference": gap, "p": pair["p"], "p_adjusted": pair["p_adjusted"]}
+    gap = pair.difference
+    if pair.first == leader and gap.value is not None:
+        low, high = gap.low, gap.high
+        gap = replace(gap, value=-gap.value, low=None if high is None else -high, high=None if low is None else -low)
+    return Behind(difference=gap, p=pair.p, p_adjusted=pair.p_adjusted)
 
 
-def _why_not(name: str, m: Any, reasons: Mapping[str, str], unfit: Mapping[str, Any]) -> str | None:
+def _why_not(
+    name: str, m: MeasureEntry | None, reasons: Mapping[str, str], unfit: Mapping[str, Sequence[str]]
+) -> str | None:
     """Return why an encoder has no rank on a measure; None where it has one."""
     if m is None:
         return "not measured"
-    for key in ("error", "not_certified"):
-        if m.get(key):
-            return f"{key.replace('_', ' ')}: {m[key]}"
+    if m.error:
+        return f"error: {m.error}"
+    if m.not_certified:
+        return f"not certified: {m.not_certified}"
     if name in unfit:
         return f"its check failed: {', '.join(unfit[name])}"
     if name in reasons:
         return reasons[name]
-    score = m["scores"].get(m["headline"]) or {}
-    return None if score.get("value") is not None else score.get("note") or "its score is undefined"
+    score = m.headline_score
+    if score is not None and score.value is not None:
+        return None
+    return score.note if score is not None and score.note else "its score is undefined"
 
 
 def _pareto(
-    entries: Mapping[str, Any], beaten: Mapping[str, dict[str, set[str]]], x: str | None, y: str | None
-) -> dict[str, Any]:
+    entries: Mapping[str, ComparedMeasure], beaten: Mapping[str, dict[str, set[str]]], x: str | None, y: str | None
+) -> Pareto:
     across, up, why = axes(entries, x, y)
     if across is None or up is None:
-        return {"x": across, "y": up, "why_not": why, "points": []}
+        return Pareto(x=across, y=up, why_not=why, points=[])
     by = find_dominators(beaten[across], beaten[up])
-    scores = {axis: {row["encoder"]: row["score"] for row in entries[axis]["rows"]} for axis in (across, up)}
+    scores = {axis: {row.encoder: row.score for row in entries[axis].rows if row.score} for axis in (across, up)}
     points = [
-        {"encoder": name, "x": scores[across][name], "y": scores[up][name], "dominated_by": dominators}
+        ParetoPoint(encoder=name, x=scores[across][name], y=scores[up][name], dominated_by=dominators)
         for name, dominators in by.items()
-        if all(may_win(scores[axis][name]["standing"], entries[axis]["better"]) for axis in (across, up))
+        if all(may_win(scores[axis][name].standing, entries[axis].better) for axis in (across, up))
     ]
-    return {"x": across, "y": up, "why_not": None, "points": points}
+    return Pareto(x=across, y=up, why_not=None, points=points)
 
 
-def _run(run: Run) -> dict[str, Any]:
+def _run(run: Run) -> ComparedRun:
     record = run.record
-    command = record["plan"].get("command", "")
-    return {"place": run.place, "holdfast": software(record), "finished": record["run"]["finished"], "command": command}
+    return ComparedRun(
+        place=run.place, holdfast=software(record), finished=record.run.finished, command=record.plan.command
+    )
 
 
 def _round(run: Run) -> int | None:
     """Return the round that a record ends with; None where it was made in one go."""
-    return (run.record["run"].get("rounds") or {}).get("number")
+    return None if run.record.run.rounds is None else run.record.run.rounds.number
 
 
-def _encoder(encoder: Audited, unfit: Mapping[str, Any]) -> dict[str, Any]:
+def _encoder(encoder: Audited, unfit: Mapping[str, list[str]]) -> ComparedEncoder:
     entry, run = encoder.entry, encoder.run
-    checks, allowed = entry["checks"], run.record["plan"].get("allow", [])
-    warns = [name for name, check in checks.items() if check.get("status") == "warn"]
-    fails = [name for name, check in checks.items() if check.get("status") == "fail" and not is_accepted(name, allowed)]
-    return {
-        "name": encoder.name, "spec": entry["name"], "run": run.place, "fingerprint": entry["fingerprint"],
-        "origin": entry["origin"], "round": _round(run), "unfit": unfit.get(encoder.name, []), "warns": warns,
-        "fails": fails,
-    }  # fmt: skip
+    checks, allowed = entry.checks, run.record.plan.allow
+    warns = [name for name, check in checks.items() if check.status == "warn"]
+    fails = [name for name, check in checks.items() if check.status == "fail" and not is_accepted(name, allowed)]
+    return ComparedEncoder(
+        name=encoder.name, spec=entry.name, run=run.place, fingerprint=entry.fingerprint, origin=entry.origin,
+        round=_round(run), unfit=unfit.get(encoder.name, []), warns=warns, fails=fails,
+    )  # fmt: skip

@@ -1,23 +1,24 @@
 """What two audits must share to be compared, and what to tell a reader where they differ in the rest."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from holdfast.comparison.records import Audited, Run
 from holdfast.core import HoldfastError
 from holdfast.storage.conditions import conditions
+from holdfast.storage.record import Record
 
-VERSIONS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+VERSIONS: dict[str, Callable[[Record], Any]] = {
     "version of Holdfast": lambda record: software(record),
-    "version of torch": lambda record: record["environment"]["torch"],
-    "device": lambda record: record["plan"].get("device", "cpu"),
+    "version of torch": lambda record: record.environment.torch,
+    "device": lambda record: record.plan.device,
 }
 """What may change numbers without saying so."""
 
 
-def software(record: Mapping[str, Any]) -> str:
+def software(record: Record) -> str:
     """Return the version of Holdfast that made a record, with its commit."""
-    return " ".join(filter(None, [record["holdfast"]["version"], record["holdfast"].get("git")]))
+    return " ".join(filter(None, [record.holdfast.version, record.holdfast.git]))
 
 
 def refuse_mismatches(runs: Sequence[Run]) -> None:
@@ -38,9 +39,9 @@ def refuse_mismatches(runs: Sequence[Run]) -> None:
 
 def _remedy(runs: Sequence[Run], differing: Sequence[str]) -> str:
     """Return how two audits that differ in these conditions can be made alike."""
-    cut = [repr(run.place) for run in runs if (run.record["run"].get("rounds") or {}).get("ended") == "budget"]
+    cut = [repr(run.place) for run in runs if (rounds := run.record.run.rounds) and rounds.ended == "budget"]
     if cut and differing == ["attacked images"]:
-        least = min(run.record["data"]["attacked"] for run in runs)
+        least = min(run.record.data.attacked for run in runs)
         return (
             f"a time budget ended {' and '.join(cut)} early; audit both with --budget none, or with "
             f"--until '{least} images'"
@@ -68,8 +69,8 @@ def cautions(runs: Sequence[Run], encoders: Iterable[Audited]) -> list[str]:
     # one encoder under several names
     names_of: dict[str, list[str]] = {}
     for encoder in encoders:
-        origin = sorted((key, str(value)) for key, value in encoder.entry["origin"].items())
-        names_of.setdefault(str((encoder.entry["fingerprint"], origin)), []).append(encoder.name)
+        origin = sorted((key, str(value)) for key, value in encoder.entry.origin.items())
+        names_of.setdefault(str((encoder.entry.fingerprint, origin)), []).append(encoder.name)
     return cautions + [
         f"{' and '.join(names)} are one encoder (same weights, same origin), so neither beats the other"
         for names in names_of.values()
@@ -77,15 +78,15 @@ def cautions(runs: Sequence[Run], encoders: Iterable[Audited]) -> list[str]:
     ]
 
 
-def _find_shared_searches(record: Mapping[str, Any]) -> tuple[str, ...]:
+def _find_shared_searches(record: Record) -> tuple[str, ...]:
     """Return the searches of a run whose finds count for all of its measures."""
-    if not record["plan"].get("shared_searches"):
+    if not record.plan.shared_searches:
         return ()
-    observations = (entry for encoder in record["encoders"] for entry in encoder.get("observations", ()))
+    observations = (entry for encoder in record.encoders for entry in encoder.observations)
     shared = {
-        entry["title"]
+        entry.title
         for entry in observations
-        if entry["passes"]["backward"] and any(not reader.startswith("check ") for reader in entry["serves"])
+        if entry.passes.backward and any(not reader.startswith("check ") for reader in entry.serves)
     }
     return tuple(sorted(shared))
 

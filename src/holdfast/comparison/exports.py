@@ -1,13 +1,14 @@
 """A comparison as one long table, for other tools: CSV and Parquet."""
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from holdfast.storage.comparison import ComparedMeasure, Comparison, RankedRow
 from holdfast.storage.outputs import write_file
 from holdfast.storage.sides import sides_of
 
@@ -36,60 +37,64 @@ PAIRS: dict[str, pa.DataType] = {
 }  # fmt: skip
 """What each row says of a pair of encoders on a measure: the first minus the second, image by image."""
 
+ENDS = ("low", "high", "confidence", "n", "interval")
+"""What both tables say of the interval of a number."""
+
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Beginnings by which spreadsheets take text for a formula."""
 
 
-def rows(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def rows(data: Comparison) -> Iterator[dict[str, Any]]:
     """Yield the rows of a comparison (see `compare_runs`); an encoder without a score has one row that says why."""
-    about = {encoder["name"]: encoder for encoder in data["encoders"]}
-    at = data["conditions"]
+    about = {encoder.name: encoder for encoder in data.encoders}
+    at = data.conditions
     asked = {
         "data": at["data"],
         "images": at["number of images"],
         "attacked": at["attacked images"],
         "seed": at["seed"],
     }
-    for name, m in data["measures"].items():
-        for row in m["rows"]:
-            encoder = about[row["encoder"]]
-            about_encoder = {"encoder": row["encoder"], "run": encoder["run"], "fingerprint": encoder["fingerprint"]}
-            about_encoder |= {"measure": name, "title": m["title"], "better": m["better"]}
-            about_encoder |= {"correction": data["correction"], "round": encoder.get("round"), **asked}
-            sides = {side.score: side for side in sides_of(row["scores"], row["headline"], m["better"])}
-            for key, score in (row["scores"] or {None: {}}).items():
-                shown = about_encoder | {"score": key, "headline": key is not None and key == row["headline"]}
-                shown |= {field: score.get(field) for field in ("value", "low", "high", "confidence", "n", "interval")}
-                shown |= {"unit": score.get("unit") or m["unit"], "note": score.get("note") or None}
-                shown |= {"standing": score.get("standing"), "because": ", ".join(score.get("because", ())) or None}
-                shown |= {"checks": ", ".join(score.get("checks", ())) or None}
-                if side := sides.get(str(key)):
+    for name, m in data.measures.items():
+        for row in m.rows:
+            encoder = about[row.encoder]
+            about_encoder = {"encoder": row.encoder, "run": encoder.run, "fingerprint": encoder.fingerprint}
+            about_encoder |= {"measure": name, "title": m.title, "better": m.better}
+            about_encoder |= {"correction": data.correction, "round": encoder.round, **asked}
+            sides = {side.score: side for side in sides_of(row.scores, row.headline, m.better)}
+            if not row.scores:
+                yield about_encoder | {"score": None, "headline": False, "unit": m.unit} | _standing(row, m)
+            for key, score in row.scores.items():
+                shown = about_encoder | {"score": key, "headline": key == row.headline}
+                shown |= {field: getattr(score, field) for field in (*ENDS, "value")}
+                shown |= {"unit": score.unit or m.unit, "note": score.note or None, "standing": score.standing}
+                shown |= {"because": ", ".join(score.because) or None, "checks": ", ".join(score.checks) or None}
+                if side := sides.get(key):
                     shown |= {"side": side.source, "bound": side.bound}
-                yield shown | (_standing(row, m) if shown["headline"] or key is None else {})
+                yield shown | (_standing(row, m) if shown["headline"] else {})
 
 
-def _standing(row: Mapping[str, Any], m: Mapping[str, Any]) -> dict[str, Any]:
-    behind = row["behind"] or {"difference": {}, "p": None, "p_adjusted": None}
-    gap, rank = behind["difference"], row["rank"] or (None, None)
+def _standing(row: RankedRow, m: ComparedMeasure) -> dict[str, Any]:
+    behind, rank = row.behind, row.rank or (None, None)
+    gap = None if behind is None else behind.difference
     return {
-        "rank_low": rank[0], "rank_high": rank[1], "best": row["best"], "leader": m["leader"],
-        "difference_to_leader": gap.get("value"), "difference_low": gap.get("low"), "difference_high": gap.get("high"),
-        "p": behind["p"], "p_adjusted": behind["p_adjusted"], "why_not_ranked": row["why_not"],
+        "rank_low": rank[0], "rank_high": rank[1], "best": row.best, "leader": m.leader,
+        "difference_to_leader": gap and gap.value, "difference_low": gap and gap.low,
+        "difference_high": gap and gap.high,
+        "p": behind and behind.p, "p_adjusted": behind and behind.p_adjusted, "why_not_ranked": row.why_not,
     }  # fmt: skip
 
 
-def pairs(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def pairs(data: Comparison) -> Iterator[dict[str, Any]]:
     """Yield a row for every two encoders that were compared on a measure."""
-    for name, m in data["measures"].items():
-        about = {"measure": name, "title": m["title"], "better": m["better"], "unit": m["unit"]}
-        for pair in m["pairs"]:
-            gap = pair["difference"]
-            ends = {key: gap.get(key) for key in ("low", "high", "confidence", "n", "interval")}
-            verdict = {key: pair[key] for key in ("first", "second", "p", "p_adjusted", "winner")}
-            yield about | verdict | {"difference": gap["value"], "correction": data["correction"]} | ends
+    for name, m in data.measures.items():
+        about = {"measure": name, "title": m.title, "better": m.better, "unit": m.unit}
+        for pair in m.pairs:
+            ends = {key: getattr(pair.difference, key) for key in ENDS}
+            verdict = {key: getattr(pair, key) for key in ("first", "second", "p", "p_adjusted", "winner")}
+            yield about | verdict | {"difference": pair.difference.value, "correction": data.correction} | ends
 
 
-def write_csv(data: Mapping[str, Any], place: str) -> None:
+def write_csv(data: Comparison, place: str) -> None:
     """Write the long table as CSV; text that a spreadsheet would take for a formula begins with an apostrophe."""
 
     def put(path: Path) -> None:
@@ -109,17 +114,17 @@ def harmless(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
-def write_parquet(data: Mapping[str, Any], place: str) -> None:
+def write_parquet(data: Comparison, place: str) -> None:
     """Write the long table as Parquet, every column with its type."""
     table = long_table(data)
     write_file(place, lambda path: pq.write_table(table, path))
 
 
-def long_table(data: Mapping[str, Any]) -> pa.Table:
+def long_table(data: Comparison) -> pa.Table:
     """Return the long table of a comparison, every column with its type."""
     return pa.Table.from_pylist(list(rows(data)), schema=pa.schema(list(COLUMNS.items())))
 
 
-def pairs_table(data: Mapping[str, Any]) -> pa.Table:
+def pairs_table(data: Comparison) -> pa.Table:
     """Return the table of all pairs of encoders, every column with its type."""
     return pa.Table.from_pylist(list(pairs(data)), schema=pa.schema(list(PAIRS.items())))

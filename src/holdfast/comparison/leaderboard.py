@@ -3,7 +3,8 @@
 import json
 from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
-from typing import Any
+
+from msgspec.structs import replace
 
 from holdfast.comparison.compare import compare_runs
 from holdfast.comparison.pareto import axes
@@ -13,6 +14,7 @@ from holdfast.numerics.statistics.multiple_testing import CORRECTIONS
 from holdfast.runtime.errors import UnreadableRecord, describe_error, os_reason, unknown
 from holdfast.runtime.freed_memory import many_objects
 from holdfast.runtime.privacy import public
+from holdfast.storage.comparison import Comparison, Leaderboard, Pareto, Unreadable
 from holdfast.storage.conditions import conditions, question
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import RECORD
@@ -26,7 +28,7 @@ def leaderboard(
     x: str | None = None,
     y: str | None = None,
     allow: Sequence[str] = (),
-) -> dict[str, Any]:
+) -> Leaderboard:
     """Return a comparison for each group of audits that can be compared, largest first, and what could not be read.
 
     Audits are of one group where images, attacked images, seed and precision are the same and a chain of measures with
@@ -48,33 +50,34 @@ def leaderboard(
         )
     # read all records
     runs: list[Run] = []
-    unreadable: list[dict[str, str]] = []
+    unreadable: list[Unreadable] = []
     for name in records:
         inside = str(PurePosixPath(name).parent)  # the page may go elsewhere: no paths of this machine
         name_on_page = PurePosixPath(place).name or place if inside == "." else inside
         try:
             runs.append(open_run(folder.format_path(name).removesuffix(f"/{RECORD}"), name_on_page, allow))
         except HoldfastError as error:
-            unreadable.append({"place": name_on_page, "reason": str(error).replace(f"{place.rstrip('/')}/", "")})
+            reason = str(error).replace(f"{place.rstrip('/')}/", "")
+            unreadable.append(Unreadable(place=name_on_page, reason=reason))
     refuse_unknown(allow, [run.record for run in runs])
     tables, lost = in_groups(runs, correction, x, y)
-    return {"place": public(place), "groups": tables, "unreadable": unreadable + lost}
+    return Leaderboard(place=public(place), groups=tables, unreadable=unreadable + lost)
 
 
 def in_groups(
     runs: Sequence[Run], correction: str = "holm", x: str | None = None, y: str | None = None
-) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+) -> tuple[list[Comparison], list[Unreadable]]:
     """Return a comparison for each group of audits that can be compared, largest first, and what could not be."""
-    tables: list[dict[str, Any]] = []
-    unreadable: list[dict[str, str]] = []
+    tables: list[Comparison] = []
+    unreadable: list[Unreadable] = []
     with many_objects():
         for group in groups(runs):
             comparisons, lost = _tables(group, lambda members: _table(members, correction, x, y))
             tables += comparisons
             unreadable += lost
     if tables and (x or y):
-        axes({name: m for table in tables for name, m in table["measures"].items()}, x, y)  # refuses unknown names
-    return sorted(tables, key=lambda table: -len(table["encoders"])), unreadable
+        axes({name: m for table in tables for name, m in table.measures.items()}, x, y)  # refuses unknown names
+    return sorted(tables, key=lambda table: -len(table.encoders)), unreadable
 
 
 def groups(runs: Sequence[Run]) -> list[list[Run]]:
@@ -92,20 +95,20 @@ def groups(runs: Sequence[Run]) -> list[list[Run]]:
 def _questions(run: Run) -> set[str]:
     """Return the measures of an audit with everything that they must share with others'; a key of its own without."""
     shared = json.dumps(conditions(run.record), sort_keys=True)
-    encoders = [encoder for encoder in run.record["encoders"] if not encoder.get("error")]
-    keys = {shared + question(run.record, m) for encoder in encoders for m in encoder.get("measures", {}).values()}
+    encoders = [encoder for encoder in run.record.encoders if not encoder.error]
+    keys = {shared + question(run.record, m) for encoder in encoders for m in encoder.measures.values()}
     return keys or {run.place}
 
 
 def _tables(
-    group: Sequence[Run], compare: Callable[[Sequence[Run]], dict[str, Any]]
-) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    group: Sequence[Run], compare: Callable[[Sequence[Run]], Comparison]
+) -> tuple[list[Comparison], list[Unreadable]]:
     """Return the comparison of a group; where one of its audits is in the way, that one is named and left out."""
     try:
         return [compare(group)], []
     except Exception as error:
         if len(group) == 1:
-            return [], [{"place": group[0].place, "reason": describe_error(error)}]
+            return [], [Unreadable(place=group[0].place, reason=describe_error(error))]
     alone = {run.place: _tables([run], compare) for run in group}
     fit = [run for run in group if alone[run.place][0]]
     lost = [entry for _, entries in alone.values() for entry in entries]
@@ -114,7 +117,7 @@ def _tables(
     return [table for tables, _ in alone.values() for table in tables], []  # only together they do not fit
 
 
-def _table(group: Sequence[Run], correction: str, x: str | None, y: str | None) -> dict[str, Any]:
+def _table(group: Sequence[Run], correction: str, x: str | None, y: str | None) -> Comparison:
     """Compare a group; a measure for an axis that it does not have leaves the choice to the comparison."""
     try:
         return compare_runs(group, correction=correction, x=x, y=y, fewest=1)
@@ -123,5 +126,4 @@ def _table(group: Sequence[Run], correction: str, x: str | None, y: str | None) 
             raise
         table = compare_runs(group, correction=correction, fewest=1)
         names = ", ".join(name for name in (x, y) if name)
-        pareto = {"x": None, "y": None, "why_not": f"its measures have no {names}", "points": []}
-        return table | {"pareto": pareto}
+        return replace(table, pareto=Pareto(x=None, y=None, why_not=f"its measures have no {names}", points=[]))

@@ -9,6 +9,7 @@ from holdfast.config.margins import parse
 from holdfast.config.requirements import measure_of
 from holdfast.core.naming import flatten
 from holdfast.storage.conditions import question, read_supervision
+from holdfast.storage.record import MeasureEntry
 
 
 def list_exclusions(pairs: Iterable[tuple[Audited, Audited]], allow_drop: Iterable[str]) -> list[str]:
@@ -16,8 +17,8 @@ def list_exclusions(pairs: Iterable[tuple[Audited, Audited]], allow_drop: Iterab
     subjects = [parse(text).subject for text in allow_drop]
     reasons: dict[str, dict[str, None]] = {}
     for new, old in pairs:
-        now, before = (encoder.entry.get("measures") or {} for encoder in (new, old))
-        if new.entry.get("error"):
+        now, before = new.entry.measures, old.entry.measures
+        if new.entry.error:
             continue
         named = {measure_of(subject, {**before, **now}) for subject in subjects}
         wanted = None if not subjects or not all(subjects) else named
@@ -27,7 +28,9 @@ def list_exclusions(pairs: Iterable[tuple[Audited, Audited]], allow_drop: Iterab
     return [f"{', '.join(names)} left out: {reason}" for reason, names in reasons.items()]
 
 
-def _unlike(new: Audited, old: Audited, now: Mapping[str, Any], before: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def _unlike(
+    new: Audited, old: Audited, now: Mapping[str, MeasureEntry], before: Mapping[str, MeasureEntry]
+) -> Iterable[tuple[str, str]]:
     """Yield the measures that have no equal in the other run, each with the reason."""
     keys, other_keys = (
         {question(encoder.run.record, entry): name for name, entry in entries.items()}
@@ -37,8 +40,8 @@ def _unlike(new: Audited, old: Audited, now: Mapping[str, Any], before: Mapping[
     for key, name in keys.items():
         if key in other_keys:
             continue
-        part = now[name]["part"]["name"]
-        rival = next((other for other in rest if before[other]["part"]["name"] == part), None)
+        part = now[name].part["name"]
+        rival = next((other for other in rest if before[other].part["name"] == part), None)
         if rival is None:
             yield name, "the baseline was not asked"
             continue
@@ -48,9 +51,9 @@ def _unlike(new: Audited, old: Audited, now: Mapping[str, Any], before: Mapping[
         yield name, "the run was not asked"
 
 
-def _difference(new: Audited, old: Audited, entry: Mapping[str, Any], rival: Mapping[str, Any]) -> str:
+def _difference(new: Audited, old: Audited, entry: MeasureEntry, rival: MeasureEntry) -> str:
     """Return in what two entries of one measure differ, the run's value first."""
-    a, b = flatten(entry["part"]), flatten(rival["part"])
+    a, b = flatten(entry.part), flatten(rival.part)
     if a == b:
         a, b = read_supervision(new.run.record), read_supervision(old.run.record)
     differing = [key for key in dict.fromkeys((*a, *b)) if a.get(key) != b.get(key)]

@@ -10,8 +10,10 @@ from holdfast.comparison.conditions import software
 from holdfast.comparison.records import Run
 from holdfast.core import HoldfastError
 from holdfast.storage.conditions import conditions
+from holdfast.storage.entry import as_json
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.outputs import write_inside
+from holdfast.storage.record import EncoderEntry, Record
 from holdfast.storage.standing import SOUND, void_checks
 
 OF_ORGANISATION = re.compile(r"[\w.-]+/[\w.-]+")
@@ -33,11 +35,11 @@ def write_mteb_results(run: Run, folder: str) -> list[str]:
     Source: mteb 2.26, `mteb.results.TaskResult` and `mteb.cache.ResultCache`.
     """
     record, written = run.record, []
-    encoders = [e for e in record["encoders"] if not e.get("error")]
-    for encoder, model in zip(encoders, slugs([e["name"] for e in encoders]), strict=True):
+    encoders = [e for e in record.encoders if not e.error]
+    for encoder, model in zip(encoders, slugs([e.name for e in encoders]), strict=True):
         results = list(_results(record, encoder))
-        name = encoder["name"] if OF_ORGANISATION.fullmatch(encoder["name"]) else f"holdfast/{model}"
-        place = f"results/{name.replace('/', '__')}/{encoder['fingerprint']}"
+        name = encoder.name if OF_ORGANISATION.fullmatch(encoder.name) else f"holdfast/{model}"
+        place = f"results/{name.replace('/', '__')}/{encoder.fingerprint}"
         for (_, result), task in zip(results, slugs([measure for measure, _ in results]), strict=True):
             result["task_name"] = f"holdfast_{task}"
             written.append(_write(folder, f"{place}/{result['task_name']}.json", result))
@@ -55,39 +57,40 @@ def _write(folder: str, name: str, data: Mapping[str, Any]) -> str:
     return write_inside(Folder(folder), name, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def _model(encoder: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _model(encoder: EncoderEntry, name: str) -> dict[str, Any]:
     """Return MTEB's `ModelMeta` of an encoder, as far as an audit knows it; it cannot be loaded from there."""
     unknown = (
         "loader", "release_date", "languages", "memory_usage_mb", "max_tokens", "license", "open_weights",
         "public_training_code", "public_training_data", "similarity_fn_name", "use_instructions", "training_datasets",
     )  # fmt: skip
-    known = {"n_parameters": encoder["parameters"], "embed_dim": encoder["dim"], "framework": ["PyTorch"]}
-    about = {"name": name, "revision": encoder["fingerprint"], "modalities": ["image"]}
+    known = {"n_parameters": encoder.parameters, "embed_dim": encoder.dim, "framework": ["PyTorch"]}
+    about = {"name": name, "revision": encoder.fingerprint, "modalities": ["image"]}
     return about | known | dict.fromkeys(unknown)
 
 
-def _results(record: Mapping[str, Any], encoder: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _results(record: Record, encoder: EncoderEntry) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the sound headlines of an encoder: measure -> `TaskResult`, all but its name."""
-    if void_checks(encoder, record["plan"].get("allow", [])):
+    if void_checks(encoder, record.plan.allow):
         return
-    about = conditions(record) | {"data": record["data"]["spec"], "holdfast": software(record)}
-    for name, m in encoder["measures"].items():
-        headline = m["scores"].get(m["headline"])
-        if not headline or headline["value"] is None or headline.get("standing", SOUND) != SOUND:
+    about = conditions(record) | {"data": record.data.spec, "holdfast": software(record)}
+    for name, m in encoder.measures.items():
+        headline = m.headline_score
+        if headline is None or headline.value is None or headline.standing != SOUND:
             continue
-        main, how = _upwards(headline["value"], m["better"], headline.get("unit") or m["unit"])
-        facts = {"measure": name, "title": m["title"], "question": m["question"], "better": m["better"]}
+        main, how = _upwards(headline.value, m.better, headline.unit or m.unit)
+        facts = {"measure": name, "title": m.title, "question": m.question, "better": m.better}
         scores = {"main_score": main, "hf_subset": "default", "languages": ["zxx-Zxxx"], "main_score_is": how}
-        scores |= {**headline, "unit": headline.get("unit") or m["unit"], **facts}
-        scores |= {"scores": {key: s for key, s in m["scores"].items() if key != m["headline"]}, "conditions": about}
+        scores |= {**as_json(headline), "unit": headline.unit or m.unit, **facts}
+        scores |= {"scores": as_json({key: s for key, s in m.scores.items() if key != m.headline})}
+        scores |= {"conditions": about}
         yield (
             name,
             {
                 "task_name": "",
-                "dataset_revision": record["data"]["fingerprint"],
+                "dataset_revision": record.data.fingerprint,
                 "mteb_version": None,
-                "date": record["run"]["finished"],
-                "evaluation_time": sum(o["seconds"] for o in encoder["observations"] if name in o["serves"]),
+                "date": record.run.finished,
+                "evaluation_time": sum(o.seconds for o in encoder.observations if name in o.serves),
                 "kg_co2_emissions": None,
                 "scores": {"test": [scores]},
             },

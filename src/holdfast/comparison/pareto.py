@@ -1,10 +1,11 @@
 """Two measures against each other: which encoders are not dominated."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from holdfast.config.overrides import holds
 from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.storage.comparison import ComparedMeasure
+from holdfast.storage.entry import Spec
 
 FITNESS = ("probe_accuracy",)
 ROBUSTNESS = ("breakaway_risk", "nearest_neighbour_accuracy", "adversarial_robustness", "robust_accuracy")
@@ -25,7 +26,7 @@ def find_dominators(
 
 
 def axes(
-    measures: Mapping[str, Mapping[str, Any]], x: str | None, y: str | None
+    measures: Mapping[str, ComparedMeasure], x: str | None, y: str | None
 ) -> tuple[str | None, str | None, str | None]:
     """Return the measures that are drawn across and up, and why not where one of them is missing.
 
@@ -36,12 +37,13 @@ def axes(
         x: name of the measure across, or None.
         y: name of the measure up, or None.
     """
-    across = pick(measures, [x])[0] if x else next(filter(None, (_knn(name, m) for name, m in measures.items())), None)
+    parts = {name: m.part for name, m in measures.items()}
+    across = pick(parts, [x])[0] if x else next(filter(None, (_knn(name, part) for name, part in parts.items())), None)
     if y:
-        up = pick(measures, [y])[0]
+        up = pick(parts, [y])[0]
     else:
-        free = [name for name, m in measures.items() if not m.get("needs_labels") and name != across]
-        usual = [name for kind in ROBUSTNESS for name in free if measures[name]["part"]["name"] == kind]
+        free = [name for name, m in measures.items() if not m.needs_labels and name != across]
+        usual = [name for kind in ROBUSTNESS for name in free if parts[name]["name"] == kind]
         up = next(iter(usual or free), None)
     if across is not None and across == up:
         raise HoldfastError(f"expected two different measures for --x and --y, got {across} twice")
@@ -50,22 +52,21 @@ def axes(
     return across, up, None if up else "no second measure is compared; audit with one, or name it with --y"
 
 
-def _knn(name: str, m: Mapping[str, Any]) -> str | None:
-    part = m["part"]
+def _knn(name: str, part: Spec) -> str | None:
     clean = part["name"] in FITNESS and not part.get("threat")
     return name if clean and part.get("probe", {}).get("name") == "knn" else None
 
 
-def pick(measures: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> list[str]:
+def pick(parts: Mapping[str, Spec], names: Sequence[str]) -> list[str]:
     """Return the measures that names mean: their full name, or that of the part, which may be several measures'.
 
     `breakaway_risk[attack.steps=50]` means those that have these fields.
     """
     picked: dict[str, None] = {}
     for name in names:
-        own = [key for key, m in measures.items() if name in (key, m["part"]["name"])]
-        own = own or [key for key, m in measures.items() if "[" in name and holds(name, m["part"])]
+        own = [key for key, part in parts.items() if name in (key, part["name"])]
+        own = own or [key for key, part in parts.items() if "[" in name and holds(name, part)]
         if not own:
-            raise unknown("measure of the comparison", name, measures)
+            raise unknown("measure of the comparison", name, parts)
         picked |= dict.fromkeys(own)
     return list(picked)

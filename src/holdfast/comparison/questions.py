@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from holdfast.comparison.conditions import short
 from holdfast.comparison.records import Audited
@@ -11,8 +10,9 @@ from holdfast.core import Measure, registry
 from holdfast.core.naming import flatten, name_parts
 from holdfast.runtime.errors import first_line
 from holdfast.storage.conditions import question, read_supervision
+from holdfast.storage.record import MeasureEntry
 
-Answer = tuple[Audited, Any]
+Answer = tuple[Audited, MeasureEntry]
 """An encoder, and the entry of a measure in its record."""
 
 
@@ -36,7 +36,7 @@ def questions(encoders: Sequence[Audited], fewest: int) -> tuple[list[Question],
     # the answers to each question
     groups: dict[str, list[Answer]] = {}
     for encoder in encoders:
-        for entry in encoder.entry["measures"].values():
+        for entry in encoder.entry.measures.values():
             groups.setdefault(question(encoder.run.record, entry), []).append((encoder, entry))
     # the measures of those that enough encoders were asked
     left_out, built = [], {}
@@ -46,10 +46,10 @@ def questions(encoders: Sequence[Audited], fewest: int) -> tuple[list[Question],
             continue
         encoder, entry = answers[0]
         try:
-            built[key] = registry.build(entry["part"])
+            built[key] = registry.build(entry.part)
         except Exception as error:
-            name, where = entry["part"].get("name"), encoder.run.place
-            files = encoder.run.record["holdfast"].get("parts") or {}
+            name, where = entry.part["name"], encoder.run.place
+            files = encoder.run.record.holdfast.parts
             command = f"holdfast --parts {' --parts '.join(files)} compare"
             own = f"; parts of its own are in {', '.join(files)}: {command} ..." if files else ""
             left_out.append(f"{name} is left out: its spec in {where!r} cannot be built ({first_line(error)}{own})")
@@ -66,13 +66,13 @@ def questions(encoders: Sequence[Audited], fewest: int) -> tuple[list[Question],
 
 def _alone(key: str, answers: list[Answer], groups: dict[str, list[Answer]]) -> str:
     """Return why a measure that few were asked is left out: nobody else was asked, or others with other parameters."""
-    (first, entry), name = answers[0], answers[0][1]["part"]["name"]
+    (first, entry), name = answers[0], answers[0][1].part["name"]
     start = f"{name} of {', '.join(encoder.name for encoder, _ in answers)} is left out: "
-    rivals = [group for k, group in groups.items() if k != key and group[0][1]["part"]["name"] == name]
+    rivals = [group for k, group in groups.items() if k != key and group[0][1].part["name"] == name]
     if not rivals:
         return f"{start}no other encoder was asked"
     second, rival = max(rivals, key=len)[0]
-    a, b = flatten(entry["part"]), flatten(rival["part"])
+    a, b = flatten(entry.part), flatten(rival.part)
     if a == b:
         a, b = read_supervision(first.run.record), read_supervision(second.run.record)
     differing = [key for key in dict.fromkeys((*a, *b)) if a.get(key) != b.get(key)]

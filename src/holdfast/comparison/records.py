@@ -1,19 +1,20 @@
 """Audits that were made: their records and tables, read from run folders."""
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from holdfast.runtime.doors import real
 from holdfast.runtime.errors import HoldfastError, UnreadableRecord, first_line
 from holdfast.storage.filesystem import Folder
+from holdfast.storage.record import EncoderEntry, MeasureEntry, Record
 from holdfast.storage.record_file import read_record, run_files
 from holdfast.storage.standing import allowing, refuse_unknown
 
 if TYPE_CHECKING:  # a record is read without torch
-    from holdfast.core import Score, Table
+    from holdfast.core import Table
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,14 @@ class Run:
 
     place: str
     folder: Folder
-    record: Mapping[str, Any]
+    record: Record
 
-    def table(self, name: str) -> "tuple[list[str], Table]":
+    def table(self, name: str | None) -> "tuple[list[str], Table]":
         """Return the names of the rows of a table, and its columns."""
+        if name is None:
+            raise UnreadableRecord(
+                f"expected a table of the measure in {self.place!r}, it has none; run the audit again"
+            )
         import numpy as np
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -95,21 +100,11 @@ class Audited:
 
     name: str
     run: Run
-    entry: Mapping[str, Any]
+    entry: EncoderEntry
 
-    def measure(self, spec: Any) -> Mapping[str, Any] | None:
+    def measure(self, spec: Any) -> MeasureEntry | None:
         """Return the entry of the measure of a spec; None where it was not asked."""
-        return next((m for m in self.entry["measures"].values() if m["part"] == spec), None)
-
-
-def score_of(data: Mapping[str, Any]) -> "Score":
-    """Return a score of a record."""
-    from holdfast.core import Score
-
-    values: dict[str, Any] = {field.name: data[field.name] for field in fields(Score) if field.name in data}
-    for key in values.keys() & {"checks", "because"}:
-        values[key] = tuple(values[key])
-    return Score(**values)
+        return next((m for m in self.entry.measures.values() if m.part == spec), None)
 
 
 def encoders_of(runs: Iterable[Run]) -> tuple[list[Audited], list[str]]:
@@ -118,20 +113,20 @@ def encoders_of(runs: Iterable[Run]) -> tuple[list[Audited], list[str]]:
     Encoders of one name in several folders are told apart by the folders' names, by their paths where these are alike.
     """
     runs = list(runs)
-    entries = [(run, entry) for run in runs for entry in run.record["encoders"]]
+    entries = [(run, entry) for run in runs for entry in run.record.encoders]
     ends = {run.place: PurePosixPath(run.place.rstrip("/")).name or run.place for run in runs}
-    everyone = [entry["name"] for _, entry in entries]
+    everyone = [entry.name for _, entry in entries]
 
-    def name(run: Run, entry: Mapping[str, Any]) -> str:
-        if everyone.count(entry["name"]) == 1:
-            return entry["name"]
+    def name(run: Run, entry: EncoderEntry) -> str:
+        if everyone.count(entry.name) == 1:
+            return entry.name
         alike = list(ends.values()).count(ends[run.place]) > 1
-        return f"{entry['name']} ({run.place if alike else ends[run.place]})"
+        return f"{entry.name} ({run.place if alike else ends[run.place]})"
 
-    fit = [Audited(name(run, entry), run, entry) for run, entry in entries if not entry.get("error")]
+    fit = [Audited(name(run, entry), run, entry) for run, entry in entries if not entry.error]
     lost = [
-        f"{name(run, entry)} is left out: it could not be audited ({entry['error']})"
+        f"{name(run, entry)} is left out: it could not be audited ({entry.error})"
         for run, entry in entries
-        if entry.get("error")
+        if entry.error
     ]
     return fit, lost

@@ -1,26 +1,26 @@
 """What became worse since a baseline: each score held against what may be lost of it, corrected over all of them."""
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
-from holdfast.auditing.record import finite
 from holdfast.comparison.baseline import couples, same_images, without_labels
 from holdfast.comparison.conditions import cautions
 from holdfast.comparison.contrast import NO_WORSE, WORSE, Contrast
 from holdfast.comparison.left_out import list_exclusions as unlike
 from holdfast.comparison.questions import Question, questions
-from holdfast.comparison.records import Audited, Run, score_of
+from holdfast.comparison.records import Audited, Run
 from holdfast.comparison.shared_images import correlation, equal, sides
 from holdfast.config.margins import Margin, Scored, margins
 from holdfast.config.requirements import flaw, nothing_there
-from holdfast.core import HoldfastError
+from holdfast.core import HoldfastError, Score
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.levels import FLOOR
 from holdfast.numerics.statistics.multiple_testing import adjust_p_values
 from holdfast.runtime.privacy import distinct
+from holdfast.storage.entry import as_json
+from holdfast.storage.record import DataEntry, MeasureEntry
 from holdfast.storage.standing import VOID
 
 LEVEL = 0.05
@@ -85,7 +85,7 @@ def regressions(
     shared: list[tuple[Audited, Audited, dict[str, Question]]] = []
     unusable: list[str] = []
     for new, old in pairs:
-        asked, lines = ([], []) if new.entry.get("error") else questions([new, old], fewest=2)
+        asked, lines = ([], []) if new.entry.error else questions([new, old], fewest=2)
         ours = [f" of {encoder.name} is left out" for encoder in (new, old)]  # said once for all measures, see below
         unusable += [line for line in lines if not any(text in line for text in ours)]
         shared.append((new, old, {_key(new, question): question for question in asked}))
@@ -103,14 +103,14 @@ def regressions(
     tests = []
     for new, old, asked in shared:
         for (name, score), margin in held.items():
-            if new.entry.get("error"):
-                if name in old.entry["measures"]:
+            if new.entry.error:
+                if name in old.entry.measures:
                     tests.append(_judge_unaudited(new, old, name, score, margin))
             elif name in asked:
                 tests.append(_test(asked[name], name, score, margin, paired))
-    rows = _decide_tests(tests, now.record["data"])
+    rows = _decide_tests(tests, now.record.data)
     comparisons = sum(test.contrast is not None for test in tests)
-    known_encoders = [encoder for new, old, _ in shared for encoder in (new, old) if not encoder.entry.get("error")]
+    known_encoders = [encoder for new, old, _ in shared for encoder in (new, old) if not encoder.entry.error]
     data = {
         "baseline": before.place,
         "paired": paired,
@@ -121,7 +121,7 @@ def regressions(
         "left_out": left_out,
         "cautions": [*_warn_different_seeds(now, before, paired), *cautions([now, before], known_encoders)],
     }
-    return finite(json.loads(json.dumps(data)))
+    return as_json(data)
 
 
 def _promises(comparisons: int) -> str:
@@ -133,7 +133,7 @@ def _promises(comparisons: int) -> str:
 
 def _warn_different_seeds(now: Run, before: Run, paired: bool) -> list[str]:
     """Say how runs that only their seeds tell apart are compared image by image."""
-    seeds = [run.record["plan"]["seed"] for run in (now, before)]
+    seeds = [run.record.plan.seed for run in (now, before)]
     if paired or seeds[0] == seeds[1]:
         return []
     return [
@@ -145,7 +145,7 @@ def _warn_different_seeds(now: Run, before: Run, paired: bool) -> list[str]:
 def _key(encoder: Audited, question: Question) -> str:
     """Return the name by which an encoder's record knows a measure."""
     entry = question.answers[0][1]
-    return next(name for name, measure in encoder.entry["measures"].items() if measure is entry)
+    return next(name for name, measure in encoder.entry.measures.items() if measure is entry)
 
 
 def _collect_measures(shared: Sequence[tuple[Audited, Audited, Mapping[str, Question]]]) -> dict[str, Scored]:
@@ -153,44 +153,43 @@ def _collect_measures(shared: Sequence[tuple[Audited, Audited, Mapping[str, Ques
     known: dict[str, Scored] = {}
     for new, old, asked in shared:
         for name, (a, b) in {name: _entries(question) for name, question in asked.items()}.items():
-            scores = {t: s for t, s in b["scores"].items() if t in a["scores"] or not a["scores"]} or a["scores"]
-            _add(known, name, b if b["headline"] else a, scores)
-        if new.entry.get("error"):
-            for name, entry in old.entry["measures"].items():
-                _add(known, name, entry, entry["scores"])
+            scores = {t: s for t, s in b.scores.items() if t in a.scores or not a.scores} or a.scores
+            _add(known, name, b if b.headline else a, scores)
+        if new.entry.error:
+            for name, entry in old.entry.measures.items():
+                _add(known, name, entry, entry.scores)
     return known
 
 
-def _add(known: dict[str, Scored], name: str, entry: Mapping[str, Any], scores: Mapping[str, Any]) -> None:
+def _add(known: dict[str, Scored], name: str, entry: MeasureEntry, scores: Mapping[str, Score]) -> None:
     """Add what is known of a measure."""
-    if entry["headline"] is None:
+    if entry.headline is None:
         return
-    units = {title: score.get("unit") or entry["unit"] for title, score in scores.items()}
+    units = {title: score.unit or entry.unit for title, score in scores.items()}
     earlier = known[name].units if name in known else {}
-    known[name] = Scored(entry["better"], entry["headline"], {**earlier, **units})
+    known[name] = Scored(entry.better, entry.headline, {**earlier, **units})
 
 
-def _entries(question: Question) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def _entries(question: Question) -> tuple[MeasureEntry, MeasureEntry]:
     """Return the entries of a measure in the run's record and in the baseline's."""
     (_, new), (_, old) = question.answers
     return new, old
 
 
 def _row(
-    new: Audited, old: Audited, name: str, title: str, margin: Margin, entries: tuple[Mapping[str, Any], ...]
+    new: Audited, old: Audited, name: str, title: str, margin: Margin, entry: MeasureEntry | None, about: MeasureEntry
 ) -> dict[str, Any]:
     """Return what is known of a score before anything is compared."""
-    now, before = ((entry.get("scores") or {}).get(title) for entry in entries)
-    about = entries[1]
+    now, before = None if entry is None else entry.scores.get(title), about.scores.get(title)
     amount: float | None = margin.amount
     if margin.relative:
-        value = before["value"] if before else None
+        value = before.value if before else None
         amount = None if value is None else margin.amount * abs(value)
     return {
-        "encoder": new.name, "baseline_encoder": old.entry["name"], "measure": name, "title": about["title"],
-        "score": title, "is_headline": title == about["headline"], "better": about["better"],
-        "unit": (before or now or {}).get("unit") or about["unit"],
-        "levels": title == about["headline"] and bool((about.get("in_words") or {}).get("levels")),
+        "encoder": new.name, "baseline_encoder": old.entry.name, "measure": name, "title": about.title,
+        "score": title, "is_headline": title == about.headline, "better": about.better,
+        "unit": (score.unit if (score := before or now) is not None else "") or about.unit,
+        "levels": title == about.headline and about.in_words is not None and about.in_words.levels,
         "verdict": UNTOLD, "reason": "", "baseline": before, "now": now, "change": None,
         "margin": {"written": margin.written, "amount": amount, "relative": margin.relative},
         "paired": False, "images": None, "correlation": None, "p": None, "p_adjusted": None, "needed": None,
@@ -199,10 +198,10 @@ def _row(
 
 def _judge_unaudited(new: Audited, old: Audited, name: str, title: str, margin: Margin) -> _Test:
     """Return what became of a score of an encoder that could not be audited."""
-    entry = old.entry["measures"][name]
-    row = _row(new, old, name, title, margin, ({}, entry))
-    lost = title in entry["scores"] and entry["scores"][title]["value"] is not None
-    return _Test(row | {"verdict": LOST if lost else UNTOLD, "reason": f"not audited: {new.entry['error']}"})
+    entry = old.entry.measures[name]
+    row = _row(new, old, name, title, margin, None, entry)
+    lost = title in entry.scores and entry.scores[title].value is not None
+    return _Test(row | {"verdict": LOST if lost else UNTOLD, "reason": f"not audited: {new.entry.error}"})
 
 
 def _test(question: Question, name: str, title: str, margin: Margin, paired: bool) -> _Test:
@@ -210,25 +209,23 @@ def _test(question: Question, name: str, title: str, margin: Margin, paired: boo
     (new, _), (old, _) = question.answers
     side, old_side, images = sides(question, paired)
     now, before = side.entry, old_side.entry
-    row = _row(new, old, name, title, margin, (now, before))
+    row = _row(new, old, name, title, margin, now, before)
     row["images"] = images
     # numbers that are not there, or that a failed check voids
-    missing = [
-        nothing_there(entry, score or {}, "value") or (flaw(e.entry, score) if score["standing"] == VOID else "")
-        for e, entry, score in ((new, now, row["now"]), (old, before, row["baseline"]))
-    ]
-    if missing[1]:
-        return _Test(row | {"reason": f"the baseline has no number: {missing[1]}"})
-    if missing[0]:  # undefined is not lost: a median is where half of the images were not broken at all
-        lost = now["error"] or now["not_certified"] or (row["now"] and row["now"]["standing"] == VOID)
-        return _Test(row | {"verdict": LOST if lost else UNTOLD, "reason": missing[0]})
+    score, baseline = now.scores.get(title), before.scores.get(title)
+    if (missing := _why_no_number(old, before, baseline)) or baseline is None:
+        return _Test(row | {"reason": f"the baseline has no number: {missing}"})
+    if (missing := _why_no_number(new, now, score)) or score is None:
+        # undefined is not lost: a median is where half of the images were not broken at all
+        lost = now.failure or (score is not None and score.standing == VOID)
+        return _Test(row | {"verdict": LOST if lost else UNTOLD, "reason": missing})
     rho = correlation(question, title, side, old_side) if paired else None
-    contrast = Contrast(score_of(row["now"]), score_of(row["baseline"]), rho or 0.0, margin, question.measure.better)
-    change = asdict(statistics.difference(contrast.now, contrast.before, contrast.correlation))
-    row |= {"paired": rho is not None, "correlation": rho, "change": change}
+    contrast = Contrast(score, baseline, rho or 0.0, margin, question.measure.better)
+    change = statistics.difference(contrast.now, contrast.before, contrast.correlation)
     if rho is None:
-        change["interval"] = "unpaired, from both intervals"
-    sure = contrast.tells(NO_WORSE) or new.entry["fingerprint"] == old.entry["fingerprint"]
+        change = replace(change, interval="unpaired, from both intervals")
+    row |= {"paired": rho is not None, "correlation": rho, "change": change}
+    sure = contrast.tells(NO_WORSE) or new.entry.fingerprint == old.entry.fingerprint
     same = contrast.now.value == contrast.before.value
     if paired and sure and same and equal(side, old_side):
         return _Test(row | {"verdict": NO_WORSE, "reason": "every image has the same value as in the baseline"})
@@ -237,7 +234,14 @@ def _test(question: Question, name: str, title: str, margin: Margin, paired: boo
     return _Test(row, contrast, len(side.rows) if images else None)
 
 
-def _decide_tests(tests: Sequence[_Test], images: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _why_no_number(encoder: Audited, entry: MeasureEntry, score: Score | None) -> str:
+    """Return why a measure has no number that means anything; "" where it has."""
+    if reason := nothing_there(entry, score, "value"):
+        return reason
+    return flaw(encoder.entry, score) if score is not None and score.standing == VOID else ""
+
+
+def _decide_tests(tests: Sequence[_Test], images: DataEntry) -> list[dict[str, Any]]:
     """Return the rows of all tests with their verdicts, corrected over all of them in each direction."""
     tested = [(test, test.contrast) for test in tests if test.contrast is not None]
     corrected = {
@@ -259,11 +263,11 @@ def _decide_tests(tests: Sequence[_Test], images: Mapping[str, Any]) -> list[dic
             "as_measured": test.count_needed_images(contrast.times_as_measured(level)),
             "if_equal": test.count_needed_images(contrast.times_if_equal(level)),
             "of": "attacked images" if _is_attacked(row["images"], images) else "images",
-            "available": images["available"],
+            "available": images.available,
         }
     return [test.row for test in tests]
 
 
-def _is_attacked(images: Mapping[str, Any] | None, data: Mapping[str, Any]) -> bool:
+def _is_attacked(images: Mapping[str, Any] | None, data: DataEntry) -> bool:
     """Return whether the images of a score are the attacked ones alone."""
-    return images is not None and images["now"] == data["attacked"] < data["images"]
+    return images is not None and images["now"] == data.attacked < data.images

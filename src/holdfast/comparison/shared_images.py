@@ -1,15 +1,16 @@
 """Two answers to one question, image by image: both scores on the images that both runs have."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
+from msgspec import structs
 
 from holdfast.comparison.questions import Answer, Question
 from holdfast.core import Measure, Score, Table
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.copies import firsts, score_pictures
+from holdfast.storage.record import MeasureEntry
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Side:
         alike: the ids of two images that show the same picture, each.
     """
 
-    entry: Mapping[str, Any]
+    entry: MeasureEntry
     rows: Sequence[str]
     table: Table
     alike: tuple[tuple[str, str], ...] = ()
@@ -35,18 +36,19 @@ class Side:
         places = {name: place for place, name in enumerate(self.rows)}
         chosen = torch.tensor([places[name] for name in names])
         table = {key: column[chosen] for key, column in self.table.items()}
-        recorded = self.entry["scores"]
+        recorded = self.entry.scores
         scores = {
-            title: {**recorded[title], **_numbers(score)}
+            title: _with_numbers(recorded[title], score)
             for title, score in score_pictures(measure, table, firsts(names, self.alike)).items()
             if title in recorded
         }
-        return Side({**self.entry, "scores": scores}, names, table, self.alike)
+        return Side(structs.replace(self.entry, scores=scores), names, table, self.alike)
 
 
-def _numbers(score: Score) -> dict[str, Any]:
-    """Return what rows decide of a score."""
-    return {key: getattr(score, key) for key in ("value", "low", "high", "n", "interval", "note")}
+def _with_numbers(recorded: Score, score: Score) -> Score:
+    """Return a score of a record with what rows decide of it as another one has it."""
+    names = ("value", "low", "high", "n", "interval", "note")
+    return replace(recorded, **{name: getattr(score, name) for name in names})
 
 
 def sides(question: Question, paired: bool) -> tuple[Side, Side, dict[str, int | None] | None]:
@@ -74,16 +76,16 @@ def sides(question: Question, paired: bool) -> tuple[Side, Side, dict[str, int |
 
 def _read(answer: Answer) -> Side:
     encoder, entry = answer
-    if entry["error"] or entry["not_certified"] or not entry["scores"]:
+    if entry.failure or entry.table is None:
         return Side(entry, (), {})
-    data = encoder.run.record["data"]
-    alike = [] if data.get("duplicates_left_out") else data.get("duplicates") or []
-    return Side(entry, *encoder.run.table(entry["table"]), tuple((pair["image"], pair["like"]) for pair in alike))
+    data = encoder.run.record.data
+    alike = [] if data.duplicates_left_out else data.duplicates
+    return Side(entry, *encoder.run.table(entry.table), tuple((pair.image, pair.like) for pair in alike))
 
 
 def correlation(question: Question, title: str, new: Side, old: Side) -> float | None:
     """Return how two estimates on the same rows are correlated; None where no row contributes known parts of it."""
-    measure = question.measure if title == new.entry["headline"] else question.measure.select_headline(title)
+    measure = question.measure if title == new.entry.headline else question.measure.select_headline(title)
     if measure is None or list(new.rows) != list(old.rows):
         return None
     influence, other = measure.influence(new.table), measure.influence(old.table)

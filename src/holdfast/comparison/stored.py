@@ -23,15 +23,15 @@ def load_observation(encoder: Audited, observation: Observation) -> dict[str, Te
     No pass is made. Every file is held against its seal.
     """
     spec = registry.spec(observation)
-    entry = next((entry for entry in encoder.entry["observations"] if entry["part"] == spec), None)
+    entry = next((entry for entry in encoder.entry.observations if entry.part == spec), None)
     if entry is None:
         return None
-    folder = str(entry.get("shards", ""))
+    folder = str(entry.shards)
     if not _FOLDER.fullmatch(folder):
         raise _build_error(encoder, observation, "the record does not say where they are")
     files = _spans(encoder.run.folder, folder)
     parts: list[dict[str, Tensor]] = []
-    start, images = 0, encoder.run.record["data"]["images"]
+    start, images = 0, encoder.run.record.data.images
     while start < images:
         stop = max((stop for stop in files.get(start, {}) if stop <= images), default=None)
         if stop is None:
@@ -59,6 +59,6 @@ def _spans(files: Folder, folder: str) -> dict[int, dict[int, str]]:
 
 def _build_error(encoder: Audited, observation: Any, why: str) -> UnreadableRecord:
     return UnreadableRecord(
-        f"expected {observation.title} of {encoder.entry['name']!r} in the cache of {encoder.run.place!r}, but {why}; "
+        f"expected {observation.title} of {encoder.entry.name!r} in the cache of {encoder.run.place!r}, but {why}; "
         "keep the folder `cache` beside the record, or run the audit again"
     )

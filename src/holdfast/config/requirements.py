@@ -8,12 +8,14 @@ Measures and scores are named as in the record; without a score the headline is 
 
 import operator
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.numerics.statistics.score import Score
 from holdfast.runtime.checked import number
 from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.storage.record import EncoderEntry, MeasureEntry
 from holdfast.storage.standing import SOUND, VOID, base, may_meet
 
 FIELDS = ("value", "low", "high", "n")
@@ -89,8 +91,8 @@ class Finding:
     levels: bool = False
 
 
-Judge = Callable[[Mapping[str, Any]], Finding]
-"""Says whether the encoder of a row of the record meets a requirement."""
+Judge = Callable[[EncoderEntry], Finding]
+"""Says whether an encoder of the record meets a requirement."""
 
 
 def parse(text: str) -> Requirement:
@@ -119,8 +121,8 @@ def _number(text: str, where: str) -> float:
     return value / 100 if text.endswith("%") else value
 
 
-def judge(record: Mapping[str, Any], requirements: Iterable[str], encoders: Iterable[str] = ()) -> list[Finding]:
-    """Return for every requirement and every encoder whether it is met.
+def judge(encoders: Sequence[EncoderEntry], requirements: Iterable[str], chosen: Iterable[str] = ()) -> list[Finding]:
+    """Return for every requirement and every encoder of a record, or every chosen one, whether it is met.
 
     Nothing is met by what is not there: a measure that failed, was not certified or was not asked of an encoder, a
     score without a value or without the end of the interval that is compared, an encoder that could not be audited. Nor
@@ -129,34 +131,32 @@ def judge(record: Mapping[str, Any], requirements: Iterable[str], encoders: Iter
     parsed = [parse(text) for text in requirements]
     if not parsed:
         raise HoldfastError("expected at least one requirement, got none; add --require 'breakaway_risk < 5 %'")
-    rows = {row["name"]: row for row in record["encoders"]}
-    names = list(encoders)
+    rows = {row.name: row for row in encoders}
+    names = list(chosen)
     for name in names:
         if name not in rows:
             raise unknown("encoder", name, rows)
-    if not rows:
-        raise HoldfastError("expected a record with encoders, got one without any; run the audit again")
     # What each requirement is about, before any encoder is judged by it: what the record does not know is refused.
-    units = _units(rows.values())
-    in_levels = {name for row in rows.values() for name, measure in row["measures"].items() if _in_levels(measure)}
-    judges = [_of_checks(r, rows) if r.of_checks else _of_measure(r, units, in_levels) for r in parsed]
+    units = _units(encoders)
+    in_levels = {name for row in encoders for name, measure in row.measures.items() if _in_levels(measure)}
+    judges = [_of_checks(r, encoders) if r.of_checks else _of_measure(r, units, in_levels) for r in parsed]
     return [judge(rows[name]) for judge in judges for name in names or rows]
 
 
-def _units(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+def _units(encoders: Iterable[EncoderEntry]) -> dict[str, dict[str, str]]:
     """Return the scores of every measure of a record, each with its unit."""
     units: dict[str, dict[str, str]] = {}
-    for row in rows:
-        for name, measure in row["measures"].items():
+    for row in encoders:
+        for name, measure in row.measures.items():
             scores = units.setdefault(name, {})
-            scores |= {title: score.get("unit") or measure["unit"] for title, score in measure["scores"].items()}
+            scores |= {title: score.unit or measure.unit for title, score in measure.scores.items()}
     return units
 
 
-def _in_levels(measure: Mapping[str, Any]) -> bool:
+def _in_levels(measure: MeasureEntry) -> bool:
     """Return whether a measure is a change that every pixel may make, at most 1, which is said in grey levels."""
-    ball = (measure.get("part") or {}).get("ball") or {}
-    return measure["unit"] == "pixels" and ball.get("name") == "linf"
+    ball = measure.part.get("ball")
+    return measure.unit == "pixels" and isinstance(ball, dict) and ball["name"] == "linf"
 
 
 def measure_of(subject: str, measures: Iterable[str]) -> str | None:
@@ -206,65 +206,71 @@ def _of_measure(requirement: Requirement, units: Mapping[str, Mapping[str, str]]
             f"you mean {bound:g}/255?"
         )
 
-    def judge(row: Mapping[str, Any]) -> Finding:
-        measure = row["measures"].get(name) or {}
-        title = chosen or measure.get("headline") or "headline"
-        score = measure.get("scores", {}).get(title, {})
-        value, end = score.get(field), {"low": "low end", "high": "high end"}.get(field, field)
+    def judge(row: EncoderEntry) -> Finding:
+        measure = row.measures.get(name)
+        title = chosen or (measure.headline if measure else None) or "headline"
+        score = measure.scores.get(title) if measure else None
+        value, end = _read_field(score, field), {"low": "low end", "high": "high end"}.get(field, field)
         compared = f"{name}, {title}, {end}" + (f" (the default for {comparison})" if usual else "")
-        reason = f"not audited: {row['error']}" if row.get("error") else nothing_there(measure, score, field)
-        standing = SOUND if field == "n" else score.get("standing", SOUND)
-        if not reason and standing != VOID and not OPERATORS[comparison](value, bound):
-            reason = f"is not {comparison} {requirement.written}"
-        if not reason and not may_meet(standing, comparison):
-            reason = flaw(row, score)
-        unit = "" if field == "n" else score.get("unit") or measure.get("unit", "")
-        return Finding(text, row["name"], not reason, compared, value, bound, unit, reason, levels)
+        reason = f"not audited: {row.error}" if row.error else nothing_there(measure, score, field)
+        if score is not None and not reason:
+            standing = SOUND if field == "n" else score.standing
+            if standing != VOID and not OPERATORS[comparison](value, bound):
+                reason = f"is not {comparison} {requirement.written}"
+            elif not may_meet(standing, comparison):
+                reason = flaw(row, score)
+        unit = "" if field == "n" or measure is None else (score.unit if score else "") or measure.unit
+        return Finding(text, row.name, not reason, compared, value, bound, unit, reason, levels)
 
     return judge
 
 
-def flaw(row: Mapping[str, Any], score: Mapping[str, Any]) -> str:
+def flaw(row: EncoderEntry, score: Score) -> str:
     """Return what is wrong with a number whose check failed."""
-    failed = "; ".join(f"check {name} failed: {row['checks'][name]['finding']}" for name in score["because"])
-    return failed if score["standing"] == VOID else f"the truth is {score['standing']} that: {failed}"
+    failed = "; ".join(f"check {name} failed: {row.checks[name].finding}" for name in score.because)
+    return failed if score.standing == VOID else f"the truth is {score.standing} that: {failed}"
 
 
-def nothing_there(measure: Mapping[str, Any], score: Mapping[str, Any], field: str) -> str:
+def nothing_there(measure: MeasureEntry | None, score: Score | None, field: str) -> str:
     """Return why there is nothing to compare; "" where there is."""
-    note = f": {score['note']}" if score.get("note") else ""
-    if not measure:
+    if measure is None:
         return "not measured"
-    if measure.get("error"):
-        return f"failed: {measure['error']}"
-    if measure.get("not_certified"):
-        return str(measure["not_certified"])
-    if not score:
+    if measure.error:
+        return f"failed: {measure.error}"
+    if measure.not_certified:
+        return measure.not_certified
+    if score is None:
         return "no such score"
-    if score["value"] is None:
+    note = f": {score.note}" if score.note else ""
+    if score.value is None:
         return f"undefined{note}"
-    return "" if score.get(field) is not None else f"no interval{note}"
+    return "" if _read_field(score, field) is not None else f"no interval{note}"
 
 
-def _of_checks(requirement: Requirement, rows: Mapping[str, Mapping[str, Any]]) -> Judge:
+def _read_field(score: Score | None, field: str) -> float | None:
+    """Return what a score says, one of `FIELDS`; None where it does not."""
+    return None if score is None else getattr(score, field)
+
+
+def _of_checks(requirement: Requirement, encoders: Sequence[EncoderEntry]) -> Judge:
     """Return what judges an encoder by its validity checks: those of one name, or all."""
     text, subject, bound = requirement.text, requirement.subject, requirement.bound
     name, holds = subject.removeprefix("checks."), OPERATORS[requirement.comparison]
-    every = list(dict.fromkeys(check for row in rows.values() for check in row["checks"]))
+    every = list(dict.fromkeys(check for row in encoders for check in row.checks))
     names = [check for check in every if name in ("*", check, base(check))]
-    if name != "*" and not names and any(not row.get("error") for row in rows.values()):
+    if name != "*" and not names and any(not row.error for row in encoders):
         raise unknown("check", name, dict.fromkeys(map(base, every)))
     names = names or [name]
 
-    def judge(row: Mapping[str, Any]) -> Finding:
-        checks = {check: row["checks"].get(check, {}) for check in names}
-        missed = {key: check for key, check in checks.items() if not check or not holds(check["status"], bound)}
+    def judge(row: EncoderEntry) -> Finding:
+        checks = {check: row.checks.get(check) for check in names}
+        missed = {key: check for key, check in checks.items() if check is None or not holds(check.status, bound)}
         reasons = []
         for key, check in missed.items():
-            reason = f"{check['status']}, {check['finding']}" if check else "not examined"
+            reason = f"{check.status}, {check.finding}" if check else "not examined"
             reasons.append(reason if len(names) == 1 else f"{key}: {reason}")
-        reason = f"not audited: {row['error']}" if row.get("error") else "; ".join(reasons)
-        statuses = dict.fromkeys(check.get("status", "missing") for check in (missed or checks).values())
-        return Finding(text, row["name"], not reason, subject, ", ".join(statuses), bound, reason=reason)
+        reason = f"not audited: {row.error}" if row.error else "; ".join(reasons)
+        statuses = dict.fromkeys(check.status if check else "missing" for check in (missed or checks).values())
+        return Finding(text, row.name, not reason, subject, ", ".join(statuses), bound, reason=reason)
 
     return judge

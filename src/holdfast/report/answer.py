@@ -1,86 +1,85 @@
 """The answers that begin a report: what measures say in words, what that is like, and how far it may be believed."""
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 from holdfast.report.numbers import listing, plural
 from holdfast.report.references import likeness
 from holdfast.report.verdict import Sentence
+from holdfast.storage.record import DataEntry, EncoderEntry, MeasureEntry, Record
 from holdfast.storage.standing import SOUND, VOID
 
 
-def answers(record: Mapping[str, Any], closing: bool = True) -> list[tuple[str, Sentence]]:
+def answers(record: Record, closing: bool = True) -> list[tuple[str, Sentence]]:
     """Return (encoder, answer): what measures say in words, how far it may be believed, and what the checks say."""
     lines: list[tuple[str, Sentence]] = []
-    for encoder in record["encoders"]:
-        measures = encoder.get("measures", {}).values()
-        answered = [answer for m in measures if (answer := _answer(m, encoder, record["data"]))]
+    for encoder in record.encoders:
+        measures = encoder.measures.values()
+        answered = [answer for m in measures if (answer := _answer(m, encoder, record.data))]
         if answered and closing:  # what is about images or the encoder is said once
             last = answered.pop()
-            words = filter(None, (last.text, duplicates(record["data"]), _trust(encoder)))
+            words = filter(None, (last.text, duplicates(record.data), _trust(encoder)))
             answered.append(Sentence(" ".join(words), last.tone))
-        lines += [(encoder["name"], answer) for answer in answered]
+        lines += [(encoder.name, answer) for answer in answered]
     return lines
 
 
-def diagnose(encoder: Mapping[str, Any], by: Collection[str] | None = None) -> str:
+def diagnose(encoder: EncoderEntry, by: Collection[str] | None = None) -> str:
     """Return what checks call an encoder before all else, such as "Looks untrained"; "" where they call it nothing.
 
     Args:
         encoder: its entry in the record.
         by: which checks; None: all.
     """
-    checks = encoder["checks"]
-    names = [checks[key]["called"] for key in (checks if by is None else by) if checks.get(key, {}).get("called")]
+    keys = encoder.checks if by is None else by
+    names = [check.called for key in keys if (check := encoder.checks.get(key)) and check.called]
     return listing([names[0], *(name[:1].lower() + name[1:] for name in names[1:])]) if names else ""
 
 
-def _answer(measure: Mapping[str, Any], encoder: Mapping[str, Any], data: Mapping[str, Any]) -> Sentence | None:
+def _answer(measure: MeasureEntry, encoder: EncoderEntry, data: DataEntry) -> Sentence | None:
     """Return what a measure says in words, with the standing of its headline; None of most, which say nothing."""
-    words, headline = measure.get("in_words"), measure["scores"].get(measure["headline"])
+    words, headline = measure.in_words, measure.headline_score
     if not words or headline is None:
         return None
-    standing, because = headline.get("standing", SOUND), headline.get("because", ())
+    standing, because = headline.standing, headline.because
     name = diagnose(encoder, because if standing == VOID else None)
     failed = [check.split("[")[0].replace("_", " ") for check in because]
     if standing == VOID:
-        void = f"{measure['title']} means nothing here: the check {listing(failed)} failed."
+        void = f"{measure.title} means nothing here: the check {listing(failed)} failed."
         return Sentence(f"{name}: {void[:1].lower()}{void[1:]}" if name else void, "bad")
 
     # what it is called and like, of a sound number; nothing that flatters, of a bound or of what learned nothing
-    tone, ending, doubt = "plain", words["called"], ""
+    tone, ending, doubt = "plain", words.called, ""
     if standing != SOUND:
         side, checks = "smaller" if standing == "at most" else "larger", plural(len(failed), "check").partition(" ")[2]
-        tone, ending = "warn", words.get("if_weak", "")
+        tone, ending = "warn", words.if_weak
         doubt = f"This is only a limit, because the {checks} {listing(failed)} failed: the truth may be far {side}."
     elif name:
         tone, ending = "bad", "for such an encoder this means little"
     elif ending:
         ending = ", ".join(filter(None, (ending, likeness(measure, encoder, data))))
-    start = f"{name}: {words['says']}" if name else f"{words['says'][:1].upper()}{words['says'][1:]}"
+    start = f"{name}: {words.says}" if name else f"{words.says[:1].upper()}{words.says[1:]}"
     line = f"{start}{': ' if ending else ''}{ending}."
-    return Sentence(" ".join(filter(None, (line, doubt, *words["further"]))), tone)
+    return Sentence(" ".join(filter(None, (line, doubt, *words.further))), tone)
 
 
-def duplicates(data: Mapping[str, Any]) -> str:
+def duplicates(data: DataEntry) -> str:
     """Return how many images show the picture of another one, where any do."""
-    alike = data.get("duplicates") or []
-    if not alike or data.get("duplicates_left_out"):
+    if not data.duplicates or data.duplicates_left_out:
         return ""
-    copies, images = len({pair["image"] for pair in alike}), data.get("images")
-    among = f"{copies} of {plural(images, 'image')}" if images else plural(copies, "image")
+    copies = len({pair.image for pair in data.duplicates})
+    pictures = plural(data.images - copies, "picture")
     are = "is a copy of another one" if copies == 1 else "are copies of others"
-    pictures = f": values and intervals count {plural(images - copies, 'picture')}" if images else ""
-    return f"{among} {are}{pictures}. No encoder can hold copies far apart; --skip-duplicates leaves them out."
+    return (
+        f"{copies} of {plural(data.images, 'image')} {are}: values and intervals count {pictures}. "
+        "No encoder can hold copies far apart; --skip-duplicates leaves them out."
+    )
 
 
-def _trust(encoder: Mapping[str, Any]) -> str:
+def _trust(encoder: EncoderEntry) -> str:
     """Return which checks of an encoder did not pass."""
-    checks = list(encoder["checks"].values())
-    named = {
-        status: listing([c["title"].lower() for c in checks if c["status"] == status], 8) for status in ("fail", "warn")
-    }
-    if not any(c["status"] == "pass" for c in checks):
+    checks = list(encoder.checks.values())
+    named = {status: listing([c.title.lower() for c in checks if c.status == status], 8) for status in ("fail", "warn")}
+    if not any(c.status == "pass" for c in checks):
         return "Trust: no check was run."
     if not any(named.values()):
         return "Trust: all checks passed."

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
+from holdfast.numerics.statistics.score import Score
 from holdfast.report.answer import answers, diagnose, duplicates
-from holdfast.report.cells import Cell, standing
+from holdfast.report.cells import Cell
 from holdfast.report.leader import Leader, format_score, lead
 from holdfast.report.numbers import bracket, finite, listing, plural
-from holdfast.report.verdict import Sentence
+from holdfast.report.verdict import Sentence, find_best
+from holdfast.storage.record import CheckEntry, EncoderEntry, MeasureEntry, Record
 from holdfast.storage.standing import SOUND, VOID
 
 FEW = 5
@@ -42,160 +43,159 @@ class Brief:
     lines: list[Line]
 
 
-def first_keys(record: Mapping[str, Any]) -> list[str]:
+def first_keys(record: Record) -> list[str]:
     """Return the measures whose headlines come first: those that answer in words, then those that are in brief.
 
     Of measures of one kind only the first; of a record that does not know, its first measures.
     """
     about = _about(record)
-    ordered = list(dict.fromkeys(key for e in record["encoders"] for key in e.get("measures", {})))
+    ordered = list(dict.fromkeys(key for e in record.encoders for key in e.measures))
     answering = answering_keys(record)
     brief: dict[str, str] = {}  # kind of measure -> the first of it
     for key in ordered:
-        if about[key].get("in_brief") and key not in answering:
-            brief.setdefault(about[key]["part"]["name"], key)
-    kinds = {about[key]["part"]["name"] for key in answering}
+        if about[key].in_brief and key not in answering:
+            brief.setdefault(about[key].part["name"], key)
+    kinds = {about[key].part["name"] for key in answering}
     first = [*answering, *(key for kind, key in brief.items() if kind not in kinds)]
     return (first or ordered)[:FEW]
 
 
-def _about(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _about(record: Record) -> dict[str, MeasureEntry]:
     """Return what the first encoder that has it says of each measure."""
-    return {key: m for e in reversed(record["encoders"]) for key, m in e.get("measures", {}).items()}
+    return {key: m for e in reversed(record.encoders) for key, m in e.measures.items()}
 
 
-def answering_keys(record: Mapping[str, Any]) -> list[str]:
+def answering_keys(record: Record) -> list[str]:
     """Return the measures that answer in words."""
-    answering = (key for e in record["encoders"] for key, m in e.get("measures", {}).items() if m.get("in_words"))
+    answering = (key for e in record.encoders for key, m in e.measures.items() if m.in_words)
     return list(dict.fromkeys(answering))
 
 
-def best_first(record: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
+def best_first(record: Record) -> list[tuple[int, EncoderEntry]]:
     """Return (place in the record, encoder), by the first number; what has none stands last."""
     keys = first_keys(record)
 
-    def rank(item: tuple[int, Mapping[str, Any]]) -> tuple[bool, float]:
-        m = item[1].get("measures", {}).get(keys[0], {}) if keys else {}
-        value = _headline(m).get("value") if m else None
-        if not finite(value) or standing(_headline(m)) == VOID:
+    def rank(item: tuple[int, EncoderEntry]) -> tuple[bool, float]:
+        m = item[1].measures.get(keys[0]) if keys else None
+        score = m.headline_score if m else None
+        if not m or not score or not finite(score.value) or score.standing == VOID:
             return True, 0.0
-        return False, -value if m["better"] == "higher" else value
+        return False, -score.value if m.better == "higher" else score.value
 
-    return sorted(enumerate(record["encoders"]), key=rank)
+    return sorted(enumerate(record.encoders), key=rank)
 
 
-def leader(record: Mapping[str, Any]) -> Leader | None:
+def leader(record: Record) -> Leader | None:
     """Return who is best by the first number, and what checks call it; None where fewer than two have one."""
     if not (keys := first_keys(record)):
         return None
-    key, comparison = keys[0], record["comparison"].get(keys[0], {})
-    entries = {e["name"]: e["measures"][key] for _, e in best_first(record) if key in e.get("measures", {})}
-    scores = {name: _headline(m) for name, m in entries.items()}
-    scores = {name: s for name, s in scores.items() if finite(s.get("value")) and standing(s) != VOID}
+    key, compared = keys[0], record.comparison.get(keys[0])
+    entries = {e.name: e.measures[key] for _, e in best_first(record) if key in e.measures}
+    scores = {
+        name: score
+        for name, m in entries.items()
+        if (score := m.headline_score) and finite(score.value) and score.standing != VOID
+    }
     if not scores:
         return None
     first = next(iter(scores))
     beaten = {
-        pair["second"] if pair["first"] == first else pair["first"]
-        for pair in comparison.get("pairs", [])
-        if first in (pair["first"], pair["second"]) and _excludes_zero(pair["difference"])
+        pair.second if pair.first == first else pair.first
+        for pair in (compared.pairs if compared else [])
+        if first in (pair.first, pair.second) and _excludes_zero(pair.difference)
     }
-    about = {**entries[first], "answers": key in answering_keys(record), "levels": in_levels(entries[first])}
-    best = lead(about, scores, comparison.get("best"), beaten)
-    doubt = next((diagnose(e) for e in record["encoders"] if e["name"] == comparison.get("best")), "")
+    about, name = entries[first], find_best(record, key)
+    answers = key in answering_keys(record)
+    best = lead(about, scores, name, beaten, answers=answers, levels=in_levels(about))
+    doubt = next((diagnose(e) for e in record.encoders if e.name == name), "")
     if best and doubt:
         return replace(best, heading=f"{best.heading}, but {doubt[:1].lower()}{doubt[1:]}", tone="warn")
-    if best and best.tone == "good" and record.get("hardening", {}).get("warnings"):
+    if best and best.tone == "good" and record.hardening and record.hardening.warnings:
         return replace(best, heading=f"{best.heading}, at a price", tone="warn")
     return best
 
 
-def brief(record: Mapping[str, Any]) -> Brief:
+def brief(record: Record) -> Brief:
     """Return the few numbers of the audited encoders, the best encoder first."""
     keys, about = first_keys(record), _about(record)
-    heads = [(about[key]["title"], about[key].get("question", ""), about[key]["better"]) for key in keys]
+    heads = [(about[key].title, about[key].question, about[key].better) for key in keys]
     lines = [
-        Line(series, e["name"], [_figure(record, e, key) for key in keys], trust(e, keys))
+        Line(series, e.name, [_figure(record, e, key) for key in keys], trust(e, keys))
         for series, e in best_first(record)
-        if not e.get("error")
+        if not e.error
     ]
     return Brief(heads, lines)
 
 
-def each_answer(record: Mapping[str, Any]) -> list[tuple[int, str, list[Sentence]]]:
+def each_answer(record: Record) -> list[tuple[int, str, list[Sentence]]]:
     """Return (place in the record, encoder, its answers), the best encoder first."""
     by_name: dict[str, list[Sentence]] = {}
     for name, answer in answers(record, closing=False):
         by_name.setdefault(name, []).append(answer)
-    return [(series, e["name"], by_name[e["name"]]) for series, e in best_first(record) if e["name"] in by_name]
+    return [(series, e.name, by_name[e.name]) for series, e in best_first(record) if e.name in by_name]
 
 
-def warn_about_duplicates(record: Mapping[str, Any]) -> list[Sentence]:
+def warn_about_duplicates(record: Record) -> list[Sentence]:
     """Return what is to be said of images that are nearly the same as others, where some are."""
-    words = duplicates(record["data"])
+    words = duplicates(record.data)
     return [Sentence(words, "warn")] if words else []
 
 
-def statuses(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+def statuses(record: Record) -> list[tuple[str, str]]:
     """Return (status, how many checks of all encoders have it) of those that any has, the gravest first."""
-    everything = [check["status"] for e in record["encoders"] for check in (e.get("checks") or {}).values()]
+    everything = [check.status for e in record.encoders for check in e.checks.values()]
     words = {"fail": "failed", "warn": "warn", "pass": "passed", "skip": "skipped"}
     return [(status, f"{count} {word}") for status, word in words.items() if (count := everything.count(status))]
 
 
-def trust(encoder: Mapping[str, Any], keys: list[str]) -> Trust:
+def trust(encoder: EncoderEntry, keys: list[str]) -> Trust:
     """Return what the checks behind the first numbers say: those of the first one, which leads, and all others."""
-    checks = encoder["checks"]
-    behind = _headline(encoder["measures"].get(keys[0])).get("checks", ()) if keys else ()
-    first = {key: checks[key] for key in behind if key in checks} or checks
+    checks = encoder.checks
+    m = encoder.measures.get(keys[0]) if keys else None
+    score = m.headline_score if m else None
+    first = {key: checks[key] for key in (score.checks if score else ()) if key in checks} or checks
     others = {key: check for key, check in checks.items() if key not in first}
     for status, word in (("fail", "failed"), ("warn", "warned")):
         if names := _list_titles(first, status):
             text = f"{len(names)} of {len(first)} {word}"
             return Trust(status, text, "; ".join(filter(None, [listing(names, 2), _summarise_checks(others)])))
-    ran = sum(check["status"] == "pass" for check in first.values())
+    ran = sum(check.status == "pass" for check in first.values())
     if not ran:
         return Trust("skip", "no check was run", _summarise_checks(others))
     return Trust("pass", f"{plural(ran, 'check')} passed", _summarise_checks(others))
 
 
-def _list_titles(checks: Mapping[str, Any], status: str) -> list[str]:
-    return [check["title"].lower() for check in checks.values() if check["status"] == status]
+def _list_titles(checks: Mapping[str, CheckEntry], status: str) -> list[str]:
+    return [check.title.lower() for check in checks.values() if check.status == status]
 
 
-def _summarise_checks(checks: Mapping[str, Any]) -> str:
+def _summarise_checks(checks: Mapping[str, CheckEntry]) -> str:
     """Return how many checks behind other numbers did not pass."""
     counts = {word: len(_list_titles(checks, status)) for status, word in (("fail", "failed"), ("warn", "warned"))}
     said = [f"{count} {word}" for word, count in counts.items() if count]
     return f"behind other numbers: {', '.join(said)}" if said else ""
 
 
-def _headline(measure: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return ((measure or {}).get("scores") or {}).get((measure or {}).get("headline")) or {}
-
-
-def in_levels(measure: Mapping[str, Any]) -> bool:
+def in_levels(measure: MeasureEntry) -> bool:
     """Return whether a measure answers in grey levels, in which its headline is then told."""
-    return bool((measure.get("in_words") or {}).get("levels"))
+    return measure.in_words is not None and measure.in_words.levels
 
 
-def _excludes_zero(difference: Mapping[str, Any]) -> bool:
-    low, high = difference.get("low"), difference.get("high")
+def _excludes_zero(difference: Score) -> bool:
+    low, high = difference.low, difference.high
     return finite(low) and finite(high) and (low > 0 or high < 0)
 
 
-def _figure(record: Mapping[str, Any], encoder: Mapping[str, Any], key: str) -> Cell:
-    m = encoder["measures"].get(key)
+def _figure(record: Record, encoder: EncoderEntry, key: str) -> Cell:
+    m = encoder.measures.get(key)
     if m is None:
         return Cell("–", note="not measured")
-    if m.get("error"):
-        return Cell("failed", note=m["error"], tone="bad")
-    if m.get("not_certified"):
-        return Cell("not certified", note=m["not_certified"], tone="warn")
-    score = _headline(m)
-    value, interval = format_score(score, m["unit"], in_levels(m))
-    if both := bracket(m["scores"], m["unit"], m["better"]):
+    if m.error:
+        return Cell("failed", note=m.error, tone="bad")
+    if m.not_certified or not (score := m.headline_score):
+        return Cell("not certified", note=m.failure, tone="warn")
+    value, interval = format_score(score, m.unit, in_levels(m))
+    if both := bracket(m.scores, m.unit, m.better):
         value, _, interval = both.partition(", ")
-    best = record["comparison"].get(key, {}).get("best") == encoder["name"]
-    tone = "" if standing(score) == SOUND else "warn"
-    return Cell(value, interval, score.get("note", ""), best, tone)
+    tone = "" if score.standing == SOUND else "warn"
+    return Cell(value, interval, score.note, find_best(record, key) == encoder.name, tone)

@@ -1,9 +1,9 @@
 """How a score is shown: as a cell of a table, and which of its numbers are drawn; what failed a check shows less."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.numerics.statistics.score import Score
 from holdfast.report.numbers import finite, listing
 from holdfast.storage.standing import SOUND, VOID
 
@@ -28,9 +28,13 @@ class Grid:
     blocks: list[tuple[int, str, list[tuple[str, list[Cell]]]]]
 
 
-def standing(score: Mapping[str, Any]) -> str:
+NO_SCORE = Score(None, None, None, n=0, interval="")
+"""What is shown where there is none."""
+
+
+def standing(score: Score) -> str:
     """Return what a score still is: "sound", a bound that the truth is "at least" or "at most", or "void"."""
-    return score.get("standing", SOUND)
+    return score.standing
 
 
 def nan(value: Any) -> float:
@@ -42,20 +46,20 @@ Drawn = tuple[float, float, float, bool]
 """Value, low and high end as they are drawn, and whether the value is only a bound on one side."""
 
 
-def unpack_score(score: Mapping[str, Any]) -> Drawn:
+def unpack_score(score: Score) -> Drawn:
     """Return how a score is drawn: not at all where it is void, without an interval where it is a bound."""
-    if standing(score) == VOID:
+    if score.standing == VOID:
         return float("nan"), float("nan"), float("nan"), False
-    bound = standing(score) != SOUND
-    low, high = (float("nan") if bound else nan(score.get(end)) for end in ("low", "high"))
-    return nan(score.get("value")), low, high, bound
+    bound = score.standing != SOUND
+    low, high = (float("nan") if bound else nan(end) for end in (score.low, score.high))
+    return nan(score.value), low, high, bound
 
 
-def caution(name: str, score: Mapping[str, Any]) -> str:
+def caution(name: str, score: Score) -> str:
     """Return the sentence that a chart owes its reader where a score failed a check; "" where it is sound."""
-    if standing(score) == SOUND:
+    if score.standing == SOUND:
         return ""
-    failed = f"{listing(score.get('because', []))} failed"
-    if standing(score) == VOID:
+    failed = f"{listing(score.because)} failed"
+    if score.standing == VOID:
         return f"{name} is left out: void, {failed}."
-    return f"{name}, hollow: {failed}, so the truth is {standing(score)} what is drawn."
+    return f"{name}, hollow: {failed}, so the truth is {score.standing} what is drawn."

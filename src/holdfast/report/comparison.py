@@ -1,7 +1,6 @@
 """A comparison in the terminal: values, ranks, paired differences, what was left out."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -9,17 +8,19 @@ from rich.text import Text
 
 from holdfast.report.brief import FEW
 from holdfast.report.leader import Leader, format_score_inline, lead
-from holdfast.report.names import with_short_names
+from holdfast.report.names import shorten_compared
 from holdfast.report.numbers import BETTER, finite, listing, plural
+from holdfast.storage.chart import CurvesEntry
+from holdfast.storage.comparison import ComparedEncoder, ComparedMeasure, Comparison, RankedRow
 
 ARROW = {key: text[0] for key, text in BETTER.items()}
 
 
-def rank(row: Mapping[str, Any]) -> str:
+def rank(row: RankedRow) -> str:
     """Return the places that an encoder may have: "2", "1–3", or "–" where it has none."""
-    if row["rank"] is None:
+    if row.rank is None:
         return "–"
-    first, last = row["rank"]
+    first, last = row.rank
     return str(first) if first == last else f"{first}–{last}"
 
 
@@ -35,52 +36,50 @@ def p_title(correction: str) -> str:
     return {"none": "p", "holm": "p (Holm)", "bh": "p (BH)"}[correction]
 
 
-def heading(m: Mapping[str, Any], name: str) -> str:
+def heading(m: ComparedMeasure, name: str) -> str:
     """Return a measure's title, with what tells it from its twins."""
     _, bracket, details = name.partition("[")
-    details = (
-        f" ({details.rstrip(']').replace('=', ' ').replace(',', ', ')})" if bracket and "(" not in m["title"] else ""
-    )
-    return f"{m['title']}{details}"
+    details = f" ({details.rstrip(']').replace('=', ' ').replace(',', ', ')})" if bracket and "(" not in m.title else ""
+    return f"{m.title}{details}"
 
 
-def print_comparison(data: Mapping[str, Any], console: Console) -> None:
+def print_comparison(data: Comparison, console: Console) -> None:
     """Print who holds best, whom to trust, every measure with its encoders, best value first, then the rest."""
     # who holds best, and what the checks say of each encoder
-    data = with_short_names(data)
+    data, _ = shorten_compared(data)
     for line in opening(data):
         console.print(line)
 
     # each measure, the first ones first, in columns of one width
-    corrected = p_title(data["correction"])
+    corrected = p_title(data.correction)
     head = [Text(title, "dim") for title in ("", "value", "rank", "paired difference to the best", corrected)]
     first = first_names(data)
-    names = [*first, *(name for name in data["measures"] if name not in first)]
-    measures = {name: data["measures"][name] for name in names}
-    blocks = {name: [_line(row, m) for row in m["rows"]] for name, m in measures.items()}
+    names = [*first, *(name for name in data.measures if name not in first)]
+    measures = {name: data.measures[name] for name in names}
+    blocks = {name: [_line(row, m) for row in m.rows] for name, m in measures.items()}
     widths = [
         max(len(line[at]) for line in (head, *(line for lines in blocks.values() for line in lines))) for at in range(5)
     ]
     widths[0] = max(16, min(widths[0], console.width - sum(widths[1:]) - 8))  # long names are folded
     console.print(_table([head], widths))
     for name, m in measures.items():
-        console.print(Text.assemble((heading(m, name), "bold"), f" {ARROW[m['better']]}"))
+        console.print(Text.assemble((heading(m, name), "bold"), f" {ARROW[m.better]}"))
         console.print(_table(blocks[name], widths))
-    if any(m["best"] for m in data["measures"].values()):
+    if any(m.best for m in data.measures.values()):
         console.print(Text("* best: significantly better than every other encoder, after correction", style="dim"))
     for sentence, style in sentences(data):
         console.print(Text(sentence, style=style))
 
 
-def opening(data: Mapping[str, Any]) -> list[Text]:
+def opening(data: Comparison) -> list[Text]:
     """Return who holds best, and what the checks say of each encoder."""
     best = leader(data)
     tone = "bold green" if best and best.tone == "good" else "bold"
     lines = [Text.assemble((f"{best.heading}. ", tone), best.text)] if best else []
     styles = {"pass": "green", "warn": "yellow", "fail": "bold red"}
-    for encoder in data["encoders"]:
+    for encoder in data.encoders:
         status, words = trust(encoder)
-        lines.append(Text.assemble((encoder["name"], "bold"), ": ", (words, styles[status])))
+        lines.append(Text.assemble((encoder.name, "bold"), ": ", (words, styles[status])))
     return lines
 
 
@@ -93,100 +92,98 @@ def _table(lines: Sequence[Sequence[Text]], widths: Sequence[int]) -> RichTable:
     return table
 
 
-def _line(row: Mapping[str, Any], m: Mapping[str, Any]) -> list[Text]:
-    name = Text(row["encoder"])
+def _line(row: RankedRow, m: ComparedMeasure) -> list[Text]:
+    name = Text(row.encoder)
     value = _value(row, m)
-    if row["why_not"]:
-        return [name, Text(value, "dim" if row["score"] else "yellow"), Text("–", "dim"), Text(""), Text("")]
-    style = "bold green" if row["best"] else ""
-    behind = row["behind"]
-    gap = format_score_inline(behind["difference"], m["unit"], m.get("levels", False)) if behind else ""
-    significant = behind is not None and finite(behind["p_adjusted"]) and behind["p_adjusted"] <= 0.05
-    p = Text(p_text(behind["p_adjusted"]) if behind else "", "bold" if significant else "dim")
-    return [name, Text(value + (" *" if row["best"] else "  "), style), Text(rank(row), style), Text(gap, "dim"), p]
+    if row.why_not:
+        return [name, Text(value, "dim" if row.score else "yellow"), Text("–", "dim"), Text(""), Text("")]
+    style = "bold green" if row.best else ""
+    behind = row.behind
+    gap = format_score_inline(behind.difference, m.unit, m.levels) if behind else ""
+    significant = behind is not None and finite(behind.p_adjusted) and behind.p_adjusted <= 0.05
+    p = Text(p_text(behind.p_adjusted) if behind else "", "bold" if significant else "dim")
+    return [name, Text(value + (" *" if row.best else "  "), style), Text(rank(row), style), Text(gap, "dim"), p]
 
 
-def _value(row: Mapping[str, Any], m: Mapping[str, Any]) -> str:
-    if row["score"] is not None:
-        return format_score_inline(row["score"], m["unit"], m.get("levels", False))
-    return str(row["why_not"]).partition(":")[0]
+def _value(row: RankedRow, m: ComparedMeasure) -> str:
+    if row.score is not None:
+        return format_score_inline(row.score, m.unit, m.levels)
+    return str(row.why_not).partition(":")[0]
 
 
-def sentences(data: Mapping[str, Any]) -> list[tuple[str, str]]:
+def sentences(data: Comparison) -> list[tuple[str, str]]:
     """Return what is to be said below the tables, each with a style: front, encoders without rank, cautions, scope."""
-    lines = [(contrast["chart"]["summary"], "") for m in data["measures"].values() for contrast in m["charts"]]
+    charts = [contrast.chart for m in data.measures.values() for contrast in m.charts]
+    lines = [(chart.summary, "") for chart in charts if isinstance(chart, CurvesEntry)]
     lines += [(front(data), "")] if front(data) else []
-    for encoder in data["encoders"]:
-        if encoder["unfit"]:
-            checks = _checks(encoder["unfit"])
-            lines.append(
-                (f"{encoder['name']} is not ranked: it fails {checks}, so its numbers mean nothing", "bold red")
-            )
-        elif encoder["fails"]:
-            flawed = f"{encoder['name']} fails {_checks(encoder['fails'])}: what relies on it is a bound on one side"
+    for encoder in data.encoders:
+        if encoder.unfit:
+            checks = _checks(encoder.unfit)
+            lines.append((f"{encoder.name} is not ranked: it fails {checks}, so its numbers mean nothing", "bold red"))
+        elif encoder.fails:
+            flawed = f"{encoder.name} fails {_checks(encoder.fails)}: what relies on it is a bound on one side"
             lines.append((flawed, "bold red"))
-    lines += [(text, "bold red") for text in data["problems"]]
-    lines += [(text, "yellow") for text in data["cautions"]]
-    lines += [(text, "dim") for text in data["left_out"]]
+    lines += [(text, "bold red") for text in data.problems]
+    lines += [(text, "yellow") for text in data.cautions]
+    lines += [(text, "dim") for text in data.left_out]
     return [*lines, (scope(data), "dim")]
 
 
-def first_names(data: Mapping[str, Any]) -> list[str]:
+def first_names(data: Comparison) -> list[str]:
     """Return the measures that come first: what answers in words, then what is in brief; all where none is either."""
-    measures = data["measures"]
-    answering = [name for name, m in measures.items() if m.get("answers")]
-    brief = [name for name, m in measures.items() if m.get("in_brief") and name not in answering]
+    measures = data.measures
+    answering = [name for name, m in measures.items() if m.answers]
+    brief = [name for name, m in measures.items() if m.in_brief and name not in answering]
     return ([*answering, *brief] or list(measures))[:FEW]
 
 
-def leader(data: Mapping[str, Any]) -> Leader | None:
+def leader(data: Comparison) -> Leader | None:
     """Return who is best by the first measure, as its verdicts say; None where there is nothing to compare."""
-    m = data["measures"][first_names(data)[0]]
-    scores = {row["encoder"]: row["score"] for row in m["rows"] if row["why_not"] is None and row["score"]}
+    m = data.measures[first_names(data)[0]]
+    scores = {row.encoder: row.score for row in m.rows if row.why_not is None and row.score}
     first = next(iter(scores), None)
     beaten = {
-        pair["second"] if first == pair["first"] else pair["first"]
-        for pair in m["pairs"]
-        if pair["winner"] and first in (pair["first"], pair["second"])
+        pair.second if first == pair.first else pair.first
+        for pair in m.pairs
+        if pair.winner and first in (pair.first, pair.second)
     }
-    second = next((name for name in scores if name != m["best"]), None)
-    p = next(
-        (pair.get("p_adjusted") for pair in m["pairs"] if {pair["first"], pair["second"]} == {m["best"], second}), None
-    )
-    return lead({"answers": False, "levels": False, **m}, scores, m["best"], beaten, p_text(p) if finite(p) else "")
+    second = next((name for name in scores if name != m.best), None)
+    p = next((pair.p_adjusted for pair in m.pairs if {pair.first, pair.second} == {m.best, second}), None)
+    p_value = p_text(p) if finite(p) else ""
+    return lead(m, scores, m.best, beaten, answers=m.answers, levels=m.levels, p=p_value)
 
 
-def trust(encoder: Mapping[str, Any]) -> tuple[str, str]:
+def trust(encoder: ComparedEncoder) -> tuple[str, str]:
     """Return (status, words) of what the checks say of an encoder."""
-    if encoder["unfit"]:
-        return "fail", f"not ranked: fails {_checks(encoder['unfit'])}"
-    if encoder["fails"]:
-        return "fail", f"fails {_checks(encoder['fails'])}"
-    if not encoder["warns"]:
+    if encoder.unfit:
+        return "fail", f"not ranked: fails {_checks(encoder.unfit)}"
+    if encoder.fails:
+        return "fail", f"fails {_checks(encoder.fails)}"
+    if not encoder.warns:
         return "pass", "no check failed"
-    several = len({name.partition("[")[0] for name in encoder["warns"]}) > 1
-    return "warn", f"{'warnings' if several else 'warning'}: {_checks(encoder['warns'])}"
+    several = len({name.partition("[")[0] for name in encoder.warns}) > 1
+    return "warn", f"{'warnings' if several else 'warning'}: {_checks(encoder.warns)}"
 
 
 def _checks(names: Sequence[str]) -> str:
     return listing(list(dict.fromkeys(name.partition("[")[0].replace("_", " ") for name in names)), 4)
 
 
-def front(data: Mapping[str, Any]) -> str:
+def front(data: Comparison) -> str:
     """Return who is on the front of the two measures that are drawn against each other."""
-    pareto = data["pareto"]
-    if pareto["why_not"] or len(pareto["points"]) < 2:
+    pareto = data.pareto
+    if pareto.why_not or len(pareto.points) < 2:
         return ""
-    undominated = [point["encoder"] for point in pareto["points"] if not point["dominated_by"]]
-    titles = " and ".join(heading(data["measures"][pareto[axis]], pareto[axis]).lower() for axis in ("x", "y"))
+    undominated = [point.encoder for point in pareto.points if not point.dominated_by]
+    titles = " and ".join(heading(data.measures[axis], axis).lower() for axis in (pareto.x, pareto.y) if axis)
     return f"On the Pareto front of {titles}: {listing(undominated, 8)}"
 
 
-def scope(data: Mapping[str, Any]) -> str:
+def scope(data: Comparison) -> str:
     """Return what was compared and how, in one sentence."""
-    at = data["conditions"]
+    at = data.conditions
     return (
-        f"{plural(len(data['encoders']), 'encoder')}, {plural(at['number of images'], 'image')} of {at['data']}, "
-        f"{at['attacked images']:,} attacked, seed {at['seed']}; {plural(data['comparisons'], 'comparison')}; "
-        f"{data['promises']}"
+        f"{plural(len(data.encoders), 'encoder')}, {plural(at['number of images'], 'image')} of {at['data']}, "
+        f"{at['attacked images']:,} attacked, seed {at['seed']}; {plural(data.comparisons, 'comparison')}; "
+        f"{data.promises}"
     )

@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from rich.text import Text
 
 from holdfast.report.comparison import ARROW, first_names, heading, opening, p_text, p_title, rank, sentences
 from holdfast.report.leader import format_score_inline
-from holdfast.report.names import with_short_names
+from holdfast.report.names import shorten_compared
 from holdfast.report.numbers import finite, vacuous
 from holdfast.report.table import Table, latex_text, markdown_text
 from holdfast.runtime.checked import Checked, Count
+from holdfast.storage.comparison import ComparedMeasure, Comparison, RankedRow
 from holdfast.storage.sides import Side, sides_of
 
 KEY = (
@@ -48,17 +48,17 @@ class _Column:
     cells: Mapping[str, Text]
 
 
-def grid(data: Mapping[str, Any], layout: Layout | None = None) -> Table:
+def grid(data: Comparison, layout: Layout | None = None) -> Table:
     """Return encoders against measures, those first that come first; the best of each measure is bold.
 
     Args:
-        data: a comparison with short names, see `with_short_names`.
+        data: a comparison with short names, see `shorten_compared`.
         layout: how; as `Layout()` where None.
     """
     layout = layout or Layout()
-    names = dict.fromkeys((*first_names(data), *data["measures"]))
-    columns = [column for name in names for column in _columns(data["measures"][name], name, data, layout)]
-    encoders = [encoder["name"] for encoder in data["encoders"]]
+    names = dict.fromkeys((*first_names(data), *data.measures))
+    columns = [column for name in names for column in _columns(data.measures[name], name, data, layout)]
+    encoders = [encoder.name for encoder in data.encoders]
     if layout.transpose:
         return Table(["measure", *encoders], [[Text(c.title), *(c.cells[e] for e in encoders)] for c in columns])
     return Table(
@@ -66,68 +66,66 @@ def grid(data: Mapping[str, Any], layout: Layout | None = None) -> Table:
     )
 
 
-def _columns(m: Mapping[str, Any], name: str, data: Mapping[str, Any], layout: Layout) -> list[_Column]:
+def _columns(m: ComparedMeasure, name: str, data: Comparison, layout: Layout) -> list[_Column]:
     """Return a column for the headline of a measure, or one for each side of it, and one for its p-values."""
-    title = f"{heading(m, name)} {ARROW[m['better']]}"
-    known = {row["encoder"]: row for row in m["rows"]}
-    sides = next((s for row in m["rows"] if (s := sides_of(row["scores"], row["headline"], m["better"]))), ())
+    title = f"{heading(m, name)} {ARROW[m.better]}"
+    known = {row.encoder: row for row in m.rows}
+    sides = next((s for row in m.rows if (s := sides_of(row.scores, row.headline, m.better))), ())
     columns = [
         _Column(
             f"{title}, {side.source} ({side.bound} bound)", {e: _cell(row, m, layout, side) for e, row in known.items()}
         )
         for side in sides
     ] or [_Column(title, {e: _cell(row, m, layout) for e, row in known.items()})]
-    if layout.p_values and m["pairs"]:
+    if layout.p_values and m.pairs:
         columns.append(
-            _Column(
-                f"{heading(m, name)}, {p_title(data['correction'])}", {e: Text(_p(row)) for e, row in known.items()}
-            )
+            _Column(f"{heading(m, name)}, {p_title(data.correction)}", {e: Text(_p(row)) for e, row in known.items()})
         )
     return columns
 
 
-def _p(row: Mapping[str, Any]) -> str:
-    return p_text(row["behind"]["p_adjusted"]) if row["behind"] else "–"
+def _p(row: RankedRow) -> str:
+    return p_text(row.behind.p_adjusted) if row.behind else "–"
 
 
-def _cell(row: Mapping[str, Any], m: Mapping[str, Any], layout: Layout, side: Side | None = None) -> Text:
+def _cell(row: RankedRow, m: ComparedMeasure, layout: Layout, side: Side | None = None) -> Text:
     """Return what an encoder's headline says, with its rank, or one side of it."""
-    name = row["headline"] if side is None else side.score
-    score = row["scores"].get(name)
+    name = row.headline if side is None else side.score
+    score = row.scores.get(name) if name is not None else None
     if score is None:
-        return Text(str(row["why_not"]).partition(":")[0] if name == row["headline"] else "–")
-    text = format_score_inline(score, m["unit"], m.get("levels", False), layout.digits)
-    if side is not None and side.source == "proof" and vacuous(score, score.get("unit") or m["unit"], m["better"]):
+        return Text(str(row.why_not).partition(":")[0] if name == row.headline else "–")
+    text = format_score_inline(score, m.unit, m.levels, layout.digits)
+    if side is not None and side.source == "proof" and vacuous(score, score.unit or m.unit, m.better):
         text = "nothing proved"
-    if name != row["headline"]:
+    if name != row.headline:
         return Text(text)
-    return Text(text + (f", {rank(row)}" if row["rank"] else ""), "bold" if row["best"] else "")
+    return Text(text + (f", {rank(row)}" if row.rank else ""), "bold" if row.best else "")
 
 
-def markdown(data: Mapping[str, Any], layout: Layout | None = None) -> str:
+def markdown(data: Comparison, layout: Layout | None = None) -> str:
     """Return the comparison as Markdown: encoders down, measures across, then what a reader must know."""
-    data = with_short_names(data)
+    data, _ = shorten_compared(data)
     first = "\n".join(f"- {markdown_text(line.plain)}" for line in opening(data))
     notes = "\n".join(f"- {markdown_text(text)}" for text, _ in sentences(data))
     return "\n\n".join([first, grid(data, layout).markdown(), *keys(data), notes]) + "\n"
 
 
-def latex(data: Mapping[str, Any], layout: Layout | None = None) -> str:
+def latex(data: Comparison, layout: Layout | None = None) -> str:
     """Return the comparison as a booktabs table: encoders down, measures across."""
-    data = with_short_names(data)
+    data, _ = shorten_compared(data)
     notes = [f"% {latex_text(text)}" for text in (*keys(data), *(text for text, _ in sentences(data)))]
     return "\n".join(["% needs \\usepackage{booktabs}", grid(data, layout).latex(), *notes, ""])
 
 
-def keys(data: Mapping[str, Any]) -> list[str]:
+def keys(data: Comparison) -> list[str]:
     """Return how cells are read, and of how many images each side of a bracket is where these are not the same."""
     lines, several = [KEY], False
-    for name, m in data["measures"].items():
-        for row in m["rows"]:
-            sides = sides_of(row["scores"], row["headline"], m["better"])
-            counts = [row["scores"][side.score]["n"] for side in sides]
+    for name, m in data.measures.items():
+        for row in m.rows:
+            sides = sides_of(row.scores, row.headline, m.better)
+            counts = [row.scores[side.score].n for side in sides]
             several |= bool(sides)
             if len(set(counts)) > 1 and all(map(finite, counts)):
-                about = f"{row['encoder']}, {heading(m, name).lower()}"
+                about = f"{row.encoder}, {heading(m, name).lower()}"
                 lines.append(f"{about}: the attack is of {counts[0]:,} images, the proof of {counts[1]:,} of them.")
     return [lines[0], BRACKET, *lines[1:]] if several else lines

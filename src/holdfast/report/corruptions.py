@@ -1,16 +1,16 @@
 """What corruptions do, one row for each, and which measure tells what another will say: as data for the report."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from holdfast.report.cells import Drawn, unpack_score
+from holdfast.report.cells import unpack_score
 from holdfast.report.charts.points import Cloud, Scattered
 from holdfast.report.numbers import BETTER, finite, plural, score
 from holdfast.report.panel import Panel
 from holdfast.report.verdict import titles
+from holdfast.storage.record import Record, RelationEntry
 
 DRAWN = 6
 """Charts of each kind of relation; the tables have all of them."""
@@ -46,48 +46,45 @@ class Relation:
     spearman: str
 
 
-def corruption_grids(record: Mapping[str, Any]) -> list[Grid]:
+def corruption_grids(record: Record) -> list[Grid]:
     """Return a table for each encoder with scores of the same corruptions."""
     grids = []
-    for series, encoder in enumerate(record["encoders"]):
-        measures = {
-            key: m for key, m in encoder.get("measures", {}).items() if m.get("corruptions") and m.get("scores")
-        }
+    for series, encoder in enumerate(record.encoders):
+        measures = [m for m in encoder.measures.values() if m.corruptions and m.scores]
         if not measures:
             continue
-        names = list(dict.fromkeys(name for m in measures.values() for name in m["corruptions"]))
-        names += [name for name in ("average",) if any(name in m["scores"] for m in measures.values())]
+        names = list(dict.fromkeys(name for m in measures for name in m.corruptions))
+        names += [name for name in ("average",) if any(name in m.scores for m in measures)]
         rows = [
-            (name, [score(m["scores"][name], m["unit"]) if name in m["scores"] else "–" for m in measures.values()])
-            for name in names
+            (name, [score(m.scores[name], m.unit) if name in m.scores else "–" for m in measures]) for name in names
         ]
-        columns = [f"{m['title']} {BETTER[m['better']][0]}" for m in measures.values()]
-        grids.append(Grid(series, encoder["name"], columns, rows))
+        columns = [f"{m.title} {BETTER[m.better][0]}" for m in measures]
+        grids.append(Grid(series, encoder.name, columns, rows))
     return grids
 
 
-def relation_rows(record: Mapping[str, Any], over: str) -> list[Relation]:
+def relation_rows(record: Record, over: str) -> list[Relation]:
     """Return all relations over "encoders" or over "corruptions", those that go together most first."""
     names = titles(record)
     return [
         Relation(
-            names[item["first"]],
-            names[item["second"]],
-            item["encoder"] or "",
-            item["points"],
-            score(item["pearson"], "ratio"),
-            score(item["spearman"], "ratio"),
+            names[item.first],
+            names[item.second],
+            item.encoder or "",
+            item.points,
+            score(item.pearson, "ratio"),
+            score(item.spearman, "ratio"),
         )
         for item in _strongest(record, over)
     ]
 
 
-def relation_charts(record: Mapping[str, Any], over: str) -> list[Panel]:
+def relation_charts(record: Record, over: str) -> list[Panel]:
     """Return scatter plots of the strongest relations, one for each pair of measures."""
     charts: dict[tuple[str, str], Panel] = {}
     names, units = titles(record), _units(record)
     for item in _strongest(record, over):
-        pair = item["first"], item["second"]
+        pair = item.first, item.second
         if pair in charts or len(charts) == DRAWN:
             continue
         clouds = _clouds(record, pair, over)
@@ -105,30 +102,29 @@ def relation_charts(record: Mapping[str, Any], over: str) -> list[Panel]:
     return list(charts.values())
 
 
-def _strongest(record: Mapping[str, Any], over: str) -> list[Mapping[str, Any]]:
-    relations = [item for item in record.get("relations") or [] if item["over"] == over]
-    return sorted(relations, key=lambda item: -abs(item["spearman"]["value"] or 0.0))
+def _strongest(record: Record, over: str) -> list[RelationEntry]:
+    relations = [item for item in record.relations if item.over == over]
+    return sorted(relations, key=lambda item: -abs(item.spearman.value or 0.0))
 
 
-def _units(record: Mapping[str, Any]) -> dict[str, str]:
-    return {key: m["unit"] for e in record["encoders"] for key, m in e.get("measures", {}).items()}
+def _units(record: Record) -> dict[str, str]:
+    return {key: m.unit for e in record.encoders for key, m in e.measures.items()}
 
 
-def _clouds(record: Mapping[str, Any], pair: Sequence[str], over: str) -> list[Cloud]:
+def _clouds(record: Record, pair: Sequence[str], over: str) -> list[Cloud]:
     """Return the points of each encoder: one with both headlines, or one for each corruption; bounds apart."""
     clouds = []
-    for series, encoder in enumerate(record["encoders"]):
-        first, second = (encoder.get("measures", {}).get(key) or {} for key in pair)
-        names = [n for n in first.get("corruptions") or [] if n in (second.get("corruptions") or [])]
-        places = [(n, n) for n in names] if over == "corruptions" else [(first.get("headline"), second.get("headline"))]
-        scores = [(first["scores"].get(a) or {}, second["scores"].get(b) or {}) for a, b in places if a and b]
+    for series, encoder in enumerate(record.encoders):
+        first, second = (encoder.measures.get(key) for key in pair)
+        if first is None or second is None:
+            continue
+        scores = [(first.headline_score, second.headline_score)]
+        if over == "corruptions":
+            scores = [(first.scores.get(n), second.scores.get(n)) for n in first.corruptions if n in second.corruptions]
+        drawn = [(unpack_score(a), unpack_score(b)) for a, b in scores if a and b]
         for hollow in (False, True):
-            points = [(x, y) for (x, _, _, a), (y, _, _, b) in _unpack_pairs(scores) if (a or b) == hollow]
+            points = [(x, y) for (x, _, _, a), (y, _, _, b) in drawn if (a or b) == hollow]
             points = [point for point in points if all(map(finite, point))]
             if points:
-                clouds.append(Cloud(series, *np.array(points, dtype=float).T, hollow=hollow, name=encoder["name"]))
+                clouds.append(Cloud(series, *np.array(points, dtype=float).T, hollow=hollow, name=encoder.name))
     return clouds
-
-
-def _unpack_pairs(scores: Iterable[Sequence[Mapping[str, Any]]]) -> list[tuple[Drawn, Drawn]]:
-    return [(unpack_score(first), unpack_score(second)) for first, second in scores]

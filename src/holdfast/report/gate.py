@@ -11,7 +11,7 @@ from rich.text import Text
 from holdfast.report.comparison import p_text
 from holdfast.report.index_sentences import sentences as upgrade_sentences
 from holdfast.report.leader import format_score
-from holdfast.report.numbers import BETTER, finite, number, plural
+from holdfast.report.numbers import BETTER, finite, number, plural, read_score
 from holdfast.report.table import Table, markdown_text
 from holdfast.storage.standing import SOUND
 
@@ -129,8 +129,8 @@ def table(encoder: str, rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _line(row: Mapping[str, Any]) -> list[str | Text]:
-    before, now = (_format_score(row, row[key])[0] if row[key] else "–" for key in ("baseline", "now"))
-    change = " ".join(filter(None, _format_score(row, row["change"]))) if row["change"] else "–"
+    before, now = (_format_score(row, key)[0] if row[key] else "–" for key in ("baseline", "now"))
+    change = " ".join(filter(None, _format_score(row, "change"))) if row["change"] else "–"
     mark, _ = MARKS[holds(row)]
     verdict = Text(f"{row['verdict']} {mark}", _STYLES[row["verdict"]])
     return [Text(title(row)), before, now, change, margin(row), p_text(row["p_adjusted"]), verdict]
@@ -169,12 +169,10 @@ def statement(row: Mapping[str, Any]) -> str:
 
 def numbers(row: Mapping[str, Any]) -> list[str]:
     """Return the numbers behind a verdict: baseline, now, change, allowed drop, p."""
-    before, now = (
-        " ".join(filter(None, _format_score(row, row[k]))) if row[k] else "none" for k in ("baseline", "now")
-    )
+    before, now = (" ".join(filter(None, _format_score(row, k))) if row[k] else "none" for k in ("baseline", "now"))
     parts = [f"baseline {before}, now {now}"]
     if row["change"] and row["change"]["value"] is not None:
-        parts.append(f"change {' '.join(filter(None, _format_score(row, row['change'])))}")
+        parts.append(f"change {' '.join(filter(None, _format_score(row, 'change')))}")
     parts.append(f"allowed drop {margin(row)}")
     if row["p_adjusted"] is None:
         return parts
@@ -185,7 +183,7 @@ def numbers(row: Mapping[str, Any]) -> list[str]:
 
 def _advice(row: Mapping[str, Any]) -> str:
     """Return how many images would decide; never more than there are."""
-    needed, sound = row["needed"], all(row[key].get("standing", SOUND) == SOUND for key in ("now", "baseline"))
+    needed, sound = row["needed"], all(row[key]["standing"] == SOUND for key in ("now", "baseline"))
     available, act = needed["available"], "attack" if needed["of"] == "attacked images" else "use"
     cases = [] if row["reason"] else [("the change is as measured", needed["as_measured"])]
     if needed["if_equal"] is not None or (sound and row["margin"]["amount"]):  # of margin 0 no number shows that
@@ -207,8 +205,8 @@ def _about(images: int) -> str:
     return f"{round(images, -max(0, len(str(images)) - 2)):,}"
 
 
-def _format_score(row: Mapping[str, Any], score: Mapping[str, Any]) -> tuple[str, str]:
-    return format_score(score, row["unit"], row["levels"])
+def _format_score(row: Mapping[str, Any], name: str) -> tuple[str, str]:
+    return format_score(read_score(row[name]), row["unit"], row["levels"])
 
 
 def against(regression: Mapping[str, Any]) -> str:

@@ -1,82 +1,84 @@
 """What hardening did, in the terminal: every measure before and after, the price, and where the encoder is."""
 
 import shlex
-from collections.abc import Mapping
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from holdfast.numerics.statistics.score import Score
 from holdfast.report.numbers import BETTER, duration, number, plural, score
 from holdfast.report.table import Table
+from holdfast.storage.hardening import Change, Hardening, HardeningRecord
 
 _VERDICT = {"better": "green", "worse": "bold red", "open": "yellow"}
 
 
-def blocks(hardening: Mapping[str, Any]) -> list[Table | Text]:
+def blocks(hardening: HardeningRecord) -> list[Table | Text]:
     """Return every measure before and after, the price, and what to know: tables and lines of text."""
     rows = [
         [
-            Text.assemble((row["title"], "bold"), f" {BETTER[row['better']][0]}"),
-            *(_cell(row[name], row["unit"]) for name in ("before", "after", "difference")),
-            Text(row["verdict"], style=_VERDICT[row["verdict"]]),
+            Text.assemble((row.title, "bold"), f" {BETTER[row.better][0]}"),
+            *(_cell(entry, row.unit) for entry in (row.before, row.after, row.difference)),
+            Text(row.verdict, style=_VERDICT[row.verdict]),
         ]
-        for row in hardening["measures"]
+        for row in hardening.measures
     ]
     shown: list[Table | Text] = [Table(("measure", "before", "after", "after - before", ""), rows)]
     shown.append(
         Text(f"better, worse: the paired interval excludes 0. {_summarise_improvements(hardening)}", style="dim")
     )
-    shown.append(Text.assemble(("Price: ", "bold"), price(hardening)))
-    if not any(row["needs_labels"] for row in hardening["measures"]):
+    shown.append(Text.assemble(("Price: ", "bold"), price(hardening.summary)))
+    if not any(row.needs_labels for row in hardening.measures):
         shown.append(Text("no labels, so no accuracy: give labelled images, --train and --test", style="dim"))
     shown.append(Text(_scope(hardening), style="dim"))
-    shown += [Text(f"Warning: {line}", style="bold yellow") for line in hardening["warnings"]]
-    return shown + [Text(line, style="bold red") for line in hardening["failures"]]
+    shown += [Text(f"Warning: {line}", style="bold yellow") for line in hardening.warnings]
+    return shown + [Text(line, style="bold red") for line in hardening.failures]
 
 
-def print_hardening(hardening: Mapping[str, Any], console: Console) -> None:
+def print_hardening(hardening: HardeningRecord, console: Console) -> None:
     """Print a `harden.json`: the table, the price, and how the encoder is used."""
     for block in blocks(hardening):
         console.print(block.terminal() if isinstance(block, Table) else block)
 
     # How the encoder is used, where it could be measured
-    spec = bool(hardening["command"])  # a network of somebody's memory has none
-    lines = {"Encoder" if spec else "Weights": hardening["encoder"]}
+    spec = bool(hardening.command)  # a network of somebody's memory has none
+    lines = {"Encoder" if spec else "Weights": hardening.encoder}
     if has_measurements(hardening) and spec:
-        lines["Use it"] = f"holdfast audit {shlex.quote(hardening['encoder'])} --data FOLDER"
+        lines["Use it"] = f"holdfast audit {shlex.quote(hardening.encoder)} --data FOLDER"
     elif not has_measurements(hardening):
         console.print(Text("What came out could not be measured: do not use it before you know why.", style="bold red"))
-    lines |= {"File": hardening["file"]} if hardening.get("file") else {}
-    lines |= {"Again": hardening["command"]} if spec else {}
-    for name, line in {**lines, "Report": hardening["report"]}.items():
+    lines |= {"File": hardening.file} if hardening.file else {}
+    lines |= {"Again": hardening.command} if spec else {}
+    for name, line in {**lines, "Report": hardening.report}.items():
         console.print(Text.assemble(f"{name}: ", (line, "bold")), soft_wrap=True)
 
 
-def has_measurements(hardening: Mapping[str, Any]) -> bool:
+def has_measurements(hardening: HardeningRecord) -> bool:
     """Return whether anything could be measured of the hardened encoder."""
-    return any(row["after"] is not None for row in hardening["measures"])
+    return any(row.after is not None for row in hardening.measures)
 
 
-def price(hardening: Mapping[str, Any]) -> str:
+def price(hardening: Hardening) -> str:
     """Return what the hardening cost: how far clean representations moved, accuracies, steps and time."""
-    moved, cosine = (score(hardening["price"][name], "ratio") for name in ("relative_l2", "cosine"))
+    moved, cosine = (score(entry, "ratio") for entry in (hardening.price.relative_l2, hardening.price.cosine))
     parts = [f"clean representations moved by {moved} of their length, cosine {cosine}"]
-    for row in hardening["measures"]:
-        if row["needs_labels"] and row["before"] and row["after"]:
-            parts.append(f"{row['title'].lower()} {_change(row)}")
-    return f"{'; '.join(parts)}; {plural(hardening['steps'], 'step')} in {_time(hardening)}."
+    changes = [(row.title.lower(), _change(row)) for row in hardening.measures if row.needs_labels]
+    parts += [f"{title} {change}" for title, change in changes if change]
+    return f"{'; '.join(parts)}; {plural(hardening.steps, 'step')} in {_time(hardening)}."
 
 
-def _change(row: Mapping[str, Any]) -> str:
-    before, after = (number(row[end]["value"], row["unit"]) for end in ("before", "after"))
-    gap = f" ({score(row['difference'], row['unit'])})" if row["difference"] else ""
+def _change(row: Change) -> str:
+    """Return what became of a measure; "" where it was not measured both times."""
+    if row.before is None or row.after is None:
+        return ""
+    before, after = (number(end.value, row.unit) for end in (row.before, row.after))
+    gap = f" ({score(row.difference, row.unit)})" if row.difference else ""
     return f"{before} before, {after} after{gap}"
 
 
-def _time(hardening: Mapping[str, Any]) -> str:
+def _time(hardening: Hardening) -> str:
     """Return how long the training took, beside its budget, and by how much that was missed."""
-    seconds, budget = hardening["seconds"], hardening["budget"]
+    seconds, budget = hardening.seconds, hardening.budget
     if budget is None:
         return duration(seconds)
     missed = seconds - budget
@@ -84,22 +86,20 @@ def _time(hardening: Mapping[str, Any]) -> str:
     return f"{duration(seconds)} of a budget of {duration(budget)}{by}"
 
 
-def _cell(entry: Mapping[str, Any] | None, unit: str) -> Text:
+def _cell(entry: Score | None, unit: str) -> Text:
     if entry is None:
         return Text("-", style="dim")
-    return Text(score(entry, unit) if entry.get("value") is not None else number(None))
+    return Text(score(entry, unit) if entry.value is not None else number(None))
 
 
-def _summarise_improvements(hardening: Mapping[str, Any]) -> str:
-    free = [row for row in hardening["measures"] if not row["needs_labels"]]
-    better = sum(row["verdict"] == "better" for row in free)
+def _summarise_improvements(hardening: HardeningRecord) -> str:
+    free = [row for row in hardening.measures if not row.needs_labels]
+    better = sum(row.verdict == "better" for row in free)
     return f"{better} of {plural(len(free), 'measure')} without labels became better."
 
 
-def _scope(hardening: Mapping[str, Any]) -> str:
-    images = hardening["images"]
-    learned = f"{plural(images['learned'], 'image')} of {images['data']}"
-    others = (
-        f"audited on {images['held_out']} others of {images['test']}, {duration(hardening['audit_seconds'])} on top"
-    )
-    return f"{hardening['objective']} on {learned}, rate {hardening['rate']:g}; {others}"
+def _scope(hardening: HardeningRecord) -> str:
+    images = hardening.images
+    learned = f"{plural(images.learned, 'image')} of {images.data}"
+    others = f"audited on {images.held_out} others of {images.test}, {duration(hardening.audit_seconds)} on top"
+    return f"{hardening.objective} on {learned}, rate {hardening.rate:g}; {others}"

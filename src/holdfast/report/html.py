@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast.report import attention as _attention
 from holdfast.report import corruptions as _corruptions
 from holdfast.report import noises as _noises
@@ -12,18 +14,23 @@ from holdfast.report import series as _series
 from holdfast.report.apart import Apart
 from holdfast.report.brief import brief, each_answer, leader, statuses, warn_about_duplicates
 from holdfast.report.charts.sections import chart_sections, first_chart
-from holdfast.report.names import with_short_names
+from holdfast.report.names import shorten_names
 from holdfast.report.page import page
 from holdfast.report.scorecard import cards, families
 from holdfast.report.verdict import costs, doubts, failures, rendering, scope, threats, winners
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.outputs import write_inside
+from holdfast.storage.pictured import AttentionEntry, Extremes
+from holdfast.storage.record import Record
 from holdfast.storage.record_file import REPORT, RunFiles, read_record, report_of, run_files
 
 SCRIPTS = ("script.js", "gallery.js", "lightbox.js")
 
-PICTURED = frozenset({"changes", "gallery", "extremes", "impersonations", "perturbations", "attention"})
-"""What a record has of an encoder that is nothing but pictures of images and words about them."""
+PICTURED: dict[str, Any] = {
+    "changes": [], "gallery": [], "extremes": Extremes(), "impersonations": [], "perturbations": [],
+    "attention": AttentionEntry(),
+}  # fmt: skip
+"""What a record has of an encoder that is nothing but pictures of images and words about them, and how it is empty."""
 
 
 def write_report(folder: Path) -> Path:
@@ -42,21 +49,19 @@ def publish(place: Path | str, *, with_pictures: bool = True) -> str:
     return write_inside(folder, REPORT, report_of(record, text))
 
 
-def render(record: Mapping[str, Any], folder: RunFiles, *, with_pictures: bool = True) -> str:
+def render(record: Record, folder: RunFiles, *, with_pictures: bool = True) -> str:
     """Return the report as HTML; every text of the record is escaped.
 
     Each section is made apart, and each encoder's in it: one that cannot be made is named at the head of the page.
     """
     # What is shown of one encoder, apart from the others
-    record = with_short_names(record if with_pictures else _without_pictures(record))
-    encoders = list(enumerate(record["encoders"]))  # the number picks colour and marker everywhere
+    record, wholes = shorten_names(record if with_pictures else _without_pictures(record))
+    encoders = list(enumerate(record.encoders))  # the number picks colour and marker everywhere
     apart = Apart()
 
     def each(section: str, make: Any) -> list[Any]:
         """Return (number, name, what is shown) of the encoders that have something to show."""
-        shown = [
-            (i, e["name"], apart(f"{section} of {e['name']}", lambda e=e: make(e, folder), None)) for i, e in encoders
-        ]
+        shown = [(i, e.name, apart(f"{section} of {e.name}", lambda e=e: make(e, folder), None)) for i, e in encoders]
         return [(i, name, parts) for i, name, parts in shown if parts]
 
     # The sections of all encoders
@@ -69,7 +74,7 @@ def render(record: Mapping[str, Any], folder: RunFiles, *, with_pictures: bool =
         "encoder_relations": ("measures beside each other", lambda: _corruptions.relation_rows(record, "encoders")),
         "cards": ("the scorecard", lambda: cards(record)),
         "answers": ("the answers", lambda: each_answer(record)),
-        "problems": ("what failed", lambda: [*failures(record), *warn_about_duplicates(record)]),
+        "problems": ("what failed", lambda: [*failures(record, wholes), *warn_about_duplicates(record)]),
         "threats": ("threats", lambda: threats(record)),
         "rendering": ("the pictures", lambda: rendering(record)),
         "winners": ("the verdict", lambda: winners(record)),
@@ -99,12 +104,9 @@ def render(record: Mapping[str, Any], folder: RunFiles, *, with_pictures: bool =
         record=record,
         about=scope(record),
         encoders=encoders,
-        wholes={encoder["name"]: encoder["whole"] for _, encoder in encoders},
-        audited=[(series, encoder) for series, encoder in encoders if not encoder.get("error")],
-        checks={key: c["title"] for _, e in encoders for key, c in (e.get("checks") or {}).items()},
-        uncharted=any(
-            m.get("scores") and "charts" not in m for _, e in encoders for m in e.get("measures", {}).values()
-        ),
+        wholes=wholes,
+        audited=[(series, encoder) for series, encoder in encoders if not encoder.error],
+        checks={key: c.title for _, e in encoders for key, c in e.checks.items()},
         families=families(parts["cards"]),
         sections=_sections(parts),
         **parts,
@@ -113,14 +115,13 @@ def render(record: Mapping[str, Any], folder: RunFiles, *, with_pictures: bool =
     )
 
 
-def _without_pictures(record: Mapping[str, Any]) -> dict[str, Any]:
+def _without_pictures(record: Record) -> Record:
     """Return a record whose encoders have no pictures of images."""
     encoders = [
-        {key: value for key, value in encoder.items() if key not in PICTURED}
-        | {"noises": [noise | {"pictures": []} for noise in encoder.get("noises") or []]}
-        for encoder in record["encoders"]
+        replace(encoder, **PICTURED, noises=[replace(noise, pictures=[]) for noise in encoder.noises])
+        for encoder in record.encoders
     ]
-    return {**record, "encoders": encoders}
+    return replace(record, encoders=encoders)
 
 
 def _sections(parts: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.numerics.statistics.score import Score
 from holdfast.report.names import short_names
-from holdfast.report.numbers import number, plural, score
+from holdfast.report.numbers import number, plural, read_score, score
 
 OUTCOMES = {"broken": "bold red", "wrong before and after": "yellow", "mended": "green"}
 """What may become of a canary but to hold, and its colour."""
@@ -23,17 +24,18 @@ def sentences(record: Mapping[str, Any]) -> list[str]:
     data, measures = record["data"], record["measures"]
     overlaps = [name for name in measures if name.startswith("overlap@")]
     last = max(overlaps, key=lambda name: int(name.partition("@")[2]))
-    kept, k = score(_headline(measures[last]), "share"), last.partition("@")[2]
+    kept = score(read_scores(measures[last])[measures[last]["headline"]], "share")
+    k = last.partition("@")[2]
     answer = [
         f"{new} in the place of {old}, on {plural(data['images'], 'image')}: {kept} of an image's first {k} neighbours "
         "stay."
     ]
     if "threshold" not in measures:
         return answer
-    limits, positives = (measures[name]["scores"] for name in ("threshold", "false_positives"))
+    limits, positives = (read_scores(measures[name]) for name in ("threshold", "false_positives"))
     rate = score(positives["old"], "share")
     answer.append(
-        f"At a false-positive rate of {rate} the threshold {number(limits['old']['value'])} becomes "
+        f"At a false-positive rate of {rate} the threshold {number(limits['old'].value)} becomes "
         f"{score(limits['new'], 'ratio')}; kept as it is, the rate would be {score(positives['kept'], 'share')}."
     )
     if record["canaries"]:
@@ -43,5 +45,6 @@ def sentences(record: Mapping[str, Any]) -> list[str]:
     return answer
 
 
-def _headline(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    return entry["scores"][entry["headline"]]
+def read_scores(entry: Mapping[str, Any]) -> dict[str, Score]:
+    """Return the scores of a measure."""
+    return {name: read_score(data) for name, data in entry["scores"].items()}

@@ -11,7 +11,7 @@ from rich.text import Text
 from holdfast.report.charts.figure import colour
 from holdfast.report.charts.lines import Curve, Horizontal, Lines
 from holdfast.report.gate import MARKS, requirements
-from holdfast.report.index_sentences import OUTCOMES, names, sentences
+from holdfast.report.index_sentences import OUTCOMES, names, read_scores, sentences
 from holdfast.report.numbers import number, plural, score
 from holdfast.report.page import page
 from holdfast.report.pictures import Shot, shot
@@ -60,9 +60,7 @@ def print_upgrade(record: Mapping[str, Any], console: Console) -> None:
 def tabulate_overlap(record: Mapping[str, Any]) -> Table:
     """Return what the two encoders have in common."""
     rows = [
-        [entry["title"], score(entry["scores"]["mean"], entry["unit"])]
-        for entry in record["measures"].values()
-        if "mean" in entry["scores"]
+        [entry["title"], _cell(entry, "mean")] for entry in record["measures"].values() if "mean" in entry["scores"]
     ]
     return Table(["in common", "95 % interval"], rows)
 
@@ -83,7 +81,8 @@ def sides_table(record: Mapping[str, Any]) -> Table:
 
 
 def _cell(entry: Mapping[str, Any], column: str) -> str:
-    return score(entry["scores"][column], entry["unit"]) if column in entry["scores"] else ""
+    found = read_scores(entry).get(column)
+    return score(found, entry["unit"]) if found else ""
 
 
 def canaries(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -158,13 +157,13 @@ def _chart(record: Mapping[str, Any]) -> str:
     if len(rows) < 2:
         return ""
     at, values, low, high = ([row[key] for row in rows] for key in ("old", "new", "low", "high"))
-    ratio = record["measures"]["distance_scale"]["scores"]["mean"]["value"]
+    ratio = read_scores(record["measures"]["distance_scale"])["mean"].value
     curves = [Curve(at, values, low, high, colour(1))]
     if ratio is not None:
         scaled = [ratio * value for value in at]
         curves.append(Curve(at, scaled, (), (), colour(5), style="dashed"))
     limit = record["measures"].get("threshold")
-    dotted = None if limit is None else limit["scores"]["old"]["value"]
+    dotted = None if limit is None else read_scores(limit)["old"].value
     drawing = Lines(
         "translation",
         curves,

@@ -4,17 +4,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
+
+from holdfast.numerics.statistics.score import Score
 from holdfast.report.apart import Apart
+from holdfast.report.cells import NO_SCORE
 from holdfast.report.charts.kinds import Contribution, draw_together
 from holdfast.report.charts.points import Cross, Front
 from holdfast.report.comparison import first_names, heading, leader, p_text, rank, scope, trust
 from holdfast.report.comparison import front as front_sentence
 from holdfast.report.leader import format_score, format_score_inline
-from holdfast.report.names import with_short_names
+from holdfast.report.names import shorten_compared
 from holdfast.report.numbers import BETTER, count, finite, listing, plural
 from holdfast.report.page import page
 from holdfast.report.panel import Panel
 from holdfast.report.scorecard import axis, flaw, place, place_ends
+from holdfast.storage.comparison import ComparedMeasure, Comparison, Leaderboard, RankedRow, Unreadable
 from holdfast.storage.standing import SOUND, VOID
 
 SCRIPTS = ("script.js", "sort.js")
@@ -38,141 +43,142 @@ class Cell:
     remark: str
 
 
-def render(data: Mapping[str, Any], title: str = "Leaderboard") -> str:
+def render(data: Leaderboard, title: str = "Leaderboard") -> str:
     """Return groups of comparisons as one page of HTML; every name is escaped."""
     apart, groups = Apart(), []
-    for number_, comparison in enumerate(data["groups"], 1):
-        comparison = with_short_names(_with_fewer_pairs(comparison))
-        section = ", ".join(encoder["name"] for encoder in comparison["encoders"])
-        groups.append(apart(section, lambda n=number_, c=comparison: _group(n, c), None))
-    lost = [{"place": section, "reason": f"could not be drawn: {why}"} for section, why in apart.problems]
-    values = {"title": title, "groups": [g for g in groups if g], "unreadable": [*data["unreadable"], *lost]}
+    for number_, comparison in enumerate(data.groups, 1):
+        pairs = {name: len(m.pairs) for name, m in comparison.measures.items()}
+        shown, wholes = shorten_compared(_with_fewer_pairs(comparison))
+        section = ", ".join(encoder.name for encoder in shown.encoders)
+        groups.append(apart(section, lambda n=number_, c=shown, w=wholes, p=pairs: _group(n, c, w, p), None))
+    lost = [Unreadable(place=section, reason=f"could not be drawn: {why}") for section, why in apart.problems]
+    values = {"title": title, "groups": [g for g in groups if g], "unreadable": [*data.unreadable, *lost]}
     return page("leaderboard.html", SCRIPTS, **values)
 
 
-def _with_fewer_pairs(data: Mapping[str, Any]) -> dict[str, Any]:
+def _with_fewer_pairs(data: Comparison) -> Comparison:
     """Return a comparison with those pairs alone that people read, of very many: with the encoder that stands first."""
     measures = {}
-    for name, m in data["measures"].items():
-        first, pairs = m["rows"][0]["encoder"], m["pairs"]
+    for name, m in data.measures.items():
+        first, pairs = m.rows[0].encoder, m.pairs
         if len(pairs) > PAIRS:
-            pairs = [pair for pair in pairs if first in (pair["first"], pair["second"])]
-        measures[name] = {**m, "pairs": pairs, "of_pairs": len(m["pairs"])}
-    return {**data, "measures": measures}
+            pairs = [pair for pair in pairs if first in (pair.first, pair.second)]
+        measures[name] = replace(m, pairs=pairs)
+    return replace(data, measures=measures)
 
 
-def _group(index: int, data: Mapping[str, Any]) -> dict[str, Any]:
-    series = {encoder["name"]: i for i, encoder in enumerate(data["encoders"])}
-    first, everything = first_names(data), list(data["measures"])
-    order = [row["encoder"] for row in data["measures"][first[0]]["rows"]]
+def _group(index: int, data: Comparison, wholes: Mapping[str, str], pairs: Mapping[str, int]) -> dict[str, Any]:
+    """Return what is shown of a comparison with short names; `pairs`: how many each measure has, listed or not."""
+    series = {encoder.name: i for i, encoder in enumerate(data.encoders)}
+    first, everything = first_names(data), list(data.measures)
+    order = [row.encoder for row in data.measures[first[0]].rows]
     return {
         "key": f"g{index}",
         "data": data,
         "scope": scope(data),
         "leader": leader(data),
-        "trusts": {encoder["name"]: trust(encoder) for encoder in data["encoders"]},
-        "wholes": {encoder["name"]: encoder["whole"] for encoder in data["encoders"]},
+        "trusts": {encoder.name: trust(encoder) for encoder in data.encoders},
+        "wholes": wholes,
         "first": _board(data, first, order, series),
         "all": _board(data, everything, order, series) if len(everything) > len(first) else None,
         "encoders": [(i, name) for name, i in series.items()],
         "pairs": {
-            _format_heading(heading(m, name), m): _pairs(m) for name, m in data["measures"].items() if m["pairs"]
+            _format_heading(heading(m, name), len(m.pairs), pairs[name]): _pairs(m)
+            for name, m in data.measures.items()
+            if m.pairs
         },
         "contrasts": _contrasts(f"g{index}", data, series),
         "pareto": pareto(f"pareto-g{index}", data, series),
     }
 
 
-def _board(
-    data: Mapping[str, Any], names: Sequence[str], order: Sequence[str], series: Mapping[str, int]
-) -> dict[str, Any]:
+def _board(data: Comparison, names: Sequence[str], order: Sequence[str], series: Mapping[str, int]) -> dict[str, Any]:
     """Return a table of some measures: its heads, and (number, encoder, cells) for each row."""
-    measures = {name: data["measures"][name] for name in names}
+    measures = {name: data.measures[name] for name in names}
     columns = [_column(m) for m in measures.values()]
     return {
-        "heads": [(heading(m, name), BETTER[m["better"]], m["question"]) for name, m in measures.items()],
+        "heads": [(heading(m, name), BETTER[m.better], m.question) for name, m in measures.items()],
         "rows": [(series[name], name, [cells[name] for cells in columns]) for name in order],
     }
 
 
-def _column(m: Mapping[str, Any]) -> dict[str, Cell]:
-    scores = [row["score"] for row in m["rows"] if row["score"]]
-    ticks = axis([s[key] for s in scores for key in ("value", "low", "high") if finite(s[key])], m["unit"])
-    return {row["encoder"]: _cell(row, m, ticks) for row in m["rows"]}
+def _column(m: ComparedMeasure) -> dict[str, Cell]:
+    scores = [row.score for row in m.rows if row.score]
+    ticks = axis([end for s in scores for end in (s.value, s.low, s.high) if finite(end)], m.unit)
+    return {row.encoder: _cell(row, m, ticks) for row in m.rows}
 
 
-def _cell(row: Mapping[str, Any], m: Mapping[str, Any], ticks: list[int | float]) -> Cell:
-    s = row["score"] or {"value": None, "low": None, "high": None}
-    valued = finite(s["value"])
-    value, within = format_score(s, m["unit"], m.get("levels", False))
+def _cell(row: RankedRow, m: ComparedMeasure, ticks: list[int | float]) -> Cell:
+    s = row.score or NO_SCORE
+    valued = finite(s.value)
+    value, within = format_score(s, m.unit, m.levels)
     start, end = place_ends(s, ticks)
     return Cell(
         value=value if valued else "–",
         interval=within if valued else "",
-        rank=rank(row) if row["rank"] else "",
-        best=row["best"],
-        sort=s["value"] if valued and s.get("standing", SOUND) == SOUND else None,  # else last, whichever way
-        at=place(s["value"], ticks) if s.get("standing") != VOID else None,
+        rank=rank(row) if row.rank else "",
+        best=row.best,
+        sort=s.value if valued and s.standing == SOUND else None,  # else last, whichever way
+        at=place(s.value, ticks) if s.standing != VOID else None,
         start=start,
         end=end,
-        remark=row["why_not"] or flaw(s),
+        remark=row.why_not or flaw(s),
     )
 
 
-def _pairs(m: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]]:
+def _pairs(m: ComparedMeasure) -> list[tuple[str, str, str, str, str]]:
     return [
         (
-            pair["first"], pair["second"], format_score_inline(pair["difference"], m["unit"], m.get("levels", False)),
-            p_text(pair["p_adjusted"]),
-            f"favours {pair['winner']}" if pair["winner"] else "undecided",
+            pair.first, pair.second, format_score_inline(pair.difference, m.unit, m.levels),
+            p_text(pair.p_adjusted),
+            f"favours {pair.winner}" if pair.winner else "undecided",
         )
-        for pair in m["pairs"]
+        for pair in m.pairs
     ]  # fmt: skip
 
 
-def _format_heading(title: str, m: Mapping[str, Any]) -> str:
+def _format_heading(title: str, listed: int, pairs: int) -> str:
     """Return the heading of the pairs of a measure, with how many there are where not all are listed."""
-    if len(m["pairs"]) == m["of_pairs"]:
+    if listed == pairs:
         return title
-    return f"{title}: {count(len(m['pairs']))} of {plural(m['of_pairs'], 'pair')}, those of the first (--json has all)"
+    return f"{title}: {count(listed)} of {plural(pairs, 'pair')}, those of the first (--json has all)"
 
 
-def _contrasts(key: str, data: Mapping[str, Any], series: Mapping[str, int]) -> dict[str, tuple[str, list[Panel]]]:
+def _contrasts(key: str, data: Comparison, series: Mapping[str, int]) -> dict[str, tuple[str, list[Panel]]]:
     """Return heading -> how to read it, and the charts of pairs of encoders below it."""
     sections: dict[str, tuple[str, list[Panel]]] = {}
-    for column, m in enumerate(data["measures"].values()):
-        for number_, contrast in enumerate(m["charts"]):
-            chart, first = contrast["chart"], contrast["first"]
-            part = Contribution(series[first], first, chart, {})
-            _, panels = sections.setdefault(chart["heading"], (chart["how_to_read"], []))
-            panels.append(draw_together(f"contrast-{key}-{column}-{number_}", chart["title"], [part]))
+    for column, m in enumerate(data.measures.values()):
+        for number_, contrast in enumerate(m.charts):
+            chart, first = contrast.chart, contrast.first
+            part = Contribution(series[first], first, chart, None)
+            _, panels = sections.setdefault(chart.heading, (chart.how_to_read, []))
+            panels.append(draw_together(f"contrast-{key}-{column}-{number_}", chart.title, [part]))
     return sections
 
 
-def pareto(key: str, data: Mapping[str, Any], series: Mapping[str, int]) -> Panel | None:
+def pareto(key: str, data: Comparison, series: Mapping[str, int]) -> Panel | None:
     """Return the chart of the two measures that are drawn against each other; None where fewer than two can be."""
-    entry = data["pareto"]
-    if entry["why_not"]:
+    entry = data.pareto
+    names = [name for name in (entry.x, entry.y) if name]
+    drawn = [(p, x, y) for p in entry.points if (x := _ends(p.x)) and (y := _ends(p.y))]
+    if entry.why_not or len(names) < 2 or len(drawn) < 2:
         return None
-    drawn = [p for p in entry["points"] if finite(p["x"]["value"]) and finite(p["y"]["value"])]
-    if len(drawn) < 2:
-        return None
-    axes = [data["measures"][entry[side]] for side in ("x", "y")]
-    titles = [heading(m, entry[side]) for m, side in zip(axes, ("x", "y"), strict=True)]
-    points = [
-        Cross(series[p["encoder"]], _ends(p["x"]), _ends(p["y"]), not p["dominated_by"], p["encoder"]) for p in drawn
-    ]
+    axes = [data.measures[name] for name in names]
+    titles = [heading(m, name) for m, name in zip(axes, names, strict=True)]
+    points = [Cross(series[p.encoder], x, y, not p.dominated_by, p.encoder) for p, x, y in drawn]
     picture = Front(
-        key, points, across=f"{titles[0]} ({BETTER[axes[0]['better']]})",
-        label=f"{titles[1]} ({BETTER[axes[1]['better']]})", units=(axes[0]["unit"], axes[1]["unit"]),
-        better=(axes[0]["better"], axes[1]["better"]),
+        key, points, across=f"{titles[0]} ({BETTER[axes[0].better]})",
+        label=f"{titles[1]} ({BETTER[axes[1].better]})", units=(axes[0].unit, axes[1].unit),
+        better=(axes[0].better, axes[1].better),
     )  # fmt: skip
     notes = ["Filled: no other encoder is better on both by its verdicts. Crosses are 95 % intervals."]
-    notes += [f"{p['encoder']} is dominated by {listing(p['dominated_by'], 4)}." for p in drawn if p["dominated_by"]]
+    notes += [f"{p.encoder} is dominated by {listing(p.dominated_by, 4)}." for p, _, _ in drawn if p.dominated_by]
     title = f"{titles[1]} against {titles[0].lower()}"
     return Panel(title=title, drawing=picture, alt=f"{title}. {front_sentence(data)}", notes=notes)
 
 
-def _ends(s: Mapping[str, Any]) -> tuple[float, float, float]:
-    value = s["value"]
-    return value, s["low"] if finite(s["low"]) else value, s["high"] if finite(s["high"]) else value
+def _ends(s: Score) -> tuple[float, float, float] | None:
+    """Return a value with the ends of its interval, itself where it has none; None where it has no value."""
+    if not finite(s.value):
+        return None
+    return s.value, s.low if finite(s.low) else s.value, s.high if finite(s.high) else s.value

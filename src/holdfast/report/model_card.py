@@ -1,8 +1,9 @@
 """A section of a model card: what was asked and answered, with a curve beside it, and the Hub's metadata of it."""
 
 import posixpath
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+
+from msgspec.structs import replace
 
 from holdfast.report.answer import answers
 from holdfast.report.brief import warn_about_duplicates
@@ -14,6 +15,7 @@ from holdfast.report.verdict import doubts, failures, scope, threats
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.storage.documents import quote_yaml
 from holdfast.storage.outputs import write_text
+from holdfast.storage.record import EncoderEntry, Record
 from holdfast.storage.record_file import RunFiles
 from holdfast.storage.standing import SOUND, void_checks
 
@@ -21,7 +23,7 @@ FIRST = ("curve", "transfer", "steps")
 """Names, or beginnings of names, of the figure that is shown: the first of these that there is, else none."""
 
 
-def write_model_card(record: Mapping[str, Any], files: RunFiles, path: str, encoder: str | None = None) -> list[str]:
+def write_model_card(record: Record, files: RunFiles, path: str, encoder: str | None = None) -> list[str]:
     """Write a section of a model card, and beside it the figure that it shows; return the files."""
     if not path.endswith(".md"):
         raise HoldfastError(f"model card: expected a file that ends in .md, got {path!r}")
@@ -40,7 +42,7 @@ def write_model_card(record: Mapping[str, Any], files: RunFiles, path: str, enco
     return written
 
 
-def model_card(record: Mapping[str, Any], picture: str = "") -> str:
+def model_card(record: Record, picture: str = "") -> str:
     """Return the section, with `model-index` metadata at its head, of the one encoder of a record.
 
     The metadata hold the sound headlines with their intervals as arguments of the metric: what failed a check, and a
@@ -48,20 +50,20 @@ def model_card(record: Mapping[str, Any], picture: str = "") -> str:
 
     Source: huggingface/hub-docs, modelcard.md (`model-index`).
     """
-    (encoder,) = record["encoders"]
+    (encoder,) = record.encoders
     said = [markdown_text(sentence.text) for _, sentence in answers(record)]
     rows = [
-        (f"{m['title']} {BETTER[m['better']][0]}", *statement(m["scores"][m["headline"]], m["unit"]))
-        for m in encoder["measures"].values()
-        if m["headline"]
+        (f"{m.title} {BETTER[m.better][0]}", *statement(score, m.unit))
+        for m in encoder.measures.values()
+        if (score := m.headline_score)
     ]
     copies = [] if said else warn_about_duplicates(record)  # answers say it too
     trust = [f"- {markdown_text(line.text)}" for line in (*doubts(record), *failures(record), *copies)]
     about = [f"- {markdown_text(line)}" for line in (f"{scope(record)}.", *threats(record))]
+    profile = f"profile {markdown_text(record.plan.profile)}, " if record.plan.profile else ""
     about += [
-        f"- Seed {record['plan']['seed']}, profile {markdown_text(record['plan']['profile'])}, Holdfast "
-        f"{record['holdfast']['version']}, weights `{encoder['fingerprint']}`, images "
-        f"`{record['data']['fingerprint'][:16]}`."
+        f"- Seed {record.plan.seed}, {profile}Holdfast {record.holdfast.version}, weights `{encoder.fingerprint}`, "
+        f"images `{record.data.fingerprint[:16]}`."
     ]
     parts = [
         "\n".join(["---", *_metadata(record, encoder), "---"]),
@@ -78,9 +80,9 @@ def model_card(record: Mapping[str, Any], picture: str = "") -> str:
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _of_one(record: Mapping[str, Any], name: str | None) -> dict[str, Any]:
+def _of_one(record: Record, name: str | None) -> Record:
     """Return a record of one of its encoders alone."""
-    entries = {entry["name"]: entry for entry in record["encoders"]}
+    entries = {entry.name: entry for entry in record.encoders}
     if name is None and len(entries) > 1:
         raise HoldfastError(
             f"model card: expected one encoder, and this record is of {len(entries)} ({', '.join(entries)}); say whose "
@@ -89,44 +91,44 @@ def _of_one(record: Mapping[str, Any], name: str | None) -> dict[str, Any]:
     chosen = next(iter(entries)) if name is None else name
     if chosen not in entries:
         raise unknown("encoder of this record", chosen, entries)
-    if error := entries[chosen].get("error"):
+    if error := entries[chosen].error:
         raise HoldfastError(f"model card: {chosen} could not be audited: {error}")
-    own = {"encoders": [entries[chosen]], "failures": [f for f in record["failures"] if f.startswith(chosen)]}
-    return {**record, "comparison": {}, "relations": [], "series": [], **own}
+    own = [line for line in record.failures if line.startswith(chosen)]
+    return replace(record, encoders=[entries[chosen]], comparison={}, relations=[], series=[], failures=own)
 
 
-def _metadata(record: Mapping[str, Any], encoder: Mapping[str, Any]) -> Iterator[str]:
+def _metadata(record: Record, encoder: EncoderEntry) -> Iterator[str]:
     """Yield the lines of `model-index`: a task, the images, and a metric for each sound headline."""
-    metrics = [] if void_checks(encoder, record["plan"].get("allow", [])) else list(_metrics(encoder))
+    metrics = [] if void_checks(encoder, record.plan.allow) else list(_metrics(encoder))
     if not metrics:
         return
-    data = record["data"]
+    data = record.data
     yield "model-index:"
-    yield f"- name: {quote_yaml(encoder['name'])}"
+    yield f"- name: {quote_yaml(encoder.name)}"
     yield "  results:"
     yield "  - task:"
     yield "      type: image-feature-extraction"
     yield f"      name: {quote_yaml('Robustness of representations')}"
     yield "    dataset:"
-    yield f"      type: {quote_yaml(data['spec'])}"
-    yield f"      name: {quote_yaml(data['description'])}"
-    yield f"      revision: {quote_yaml(data['fingerprint'])}"
+    yield f"      type: {quote_yaml(data.spec)}"
+    yield f"      name: {quote_yaml(data.description)}"
+    yield f"      revision: {quote_yaml(data.fingerprint)}"
     yield "    metrics:"
     for metric in metrics:
         yield from metric
 
 
-def _metrics(encoder: Mapping[str, Any]) -> Iterator[list[str]]:
-    for name, m in encoder["measures"].items():
-        score = m["scores"].get(m["headline"])
-        if not score or not finite(score["value"]) or score.get("standing", SOUND) != SOUND:
+def _metrics(encoder: EncoderEntry) -> Iterator[list[str]]:
+    for name, m in encoder.measures.items():
+        score = m.headline_score
+        if not score or not finite(score.value) or score.standing != SOUND:
             continue
-        args = {"low": score["low"], "high": score["high"], "confidence": score["confidence"], "n": score["n"]}
-        words = {"interval": score["interval"], "unit": score.get("unit") or m["unit"], "better": m["better"]}
+        args = {"low": score.low, "high": score.high, "confidence": score.confidence, "n": score.n}
+        words = {"interval": score.interval, "unit": score.unit or m.unit, "better": m.better}
         yield [
             f"    - type: {quote_yaml(name)}",
-            f"      name: {quote_yaml(m['title'])}",
-            f"      value: {score['value']!r}",
+            f"      name: {quote_yaml(m.title)}",
+            f"      value: {score.value!r}",
             "      args:",
             *(f"        {key}: {'null' if value is None else repr(value)}" for key, value in args.items()),
             *(f"        {key}: {quote_yaml(value)}" for key, value in words.items()),

@@ -3,13 +3,19 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.storage.comparison import ComparedMeasure, Comparison, Pareto
+from holdfast.storage.entry import as_json
+from holdfast.storage.record import Compared, Record, RelationEntry, SeriesEntry
+
+Entries = TypeVar("Entries")
 
 LONGEST = 60
 """Characters of a short name, at most; what is cut is the middle."""
-
-NAMING = ("comparison", "relations", "series", "measures", "pareto")
-"""Entries of records and of comparisons that name encoders."""
 
 
 def short_names(names: Sequence[str]) -> dict[str, str]:
@@ -54,11 +60,34 @@ def _cut(text: str) -> str:
     return f"{text[: LONGEST // 2 - 1]}…{text[-(LONGEST // 2) :]}"
 
 
-def with_short_names(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record, or a comparison, for people: its encoders have short names, and their whole ones as `whole`."""
-    names = short_names([encoder["name"] for encoder in data["encoders"]])
-    encoders = [{**e, "name": names[e["name"]], "whole": e["name"]} for e in data["encoders"]]
-    return {**data, "encoders": encoders, **{key: _replace_names(data[key], names) for key in NAMING if key in data}}
+def shorten_names(record: Record) -> tuple[Record, dict[str, str]]:
+    """Return a record for people, in which encoders have short names, and the whole name of each."""
+    names = short_names([encoder.name for encoder in record.encoders])
+    shown = replace(
+        record,
+        encoders=[replace(encoder, name=names[encoder.name]) for encoder in record.encoders],
+        comparison=_rename(record.comparison, names, dict[str, Compared]),
+        relations=_rename(record.relations, names, list[RelationEntry]),
+        series=_rename(record.series, names, list[SeriesEntry]),
+    )
+    return shown, {short: name for name, short in names.items()}
+
+
+def shorten_compared(data: Comparison) -> tuple[Comparison, dict[str, str]]:
+    """Return a comparison for people, in which encoders have short names, and the whole name of each."""
+    names = short_names([encoder.name for encoder in data.encoders])
+    shown = replace(
+        data,
+        encoders=[replace(encoder, name=names[encoder.name]) for encoder in data.encoders],
+        measures=_rename(data.measures, names, dict[str, ComparedMeasure]),
+        pareto=_rename(data.pareto, names, Pareto),
+    )
+    return shown, {short: name for name, short in names.items()}
+
+
+def _rename(entries: Entries, names: Mapping[str, str], kind: type[Entries]) -> Entries:
+    """Return entries of a kind in which each name of an encoder is its short one."""
+    return msgspec.convert(_replace_names(as_json(entries), names), kind)
 
 
 def _replace_names(data: Any, names: Mapping[str, str]) -> Any:
@@ -68,7 +97,7 @@ def _replace_names(data: Any, names: Mapping[str, str]) -> Any:
     """
     if isinstance(data, Mapping):
         return {
-            key: _retold(value, names) if key == "chart" else _replace_names(value, names)
+            key: _shorten_texts(value, names) if key == "chart" else _replace_names(value, names)
             for key, value in data.items()
         }
     if isinstance(data, (list, tuple)):
@@ -76,8 +105,8 @@ def _replace_names(data: Any, names: Mapping[str, str]) -> Any:
     return names.get(data, data) if isinstance(data, str) else data
 
 
-def _retold(chart: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return a chart of whose texts every name is short; of names that begin alike the longest that fits."""
+def _shorten_texts(chart: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return a chart with every name in its texts short; of names that begin alike the longest that fits."""
     whole = re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))))
     return {
         key: whole.sub(lambda name: names[name[0]], value) if isinstance(value, str) else value

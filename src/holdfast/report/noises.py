@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+import msgspec
 import numpy as np
 
 from holdfast.report.cells import nan
@@ -18,6 +18,9 @@ from holdfast.report.panel import Legend, Panel
 from holdfast.report.pictures import Shot, shot
 from holdfast.report.verdict import titles
 from holdfast.runtime.errors import HoldfastError
+from holdfast.storage.entry import Count, Entry, Number, Values
+from holdfast.storage.pictured import Covariance, Means, NoiseEntry, SampleEntry, Weights
+from holdfast.storage.record import Record
 from holdfast.storage.record_file import RunFiles
 
 GROUPS = 12
@@ -48,6 +51,22 @@ class Noise:
     problem: str = ""
 
 
+class _Pictured(Entry, frozen=True, kw_only=True):
+    """What the entry of a noise holds where there are pictures of it; see `NoiseEntry`."""
+
+    images: Count
+    grouped: str
+    groups: list[str]
+    table: str
+    cells: Count
+    origin: tuple[Number | None, Number | None]
+    explained: Values
+    weights: Weights
+    means: Means
+    covariance: Covariance
+    pictures: list[SampleEntry]
+
+
 @dataclass(frozen=True)
 class Learned:
     """The noises that were learned for one encoder; `training` compares those with one failure and one ball."""
@@ -58,39 +77,40 @@ class Learned:
     noises: list[Noise]
 
 
-def collect_noises(record: Mapping[str, Any], folder: RunFiles) -> list[Learned]:
+def collect_noises(record: Record, folder: RunFiles) -> list[Learned]:
     """Return what is shown of the learned noises, for every encoder that has any."""
     names = titles(record)
     return [
         Learned(
             series,
-            encoder["name"],
-            _training(f"noise{series}", encoder["noises"]),
-            [_noise(f"noise{series}-{i}", entry, names, folder) for i, entry in enumerate(encoder["noises"])],
+            encoder.name,
+            _training(f"noise{series}", encoder.noises),
+            [_noise(f"noise{series}-{i}", entry, names, folder) for i, entry in enumerate(encoder.noises)],
         )
-        for series, encoder in enumerate(record["encoders"])
-        if encoder.get("noises")
+        for series, encoder in enumerate(record.encoders)
+        if encoder.noises
     ]
 
 
-def _setting(entry: Mapping[str, Any]) -> str:
-    return f"{entry['failure']}, {entry['ball']['name']} {entry['ball']['radius']:g}"
+def _setting(entry: NoiseEntry) -> str:
+    return f"{entry.failure}, {entry.ball.name} {entry.ball.radius:g}"
 
 
-def _training(key: str, entries: Sequence[Mapping[str, Any]]) -> list[Panel]:
+def _training(key: str, entries: Sequence[NoiseEntry]) -> list[Panel]:
     """Return two panels for all noises with one failure and one ball: draws that hold, and entropy ratios."""
     panels = []
     for i, setting in enumerate(dict.fromkeys(map(_setting, entries))):
         # Noises that can be compared
         twins = [entry for entry in entries if _setting(entry) == setting]
-        legend: Legend = [(series, entry["structure"]) for series, entry in enumerate(twins)]
+        legend: Legend = [(series, entry.structure) for series, entry in enumerate(twins)]
 
         # A curve of each over its epochs, one chart for draws that hold and one for entropy
-        for column, label, unit, words in (
-            ("chance", "draws that hold", "share", "The share of training draws that hold"),
-            ("entropy", "entropy ratio", "ratio", "The entropy ratio of the mixture weights"),
+        chance, entropy = [e.training.chance for e in twins], [e.training.entropy for e in twins]
+        for column, epochs, label, unit, words in (
+            ("chance", chance, "draws that hold", "share", "The share of training draws that hold"),
+            ("entropy", entropy, "entropy ratio", "ratio", "The entropy ratio of the mixture weights"),
         ):
-            values = {s: [nan(value) for value in e["training"][column]] for s, e in enumerate(twins)}
+            values = {s: [nan(value) for value in each] for s, each in enumerate(epochs)}
             values = {s: v for s, v in values.items() if np.isfinite(v).any()}  # one component has no entropy ratio
             if not values:
                 continue
@@ -108,23 +128,21 @@ def _training(key: str, entries: Sequence[Mapping[str, Any]]) -> list[Panel]:
     return panels
 
 
-def _noise(key: str, entry: Mapping[str, Any], names: Mapping[str, str], folder: RunFiles) -> Noise:
-    title = f"{entry['structure'].capitalize()}: {_setting(entry)}"
-    serves = ", ".join(names.get(name, name) for name in entry["measures"])
-    if entry.get("problem"):
-        return Noise(title, serves, entry["file"], problem=entry["problem"])
+def _noise(key: str, entry: NoiseEntry, names: Mapping[str, str], folder: RunFiles) -> Noise:
+    title = f"{entry.structure.capitalize()}: {_setting(entry)}"
+    serves = ", ".join(names.get(name, name) for name in entry.measures)
+    if entry.problem:
+        return Noise(title, serves, entry.file, problem=entry.problem)
+    drawn = msgspec.convert(entry, _Pictured, from_attributes=True)
+    times = f"{entry.amplified:g} times" if finite(entry.amplified) else "an unknown number of times"
     return Noise(
         title=title,
         serves=serves,
-        file=entry["file"],
-        panels=[*_maps(key, entry, folder), _heat_map(key, entry, folder), *_mixture(key, entry, folder)],
-        samples=[_sample(picture, entry, folder) for picture in entry["pictures"]],
-        caption=f"differences are amplified {_times(entry)}; grey is no change",
+        file=entry.file,
+        panels=[*_maps(key, drawn, folder), _heat_map(key, drawn, folder), *_mixture(key, drawn, folder)],
+        samples=[_sample(picture, drawn.groups, times, folder) for picture in drawn.pictures],
+        caption=f"differences are amplified {times}; grey is no change",
     )
-
-
-def _times(entry: Mapping[str, Any]) -> str:
-    return f"{entry['amplified']:g} times" if finite(entry["amplified"]) else "an unknown number of times"
 
 
 class _Undrawn(Exception):
@@ -149,18 +167,19 @@ def _read(table: str, columns: Sequence[str], folder: RunFiles) -> np.ndarray:
     return np.column_stack([read_column(folder, table, column) for column in columns])
 
 
-def _maps(key: str, entry: Mapping[str, Any], folder: RunFiles) -> list[Panel]:
+def _maps(key: str, noise: _Pictured, folder: RunFiles) -> list[Panel]:
     """Return the draws on their principal components and by t-SNE, coloured by group."""
-    shares = [f"{number(share, 'share')} of the variance" for share in entry["explained"]]
+    shares = [f"{number(share, 'share')} of the variance" for share in noise.explained]
 
     def draw(title: str, prefix: str, x: str, y: str) -> tuple[Drawing, str, list[str], Legend]:
-        table = _read(entry["table"], ["group", f"{prefix}_x", f"{prefix}_y"], folder)
+        table = _read(noise.table, ["group", f"{prefix}_x", f"{prefix}_y"], folder)
         if not np.isfinite(table).all():
             raise _Undrawn("Too few of the perturbations differ from each other.")
-        legend, points = _split_by_group(entry["groups"], table[:, 0].astype(int), table[:, 1:])
+        legend, points = _split_by_group(noise.groups, table[:, 0].astype(int), table[:, 1:])
         linear = prefix == "pca"  # there an axis has a meaning, and no change a place
-        cross = tuple(entry["origin"]) if linear and all(map(finite, entry["origin"])) else None
-        alt = f"{title}: {plural(len(table), 'draw')} for {plural(entry['images'], 'image')}, by {entry['grouped']}."
+        across, upwards = noise.origin
+        cross = (across, upwards) if linear and finite(across) and finite(upwards) else None
+        alt = f"{title}: {plural(len(table), 'draw')} for {plural(noise.images, 'image')}, by {noise.grouped}."
         picture = Dots(f"{key}-{prefix}", points, x=x, y=y, names=[name for _, name in legend], origin=cross)
         return picture, alt + (f" {x}; {y}." if linear else ""), [], legend
 
@@ -189,17 +208,17 @@ def _frequent(groups: np.ndarray) -> list[int]:
     return sorted(codes[np.argsort(-counts, kind="stable")[:GROUPS]].tolist())
 
 
-def _heat_map(key: str, entry: Mapping[str, Any], folder: RunFiles) -> Panel:
-    title = f"Perturbations by {entry['grouped']}"
+def _heat_map(key: str, noise: _Pictured, folder: RunFiles) -> Panel:
+    title = f"Perturbations by {noise.grouped}"
 
     def draw() -> tuple[Drawing, str, list[str], Legend]:
-        table = _read(entry["table"], ["group", "draw", *(f"pixel_{i:02d}" for i in range(entry["cells"]))], folder)
+        table = _read(noise.table, ["group", "draw", *(f"pixel_{i:02d}" for i in range(noise.cells))], folder)
         _finite("perturbations", table)
         groups, drawn, pixels = table[:, 0].astype(int), table[:, 1], table[:, 2:]
         order = np.argsort(drawn, kind="stable")  # the first draw of every image comes before the second one of any
         rows = {group: order[groups[order] == group][:ROWS] for group in _frequent(groups)}
         values = pixels[np.concatenate(list(rows.values()))]
-        bands = [(entry["groups"][group], len(draws)) for group, draws in rows.items()]
+        bands = [(noise.groups[group], len(draws)) for group, draws in rows.items()]
         largest = number(float(np.abs(values).max()))
         notes = [f"A row is a draw. Blue is darker, orange brighter; the fullest colour is ±{largest}."]
         picture = Heat(f"{key}-heat", values, bands, x="pixel, row by row, after averaging")
@@ -208,32 +227,32 @@ def _heat_map(key: str, entry: Mapping[str, Any], folder: RunFiles) -> Panel:
     return _panel(title, draw)
 
 
-def _mixture(key: str, entry: Mapping[str, Any], folder: RunFiles) -> list[Panel]:
+def _mixture(key: str, noise: _Pictured, folder: RunFiles) -> list[Panel]:
     """Return the mixture's weights, its means, and the covariance of its heaviest component."""
     # Three charts, each of which says by itself why it cannot be drawn
-    mean = np.array(entry["weights"]["mean"], dtype=float)  # null becomes NaN
+    mean = np.array(noise.weights.mean, dtype=float)  # null becomes NaN
 
     def weights() -> tuple[Drawing, str, list[str], Legend]:
         """Draw the weights of all images and, where they differ, of the most frequent groups."""
-        by_group = entry["weights"]["groups"]
-        shown = _frequent(_read(entry["table"], ["group"], folder)[:, 0].astype(int)) if by_group else []
+        by_group = noise.weights.groups
+        shown = _frequent(_read(noise.table, ["group"], folder)[:, 0].astype(int)) if by_group else []
         rows = np.array([mean, *(by_group[group] for group in shown)], dtype=float)
         _finite("mixture weights", rows)
-        names = ["all", *(entry["groups"][group] for group in shown)] if by_group else ["all images"]
+        names = ["all", *(noise.groups[group] for group in shown)] if by_group else ["all images"]
         shares = ", ".join(number(share, "share") for share in mean.tolist())
         legend: Legend = [(i, f"component {i + 1}") for i in range(len(mean))]
         return Bars(f"{key}-weights", names, rows), f"Mixture weights, mean over the images: {shares}.", [], legend
 
     def means() -> tuple[Drawing, str, list[str], Legend]:
-        size = entry["means"]["size"]
-        table = _read(entry["means"]["table"], [f"axis_{i:02d}" for i in range(size)], folder)
+        size = noise.means.size
+        table = _read(noise.means.table, [f"axis_{i:02d}" for i in range(size)], folder)
         _finite("means and weights", table, mean)
         alt = f"Means of the components along {plural(size, 'principal component')} of the latent draws."
         return ComponentBars(f"{key}-means", table, mean), alt, [], []
 
     def covariance() -> tuple[Drawing, str, list[str], Legend]:
-        size, block = entry["covariance"]["size"], entry["covariance"]["block"]
-        table = _read(entry["covariance"]["table"], [f"latent_{i:02d}" for i in range(size)], folder)
+        size, block = noise.covariance.size, noise.covariance.block
+        table = _read(noise.covariance.table, [f"latent_{i:02d}" for i in range(size)], folder)
         _finite("covariances", table)
         largest = number(float(np.abs(table).max()))
         averaged = f"Each cell is the mean over {block} × {block} latent numbers. " if block > 1 else ""
@@ -248,11 +267,11 @@ def _mixture(key: str, entry: Mapping[str, Any], folder: RunFiles) -> list[Panel
     ]
 
 
-def _sample(picture: Mapping[str, Any], entry: Mapping[str, Any], folder: RunFiles) -> Sample:
-    name, group = picture["id"], entry["groups"][picture["group"]]
-    shots = [shot(folder, picture["clean"], "clean", f"{name}: clean image")]
-    for i, draw in enumerate(picture["draws"], 1):
-        shots.append(shot(folder, draw["disturbed"], f"draw {i}", f"{name}: draw {i} of the noise"))
-        alt = f"{name}: what draw {i} changes, amplified {_times(entry)}"
-        shots.append(shot(folder, draw["difference"], f"difference {i}", alt))
+def _sample(picture: SampleEntry, groups: Sequence[str], times: str, folder: RunFiles) -> Sample:
+    name, group = picture.id, groups[picture.group]
+    shots = [shot(folder, picture.clean, "clean", f"{name}: clean image")]
+    for i, draw in enumerate(picture.draws, 1):
+        shots.append(shot(folder, draw.disturbed, f"draw {i}", f"{name}: draw {i} of the noise"))
+        alt = f"{name}: what draw {i} changes, amplified {times}"
+        shots.append(shot(folder, draw.difference, f"difference {i}", alt))
     return Sample(name, group, shots)

@@ -10,21 +10,24 @@ from rich.text import Text
 from holdfast.report import comparison as compared
 from holdfast.report import gate, hardening, index_upgrade, study
 from holdfast.report.comparison_table import grid, keys
-from holdfast.report.names import with_short_names
+from holdfast.report.names import shorten_compared, shorten_names
 from holdfast.report.page import fragment
 from holdfast.report.table import Table
 from holdfast.report.terminal import blocks, side_by_side
+from holdfast.storage.comparison import Comparison
+from holdfast.storage.hardening import HardeningRecord
+from holdfast.storage.record import Record
 
 
-def record_html(record: Mapping[str, Any]) -> str:
+def record_html(record: Record) -> str:
     """Return a record as a piece of HTML, without scripts; every text of it is escaped."""
-    record = with_short_names(record)
-    return _html([b if isinstance(b, Text) else side_by_side(record, b) for b in blocks(record) if b])
+    record, wholes = shorten_names(record)
+    return _html([b if isinstance(b, Text) else side_by_side(record, b) for b in blocks(record, wholes) if b])
 
 
-def comparison_html(data: Mapping[str, Any]) -> str:
+def comparison_html(data: Comparison) -> str:
     """Return a comparison as a piece of HTML: encoders down, measures across; see `record_html`."""
-    data = with_short_names(data)
+    data, _ = shorten_compared(data)
     sentences = [Text(sentence, style=style) for sentence, style in compared.sentences(data)]
     return _html([*compared.opening(data), grid(data), *(Text(key, "dim") for key in keys(data)), *sentences])
 
@@ -41,7 +44,7 @@ def gate_html(data: Mapping[str, Any]) -> str:
     return _html(blocks)
 
 
-def hardening_html(data: Mapping[str, Any]) -> str:
+def hardening_html(data: HardeningRecord) -> str:
     """Return what hardening did as a piece of HTML; see `record_html`."""
     return _html(hardening.blocks(data))
 

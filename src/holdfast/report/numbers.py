@@ -5,6 +5,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
+import msgspec
+
+from holdfast.numerics.statistics.score import Score
 from holdfast.storage.sides import SIDES
 from holdfast.storage.standing import SOUND, VOID
 
@@ -90,20 +93,25 @@ def format_bound(bound: str, text: str) -> str:
     return text if bound == "at least" else "< 100 %"
 
 
-def interval(score: Mapping[str, Any], unit: str = "ratio", digits: int | None = None) -> str:
+def interval(score: Score, unit: str = "ratio", digits: int | None = None) -> str:
     """Return "[low, high]" with the digits of the value, or "" where the score has no interval.
 
     An end that is not zero has as many digits as it takes not to look like zero, a lower one that is not 100 % not to
     look like that.
     """
-    value, low, high = score.get("value"), score.get("low"), score.get("high")
+    value, low, high = score.value, score.low, score.high
     if not finite(low) or not finite(high):
         return ""
     decimals = _digits(value if finite(value) else low, unit, low, high, digits)
     return f"[{_not_all(_end(low, unit, decimals), low, unit)}, {_end(high, unit, decimals)}]"
 
 
-def statement(entry: Mapping[str, Any], unit: str, digits: int | None = None) -> tuple[str, str]:
+def read_score(data: Mapping[str, Any]) -> Score:
+    """Return a score from JSON data, such as a verdict of the gate."""
+    return msgspec.convert(data, Score)
+
+
+def statement(entry: Score, unit: str, digits: int | None = None) -> tuple[str, str]:
     """Return what one score of a record says: its value, and its interval where it has one.
 
     Where a check that it depends on failed that is what is left of it: "at least 0.13 %", or "void".
@@ -113,8 +121,8 @@ def statement(entry: Mapping[str, Any], unit: str, digits: int | None = None) ->
         unit: its measure's; a score that has another one says so itself.
         digits: significant digits of the value; None: by the interval.
     """
-    unit, standing = entry.get("unit") or unit, entry.get("standing", SOUND)
-    value = number(entry.get("value"), unit, entry.get("low"), entry.get("high"), digits)
+    unit, standing = entry.unit or unit, entry.standing
+    value = number(entry.value, unit, entry.low, entry.high, digits)
     if standing == VOID:
         return VOID, ""
     if standing != SOUND and value != UNDEFINED:
@@ -122,47 +130,46 @@ def statement(entry: Mapping[str, Any], unit: str, digits: int | None = None) ->
     return value, interval(entry, unit, digits)
 
 
-def score(entry: Mapping[str, Any], unit: str) -> str:
+def score(entry: Score, unit: str) -> str:
     """Return "12.3 % [9.1, 15.2]" for one score of a record; see `statement`."""
     return " ".join(filter(None, statement(entry, unit)))
 
 
-def choice(entry: Mapping[str, Any]) -> str:
+def choice(entry: Score) -> str:
     """Return "0.2 [0, 0.3]" for a score that is one of some given values, which are written as they were given."""
-    value, *ends = (entry.get(key) for key in ("value", "low", "high"))
-    if entry.get("standing") == VOID:
+    if entry.standing == VOID:
         return VOID
-    if not finite(value):
+    if not finite(entry.value):
         return UNDEFINED
-    return f"{value:g}" + (f" [{ends[0]:g}, {ends[1]:g}]" if all(map(finite, ends)) else "")
+    ends = f" [{entry.low:g}, {entry.high:g}]" if finite(entry.low) and finite(entry.high) else ""
+    return f"{entry.value:g}{ends}"
 
 
 BEST_BUDGET = "best ε"
 """The score that is a choice among given values: shown below the headline wherever there is one."""
 
 
-def bracket(scores: Mapping[str, Any], unit: str, better: str) -> str:
+def bracket(scores: Mapping[str, Score], unit: str, better: str) -> str:
     """Return "proved 0.088, broken at 0.173" of a measure that attack and certificate answer; "" of all others.
 
     A proof of no more than what is true of every encoder is "nothing proved".
     """
     if any(side not in scores for side in SIDES):
         return ""
-    if any(scores[side].get("standing") == VOID for side in SIDES):
+    attack, proof = (scores[side] for side in SIDES)
+    if VOID in (attack.standing, proof.standing):
         return VOID
-    attacked, proved = (
-        number(scores[side].get("value"), unit, scores[side].get("low"), scores[side].get("high")) for side in SIDES
-    )
-    nothing = vacuous(scores["certificate"], unit, better)
+    attacked, proved = (number(side.value, unit, side.low, side.high) for side in (attack, proof))
+    nothing = vacuous(proof, unit, better)
     if better == "lower":
         return f"attack finds {attacked}, {'nothing proved' if nothing else 'proved ' + format_bound('≤', proved)}"
     broken = f"broken at {attacked}" if unit == "pixels" else f"attack leaves {attacked}"
     return f"{'nothing proved' if nothing else f'proved {proved}'}, {broken}"
 
 
-def vacuous(proof: Mapping[str, Any], unit: str, better: str) -> bool:
+def vacuous(proof: Score, unit: str, better: str) -> bool:
     """Return whether a proof says no more than what is true of every encoder."""
-    value = proof.get("value")
+    value = proof.value
     return value is not None and (value >= 1 if better == "lower" and unit == "share" else value <= 0)
 
 

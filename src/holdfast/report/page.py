@@ -9,9 +9,11 @@ from typing import Any
 
 import jinja2
 from markupsafe import Markup, escape
+from msgspec.structs import asdict
 
 from holdfast.report import numbers
 from holdfast.report.charts.palette import COLOURS, MARKERS
+from holdfast.storage.entry import Entry
 
 
 def page(
@@ -84,6 +86,8 @@ def _whole_options(text: str) -> Markup:
 
 def _pretty(value: Any) -> str:
     """Return a fact of the record on one line: {"size": [8, 8]} as "size 8 × 8"."""
+    if isinstance(value, Entry):
+        value = {key: item for key, item in asdict(value).items() if item != ""}
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_pretty(item)}" for key, item in value.items())
     if isinstance(value, (list, tuple)):

@@ -1,13 +1,14 @@
 """The pictures of a run, as data for the report: smallest changes, worst images, extremes, and more."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from holdfast.report.folder import Picture, read_picture
 from holdfast.report.numbers import finite, number, plural
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.sizes import size_in_words
+from holdfast.storage.entry import Number
+from holdfast.storage.pictured import Broken, Impersonation, Moved, Perturbation
+from holdfast.storage.record import EncoderEntry
 from holdfast.storage.record_file import RunFiles
 
 SIDE, SPARSE, TINY = 176, 112, 104
@@ -52,7 +53,7 @@ class Impersonations:
 
 
 @dataclass(frozen=True)
-class Perturbation:
+class Perturbed:
     """One perturbation for all images: its picture, and images under it, a pair in each column."""
 
     title: str
@@ -61,122 +62,113 @@ class Perturbation:
     rows: dict[str, list[Shot]]
 
 
-def extremes(encoder: Mapping[str, Any], folder: RunFiles) -> dict[str, list[Shot]]:
+def extremes(encoder: EncoderEntry, folder: RunFiles) -> dict[str, list[Shot]]:
     """Return pictures of the least and of the most robust images of one encoder, with their radii."""
-    entries = encoder.get("extremes") or {}
+    sides = {"least robust": encoder.extremes.least, "most robust": encoder.extremes.most}
     return {
         title: [
             shot(
                 folder,
-                e["picture"],
-                f"proved {_short(e['certificate'])}, broken at {_short(e['attack'])}",
-                f"{e['id']}: certified radius {_short(e['certificate'])}",
+                e.picture,
+                f"proved {_short(e.certificate)}, broken at {_short(e.attack)}",
+                f"{e.id}: certified radius {_short(e.certificate)}",
             )
-            for e in entries.get(side, [])
-        ]
-        for side, title in (("least", "least robust"), ("most", "most robust"))
-    }
-
-
-def impersonations(encoder: Mapping[str, Any], folder: RunFiles) -> list[Impersonations]:
-    """Return the attacks of one encoder that impersonate, with pictures of some pairs, where there are any."""
-    entries = encoder.get("impersonations") or []
-    return [_impersonations(entry, folder) for entry in entries if any(entry["sides"])]
-
-
-def _impersonations(entry: Mapping[str, Any], folder: RunFiles) -> Impersonations:
-    rows, taken, shown = {}, 0, 0
-    classes, sides = entry["classes"], entry["sides"]
-    for own, target, side in zip(classes, classes[::-1], sides, strict=True):
-        rows[f"class {own}"] = [shot(folder, e["clean"], e["id"], f"{e['id']}, of class {own}") for e in side]
-        rows[f"class {own}, given the representation of class {target}"] = [
-            shot(folder, e["attacked"], f"probe says {e['said']}", f"{e['id']} attacked: the probe says {e['said']}")
             for e in side
         ]
-        taken, shown = taken + sum(e.get("taken", e["said"] == target) for e in side), shown + len(side)
+        for title, side in sides.items()
+    }
+
+
+def impersonations(encoder: EncoderEntry, folder: RunFiles) -> list[Impersonations]:
+    """Return the attacks of one encoder that impersonate, with pictures of some pairs, where there are any."""
+    return [_impersonations(entry, folder) for entry in encoder.impersonations if any(entry.sides)]
+
+
+def _impersonations(entry: Impersonation, folder: RunFiles) -> Impersonations:
+    rows, taken, shown = {}, 0, 0
+    for own, target, side in zip(entry.classes, entry.classes[::-1], entry.sides, strict=True):
+        rows[f"class {own}"] = [shot(folder, e.clean, e.id, f"{e.id}, of class {own}") for e in side]
+        rows[f"class {own}, given the representation of class {target}"] = [
+            shot(folder, e.attacked, f"probe says {e.said}", f"{e.id} attacked: the probe says {e.said}") for e in side
+        ]
+        taken += sum(e.said == target if e.taken is None else e.taken for e in side)
+        shown += len(side)
     text = f"{taken} of these {plural(shown, 'image')} are taken for the other class."
-    return Impersonations(entry["title"], text, rows)
+    return Impersonations(entry.title, text, rows)
 
 
-def perturbations(encoder: Mapping[str, Any], folder: RunFiles) -> list[Perturbation]:
+def perturbations(encoder: EncoderEntry, folder: RunFiles) -> list[Perturbed]:
     """Return the perturbations that were learned for all images of one encoder."""
-    return [_perturbation(entry, folder) for entry in encoder.get("perturbations") or []]
+    return [_perturbation(entry, folder) for entry in encoder.perturbations]
 
 
-def _perturbation(entry: Mapping[str, Any], folder: RunFiles) -> Perturbation:
-    times = number(entry["amplified"], low=0, high=entry["amplified"])
+def _perturbation(entry: Perturbation, folder: RunFiles) -> Perturbed:
+    times = number(entry.amplified, low=0, high=entry.amplified)
     alt = f"the perturbation, {times} times, around grey"
     rows = {
-        words: [shot(folder, e[kind], e["id"], f"{e['id']}, {words}") for e in entry["pictures"]]
-        for kind, words in (("clean", "as they are"), ("disturbed", "under it"))
+        "as they are": [shot(folder, e.clean, e.id, f"{e.id}, as they are") for e in entry.pictures],
+        "under it": [shot(folder, e.disturbed, e.id, f"{e.id}, under it") for e in entry.pictures],
     }
-    learned_on = entry["learned_on"]
-    text = f"Learned on {plural(learned_on, 'image')}, none of those below." if learned_on else "Read from a file."
-    return Perturbation(
-        entry["title"], text, [shot(folder, entry["picture"], f"× {times}", alt, SPARSE, sparse=True)], rows
-    )
+    text = "Read from a file."
+    if entry.learned_on:
+        text = f"Learned on {plural(entry.learned_on, 'image')}, none of those below."
+    return Perturbed(entry.title, text, [shot(folder, entry.picture, f"× {times}", alt, SPARSE, sparse=True)], rows)
 
 
-def _short(radius: Any) -> str:
+def _short(radius: Number | None) -> str:
     return f"{radius:.2g}" if finite(radius) else "–"
 
 
-def changes(encoder: Mapping[str, Any], folder: RunFiles, encoders: int) -> list[Worst]:
+def changes(encoder: EncoderEntry, folder: RunFiles, encoders: int) -> list[Worst]:
     """Return the smallest changes that broke images of one encoder, from the smallest to the largest."""
-    entries = encoder.get("changes") or []
+    entries = encoder.changes
     count = min(len(entries), max(FEWEST, CHANGES // max(1, encoders)))
     return [_change(entries[round(i * (len(entries) - 1) / max(1, count - 1))], folder) for i in range(count)]
 
 
-def _change(entry: Mapping[str, Any], folder: RunFiles) -> Worst:
-    name, rival = entry["id"], entry["rival"]
-    times = number(entry["amplified"], low=0, high=entry["amplified"])
+def _change(entry: Broken, folder: RunFiles) -> Worst:
+    name, rival = entry.id, entry.rival
+    times = number(entry.amplified, low=0, high=entry.amplified)
     shots = [
-        shot(folder, entry["clean"], "before", f"{name}: before", SIDE),
-        shot(folder, entry["attacked"], "after", f"{name}: after the change", SIDE),
-        shot(folder, entry["difference"], f"× {times}", f"{name}: the change, {times} times", SPARSE, sparse=True),
+        shot(folder, entry.clean, "before", f"{name}: before", SIDE),
+        shot(folder, entry.attacked, "after", f"{name}: after the change", SIDE),
+        shot(folder, entry.difference, f"× {times}", f"{name}: the change, {times} times", SPARSE, sparse=True),
     ]
     if rival:
-        shots.append(shot(folder, rival["picture"], "taken for", f"{rival['id']}, which {name} is taken for", SIDE))
-    text = change_in_words(entry) + (f", taken for {rival['id']}" if rival else "")
-    return Worst(name, text, shots, [], [], entry["radius"])
+        shots.append(shot(folder, rival.picture, "taken for", f"{rival.id}, which {name} is taken for", SIDE))
+    text = change_in_words(entry) + (f", taken for {rival.id}" if rival else "")
+    return Worst(name, text, shots, [], [], entry.radius)
 
 
-def change_in_words(entry: Mapping[str, Any]) -> str:
+def change_in_words(entry: Broken) -> str:
     """Return what a smallest change is: the edit, or its size in a norm."""
-    return entry.get("edit") or f"{size_in_words(entry['radius'], entry['levels'] is not None)} in {entry['norm']}"
+    return entry.edit or f"{size_in_words(entry.radius, entry.levels is not None)} in {entry.norm}"
 
 
-def gallery(encoder: Mapping[str, Any], folder: RunFiles, encoders: int) -> list[Worst]:
+def gallery(encoder: EncoderEntry, folder: RunFiles, encoders: int) -> list[Worst]:
     """Return the worst images of one encoder with their pictures embedded; see `changes`."""
     count = max(FEWEST, WORST // max(1, encoders))
-    return [_worst(entry, folder) for entry in (encoder.get("gallery") or [])[:count]]
+    return [_worst(entry, folder) for entry in encoder.gallery[:count]]
 
 
-def _worst(entry: Mapping[str, Any], folder: RunFiles) -> Worst:
-    name = entry["id"]
+def _worst(entry: Moved, folder: RunFiles) -> Worst:
+    name = entry.id
     shots = [
-        shot(folder, entry["clean"], "clean", f"{name}: clean image", SIDE),
-        shot(folder, entry["attacked"], "attacked", f"{name}: attacked twin", SIDE),
-        shot(
-            folder, entry["difference"], "difference", f"{name}: difference of the two, amplified", SPARSE, sparse=True
-        ),
+        shot(folder, entry.clean, "clean", f"{name}: clean image", SIDE),
+        shot(folder, entry.attacked, "attacked", f"{name}: attacked twin", SIDE),
+        shot(folder, entry.difference, "difference", f"{name}: difference of the two, amplified", SPARSE, sparse=True),
     ]
-    if "drift_map" in entry:
-        shots.append(shot(folder, entry["drift_map"], "drift of patches", f"{name}: how far each patch moved", SIDE))
-    sides = [
-        [
-            shot(folder, n["picture"], n["id"], f"clean image {n['id']}, neighbour {side} the attack", TINY)
-            for n in entry[side]
-        ]
-        for side in ("before", "after")
-    ]
-    text = f"drift {number(entry.get('drift'))}"
-    if finite(entry.get("quantile")):
-        images = f"{entry['placed_among']:,} of the clean images" if "placed_among" in entry else "clean images"
-        text += f", beyond {number(entry['quantile'], 'share')} of the distances between {images}"
-    drift = entry.get("drift")
-    return Worst(name, text, shots, sides[0], sides[1], drift if finite(drift) else None)
+    if entry.drift_map:
+        shots.append(shot(folder, entry.drift_map, "drift of patches", f"{name}: how far each patch moved", SIDE))
+    before, after = (
+        [shot(folder, n.picture, n.id, f"clean image {n.id}, neighbour {side} the attack", TINY) for n in neighbours]
+        for side, neighbours in (("before", entry.before), ("after", entry.after))
+    )
+    text = f"drift {number(entry.drift)}"
+    if finite(entry.quantile):
+        images = "clean images" if entry.placed_among is None else f"{entry.placed_among:,} of the clean images"
+        text += f", beyond {number(entry.quantile, 'share')} of the distances between {images}"
+    return Worst(name, text, shots, before, after, entry.drift)
 
 
 def shot(

@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from holdfast.runtime.sizes import size_in_words
+from holdfast.storage.record import DataEntry, EncoderEntry, MeasureEntry
 
 
 @dataclass(frozen=True)
@@ -55,36 +56,36 @@ def references() -> tuple[Reference, ...]:
     return tuple(Reference(**(row | {"input": tuple(row["input"])})) for row in table["reference"])
 
 
-def comparable(measure: Mapping[str, Any], encoder: Mapping[str, Any], data: Mapping[str, Any]) -> list[Reference]:
+def comparable(measure: MeasureEntry, encoder: EncoderEntry, data: DataEntry) -> list[Reference]:
     """Return what a headline may be held against: one norm and failure, as many passes, as many images of one shape.
 
     The encoder itself is left out. Radii fall as the population grows, and in ℓ2 they grow with the image.
     """
-    part = measure["part"]
+    part = measure.part
     question = (part["name"], part.get("ball", {}).get("name"), part.get("failure"), part.get("steps"))
-    images = (tuple(encoder.get("input", ())), data.get("images"))
+    images = (tuple(encoder.input or ()), data.images)
     return [
         reference
         for reference in references()
         if (reference.measure, reference.norm, reference.failure, reference.passes) == question
         and (reference.input, reference.population) == images
-        and reference.encoder != encoder.get("fingerprint")
+        and reference.encoder != encoder.fingerprint
     ]
 
 
-def likeness(measure: Mapping[str, Any], encoder: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+def likeness(measure: MeasureEntry, encoder: EncoderEntry, data: DataEntry) -> str:
     """Return which known encoder a headline is like, or between which two it lies; "" where nothing can be said.
 
     Like: of those whose intervals overlap, the nearest. Between: the next one below and the next one above.
     """
-    score, levels = measure["scores"][measure["headline"]], measure["in_words"]["levels"]
-    value, low, high = score["value"], score["low"], score["high"]
-    if not value or low is None or high is None:
+    score, words = measure.headline_score, measure.in_words
+    if not score or not words or not score.value or score.low is None or score.high is None:
         return ""
+    value, low, high = score.value, score.low, score.high
     known = sorted(comparable(measure, encoder, data), key=lambda reference: reference.value)
 
     def describe(reference: Reference) -> str:
-        return f"{reference.name} ({size_in_words(reference.value, levels)} on {reference.images})"
+        return f"{reference.name} ({size_in_words(reference.value, words.levels)} on {reference.images})"
 
     if alike := [reference for reference in known if reference.low <= high and low <= reference.high]:
         return f"like {describe(min(alike, key=lambda reference: abs(math.log(reference.value / value))))}"

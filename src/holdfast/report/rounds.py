@@ -1,9 +1,7 @@
 """What a record says of the rounds in which it was made: how far it has come, and how it goes on."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from holdfast.report.numbers import count, duration
+from holdfast.storage.record import Record
 
 GOES_ON = {
     "budget": (
@@ -16,12 +14,12 @@ GOES_ON = {
 """Why there was no further round, and what to do about it, by `ended`."""
 
 
-def explain_stop(record: Mapping[str, Any]) -> str:
+def explain_stop(record: Record) -> str:
     """Return how far an audit in rounds came and why it stopped; "" where it is complete, or was made in one go."""
-    rounds = record["run"].get("rounds")
-    if not rounds or (ended := rounds.get("ended", "complete")) == "complete":
+    rounds = record.run.rounds
+    if rounds is None or rounds.ended in (None, "complete"):
         return ""
-    budget = "" if rounds.get("budget") is None else duration(rounds["budget"])
-    why = GOES_ON[ended].format(budget=budget, until=rounds.get("until"))
-    questions = ", and of the measures only those that answer in a sentence" if rounds["answers_only"] else ""
-    return f"{count(record['data']['attacked'])} of {count(rounds['of'])} images were attacked{questions}: {why}."
+    budget = "" if rounds.budget is None else duration(rounds.budget)
+    why = GOES_ON[rounds.ended].format(budget=budget, until=rounds.until)
+    questions = ", and of the measures only those that answer in a sentence" if rounds.answers_only else ""
+    return f"{count(record.data.attacked)} of {count(rounds.of)} images were attacked{questions}: {why}."

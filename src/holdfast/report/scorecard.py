@@ -1,14 +1,16 @@
 """The scorecard as data: one card per measure, one row per encoder, all rows of a card on one axis."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
+from holdfast.numerics.statistics.score import Score
 from holdfast.report.brief import in_levels
+from holdfast.report.cells import NO_SCORE
 from holdfast.report.folder import nice_ticks
 from holdfast.report.leader import format_score, format_score_inline
 from holdfast.report.numbers import bracket, finite, listing, part
-from holdfast.report.verdict import titles
+from holdfast.report.verdict import find_best, titles
+from holdfast.storage.record import MeasureEntry, PairEntry, Record
 from holdfast.storage.standing import SOUND, VOID
 
 FURTHER = "Further measures"
@@ -64,7 +66,6 @@ class Card:
     family: str
     question: str
     how_to_read: str
-    formula: str
     reference: str
     better: str
     unit: str
@@ -80,7 +81,7 @@ class Card:
     anchor: str
 
 
-def cards(record: Mapping[str, Any]) -> list[Card]:
+def cards(record: Record) -> list[Card]:
     """Return one card per measure that any encoder of the record was asked."""
     return [_card(record, key) for key in titles(record)]
 
@@ -93,34 +94,32 @@ def families(cards: Iterable[Card]) -> dict[str, list[Card]]:
     return together
 
 
-def _card(record: Mapping[str, Any], key: str) -> Card:
-    answers = [
-        (i, e["name"], e["measures"][key]) for i, e in enumerate(record["encoders"]) if key in e.get("measures", {})
-    ]
+def _card(record: Record, key: str) -> Card:
+    answers = [(i, e.name, e.measures[key]) for i, e in enumerate(record.encoders) if key in e.measures]
     # The description comes from a measure that worked, where there is one: it knows its headline.
-    about = next((m for _, _, m in answers if not m.get("error")), answers[0][2])
-    unit, headline = about["unit"], about.get("headline") or ""
+    about = next((m for _, _, m in answers if not m.error), answers[0][2])
+    unit, headline = about.unit, about.headline or ""
     levels = any(in_levels(m) for _, _, m in answers)
-    scores = [m["scores"].get(headline, {}) for _, _, m in answers]
-    drawn = [*scores, *(m["scores"]["attack"] for _, _, m in answers if _two_sided(m))]
-    ends = [s.get(k) for s in drawn for k in ("value", "low", "high") if finite(s.get(k))]
+    scores = [m.scores.get(headline) for _, _, m in answers]
+    drawn = [*scores, *(m.scores["attack"] for _, _, m in answers if _two_sided(m))]
+    ends = [end for s in drawn if s for end in (s.value, s.low, s.high) if finite(end)]
     ticks = [tick / 255 for tick in axis([255 * end for end in ends], unit)] if levels else axis(ends, unit)
-    best = record["comparison"].get(key, {}).get("best")
+    best = find_best(record, key)
     rows = [_row(i, name, m, s, unit, levels, ticks, best) for (i, name, m), s in zip(answers, scores, strict=True)]
-    readouts = list(dict.fromkeys(name for _, _, m in answers for name in m["scores"]))
+    readouts = list(dict.fromkeys(name for _, _, m in answers for name in m.scores))
     table = [
-        (name, [format_score_inline(m["scores"][r], unit, levels) if r in m["scores"] else "–" for r in readouts])
+        (name, [format_score_inline(m.scores[r], unit, levels) if r in m.scores else "–" for r in readouts])
         for _, name, m in answers
-        if m["scores"]
+        if m.scores
     ]
-    kinds = dict.fromkeys(s["interval"] for _, _, m in answers for s in m["scores"].values() if s.get("interval"))
+    kinds = dict.fromkeys(s.interval for _, _, m in answers for s in m.scores.values() if s.interval)
     return Card(
-        key=key, title=about["title"], family=about.get("family") or FURTHER,
-        question=about.get("question", ""), how_to_read=about.get("how_to_read", ""),
-        formula=about.get("formula", ""), reference=about.get("reference", ""), better=about["better"], unit=unit,
-        headline=headline, spec=part(about.get("part", {})), interval_kind="; ".join(kinds), rows=rows,
+        key=key, title=about.title, family=about.family or FURTHER,
+        question=about.question, how_to_read=about.how_to_read,
+        reference=about.reference, better=about.better, unit=unit,
+        headline=headline, spec=part(about.part), interval_kind="; ".join(kinds), rows=rows,
         ticks=[(place(t, ticks) or 0.0, _tick(t, unit, levels, ticks)) for t in ticks], readouts=readouts, table=table,
-        pairs=_pairs(record, key, about["better"], unit, levels), n=max(s.get("n", 0) for s in scores),
+        pairs=_pairs(record, key, about.better, unit, levels), n=max(s.n if s else 0 for s in scores),
         anchor=f"measure-{list(titles(record)).index(key) + 1}",
     )  # fmt: skip
 
@@ -155,64 +154,60 @@ def _tick(value: int | float, unit: str, levels: bool, ticks: list[int | float])
 def _row(
     series: int,
     name: str,
-    m: Mapping[str, Any],
-    s: Mapping[str, Any],
+    m: MeasureEntry,
+    score: Score | None,
     unit: str,
     levels: bool,
     ticks: list[int | float],
     best: str | None,
 ) -> Row:
-    uncertified = m.get("not_certified")
-    error = m.get("error") or (None if s or uncertified else "no score at this read-out")
+    uncertified, s = m.not_certified, score or NO_SCORE
+    error = m.error or (None if score or uncertified else "no score at this read-out")
     both = _two_sided(m)
-    at, attack = place(s.get("value"), ticks), m["scores"].get("attack", {}) if both else {}
-    attacked = place(attack.get("value"), ticks)
-    ends = place(attack.get("low"), ticks), place(attack.get("high"), ticks)
+    at, attack = place(s.value, ticks), m.scores["attack"] if both else NO_SCORE
+    attacked = place(attack.value, ticks)
+    ends = place(attack.low, ticks), place(attack.high, ticks)
     side = None if attacked is None or at is None else Side(attacked, *ends)
     text, interval = format_score(s, unit, levels)
     if both:
-        text, interval = bracket(m["scores"], unit, m["better"]), f"mark: {interval}" if interval else ""
-    note = "; ".join(filter(None, [flaw(s), s.get("note")]))
+        text, interval = bracket(m.scores, unit, m.better), f"mark: {interval}" if interval else ""
+    note = "; ".join(filter(None, [flaw(s), s.note]))
     start, end = place_ends(s, ticks)
     return Row(
         name=name, series=series, value=text, interval=interval, note=note, best=name == best, error=error,
-        at=None if s.get("standing") == VOID else at, start=start, end=end, uncertified=uncertified, attack=side,
+        at=None if s.standing == VOID else at, start=start, end=end, uncertified=uncertified, attack=side,
     )  # fmt: skip
 
 
-def place_ends(s: Mapping[str, Any], ticks: list[int | float]) -> tuple[float | None, float | None]:
+def place_ends(s: Score, ticks: list[int | float]) -> tuple[float | None, float | None]:
     """Return where the interval of a score is drawn; nowhere where the number is a bound on one side, or void."""
-    if s.get("standing", SOUND) != SOUND:
+    if s.standing != SOUND:
         return None, None
-    return place(s.get("low"), ticks), place(s.get("high"), ticks)
+    return place(s.low, ticks), place(s.high, ticks)
 
 
-def flaw(s: Mapping[str, Any]) -> str:
+def flaw(s: Score) -> str:
     """Return why a number is void, or a bound on one side; "" where it is sound."""
-    return f"{listing(s['because'])} failed" if s.get("because") else ""
+    return f"{listing(s.because)} failed" if s.because else ""
 
 
-def _two_sided(m: Mapping[str, Any]) -> bool:
-    return bool(bracket(m["scores"], m["unit"], m["better"]))
+def _two_sided(m: MeasureEntry) -> bool:
+    return bool(bracket(m.scores, m.unit, m.better))
 
 
-def _pairs(
-    record: Mapping[str, Any], key: str, better: str, unit: str, levels: bool
-) -> list[tuple[str, str, str, str]]:
-    pairs = []
-    for pair in record["comparison"].get(key, {}).get("pairs", []):
-        difference = pair["difference"]
-        pairs.append(
-            (pair["first"], pair["second"], format_score_inline(difference, unit, levels), favours(pair, better))
-        )
-    return pairs
+def _pairs(record: Record, key: str, better: str, unit: str, levels: bool) -> list[tuple[str, str, str, str]]:
+    compared = record.comparison.get(key)
+    return [
+        (pair.first, pair.second, format_score_inline(pair.difference, unit, levels), favours(pair, better))
+        for pair in (compared.pairs if compared else [])
+    ]
 
 
-def favours(pair: Mapping[str, Any], better: str) -> str:
+def favours(pair: PairEntry, better: str) -> str:
     """Return which encoder a paired difference (first minus second) favours; open where its interval holds zero."""
-    low, high = pair["difference"].get("low"), pair["difference"].get("high")
+    low, high = pair.difference.low, pair.difference.high
     if not finite(low) or not finite(high):
         return "undefined"
     if low <= 0 <= high:
         return "no clear difference"
-    return f"favours {pair['first'] if (low > 0) == (better == 'higher') else pair['second']}"
+    return f"favours {pair.first if (low > 0) == (better == 'higher') else pair.second}"

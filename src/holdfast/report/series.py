@@ -1,17 +1,19 @@
 """Checkpoints of a training, as data for the report: every score over them, and how classes fluctuate."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
 
+from holdfast.numerics.statistics.score import Score
 from holdfast.report.cells import caution, unpack_score
 from holdfast.report.charts.figure import colour, marker
+from holdfast.report.charts.kinds import find_score
 from holdfast.report.charts.lines import Curve, Horizontal, Lines
 from holdfast.report.numbers import finite, number, plural, score
 from holdfast.report.panel import Panel
 from holdfast.report.verdict import titles
+from holdfast.storage.record import FluctuationEntry, MeasureEntry, Record, SeriesEntry
 
 CURVES = 12
 """Scores of a measure in one chart, the last ones, which the headline is of; the scorecard has all of them."""
@@ -51,43 +53,44 @@ class Trainings:
     each: list[Training]
 
 
-def trainings(record: Mapping[str, Any]) -> Trainings | None:
+def trainings(record: Record) -> Trainings | None:
     """Return what is shown of the series of a record; None where it has none."""
-    series = record.get("series") or []
-    if not series:
+    if not record.series:
         return None
-    together = _together(record, series) if len(series) > 1 else []
-    return Trainings(together, [_training(f"series{i}", record, training) for i, training in enumerate(series)])
+    together = _together(record) if len(record.series) > 1 else []
+    return Trainings(together, [_training(f"series{i}", record, training) for i, training in enumerate(record.series)])
 
 
-def _training(key: str, record: Mapping[str, Any], training: Mapping[str, Any]) -> Training:
+def _training(key: str, record: Record, training: SeriesEntry) -> Training:
     panels = []
     for number_, (name, title) in enumerate(titles(record).items()):
-        panels += _panels(f"{key}-{number_}", title, training["encoders"], _entries(record, training, name))
-    fluctuations = [_fluctuation(record, name, entry) for name, entry in (training.get("fluctuation") or {}).items()]
-    return Training(training["name"], list(training["encoders"]), panels, fluctuations)
+        panels += _panels(f"{key}-{number_}", title, training.encoders, _entries(record, training, name))
+    fluctuations = [_fluctuation(record, name, entry) for name, entry in training.fluctuation.items()]
+    return Training(training.name, list(training.encoders), panels, fluctuations)
 
 
-def _entries(record: Mapping[str, Any], training: Mapping[str, Any], measure: str) -> list[Mapping[str, Any]]:
-    """Return what a measure found at each checkpoint; empty where it failed."""
-    by_name = {encoder["name"]: encoder.get("measures", {}).get(measure) or {} for encoder in record["encoders"]}
-    return [by_name.get(name, {}) for name in training["encoders"]]
+def _entries(record: Record, training: SeriesEntry, measure: str) -> list[MeasureEntry | None]:
+    """Return what a measure found at each checkpoint; None where it was not asked."""
+    by_name = {encoder.name: encoder.measures.get(measure) for encoder in record.encoders}
+    return [by_name[name] for name in training.encoders]
 
 
-def _panels(key: str, title: str, names: Sequence[str], entries: Sequence[Mapping[str, Any]]) -> list[Panel]:
+def _panels(key: str, title: str, names: Sequence[str], entries: Sequence[MeasureEntry | None]) -> list[Panel]:
     """Return a chart for the scores of each unit, the headline's first."""
     # The unit of each score
-    unit = next((m["unit"] for m in entries if m.get("unit")), "ratio")
+    unit = _find_unit(entries)
     units: dict[str, str] = {}  # score -> its unit
-    for m in entries:
-        for name, s in (m.get("scores") or {}).items():
-            units.setdefault(name, s.get("unit") or unit)
+    for m in filter(None, entries):
+        for name, s in m.scores.items():
+            units.setdefault(name, s.unit or unit)
 
     # A chart for each unit, with the curves that have two points or more
     across, panels = places(names), []
     for i, axis_unit in enumerate(dict.fromkeys([*reversed(units.values())])):
         scores = [name for name in units if units[name] == axis_unit]
-        curves = {name: _curve(j, name, across, [_score(m, name) for m in entries]) for j, name in enumerate(scores)}
+        curves = {
+            name: _curve(j, name, across, [find_score(m, name) for m in entries]) for j, name in enumerate(scores)
+        }
         drawn = [name for name in scores if sum(map(finite, curves[name].y)) > 1]
         if not drawn:
             continue
@@ -98,17 +101,21 @@ def _panels(key: str, title: str, names: Sequence[str], entries: Sequence[Mappin
         left = len(drawn) - len(shown)
         notes = [f"{plural(left, 'more score')} in the scorecard."] if left else []
         notes += [] if bands else [f"The band is that of {shown[-1]}."]
-        notes += _cautions(names, [_score(m, name) for name in shown for m in entries])
+        notes += _cautions(names, [find_score(m, name) for name in shown for m in entries])
         alt = f"{title} over {plural(len(names), 'checkpoint')}. {_ends(shown[-1], names, entries, unit)}"
         panels.append(Panel(title, picture, alt, notes, [(scores.index(name), name) for name in shown]))
     return panels
+
+
+def _find_unit(entries: Sequence[MeasureEntry | None]) -> str:
+    return next((m.unit for m in entries if m and m.unit), "ratio")
 
 
 def _bare(curve: Curve) -> Curve:
     return replace(curve, low=(), high=())
 
 
-def _cautions(names: Sequence[str], scores: Sequence[Mapping[str, Any]]) -> list[str]:
+def _cautions(names: Sequence[str], scores: Sequence[Score]) -> list[str]:
     """Return a sentence for each checkpoint of which some score failed a check."""
     sentences = (caution(names[place % len(names)], s) for place, s in enumerate(scores))
     return list(dict.fromkeys(filter(None, sentences)))
@@ -130,43 +137,36 @@ def places(names: Sequence[str]) -> Horizontal:
     return Horizontal("checkpoint", list(range(1, len(names) + 1)), short)
 
 
-def _score(m: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    return (m.get("scores") or {}).get(name) or {}
-
-
-def _curve(series: int, name: str, across: Horizontal, scores: Sequence[Mapping[str, Any]]) -> Curve:
+def _curve(series: int, name: str, across: Horizontal, scores: Sequence[Score]) -> Curve:
     y, low, high, bounds = zip(*map(unpack_score, scores), strict=True)
     return Curve(across.at, y, low, high, colour(series), marker(series), hollow=bounds, name=name)
 
 
-def _ends(name: str, names: Sequence[str], entries: Sequence[Mapping[str, Any]], unit: str) -> str:
+def _ends(name: str, names: Sequence[str], entries: Sequence[MeasureEntry | None], unit: str) -> str:
     """Return a score at the first and at the last checkpoint that have it, in words."""
-    scored = [
-        (place, _score(m, name))
-        for place, m in zip(names, entries, strict=True)
-        if finite(_score(m, name).get("value"))
-    ]
+    scores = zip(names, [find_score(m, name) for m in entries], strict=True)
+    scored = [(place, s) for place, s in scores if finite(s.value)]
     (first, before), (last, after) = scored[0], scored[-1]
     return f"{name}: {score(before, unit)} at {first}, {score(after, unit)} at {last}."
 
 
-def _together(record: Mapping[str, Any], series: Sequence[Mapping[str, Any]]) -> list[Panel]:
+def _together(record: Record) -> list[Panel]:
     """Return a chart of each measure's headline, one curve for each series."""
     panels = []
     for i, (measure, title) in enumerate(titles(record).items()):
         curves, legend, axes, notes = [], list[tuple[int, str]](), [], []
-        for j, run in enumerate(series):
-            entries, across = _entries(record, run, measure), places(run["encoders"])
-            scores = [_score(m, m.get("headline") or "") for m in entries]
-            curve = _curve(j, run["name"], across, scores)
+        for j, run in enumerate(record.series):
+            entries, across = _entries(record, run, measure), places(run.encoders)
+            scores = [find_score(m, m and m.headline) for m in entries]
+            curve = _curve(j, run.name, across, scores)
             if sum(map(finite, curve.y)) > 1:
                 curves.append(curve)
-                legend.append((j, run["name"]))
+                legend.append((j, run.name))
                 axes.append(across.label)
-                notes += _cautions(run["encoders"], scores)
+                notes += _cautions(run.encoders, scores)
         if len(curves) < 2:
             continue
-        unit = next(m["unit"] for run in series for m in _entries(record, run, measure) if m.get("unit"))
+        unit = _find_unit([m for run in record.series for m in _entries(record, run, measure)])
         axis = Horizontal(axes[0] if len(set(axes)) == 1 else "checkpoint", whole=True)
         picture = Lines(f"together{i}", curves, axis, label="", unit=unit)
         alt = f"{title}, the headline, over the checkpoints of {', '.join(name for _, name in legend)}."
@@ -174,10 +174,9 @@ def _together(record: Mapping[str, Any], series: Sequence[Mapping[str, Any]]) ->
     return panels
 
 
-def _fluctuation(record: Mapping[str, Any], measure: str, entry: Mapping[str, Any]) -> Fluctuation:
+def _fluctuation(record: Record, measure: str, entry: FluctuationEntry) -> Fluctuation:
     title = titles(record).get(measure, measure)
-    if entry.get("problem"):
-        return Fluctuation(title, "", "", [], entry["problem"])
-    classes = [(name, number(value, "share")) for name, value in entry["classes"].items()]
-    mean = entry["mean"]
-    return Fluctuation(title, score(mean, "share"), number(entry["noise"], "share"), classes, mean.get("note") or "")
+    if entry.problem or entry.mean is None or entry.classes is None:
+        return Fluctuation(title, "", "", [], entry.problem or "not known")
+    classes = [(name, number(value, "share")) for name, value in entry.classes.items()]
+    return Fluctuation(title, score(entry.mean, "share"), number(entry.noise, "share"), classes, entry.mean.note)

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.report.numbers import score
+from holdfast.report.numbers import read_score, score
 from holdfast.report.table import Table
 
 AVERAGE, AGAIN = "Avg Δ ↓", "over trainings"
@@ -74,13 +74,17 @@ def _lines(row: Mapping[str, Any], columns: list[str], name: str, lost: str, fai
     accuracy = [_cell(row["accuracy"].get(c), c, failed) for c in columns]
     drops = [_cell(row.get("drop", {}).get(c), c, {}) for c in columns]
     average = row.get("average")
-    return [[name, *accuracy, ""], [lost, *drops, score(average, "share") if average else ""]]
+    return [[name, *accuracy, ""], [lost, *drops, _share(average) if average else ""]]
 
 
 def _cell(entry: Mapping[str, Any] | None, column: str, row: Mapping[str, Any]) -> str:
     if entry is not None:
-        return score(entry, "share")
+        return _share(entry)
     return "failed" if column in row.get("problems", {}) else ""
+
+
+def _share(entry: Mapping[str, Any]) -> str:
+    return score(read_score(entry), "share")
 
 
 def problems(record: Mapping[str, Any]) -> list[str]:

@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from holdfast.numerics.statistics.score import Score
 from holdfast.report.numbers import duration, number, plural, score
 from holdfast.report.table import Table
+from holdfast.storage.record import FluctuationEntry
 
 FACTS = ("loss", "clean", "attacked", "spread")
 """Columns of the log that are shown."""
@@ -48,17 +51,18 @@ def _headlines(values: Mapping[str, Any]) -> list[str]:
 
 
 def _cell(values: Mapping[str, Any], name: str) -> str:
-    return score({"value": values.get(name), **{end: values.get(f"{name}.{end}") for end in ("low", "high")}}, "ratio")
+    low, high = values.get(f"{name}.low"), values.get(f"{name}.high")
+    return score(Score(values.get(name), low, high, n=0, interval=""), "ratio")
 
 
 def _more(summary: Mapping[str, Any]) -> list[Text]:
     """Return a line for how much accuracies fluctuated, and one for everything that failed."""
     lines = []
-    for name, moved in summary["fluctuation"].items():
-        if "mean" in moved:
-            text = f"semantic fluctuation of {name}: {score(moved['mean'], 'share')} a look, "
-            lines.append(Text(text + f"of which chance explains up to {number(moved['noise'], 'share')}", style="dim"))
+    for name, moved in msgspec.convert(summary["fluctuation"], dict[str, FluctuationEntry]).items():
+        if moved.mean:
+            text = f"semantic fluctuation of {name}: {score(moved.mean, 'share')} a look, "
+            lines.append(Text(text + f"of which chance explains up to {number(moved.noise, 'share')}", style="dim"))
         else:
-            lines.append(Text(f"semantic fluctuation of {name}: {moved['problem']}", style="yellow"))
+            lines.append(Text(f"semantic fluctuation of {name}: {moved.problem}", style="yellow"))
     failures = dict.fromkeys(failure for look in summary["looks"] for failure in look["failures"])
     return lines + [Text(failure, style="bold red") for failure in failures]

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from holdfast.report.hardening import price
 from holdfast.report.numbers import count, listing, plural, score
 from holdfast.report.rounds import explain_stop
+from holdfast.storage.record import EncoderEntry, Record
 
 
 @dataclass(frozen=True)
@@ -17,65 +17,71 @@ class Sentence:
     tone: str = "plain"
 
 
-def winners(record: Mapping[str, Any]) -> list[Sentence]:
+def winners(record: Record) -> list[Sentence]:
     """Return who is best on which measures, where intervals say so, and what it cost."""
-    audited = [e for e in record["encoders"] if not e.get("error")]
+    audited = [e for e in record.encoders if not e.error]
     return [*_winners(record, audited), *costs(record)]
 
 
-def doubts(record: Mapping[str, Any]) -> list[Sentence]:
+def doubts(record: Record) -> list[Sentence]:
     """Return which checks failed or warn, and of whom."""
-    return _doubts([e for e in record["encoders"] if not e.get("error")])
+    return _doubts([e for e in record.encoders if not e.error])
 
 
-def scope(record: Mapping[str, Any]) -> str:
+def scope(record: Record) -> str:
     """Return what was audited on what, in a few words."""
-    audited = [e for e in record["encoders"] if not e.get("error")]
-    data = record["data"]
-    if data.get("synthetic"):
+    audited = [e for e in record.encoders if not e.error]
+    data = record.data
+    if data.synthetic:
         images = "synthetic images alone"
     else:
         so_far = " so far" if explain_stop(record) else ""
-        images = f"{count(data['images'])} images of {data['spec']}, {count(data['attacked'])} attacked{so_far}"
+        images = f"{count(data.images)} images of {data.spec}, {count(data.attacked)} attacked{so_far}"
     return f"{plural(len(audited), 'encoder')} on {images}"
 
 
-def titles(record: Mapping[str, Any]) -> dict[str, str]:
+def titles(record: Record) -> dict[str, str]:
     """Return the title of every measure of the record, in the order of first appearance."""
-    return {key: m["title"] for e in record["encoders"] for key, m in e.get("measures", {}).items()}
+    return {key: m.title for e in record.encoders for key, m in e.measures.items()}
 
 
-def threats(record: Mapping[str, Any]) -> list[str]:
+def find_best(record: Record, key: str) -> str | None:
+    """Return which encoder is best on a measure; None where intervals leave it open."""
+    compared = record.comparison.get(key)
+    return compared.best if compared else None
+
+
+def threats(record: Record) -> list[str]:
     """Return the balls that the measures' adversaries search, in words."""
-    return list(record["data"]["balls"])
+    return list(record.data.balls)
 
 
-def rendering(record: Mapping[str, Any]) -> list[str]:
+def rendering(record: Record) -> list[str]:
     """Return what was done with images unasked: how they got an encoder's size, what was not read, what is unusual.
 
     Encoders are named unless the same was done for all.
     """
-    audited = [encoder for encoder in record["encoders"] if not encoder.get("error")]
+    audited = [encoder for encoder in record.encoders if not encoder.error]
     names: dict[str, list[str]] = {}
     for encoder in audited:
-        guessed = (encoder.get("geometry") or {}).get("assumed")
-        lines = [encoder.get("rendering") or (f"pictures of mixed shapes: {guessed}" if guessed else "")]
+        guessed = encoder.geometry.assumed if encoder.geometry else ""
+        lines = [encoder.rendering or (f"pictures of mixed shapes: {guessed}" if guessed else "")]
         lines += ["?size=H in the data spec chooses another size"] if guessed else []
         if how := "; ".join(filter(None, lines)):
-            names.setdefault(how, []).append(encoder["name"])
+            names.setdefault(how, []).append(encoder.name)
     some = (f"for {listing(of, 8)}: {how}" if len(of) < len(audited) else how for how, of in names.items())
-    training = ((record["data"].get("train") or {}).get("notes") or []) if audited else []
-    return [*some, *record["data"].get("notes", []), *(f"training images: {line}" for line in training)]
+    training = record.data.train.notes if audited and record.data.train else []
+    return [*some, *record.data.notes, *(f"training images: {line}" for line in training)]
 
 
-def _winners(record: Mapping[str, Any], audited: list[Mapping[str, Any]]) -> list[Sentence]:
+def _winners(record: Record, audited: list[EncoderEntry]) -> list[Sentence]:
     names = titles(record)
     if len(audited) < 2:
         return [_alone(audited[0])] if audited else []
     wins: dict[str, list[str]] = {}
     open_: list[str] = []
     for key, title in names.items():
-        best = record["comparison"].get(key, {}).get("best")
+        best = find_best(record, key)
         (wins.setdefault(best, []) if best else open_).append(title.lower())
     lines = []
     for name, measures in sorted(wins.items(), key=lambda item: -len(item[1])):
@@ -92,55 +98,53 @@ def _winners(record: Mapping[str, Any], audited: list[Mapping[str, Any]]) -> lis
     return lines
 
 
-def costs(record: Mapping[str, Any]) -> list[Sentence]:
+def costs(record: Record) -> list[Sentence]:
     """Return what the better one of two cost, where it was made by hardening the other."""
-    if not (hardening := record.get("hardening")):
+    if not (hardening := record.hardening):
         return []
     lines = [Sentence(f"The price of that: {price(hardening)}")]
-    return lines + [Sentence(f"{line[0].upper()}{line[1:]}.", "warn") for line in hardening["warnings"]]
+    return lines + [Sentence(f"{line[0].upper()}{line[1:]}.", "warn") for line in hardening.warnings]
 
 
-def _partial(key: str, record: Mapping[str, Any], audited: list[Mapping[str, Any]]) -> bool:
+def _partial(key: str, record: Record, audited: list[EncoderEntry]) -> bool:
     """Return whether someone is best on a measure that not every encoder has a number for."""
-    entries = [e["measures"].get(key) for e in audited]
-    numbers = [
-        m and not m.get("error") and m["scores"].get(m["headline"], {}).get("value") is not None for m in entries
-    ]
-    return bool(record["comparison"].get(key, {}).get("best")) and not all(numbers)
+    scores = [m.headline_score for e in audited if (m := e.measures.get(key)) and not m.error]
+    numbers = [score for score in scores if score and score.value is not None]
+    return bool(find_best(record, key)) and len(numbers) < len(audited)
 
 
-def _alone(encoder: Mapping[str, Any]) -> Sentence:
+def _alone(encoder: EncoderEntry) -> Sentence:
     values = [
-        f"{m['title'].lower()} {score(m['scores'][m['headline']], m['unit'])}"
-        for m in encoder["measures"].values()
-        if not m.get("error") and m.get("headline") in m["scores"]
+        f"{m.title.lower()} {score(headline, m.unit)}"
+        for m in encoder.measures.values()
+        if not m.error and (headline := m.headline_score)
     ]
     if not values:
         return Sentence("None of its measures gave a number.", "bad")
     return Sentence(f"It shows {listing(values, 4)}. One encoder was audited, so there is no comparison.")
 
 
-def explain_uncertified(encoders: list[Mapping[str, Any]]) -> list[str]:
+def explain_uncertified(encoders: list[EncoderEntry]) -> list[str]:
     """Return one sentence for every reason why an encoder has no certificates."""
     lines = []
     for encoder in encoders:
         reasons: dict[str, list[str]] = {}
-        for m in encoder.get("measures", {}).values():
-            if m.get("not_certified"):
-                reasons.setdefault(m["not_certified"].removeprefix("not certified: "), []).append(m["title"].lower())
-        lines += [f"{encoder['name']} is not certified ({listing(t, 8)}): {why}." for why, t in reasons.items()]
+        for m in encoder.measures.values():
+            if m.not_certified:
+                reasons.setdefault(m.not_certified.removeprefix("not certified: "), []).append(m.title.lower())
+        lines += [f"{encoder.name} is not certified ({listing(t, 8)}): {why}." for why, t in reasons.items()]
     return lines
 
 
-def list_omissions(record: Mapping[str, Any]) -> list[str]:
+def list_omissions(record: Record) -> list[str]:
     """Return which entries of lists were left out, of which measures and encoders, and why."""
     missed: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
-    for encoder in record["encoders"]:
-        for m in encoder.get("measures", {}).values():
-            for entry, why in (m.get("left_out") or {}).items():
+    for encoder in record.encoders:
+        for m in encoder.measures.values():
+            for entry, why in m.left_out.items():
                 names = missed.setdefault((entry, why.rstrip(".")), {"measures": {}, "encoders": {}})
-                names["measures"][m["title"]] = names["encoders"][encoder["name"]] = None
-    audited, lines = sum(not encoder.get("error") for encoder in record["encoders"]), []
+                names["measures"][m.title] = names["encoders"][encoder.name] = None
+    audited, lines = sum(not encoder.error for encoder in record.encoders), []
     for (entry, why), names in missed.items():
         of = list(names["encoders"])
         some = f" for {listing(of, 8)}" if len(of) < audited else ""
@@ -148,40 +152,43 @@ def list_omissions(record: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def failures(record: Mapping[str, Any]) -> list[Sentence]:
-    """Return what could not be audited, measured or proved, and what was left out."""
+def failures(record: Record, wholes: Mapping[str, str] | None = None) -> list[Sentence]:
+    """Return what could not be audited, measured or proved, and what was left out.
+
+    Args:
+        record: the record.
+        wholes: the whole names of encoders, where those of the record are short ones.
+    """
+    wholes = wholes or {}
     # Encoders and measures that failed, and what nothing proves
-    audited = [e for e in record["encoders"] if not e.get("error")]
+    audited = [e for e in record.encoders if not e.error]
     lines = [] if audited else [Sentence("No encoder could be audited.", "bad")]
     lines += [
-        Sentence(
-            f"{encoder.get('whole', encoder['name'])} could not be audited ({encoder['error'].rstrip('.')}).", "bad"
-        )
-        for encoder in record["encoders"]
-        if encoder.get("error")
+        Sentence(f"{wholes.get(encoder.name, encoder.name)} could not be audited ({encoder.error.rstrip('.')}).", "bad")
+        for encoder in record.encoders
+        if encoder.error
     ]
     broken: dict[str, list[str]] = {}
-    for encoder in record["encoders"]:
-        for m in encoder.get("measures", {}).values():
-            if m.get("error"):
-                broken.setdefault(m["title"], []).append(encoder["name"])
+    for encoder in record.encoders:
+        for m in encoder.measures.values():
+            if m.error:
+                broken.setdefault(m.title, []).append(encoder.name)
     lines += [Sentence(f"{title} failed for {listing(names)}.", "bad") for title, names in broken.items()]
     lines += [Sentence(f"{line}.", "warn") for line in list_omissions(record)]
-    lines += [Sentence(line, "warn") for line in explain_uncertified(record["encoders"])]
+    lines += [Sentence(line, "warn") for line in explain_uncertified(record.encoders)]
 
     # Images that a further round would attack, or that were left out
     if line := explain_stop(record):
         lines.append(Sentence(line, "warn"))
-    if same := (record["data"].get("train") or {}).get("left_out"):
+    if record.data.train and (same := record.data.train.left_out):
         were = "was" if same == 1 else "were"
         lines.append(
             Sentence(f"{plural(same, 'training image')} {were} left out, because the audit has the same.", "warn")
         )
-    if skipped := record["data"].get("skipped"):
-        lines.append(
-            Sentence(f"{plural(len(skipped), 'file')} could not be read and {_were(skipped)} left out.", "warn")
-        )
-    if (alike := record["data"].get("duplicates")) and record["data"].get("duplicates_left_out"):
+    if skipped := record.data.skipped:
+        were = "was" if len(skipped) == 1 else "were"
+        lines.append(Sentence(f"{plural(len(skipped), 'file')} could not be read and {were} left out.", "warn"))
+    if (alike := record.data.duplicates) and record.data.duplicates_left_out:
         many = len(alike) > 1
         were, others = ("were", "others") if many else ("was", "another one")
         lines.append(
@@ -190,13 +197,13 @@ def failures(record: Mapping[str, Any]) -> list[Sentence]:
     return lines
 
 
-def _doubts(audited: list[Mapping[str, Any]]) -> list[Sentence]:
+def _doubts(audited: list[EncoderEntry]) -> list[Sentence]:
     """Group checks by what they said, so that twenty encoders with one fault make one sentence."""
     names: dict[str, dict[str, list[str]]] = {"fail": {}, "warn": {}}
     for encoder in audited:
-        for check in encoder["checks"].values():
-            if check["status"] in names:
-                names[check["status"]].setdefault(check["title"].lower(), []).append(encoder["name"])
+        for check in encoder.checks.values():
+            if check.status in names:
+                names[check.status].setdefault(check.title.lower(), []).append(encoder.name)
     lines = [
         Sentence(f"The check “{title}” failed for {listing(flawed)}: what depends on it is a bound, or void.", "bad")
         for title, flawed in names["fail"].items()
@@ -206,10 +213,6 @@ def _doubts(audited: list[Mapping[str, Any]]) -> list[Sentence]:
         for title, doubtful in names["warn"].items()
     ]
     if audited and not lines:
-        ran = any(c["status"] == "pass" for e in audited for c in e["checks"].values())
+        ran = any(c.status == "pass" for e in audited for c in e.checks.values())
         lines.append(Sentence("Every validity check passed.", "good") if ran else Sentence("No check was run.", "warn"))
     return lines
-
-
-def _were(things: list[Any]) -> str:
-    return "was" if len(things) == 1 else "were"

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 from holdfast.comparison.compare import compare_runs
@@ -16,23 +17,29 @@ from holdfast.report.paper.gather import Figures, figures_of_comparison
 from holdfast.report.paper.style import Style
 from holdfast.results.shown import frame, pairs_frame, save_text, text_of
 from holdfast.runtime.checked import check_arguments
+from holdfast.storage import comparison as stored
+from holdfast.storage.entry import as_json
 
 
 class Comparison:
     """Encoders of several audits side by side: paired intervals, corrected verdicts, ranks with uncertainty.
 
     Args:
-        data: the comparison, see `holdfast.comparison.compare.compare_runs`.
+        compared: the comparison, see `holdfast.comparison.compare.compare_runs`.
         runs: what was compared, for the figures of all of them.
 
     Attributes:
-        data: the same, JSON data.
         runs: the same.
     """
 
-    def __init__(self, data: Mapping[str, Any], runs: Sequence[Run] = ()):
-        self.data = data
+    def __init__(self, compared: stored.Comparison, runs: Sequence[Run] = ()):
+        self._compared = compared
         self.runs = tuple(runs)
+
+    @cached_property
+    def data(self) -> Mapping[str, Any]:
+        """The comparison as JSON data."""
+        return as_json(self._compared)
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -50,7 +57,7 @@ class Comparison:
 
     def all_figures(self) -> Figures:
         """Return all figures by their names, and what cannot be drawn."""
-        return figures_of_comparison(self.data, *joint(self.runs, self.data))
+        return figures_of_comparison(self._compared, *joint(self.runs, self._compared))
 
     @check_arguments
     def to_pandas(self, table: Literal["scores", "pairs"] = "scores") -> Any:
@@ -63,7 +70,7 @@ class Comparison:
         Raises:
             HoldfastError: no pandas, or another table.
         """
-        return {"scores": frame, "pairs": pairs_frame}[table](self.data)
+        return {"scores": frame, "pairs": pairs_frame}[table](self._compared)
 
     @check_arguments
     def to_latex(self, *, digits: int | None = None, transpose: bool = False, p_values: bool = False) -> str:
@@ -77,12 +84,12 @@ class Comparison:
         Raises:
             HoldfastError: digits that are no whole number above 0.
         """
-        return latex(self.data, Layout(digits=digits, transpose=transpose, p_values=p_values))
+        return latex(self._compared, Layout(digits=digits, transpose=transpose, p_values=p_values))
 
     @check_arguments
     def to_markdown(self, *, digits: int | None = None, transpose: bool = False, p_values: bool = False) -> str:
         """Return encoders against measures as Markdown; see `to_latex`."""
-        return markdown(self.data, Layout(digits=digits, transpose=transpose, p_values=p_values))
+        return markdown(self._compared, Layout(digits=digits, transpose=transpose, p_values=p_values))
 
     @check_arguments
     def report(self, path: str | os.PathLike[str]) -> str:
@@ -91,15 +98,15 @@ class Comparison:
         Raises:
             HoldfastError: a place that cannot be written.
         """
-        return save_text(path, leaderboard.render({"groups": [self.data], "unreadable": []}, "Comparison"))
+        return save_text(path, leaderboard.render(stored.Leaderboard(groups=[self._compared]), "Comparison"))
 
     def __str__(self) -> str:
-        return text_of(lambda console: print_comparison(self.data, console))
+        return text_of(lambda console: print_comparison(self._compared, console))
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return comparison_html(self.data)
+        return comparison_html(self._compared)
 
 
 def build_comparison(runs: Sequence[Run], measures: Sequence[str], correction: str) -> Comparison:

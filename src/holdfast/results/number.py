@@ -1,15 +1,13 @@
 """One score of a record, which says what it is of."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
-from holdfast.comparison.records import score_of
 from holdfast.core import Score
 from holdfast.report.brief import in_levels
 from holdfast.report.leader import format_score
 from holdfast.report.notebook import lines_html
 from holdfast.report.numbers import BETTER
+from holdfast.storage.record import MeasureEntry
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,13 +41,13 @@ class MeasuredScore(Score):
 
     def _pieces(self) -> tuple[str, str, str]:
         """Return what it is of, its value, and its interval with what that is conditional on."""
-        value, interval = format_score(asdict(self), self.unit, self.levels)
+        value, interval = format_score(self, self.unit, self.levels)
         level = f" {interval} ({100 * self.confidence:g} %, n = {self.n:,})" if interval else f"; n = {self.n:,}"
         facts = filter(None, [level, BETTER.get(self.better), self.note])
         return f"{self.title}, {self.name}, of {self.encoder}: ", value, "; ".join(facts)
 
 
-def read_score(encoder: str, measure: Mapping[str, Any], name: str) -> MeasuredScore:
+def read_score(encoder: str, measure: MeasureEntry, name: str) -> MeasuredScore:
     """Return a score of a record.
 
     Args:
@@ -57,7 +55,7 @@ def read_score(encoder: str, measure: Mapping[str, Any], name: str) -> MeasuredS
         measure: the entry of the measure.
         name: of the score.
     """
-    facts = asdict(score_of(measure["scores"][name]))
-    facts |= {"unit": facts["unit"] or measure["unit"], "title": measure["title"], "better": measure["better"]}
+    facts = asdict(measure.scores[name])
+    facts |= {"unit": facts["unit"] or measure.unit, "title": measure.title, "better": measure.better}
     levels = in_levels(measure) and facts["unit"] == "pixels"
     return MeasuredScore(**facts, name=name, encoder=encoder, levels=levels)

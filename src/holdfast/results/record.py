@@ -4,6 +4,7 @@ import os
 import shutil
 import weakref
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -24,6 +25,9 @@ from holdfast.results.number import read_score
 from holdfast.results.shown import frame, import_pandas, save_text, text_of
 from holdfast.runtime.checked import check_arguments, describe_value
 from holdfast.runtime.errors import Unwritable, os_reason, unknown
+from holdfast.storage import record as stored
+from holdfast.storage.comparison import Comparison
+from holdfast.storage.entry import as_json
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.outputs import write_inside
 from holdfast.storage.record_file import RECORD, run_files
@@ -53,9 +57,13 @@ class Record:
         if temporary and run.folder.local is not None:
             weakref.finalize(self, _remove, run.folder.local, os.getpid())
 
-    @property
+    @cached_property
     def data(self) -> Mapping[str, Any]:
         """The record as JSON data, as it stands in `record.json`."""
+        return as_json(self._record)
+
+    @property
+    def _record(self) -> stored.Record:
         return self.run.record
 
     @property
@@ -66,17 +74,17 @@ class Record:
     @property
     def encoders(self) -> tuple[str, ...]:
         """Names of the encoders, those that could not be audited included."""
-        return tuple(encoder["name"] for encoder in self.data["encoders"])
+        return tuple(encoder.name for encoder in self._record.encoders)
 
     @property
     def measures(self) -> tuple[str, ...]:
         """Names of the measures, those that failed included."""
-        return tuple(dict.fromkeys(name for e in self.data["encoders"] for name in e.get("measures", {})))
+        return tuple(dict.fromkeys(name for encoder in self._record.encoders for name in encoder.measures))
 
     @property
     def failures(self) -> tuple[str, ...]:
         """A sentence for everything that failed; empty where all was measured."""
-        return tuple(self.data["failures"])
+        return tuple(self._record.failures)
 
     def __getitem__(self, key: str | tuple[str, str]) -> Score:
         """Return the headline score of a measure, or of (encoder, measure).
@@ -92,7 +100,7 @@ class Record:
             )
         encoder, measure = pair
         entry = self._measure(measure, encoder)
-        return read_score(self._resolve_encoder(encoder), entry, entry["headline"])
+        return read_score(self._resolve_encoder(encoder), entry, str(entry.headline))
 
     @check_arguments
     def scores(self, measure: str, encoder: str | None = None) -> dict[str, Score]:
@@ -106,7 +114,7 @@ class Record:
             HoldfastError: as `record[measure]`.
         """
         entry = self._measure(measure, encoder)
-        return {name: read_score(self._resolve_encoder(encoder), entry, name) for name in entry["scores"]}
+        return {name: read_score(self._resolve_encoder(encoder), entry, name) for name in entry.scores}
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -129,13 +137,13 @@ class Record:
 
     def all_figures(self) -> Figures:
         """Return all figures by their names, and what cannot be drawn."""
-        return figures_of_record(self.data, run_files(self.run.folder, self.data))
+        return figures_of_record(self._record, run_files(self.run.folder, self._record))
 
     def _resolve_encoder(self, encoder: str | None) -> str:
         return self.encoders[0] if encoder is None else encoder
 
-    def _measure(self, name: str, encoder: str | None) -> Mapping[str, Any]:
-        entries = {entry["name"]: entry for entry in self.data["encoders"]}
+    def _measure(self, name: str, encoder: str | None) -> stored.MeasureEntry:
+        entries = {entry.name: entry for entry in self._record.encoders}
         first = next(iter(entries))
         if encoder is None and len(entries) > 1:
             raise HoldfastError(
@@ -146,17 +154,17 @@ class Record:
         if chosen not in entries:
             raise unknown("encoder of this record", chosen, entries)
         entry = entries[chosen]
-        if entry.get("error"):
-            raise HoldfastError(f"{chosen} could not be audited: {entry['error']}")
-        measures = entry["measures"]
+        if entry.error:
+            raise HoldfastError(f"{chosen} could not be audited: {entry.error}")
+        measures = entry.measures
         if name not in measures:
-            alike = [key for key, m in measures.items() if "[" in name and holds(name, m["part"])]
+            alike = [key for key, m in measures.items() if "[" in name and holds(name, m.part)]
             if len(alike) != 1:
                 raise unknown("measure of this record", name, alike or measures)
             name = alike[0]
         measure = measures[name]
-        if reason := measure.get("error") or measure.get("not_certified"):
-            raise HoldfastError(f"{name} of {chosen} has no score: {reason}")
+        if measure.failure:
+            raise HoldfastError(f"{name} of {chosen} has no score: {measure.failure}")
         return measure
 
     @check_arguments
@@ -174,7 +182,7 @@ class Record:
             return frame(self._compare_encoders())
         frames = []
         for encoder in self.encoders:
-            ids, table = self.run.table(self._measure(measure, encoder)["table"])
+            ids, table = self.run.table(self._measure(measure, encoder).table)
             columns = {key: column.numpy() for key, column in table.items()}
             frames.append(pandas.DataFrame({"encoder": encoder, "id": ids, **columns}))
         return pandas.concat(frames, ignore_index=True)
@@ -193,7 +201,7 @@ class Record:
         """Return encoders against measures as Markdown; see `to_latex`."""
         return markdown(self._compare_encoders(), Layout(digits=digits, transpose=transpose))
 
-    def _compare_encoders(self) -> Mapping[str, Any]:
+    def _compare_encoders(self) -> Comparison:
         return compare_runs([self.run], fewest=1)
 
     @check_arguments
@@ -213,7 +221,9 @@ class Record:
             raise HoldfastError(f"cannot read the run folder {self.folder!r}: {os_reason(error)}") from error
         if missing:
             raise HoldfastError(f"cannot read the run folder {self.folder!r}: it is gone; audit again")
-        return save_text(path, html.render(self.data, run_files(self.run.folder, self.data), with_pictures=pictures))
+        return save_text(
+            path, html.render(self._record, run_files(self.run.folder, self._record), with_pictures=pictures)
+        )
 
     @check_arguments
     def model_card(self, path: str | os.PathLike[str], *, encoder: str | None = None) -> list[str]:
@@ -229,7 +239,7 @@ class Record:
         Raises:
             HoldfastError: several encoders and none named, or a place that cannot be written.
         """
-        return write_model_card(self.data, run_files(self.run.folder, self.data), os.fspath(path), encoder)
+        return write_model_card(self._record, run_files(self.run.folder, self._record), os.fspath(path), encoder)
 
     @check_arguments
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False, pictures: bool = True) -> "Record":
@@ -261,12 +271,12 @@ class Record:
         return Record(open_run(target.place))
 
     def __str__(self) -> str:
-        return text_of(lambda console: print_record(self.data, console))
+        return text_of(lambda console: print_record(self._record, console))
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return record_html(self.data)
+        return record_html(self._record)
 
     def _ipython_key_completions_(self) -> list[Any]:
         if len(self.encoders) == 1:

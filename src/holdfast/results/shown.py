@@ -3,7 +3,7 @@
 import io
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
@@ -11,6 +11,7 @@ from rich.console import Console
 from holdfast.comparison.exports import long_table, pairs_table
 from holdfast.runtime.console import Screen
 from holdfast.runtime.errors import missing
+from holdfast.storage.comparison import Comparison
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.outputs import make_folder, write_text
 
@@ -46,13 +47,13 @@ def import_pandas() -> Any:
     return pandas
 
 
-def frame(data: Mapping[str, Any]) -> Any:
+def frame(data: Comparison) -> Any:
     """Return the long table of a comparison as a DataFrame, every column with its type."""
     import_pandas()
     return long_table(data).to_pandas()
 
 
-def pairs_frame(data: Mapping[str, Any]) -> Any:
+def pairs_frame(data: Comparison) -> Any:
     """Return the pairs of encoders of a comparison as a DataFrame, every column with its type."""
     import_pandas()
     return pairs_table(data).to_pandas()

@@ -7,14 +7,14 @@ or has written nothing for a while.
 import hashlib
 import os
 import socket
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
+from holdfast.numerics.statistics.score import Score
 from holdfast.runtime.doors import SMALL, read_bytes
 from holdfast.storage.documents import parse_json
-from holdfast.storage.record_shape import SCORE
-from holdfast.storage.shape import COUNT, FLAG, NUMBER, TEXT, Items, Maybe, Object, one_of
+from holdfast.storage.entry import Count, Entry, Number, read_json
+from holdfast.storage.record import Record
 
 PROGRESS = "progress.json"
 
@@ -27,17 +27,52 @@ LOST = 5 * EVERY
 SILENT = 60.0
 """Seconds without a sign of life after which any process is dead: of other machines nothing else is known."""
 
-BAR = Object({"name": TEXT, "done": COUNT, "total": COUNT})
-SCORED = Object(
-    {"encoder": TEXT, "measure": TEXT, "title": TEXT, "unit": TEXT, "better": one_of("higher", "lower"),
-     "levels": FLAG, "score": SCORE}
-)  # fmt: skip
-ROUND = Object({"number": COUNT, "attacked": COUNT, "seconds": NUMBER, "scores": Items(SCORED)})
-SHAPE = Object(
-    {"process": COUNT, "machine": TEXT, "started": TEXT, "written": NUMBER, "stage": TEXT, "unit": TEXT,
-     "encoders": Items(TEXT), "bars": Items(BAR), "left": Maybe(NUMBER), "budget": Maybe(NUMBER), "spent": NUMBER,
-     "rounds": Items(ROUND), "failures": Items(TEXT)}
-)  # fmt: skip
+
+class Bar(Entry, frozen=True, kw_only=True):
+    """How far one part of the work is."""
+
+    name: str
+    done: Count
+    total: Count
+
+
+class Scored(Entry, frozen=True, kw_only=True):
+    """The headline of a measure of an encoder, with what it takes to show it."""
+
+    encoder: str
+    measure: str
+    title: str
+    unit: str
+    better: Literal["higher", "lower"]
+    levels: bool
+    score: Score
+
+
+class Round(Entry, frozen=True, kw_only=True):
+    """One round of an audit: how many images it attacked, how long it took, and its scores."""
+
+    number: Count
+    attacked: Count
+    seconds: Number
+    scores: list[Scored]
+
+
+class Progress(Entry, frozen=True, kw_only=True):
+    """How far an audit at work is; `left` is in seconds, None where it is not known yet."""
+
+    process: Count
+    machine: str
+    started: str
+    written: Number
+    stage: str
+    unit: str
+    encoders: list[str]
+    bars: list[Bar]
+    left: Number | None
+    budget: Number | None
+    spent: Number
+    rounds: list[Round]
+    failures: list[str]
 
 
 def this_machine() -> str:
@@ -45,24 +80,23 @@ def this_machine() -> str:
     return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:16]
 
 
-def read_progress(folder: Path) -> dict[str, Any] | None:
+def read_progress(folder: Path) -> Progress | None:
     """Return what an audit in a folder has last written of its progress; None where there is nothing to be read."""
     try:
-        data = parse_json(read_bytes(folder / PROGRESS, SMALL))
+        return read_json(parse_json(read_bytes(folder / PROGRESS, SMALL)), Progress)
     except (OSError, ValueError):
         return None
-    return data if next(SHAPE.wrong(data), None) is None else None
 
 
-def alive(progress: Mapping[str, Any], now: float) -> bool:
+def alive(progress: Progress, now: float) -> bool:
     """Whether the audit that wrote this is still at work.
 
     Args:
         progress: what it wrote, see `read_progress`.
         now: seconds since the epoch.
     """
-    silent = now - progress["written"]
-    if silent > LOST and progress["machine"] == this_machine() and not _runs(progress["process"]):
+    silent = now - progress.written
+    if silent > LOST and progress.machine == this_machine() and not _runs(progress.process):
         return False  # not at once: in a container the same number is another process
     return silent <= SILENT
 
@@ -78,26 +112,25 @@ def _runs(process: int) -> bool:
     return True
 
 
-def scores_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+def round_of(record: Record) -> Round:
+    """Return a record as one round of an audit."""
+    rounds = record.run.rounds
+    return Round(
+        number=1 if rounds is None else rounds.number,
+        attacked=record.data.attacked,
+        seconds=record.run.seconds + (0.0 if rounds is None else rounds.before),
+        scores=scores_of(record),
+    )
+
+
+def scores_of(record: Record) -> list[Scored]:
     """Return the headline of each measure of each encoder of a record, with what it takes to show it."""
     return [
-        {
-            "encoder": encoder["name"], "measure": key, "title": m["title"], "unit": m["unit"], "better": m["better"],
-            "levels": bool((m.get("in_words") or {}).get("levels")), "score": m["scores"][m["headline"]],
-        }
-        for encoder in record["encoders"]
-        for key, m in encoder.get("measures", {}).items()
-        if m.get("headline") in m["scores"]
+        Scored(
+            encoder=encoder.name, measure=key, title=m.title, unit=m.unit, better=m.better,
+            levels=m.in_words is not None and m.in_words.levels, score=m.headline_score,
+        )
+        for encoder in record.encoders
+        for key, m in encoder.measures.items()
+        if m.headline_score is not None
     ]  # fmt: skip
-
-
-def round_of(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record as one round of an audit: its number, how many images are attacked, its seconds and scores."""
-    run = record["run"]
-    rounds = run.get("rounds") or {"number": 1, "before": 0.0}
-    return {
-        "number": rounds["number"],
-        "attacked": record["data"]["attacked"],
-        "seconds": rounds["before"] + run["seconds"],
-        "scores": scores_of(record),
-    }

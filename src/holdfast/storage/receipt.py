@@ -17,6 +17,7 @@ from holdfast.runtime.doors import digest_file, real
 from holdfast.runtime.errors import UnreadableRecord
 from holdfast.storage.documents import parse_json
 from holdfast.storage.filesystem import Folder
+from holdfast.storage.record import Record
 from holdfast.storage.record_file import add_seal, digest_of, read_record, unbroken
 from holdfast.storage.seal import SHARD, intact
 
@@ -67,9 +68,7 @@ def write_receipt(
     folder.write_text(RECEIPT, text)
 
 
-def standing(
-    folder: Folder, request: Mapping[str, Any], heard: Heard = lambda done, total: None
-) -> dict[str, Any] | None:
+def standing(folder: Folder, request: Mapping[str, Any], heard: Heard = lambda done, total: None) -> Record | None:
     """Return the record of a local run folder if it answers a request, and all that it was made of is as it was."""
     if folder.local is None:
         return None

@@ -14,8 +14,9 @@ from typing import Any
 
 from holdfast.runtime.doors import read_bytes, real
 from holdfast.runtime.errors import UnreadableRecord, os_reason
+from holdfast.storage.entry import read_json
 from holdfast.storage.filesystem import Folder
-from holdfast.storage.record_shape import RECORD_SHAPE, SCHEMA
+from holdfast.storage.record import SCHEMA, Record
 
 RECORD = "record.json"
 
@@ -44,23 +45,31 @@ def _seal(data: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
 
 
-def report_of(record: Mapping[str, Any], text: str) -> str:
+def report_of(record: Record, text: str) -> str:
     """Return a report as it is written: with a seal, which says of which record it is and what is in it."""
     return f"{text}\n<!-- seal {_seal_of_report(record, text)} -->\n"
 
 
-def is_report_of(text: str, record: Mapping[str, Any]) -> bool:
+def is_report_of(text: str, record: Record) -> bool:
     """Whether a report is of a record, and as it was written."""
     body, mark, end = text.rpartition("\n<!-- seal ")
     return bool(mark) and end == f"{_seal_of_report(record, body)} -->\n"
 
 
-def _seal_of_report(record: Mapping[str, Any], text: str) -> str:
-    return digest_of(f"{record.get(SEAL)} {text}".encode(errors="backslashreplace"))
+def _seal_of_report(record: Record, text: str) -> str:
+    return digest_of(f"{record.seal} {text}".encode(errors="backslashreplace"))
 
 
-def read_record(folder: Folder, title: str = "") -> dict[str, Any]:
-    """Return the record of a run folder."""
+def read_record(folder: Folder, title: str = "") -> Record:
+    """Return the record of a run folder.
+
+    Args:
+        folder: the run folder.
+        title: its name in messages; the folder where None is given.
+
+    Raises:
+        UnreadableRecord: no record, one that is damaged or was changed, or something else than a record of an audit.
+    """
     place = title or folder.place
     try:
         data = folder.read(RECORD)
@@ -72,8 +81,8 @@ def read_record(folder: Folder, title: str = "") -> dict[str, Any]:
     return parse_record(data, place)
 
 
-def parse_record(data: bytes, place: str) -> dict[str, Any]:
-    """Return the record in the bytes of a file."""
+def parse_record(data: bytes, place: str) -> Record:
+    """Return the record in the bytes of a file, see `read_record`."""
     try:
         record = json.loads(data, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:  # bytes that are no text are a ValueError too
@@ -90,9 +99,12 @@ def parse_record(data: bytes, place: str) -> dict[str, Any]:
         raise UnreadableRecord(
             f"the {RECORD} of {place!r} has been damaged or changed since the audit wrote it; run the audit again"
         )
-    if wrong := next(RECORD_SHAPE.wrong(record), None):
-        raise UnreadableRecord(f"expected the record of an audit in {place!r}, got one where {wrong}; audit again")
-    return record
+    try:
+        return read_json(record, Record)
+    except ValueError as error:
+        raise UnreadableRecord(
+            f"expected the record of an audit in {place!r}, got one where {error}; audit again"
+        ) from error
 
 
 def _no_number(text: str) -> float:
@@ -166,6 +178,6 @@ class RunFiles:
         return data
 
 
-def run_files(folder: Folder, record: Mapping[str, Any]) -> RunFiles:
+def run_files(folder: Folder, record: Record) -> RunFiles:
     """Return the files of a run folder, as its record knows them."""
-    return RunFiles(folder, record.get("files") or {})
+    return RunFiles(folder, record.files)

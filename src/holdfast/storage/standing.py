@@ -1,12 +1,16 @@
 """What a number still says where a check that it depends on failed: nothing, or a bound on one side.
 
-Works on records as JSON data, so that whoever shows, compares or requires a number says the same of it.
+Whoever shows, compares or requires a number of a record says the same of it.
 """
 
+import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
 
+from msgspec.structs import replace
+
+from holdfast.numerics.statistics.score import Score
 from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.storage.record import CheckEntry, EncoderEntry, Record
 
 SOUND, VOID = "sound", "void"
 """Beside these two a number may be what the truth is "at least" or "at most"."""
@@ -14,40 +18,39 @@ SOUND, VOID = "sound", "void"
 ONE_SIDE = ("at least", "at most")
 
 
-def settle(row: Mapping[str, Any], allowed: Collection[str] = ()) -> dict[str, Any]:
+def settle(row: EncoderEntry, allowed: Collection[str] = ()) -> EncoderEntry:
     """Return an encoder's entry of a record with the standing of each score, by the checks that it depends on."""
-    checks = row.get("checks", {})
     measures = {
-        name: m | {"scores": {key: s | _standing(s, checks, allowed) for key, s in m.get("scores", {}).items()}}
-        for name, m in row.get("measures", {}).items()
+        name: replace(m, scores={key: _settle(score, row.checks, allowed) for key, score in m.scores.items()})
+        for name, m in row.measures.items()
     }
-    return {**row, "measures": measures}
+    return replace(row, measures=measures)
 
 
-def _standing(score: Mapping[str, Any], checks: Mapping[str, Any], allowed: Collection[str]) -> dict[str, Any]:
-    failed = [name for name in score.get("checks", ()) if not is_accepted(name, allowed) and _has_failed(checks, name)]
-    void = [name for name in failed if checks[name]["consequence"] == "void"]
-    weak = [name for name in failed if checks[name]["consequence"] == "one side"]
-    standing = VOID if void else score["if_weak"] if weak else SOUND
-    return {"standing": standing, "because": void or weak}
+def _settle(score: Score, checks: Mapping[str, CheckEntry], allowed: Collection[str]) -> Score:
+    failed = [name for name in score.checks if not is_accepted(name, allowed) and _has_failed(checks, name)]
+    void = [name for name in failed if checks[name].consequence == "void"]
+    weak = [name for name in failed if checks[name].consequence == "one side"]
+    standing = VOID if void else score.if_weak or VOID if weak else SOUND
+    return dataclasses.replace(score, standing=standing, because=tuple(void or weak))
 
 
-def refuse_unknown(allowed: Iterable[str], records: Iterable[Mapping[str, Any]]) -> None:
+def refuse_unknown(allowed: Iterable[str], records: Iterable[Record]) -> None:
     """Make sure that checks whose failure is to be accepted are in the records."""
-    names = {name for record in records for row in record["encoders"] for name in row.get("checks", {})}
+    names = {name for record in records for row in record.encoders for name in row.checks}
     for name in allowed:
         if names and not any(is_accepted(check, [name]) for check in names):
             raise unknown("check to allow", name, {base(check) for check in names})
 
 
-def allowing(record: Mapping[str, Any], allowed: Iterable[str]) -> dict[str, Any]:
+def allowing(record: Record, allowed: Iterable[str]) -> Record:
     """Return a record in which the failure of some checks is accepted, beside those that the audit accepted.
 
     Names that it has not mean nothing in it; see `refuse_unknown`.
     """
-    names = [*allowed, *record["plan"].get("allow", [])]
-    plan = {**record["plan"], "allow": names}
-    return {**record, "plan": plan, "encoders": [settle(row, names) for row in record["encoders"]]}
+    names = [*allowed, *record.plan.allow]
+    encoders = [settle(row, names) for row in record.encoders]
+    return replace(record, plan=replace(record.plan, allow=names), encoders=encoders)
 
 
 def is_accepted(check: str, allowed: Collection[str]) -> bool:
@@ -60,23 +63,21 @@ def base(check: str) -> str:
     return check.partition("[")[0]
 
 
-def void_checks(row: Mapping[str, Any], allowed: Collection[str] = ()) -> list[str]:
+def void_checks(row: EncoderEntry, allowed: Collection[str] = ()) -> list[str]:
     """Return the failed checks by which no number of an encoder means anything."""
-    checks = row.get("checks", {})
     return [
         name
-        for name, check in checks.items()
-        if check.get("consequence") == "void" and _has_failed(checks, name) and not is_accepted(name, allowed)
+        for name, check in row.checks.items()
+        if check.consequence == "void" and check.status == "fail" and not is_accepted(name, allowed)
     ]
 
 
-def find_failed_checks(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def find_failed_checks(record: Record) -> Iterator[tuple[str, str]]:
     """Yield (encoder, check) for all that failed and was not accepted when the audit was made."""
-    allowed = record["plan"].get("allow", [])
-    for row in record["encoders"]:
-        for name in row.get("checks", {}):
-            if _has_failed(row["checks"], name) and not is_accepted(name, allowed):
-                yield row["name"], name
+    for row in record.encoders:
+        for name, check in row.checks.items():
+            if check.status == "fail" and not is_accepted(name, record.plan.allow):
+                yield row.name, name
 
 
 def may_win(standing: str, better: str) -> bool:
@@ -105,5 +106,5 @@ def check_allowed(allowed: Iterable[str], checks: Collection[str]) -> None:
             raise unknown("check to allow", name, checks)
 
 
-def _has_failed(checks: Mapping[str, Any], name: str) -> bool:
-    return checks.get(name, {}).get("status") == "fail"
+def _has_failed(checks: Mapping[str, CheckEntry], name: str) -> bool:
+    return name in checks and checks[name].status == "fail"

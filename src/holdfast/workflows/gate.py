@@ -47,10 +47,10 @@ def hold(
             "--baseline RUN"
         )
     own = [text for text in requirements if text not in shared]
-    findings = judge(run.record, own, encoders) if own else []
+    findings = judge(run.record.encoders, own, encoders) if own else []
     compared: list[dict[str, Any]] = []
     if baseline is not None and (shared or index):
-        pairs = [pair for pair in couples(run, baseline, encoders, match) if not pair[0].entry.get("error")]
+        pairs = [pair for pair in couples(run, baseline, encoders, match) if not pair[0].entry.error]
         about, compared = hold_index(pairs, shared, index or IndexQuestions(), listener or Silent())
         findings += about
     rows = [{"found" if key == "actual" else key: v for key, v in asdict(f).items()} for f in findings]

@@ -49,7 +49,7 @@ class IndexQuestions:
 
 def of_index(run: Run, requirements: Collection[str]) -> list[str]:
     """Return the requirements that are about a run and its baseline together, not about a measure of the run."""
-    own = {name for row in run.record["encoders"] for name in row["measures"]}
+    own = {name for row in run.record.encoders for name in row.measures}
     subjects = {text: parse(text).subject for text in requirements}
     return [
         text
@@ -82,8 +82,8 @@ def hold_index(
     compared: list[dict[str, Any]] = []
     for new, old in pairs:
         data = _compare_encoders(new, old, IndexPlan("", "", "", k=tuple(k), **_drop_unset(questions)), listener)
-        answers += findings(new.entry["name"], data["measures"], data["threshold"], requirements)
-        answers += [_canaries(new.entry["name"], data["canaries"])] if questions.canaries is not None else []
+        answers += findings(new.entry.name, data["measures"], data["threshold"], requirements)
+        answers += [_canaries(new.entry.name, data["canaries"])] if questions.canaries is not None else []
         compared.append(data)
     return answers, compared
 
@@ -95,17 +95,17 @@ def _drop_unset(questions: IndexQuestions) -> dict[str, Any]:
 def _compare_encoders(new: Audited, old: Audited, plan: IndexPlan, listener: Listener) -> dict[str, Any]:
     """Return what changes where one encoder takes the place of another, as JSON data."""
     record = new.run.record
-    listener.stage(f"reading representations of {new.entry['name']}")
+    listener.stage(f"reading representations of {new.entry.name}")
     before, now = (_read_reps(encoder) for encoder in (old, new))
     canaries: list[Canary] = []
     ids: list[str] = []
     if plan.canaries is not None:
         ids = _ids(new.run)
-        canaries = read_canaries(Path(plan.canaries), ids, record["data"]["available"])
+        canaries = read_canaries(Path(plan.canaries), ids, record.data.available)
     compared = upgrade(plan, before, now, _look_alikes(new.run), canaries, ids, listener)
     return {
         "encoders": {"old": {"name": old.name}, "new": {"name": new.name}},
-        "data": {"images": record["data"]["images"], "paired": compared.pairs.images, "pairs": compared.pairs.count},
+        "data": {"images": record.data.images, "paired": compared.pairs.images, "pairs": compared.pairs.count},
         "measures": compared.measures,
         "threshold": compared.threshold,
         "translation": compared.translation,
@@ -121,19 +121,18 @@ def _read_reps(encoder: Audited) -> Represented:
 
 def _ids(run: Run) -> list[str]:
     """Return the id of every image."""
-    return run.table(run.record["data"]["table"])[0]
+    return run.table(run.record.data.table)[0]
 
 
 def _look_alikes(run: Run) -> Int[Tensor, "pairs 2"]:
     """Return the pairs of images that show the same picture: each with all that look like the same one."""
-    data = run.record["data"]
-    alike = data.get("duplicates") or []
-    if not alike or data.get("duplicates_left_out"):  # those are none of the images
+    data = run.record.data
+    if not data.duplicates or data.duplicates_left_out:  # those are none of the images
         return torch.empty(0, 2, dtype=torch.long)
     places = {name: place for place, name in enumerate(_ids(run))}
     groups: dict[int, set[int]] = {}
-    for entry in alike:
-        first, second = (places[entry[key]] for key in ("image", "like"))
+    for alike in data.duplicates:
+        first, second = places[alike.image], places[alike.like]
         group = groups.get(first, {first}) | groups.get(second, {second})
         groups |= dict.fromkeys(group, group)
     distinct = {min(group): sorted(group) for group in groups.values()}

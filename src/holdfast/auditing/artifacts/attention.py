@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float
+from msgspec.structs import replace
 from torch import Tensor
 
 from holdfast.auditing.artifacts.grad_cam import Maps, attention
@@ -14,6 +14,8 @@ from holdfast.auditing.representations import CLEAN
 from holdfast.auditing.session import Session
 from holdfast.core import HoldfastError, Images, LinearProbe, Measure, Reps, Rng, Scope, Threat, registry
 from holdfast.numerics.geometry.pictures import glowing, shrunk
+from holdfast.storage.entry import as_json
+from holdfast.storage.pictured import AttentionEntry, StripEntry
 from holdfast.storage.run_folder import Store, StoreError
 
 IMAGES, STRIPS = 8, 12
@@ -31,7 +33,7 @@ class _Reading:
     probe: LinearProbe | None = None
 
 
-def write_attention(store: Store, subject: Session, slug: str, measures: Iterable[Measure]) -> dict[str, Any]:
+def write_attention(store: Store, subject: Session, slug: str, measures: Iterable[Measure]) -> AttentionEntry:
     """Write strips of attention maps, one for each corruption that was observed; return the record's entry.
 
     Empty where no measure looks at corrupted images. An encoder without maps has an entry that says why. The passes are
@@ -40,7 +42,7 @@ def write_attention(store: Store, subject: Session, slug: str, measures: Iterabl
     disturbed = [observation.sole_threat for observation in subject.costs if observation.scope is Scope.FIRST]
     threats = {threat.title: threat for threat in disturbed if threat is not None}
     if not threats:
-        return {}
+        return AttentionEntry()
     chosen = _spread(list(threats), STRIPS - 1)
     before = subject.encoder.passes
     try:
@@ -49,13 +51,13 @@ def write_attention(store: Store, subject: Session, slug: str, measures: Iterabl
     except StoreError:
         raise
     except HoldfastError as error:
-        entry = {"problem": str(error), "strips": []}
-    return {
-        "images": list(subject.ids[: _count(subject)]),
-        "left_out": [title for title in threats if title not in chosen],
-        "passes": passes_entry(subject.encoder.passes - before),
-        **entry,
-    }
+        entry = AttentionEntry(problem=str(error), strips=[])
+    return replace(
+        entry,
+        images=list(subject.ids[: _count(subject)]),
+        left_out=[title for title in threats if title not in chosen],
+        passes=passes_entry(subject.encoder.passes - before),
+    )
 
 
 def _count(subject: Session) -> int:
@@ -89,7 +91,7 @@ def _classes(subject: Session, measures: Iterable[Measure]) -> list[_Reading]:
 
 def _strips(
     store: Store, folder: str, subject: Session, readings: list[_Reading], threats: dict[str, Threat]
-) -> dict[str, Any]:
+) -> AttentionEntry:
     # Maps of the clean images
     x = subject.batch(0, _count(subject))
     rng = Rng(subject.seed, ids=tuple(subject.ids[: len(x)])).child("represented")  # the draws of `Represented`
@@ -105,17 +107,17 @@ def _strips(
             for reading, attended in zip(readings, undisturbed, strict=True)
         ]
         agreement = {
-            reading.name: alike(corrupted_map, warp_maps(subject, threat, clean_map, rng)).tolist()
+            reading.name: as_json(alike(corrupted_map, warp_maps(subject, threat, clean_map, rng)).tolist())
             for reading, corrupted_map, clean_map in zip(readings, maps, clean_maps, strict=True)
         }
-        strips.append(_strip(store, f"{folder}-{number}.png", title, corrupted, maps) | {"agreement": agreement})
+        strips.append(replace(_strip(store, f"{folder}-{number}.png", title, corrupted, maps), agreement=agreement))
     probes = [registry.spec(reading.probe) for reading in readings if reading.probe]
-    return {
-        "layer": undisturbed[0].layer,
-        "readings": [reading.name for reading in readings],
-        "probe": probes[0] if probes else None,
-        "strips": strips,
-    }
+    return AttentionEntry(
+        layer=undisturbed[0].layer,
+        readings=[reading.name for reading in readings],
+        probe=probes[0] if probes else None,
+        strips=strips,
+    )
 
 
 def warp_maps(subject: Session, threat: Threat, maps: Maps, rng: Rng) -> Maps:
@@ -136,13 +138,13 @@ def alike(maps: Maps, others: Maps) -> Float[Tensor, "batch"]:
     return (a * b).sum(1) / (a.norm(dim=1) * b.norm(dim=1))
 
 
-def _strip(store: Store, name: str, title: str, x: Images, maps: list[Maps]) -> dict[str, Any]:
+def _strip(store: Store, name: str, title: str, x: Images, maps: list[Maps]) -> StripEntry:
     """Write images in a row, with a row of each kind of map on them below."""
     x = x.cpu()
     colours = x if x.shape[1] == 3 else x.mean(1, keepdim=True).expand(-1, 3, -1, -1)
     rows = [colours, *(glowing(colours, each) for each in maps)]
     store.write_picture(name, _tiles([_resize(row) for row in rows]))
-    return {"title": title, "picture": name, "agreement": {}}
+    return StripEntry(title=title, picture=name, agreement={})
 
 
 def _resize(x: Images) -> Float[Tensor, "batch channel rows columns"]:

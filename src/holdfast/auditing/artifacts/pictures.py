@@ -1,12 +1,13 @@
 """Pictures that an audit leaves: of what observations show, and of the least and the most robust images."""
 
-from typing import Any
-
+import msgspec
 from torch import Tensor
 
 from holdfast.auditing.representations import CLEAN
 from holdfast.auditing.session import Session
 from holdfast.core import Album, Measure, Observation, Table
+from holdfast.storage.entry import as_json
+from holdfast.storage.pictured import Extreme, Extremes
 from holdfast.storage.run_folder import Store
 
 EXTREMES = 6
@@ -34,17 +35,18 @@ def album(store: Store, session: Session, slug: str, number: int = 0, readers: t
     return Album(store, slug, number, readers, *known, picture, session.encoder.grid)
 
 
-def write_extremes(measure: Measure, table: Table, album: Album) -> dict[str, list[dict[str, Any]]]:
-    """Write pictures of the images that are least and most robust by a measure; return the record's entries."""
+def write_extremes(measure: Measure, name: str, table: Table, album: Album) -> Extremes:
+    """Write pictures of the images that are least and most robust by a measure; return the record's entry."""
     values = table[measure.shown_by[0]]
     order = values.argsort(stable=True)[: int((~values.isnan()).sum())]
     count = min(EXTREMES, len(order) // 2)
-    entries: dict[str, list[dict[str, Any]]] = {}
+    entries: dict[str, list[Extreme]] = {}
     for side, positions in (("least", order[:count]), ("most", order.flip(0)[:count])):
         entries[side] = []
         for position in positions.tolist():
-            name = f"pictures/{album.slug}/radius-{position}.png"
-            album.files.write_picture(name, album.picture(position))
-            columns = {column: float(table[column][position]) for column in measure.shown_by}
-            entries[side].append({"id": album.ids[position], "picture": name} | columns)
-    return entries
+            file = f"pictures/{album.slug}/radius-{position}.png"
+            album.files.write_picture(file, album.picture(position))
+            values_of = {column: float(table[column][position]) for column in measure.shown_by}
+            shown = {"id": album.ids[position], "picture": file, **as_json(values_of)}
+            entries[side].append(msgspec.convert(shown, Extreme))
+    return Extremes(measure=name, **entries)

@@ -23,6 +23,7 @@ class Score:
         standing: "sound"; or, where one of them failed, what the number still is: a bound that the truth is "at least"
             or "at most", or "void", no number at all.
         because: names of the checks that say so.
+        if_weak: its standing where a search that it depends on was too weak; None where it depends on none.
     """
 
     value: float | None
@@ -36,6 +37,7 @@ class Score:
     checks: tuple[str, ...] = ()
     standing: Literal["sound", "at least", "at most", "void"] = "sound"
     because: tuple[str, ...] = ()
+    if_weak: Literal["at least", "at most", "void"] | None = None
 
     def __post_init__(self) -> None:
         if self.low is None or self.high is None or abs(self.high - self.low) > 1e-12 * max(abs(self.low), 1e-300):

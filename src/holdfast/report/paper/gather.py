@@ -3,13 +3,13 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from holdfast.report.apart import Apart
 from holdfast.report.charts.sections import chart_sections
 from holdfast.report.corruptions import relation_charts
 from holdfast.report.leaderboard import pareto
-from holdfast.report.names import with_short_names
+from holdfast.report.names import shorten_compared, shorten_names
 from holdfast.report.noises import collect_noises
 from holdfast.report.numbers import plural
 from holdfast.report.panel import Panel
@@ -17,6 +17,8 @@ from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.style import Style
 from holdfast.report.series import trainings
 from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.storage.comparison import Comparison
+from holdfast.storage.record import Record
 from holdfast.storage.record_file import RunFiles
 
 LONGEST = 60
@@ -44,9 +46,10 @@ class Figures:
         return replace(self.by_name[name], style=style)
 
 
-def figures_of_record(record: Mapping[str, Any], files: RunFiles) -> Figures:
+def figures_of_record(record: Record, files: RunFiles) -> Figures:
     """Return all figures of a record."""
-    record, apart = with_short_names(record), Apart()
+    record, _ = shorten_names(record)
+    apart = Apart()
     shown = _charts(record, files, apart)
     for over in ("corruptions", "encoders"):
         panels = apart("relations", lambda over=over: relation_charts(record, over), [])
@@ -67,12 +70,18 @@ def figures_of_record(record: Mapping[str, Any], files: RunFiles) -> Figures:
     return _name_figures(shown, apart)
 
 
-def figures_of_comparison(data: Mapping[str, Any], joint: Mapping[str, Any], files: RunFiles) -> Figures:
-    """Return all figures of a comparison: what every audit draws, drawn together, and what sets encoders apart."""
+def figures_of_comparison(data: Comparison, joint: Record | None, files: RunFiles) -> Figures:
+    """Return all figures of a comparison: what every audit draws, drawn together, and what sets encoders apart.
+
+    Args:
+        data: the comparison.
+        joint: its encoders in one record; None where there are none.
+        files: of that record.
+    """
     apart = Apart()
-    shown = _charts(with_short_names(joint), files, apart) if joint["encoders"] else []
-    data = with_short_names(data)
-    series = {encoder["name"]: place for place, encoder in enumerate(data["encoders"])}
+    shown = _charts(shorten_names(joint)[0], files, apart) if joint else []
+    data, _ = shorten_compared(data)
+    series = {encoder.name: place for place, encoder in enumerate(data.encoders)}
     if panel := apart("pareto", lambda: pareto("pareto", data, series), None):
         shown.append(_Shown("pareto", "", "Two measures", "", panel))
     return _name_figures(shown, apart)
@@ -88,7 +97,7 @@ class _Shown(NamedTuple):
     panel: Panel
 
 
-def _charts(record: Mapping[str, Any], files: RunFiles, apart: Apart) -> list[_Shown]:
+def _charts(record: Record, files: RunFiles, apart: Apart) -> list[_Shown]:
     sections, about = chart_sections(record, files, apart), _scope(record)
     return [
         _Shown(section.short or section.heading, panel.source, section.heading, f"{section.how_to_read} {about}", panel)
@@ -97,11 +106,11 @@ def _charts(record: Mapping[str, Any], files: RunFiles, apart: Apart) -> list[_S
     ]
 
 
-def _scope(record: Mapping[str, Any]) -> str:
+def _scope(record: Record) -> str:
     """Return of what a figure is, as a caption says it: the encoders and the images."""
-    names = [encoder["name"] for encoder in record["encoders"] if not encoder.get("error")]
-    data = record["data"]
-    images = f"{plural(data['images'], 'image')} of {data['spec']}, {data['attacked']:,} attacked"
+    names = [encoder.name for encoder in record.encoders if not encoder.error]
+    data = record.data
+    images = f"{plural(data.images, 'image')} of {data.spec}, {data.attacked:,} attacked"
     return f"{'Encoder' if len(names) == 1 else 'Encoders'}: {', '.join(names)}. Images: {images}."
 
 

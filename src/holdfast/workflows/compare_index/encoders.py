@@ -17,12 +17,16 @@ from holdfast.runtime.listener import Listener
 from holdfast.runtime.privacy import public
 from holdfast.sources.data import ImageSet
 from holdfast.sources.encoders import open_encoder
+from holdfast.storage.entry import as_json
 from holdfast.storage.run_folder import Store
 from holdfast.workflows.compare_index.plan import IndexPlan
 from holdfast.workflows.compare_index.upgrade import Represented
 
 THUMBNAILS: Observation = registry.part("observations", "thumbnails")
 """Small pictures, by which look-alikes are known."""
+
+ABOUT = ("slug", "fingerprint", "parameters", "mean", "std", "origin", "geometry", "error")
+"""What is said of an encoder as records have it, beside its name."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +77,10 @@ def represent(
         with foreign(f"{name}: {observation.title}", "run", wrap=True):
             session.observe(observation)
         listener.advance((observation.passes * len(rendered)).work - (opened.passes - before).work)  # what was stored
-    entry = encoder_entry(opened, "", rendered.geometry) | {"name": name, "input": list(rendered.shape)}
+    about = as_json(encoder_entry(opened, "", rendered.geometry))
+    entry = {key: about[key] for key in ABOUT} | {"name": name, "input": list(rendered.shape)}
     reps = session.read(CLEAN)["reps"]
-    passes = {"predicted": passes_entry(predicted), "made": passes_entry(opened.passes - begun)}
+    passes = as_json({"predicted": passes_entry(predicted), "made": passes_entry(opened.passes - begun)})
     edited = {title: session.read(observation)["reps"] for title, observation in edits.items()}
     return Side(
         entry | {"dim": reps.shape[1], "identity": session.identity, "passes": passes},

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from holdfast.auditing.prepare import check_device
-from holdfast.auditing.record import environment, finite, software
+from holdfast.auditing.record import environment, software
 from holdfast.config.requirements import parse
 from holdfast.core import Encoder, HoldfastError, ImageSource
 from holdfast.numerics.geometry.matching import look_alikes
@@ -17,6 +17,7 @@ from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import public
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import check_encoder
+from holdfast.storage.entry import as_json
 from holdfast.storage.record_file import RECORD as AUDIT
 from holdfast.storage.run_folder import Store
 from holdfast.workflows.compare_index.canaries import BROKEN, read_canaries
@@ -106,7 +107,7 @@ def compare_index(
         "environment": environment(),
     }
     record |= _verdict(record, requirements)
-    whole = IndexRecord(public(finite(record)))
+    whole = IndexRecord(public(as_json(record)))
     store.write_json(RECORD, whole)
     return whole
 

@@ -1,7 +1,7 @@
 """What becomes of an index when another encoder represents its images, measured on representations alone."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -12,7 +12,10 @@ from holdfast.config.requirements import Finding, judge, parse
 from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.image_pairs import ImagePairs
 from holdfast.numerics.geometry.neighbour_lists import Kept, Lists
+from holdfast.report.numbers import read_score
 from holdfast.runtime.listener import Listener, Silent
+from holdfast.storage.record import EncoderEntry, MeasureEntry
+from holdfast.storage.standing import VOID
 from holdfast.workflows.compare_index import measures
 from holdfast.workflows.compare_index.canaries import Canary, collect_known_copies, judge_canaries
 from holdfast.workflows.compare_index.plan import RATE, IndexPlan
@@ -119,8 +122,21 @@ def findings(
     for requirement in requirements if no_threshold else ():
         if parse(requirement).subject.partition(".")[0] in ("threshold", "false_positives"):
             raise HoldfastError(f"requirement {requirement!r}: {no_threshold}; or give --rate or --threshold")
-    row = {"name": encoder, "error": None, "checks": {}, "measures": entries}
-    return judge({"encoders": [row]}, requirements) if requirements else []
+    row = EncoderEntry(name=encoder, measures={name: _as_in_records(name, entry) for name, entry in entries.items()})
+    return judge([row], requirements) if requirements else []
+
+
+def _as_in_records(name: str, entry: Mapping[str, Any]) -> MeasureEntry:
+    """Return a measure as records have it; which way is better the requirements say."""
+    scores = {title: replace(read_score(score), if_weak=VOID) for title, score in entry["scores"].items()}
+    return MeasureEntry(
+        title=entry["title"],
+        better="higher",
+        unit=entry["unit"],
+        part={"name": name},
+        scores=scores,
+        headline=entry["headline"],
+    )
 
 
 def _measure_distances(

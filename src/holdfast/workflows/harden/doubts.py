@@ -1,11 +1,11 @@
 """When hardening is too dear: what is said before it of the encoder, and after it of the price."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from holdfast.core import Encoder
+from holdfast.storage.hardening import HardenedMeasure, Price
 
 FAR = 0.9
 """Mean cosine between new and old clean representations below which heads of the old ones no longer fit.
@@ -36,17 +36,17 @@ def _fresh(layer: _BatchNorm) -> bool:
     return bool((layer.running_mean == 0).all()) and bool((layer.running_var == 1).all())
 
 
-def after(record: Mapping[str, Any]) -> list[str]:
+def after(price: Price, measures: Iterable[HardenedMeasure]) -> list[str]:
     """Return what speaks against using a hardened encoder: representations that moved far, accuracy that was lost."""
-    lines, cosine = [], record["price"]["cosine"]["value"]
+    lines, cosine = [], price.cosine.value
     advice = "lower --rate, or train longer"
     if cosine is not None and cosine < FAR:
         lines.append(
             f"clean representations moved far: cosine {cosine:.2f} to the old ones, below {FAR:g}; what was built on "
             f"the encoder will not fit; {advice}"
         )
-    for row in record["measures"]:
-        gap = row["difference"] or {}
-        if row["measure"] == "probe_accuracy" and row["verdict"] == "worse" and (gap.get("value") or 0) < -LOST:
-            lines.append(f"accuracy on clean images fell by {-100 * gap['value']:.0f} points; {advice}")
+    for row in measures:
+        gained = row.difference.value or 0 if row.difference else 0
+        if row.measure == "probe_accuracy" and row.verdict == "worse" and gained < -LOST:
+            lines.append(f"accuracy on clean images fell by {-100 * gained:.0f} points; {advice}")
     return lines

@@ -1,7 +1,7 @@
 """What hardening changed: every measure before and after, paired, and how far clean representations have moved."""
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -11,9 +11,11 @@ from torch import Tensor
 from holdfast.core import Encoder, Reps, Score
 from holdfast.numerics import statistics
 from holdfast.sources.data import ImageSet
+from holdfast.storage.hardening import HardenedMeasure, Price
+from holdfast.storage.record import Record
 
 
-def drift(before: Encoder, after: Encoder, images: ImageSet, device: str = "cpu") -> dict[str, Score]:
+def drift(before: Encoder, after: Encoder, images: ImageSet, device: str = "cpu") -> Price:
     """Return how far clean representations have moved: cos(f(x), g(x)) and ‖g(x) - f(x)‖ / ‖f(x)‖, means over images.
 
     Heads that were learned on f fit g as far as these are near 1 and 0.
@@ -25,10 +27,7 @@ def drift(before: Encoder, after: Encoder, images: ImageSet, device: str = "cpu"
             old, new = f(x.to(device)).double().cpu(), g(x.to(device)).double().cpu()
             cosines.append(F.cosine_similarity(old, new))
             moves.append(_relative(old, new))
-    return {
-        "cosine": statistics.mean(torch.cat(cosines), most=1.0),
-        "relative_l2": statistics.mean(torch.cat(moves)),
-    }
+    return Price(cosine=statistics.mean(torch.cat(cosines), most=1.0), relative_l2=statistics.mean(torch.cat(moves)))
 
 
 def _relative(old: Reps, new: Reps) -> Float[Tensor, "batch"]:
@@ -37,32 +36,34 @@ def _relative(old: Reps, new: Reps) -> Float[Tensor, "batch"]:
     return torch.where(size > 0, (new - old).norm(dim=1) / size, torch.nan)
 
 
-def changes(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what an audit of two encoders says of every measure: before, after, and after - before, paired.
-
-    `verdict` is "better" or "worse" where the interval of the difference excludes 0, else "open".
-    """
+def changes(record: Record) -> list[HardenedMeasure]:
+    """Return what an audit of two encoders says of every measure: before, after, and after - before, paired."""
     rows = []
-    before, after = (encoder.get("measures", {}) for encoder in record["encoders"])
+    before, after = (encoder.measures for encoder in record.encoders)
     for key in dict.fromkeys([*before, *after]):
-        measure = before.get(key) or after[key]
-        row = {"measure": key, **{name: measure[name] for name in ("title", "unit", "better", "needs_labels")}}
-        row |= {"before": _headline(before.get(key)), "after": _headline(after.get(key)), "difference": None}
-        pairs = record["comparison"].get(key, {}).get("pairs", [])
-        if pairs:
-            gap = pairs[0]["difference"]  # before - after
-            turned = {"value": "value", "low": "high", "high": "low"}
-            row["difference"] = gap | {k: None if gap[v] is None else -gap[v] for k, v in turned.items()}
-        rows.append(row | {"verdict": _verdict(row)})
+        measure, difference = before.get(key) or after[key], _difference(record, key)
+        old, new = (entries[key].headline_score if key in entries else None for entries in (before, after))
+        rows.append(
+            HardenedMeasure(
+                measure=key, title=measure.title, unit=measure.unit, better=measure.better,
+                needs_labels=measure.needs_labels, before=old, after=new, difference=difference,
+                verdict=_verdict(difference, measure.better),
+            )
+        )  # fmt: skip
     return rows
 
 
-def _headline(measure: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return measure["scores"].get(measure["headline"]) if measure else None
+def _difference(record: Record, key: str) -> Score | None:
+    """Return after - before of a measure; None where the two cannot be compared."""
+    compared = record.comparison.get(key)
+    if compared is None or not compared.pairs:
+        return None
+    gap = compared.pairs[0].difference  # before - after
+    value, low, high = (None if end is None else -end for end in (gap.value, gap.high, gap.low))
+    return replace(gap, value=value, low=low, high=high)
 
 
-def _verdict(row: Mapping[str, Any]) -> str:
-    gap = row["difference"] or {}
-    if gap.get("low") is None or gap.get("high") is None or gap["low"] <= 0 <= gap["high"]:
+def _verdict(gap: Score | None, better: str) -> Literal["better", "worse", "open"]:
+    if gap is None or gap.low is None or gap.high is None or gap.low <= 0 <= gap.high:
         return "open"
-    return "better" if (gap["low"] > 0) == (row["better"] == "higher") else "worse"
+    return "better" if (gap.low > 0) == (better == "higher") else "worse"

@@ -5,8 +5,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from holdfast.auditing.record import finite
+import msgspec
+
 from holdfast.auditing.run import run_audit
+from holdfast.auditing.run_prepared import write_record
 from holdfast.core import Encoder, HoldfastError, registry
 from holdfast.report.html import write_report
 from holdfast.runtime.listener import Listener, Silent
@@ -15,8 +17,8 @@ from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.encoders import find_weights_suffix, open_encoder
 from holdfast.sources.encoders.shared.copies import copy_encoder, trainable, with_weights
 from holdfast.sources.encoders.shared.equip import load
-from holdfast.storage.record_file import RECORD as RECORD_FILE
-from holdfast.storage.record_file import add_seal
+from holdfast.storage.entry import as_json, read_json
+from holdfast.storage.hardening import HardeningImages, HardeningRecord, TriedRate
 from holdfast.storage.run_folder import Store
 from holdfast.training.images import TrainingImages
 from holdfast.training.loop import train
@@ -40,7 +42,7 @@ class Hardened:
     """
 
     encoder: Encoder
-    record: dict[str, Any]
+    record: HardeningRecord
 
 
 def harden(
@@ -51,11 +53,6 @@ def harden(
     The folder holds `encoder.safetensors`, the hardened weights; `audit/`, one audit of both encoders on images that
     were not learned from, with its report; `accuracy/`, that of classifiers of them, where there are labels;
     `harden.json`, the record; and what a training leaves.
-
-    The record: `encoder`, the spec of the hardened encoder; `file`, where it lies as a file of its source's own, as an
-    ONNX file, else None; `rate`, and `rates`, all that were tried; `steps`; `pace`, see `Pace`; `budget` and `seconds`,
-    asked for and taken, and those of the audits, all of this run; `measures`, see `changes`; `price`, see `drift`;
-    `warnings`; `command`, to do it again; `audit` and `report`, where these lie; `failures`.
     """
     # The encoder, the images held out for its audits, and those that it learns from
     opened, listener = opened or Opened(), listener or Silent()
@@ -82,7 +79,7 @@ def harden(
     for line in warnings:
         listener.stage(line)
     rates = _rates(hardening, store, start, learned, listener)
-    hardening = replace(hardening, rate=rates[0]["rate"])
+    hardening = replace(hardening, rate=rates[0].rate)
     trained = _train_encoder(hardening, store, start, opened, pace, learned, listener)
     training = store.read_json(PLAN)
 
@@ -108,42 +105,39 @@ def harden(
 
     # The record
     ends = after and find_weights_suffix(hardening.encoder)
-    record = {
-        "encoder": after or str(folder / ENCODER),
-        "file": str(folder / f"encoder{ends}") if ends else None,
-        "from": hardening.encoder,
-        "objective": hardening.choice.method if hardening.objective_name == "auto" else hardening.objective_name,
-        "ball": registry.spec(hardening.ball()),
-        "rate": hardening.rate,
-        "rates": rates,
-        "batchnorm": hardening.batchnorm,
-        "steps": training["steps"],
-        "pace": training["marks"],
-        "budget": training["budget"],
-        "seconds": round(training["seconds"], 3),
-        "images": {
-            "learned": len(learned),
-            "held_out": len(held_out),
-            "data": hardening.data,
-            "test": audits.plan.data,
-        },
-        "measures": [row for record in records for row in changes(record)],
-        "price": {name: asdict(score) for name, score in price.items()},
-        "command": command,
-        "audit": str(folder / "audit"),
-        "report": str(folder / "audit" / "report.html"),
-        "failures": [line for record in records for line in record["failures"]],
-    }
-    record = finite(record | {"warnings": warnings + doubts.after(record)})
+    measures = [row for record in records for row in changes(record)]
+    record = HardeningRecord(
+        encoder=after or str(folder / ENCODER),
+        file=str(folder / f"encoder{ends}") if ends else None,
+        origin=hardening.encoder,
+        objective=hardening.choice.method if hardening.objective_name == "auto" else hardening.objective_name,
+        ball=registry.spec(hardening.ball()),
+        rate=rates[0].rate,
+        rates=rates,
+        batchnorm=hardening.batchnorm,
+        steps=training["steps"],
+        pace=training["marks"],
+        budget=training["budget"],
+        seconds=round(training["seconds"], 3),
+        images=HardeningImages(
+            learned=len(learned), held_out=len(held_out), data=hardening.data, test=audits.plan.data
+        ),
+        measures=measures,
+        price=price,
+        command=command,
+        audit=str(folder / "audit"),
+        report=str(folder / "audit" / "report.html"),
+        failures=[line for record in records for line in record.failures],
+        warnings=warnings + doubts.after(price, measures),
+    )
+    record = read_json(as_json(record), HardeningRecord)
 
     # The report of the audit tells of the hardening, too
     listener.stage("writing the report")
-    shown = {key: record[key] for key in ("steps", "seconds", "budget", "price", "warnings")}
-    shown["measures"] = [row for row in record["measures"] if row["needs_labels"]]
-    Store(folder / "audit").write_json(RECORD_FILE, add_seal(records[0] | {"hardening": shown}))
+    write_record(Store(folder / "audit"), msgspec.structs.replace(records[0], hardening=record.summary))
     write_report(folder / "audit")
-    record["audit_seconds"] = round(time.monotonic() - began, 3)
-    store.write_json(RECORD, record)
+    record = msgspec.structs.replace(record, audit_seconds=round(time.monotonic() - began, 3))
+    store.write_json(RECORD, as_json(record))
     return Hardened(trained, record)
 
 
@@ -180,17 +174,17 @@ def _pace(hardening: Hardening, store: Store, identity: dict[str, Any]) -> Pace:
 
 def _rates(
     hardening: Hardening, store: Store, start: Encoder, learned: TrainingImages, listener: Listener
-) -> list[dict[str, float | None]]:
+) -> list[TriedRate]:
     """Return the rates that were tried, now or in an earlier run, with what the loss became; the first is taken."""
     if hardening.rate is not None:
-        return [{"rate": hardening.rate, "loss": None}]
+        return [TriedRate(rate=hardening.rate)]
     plan = store.read_json(PLAN)
     if "rates" not in plan:
         listener.stage("finding the learning rate")
         tried = losses(hardening.recipe(), start, learned) if hardening.remembers else {UNTRIED: None}
-        plan["rates"] = finite([{"rate": rate, "loss": loss} for rate, loss in reversed(tried.items())])
+        plan["rates"] = as_json([{"rate": rate, "loss": loss} for rate, loss in reversed(tried.items())])
         store.write_json(PLAN, plan)
-    return plan["rates"]
+    return msgspec.convert(plan["rates"], list[TriedRate])
 
 
 def _train_encoder(

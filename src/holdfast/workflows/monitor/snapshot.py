@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +24,7 @@ from holdfast.core.precision import tf32
 from holdfast.runtime.network import copy_of, unwrap
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.encoders.shared.copies import copy_encoder
+from holdfast.storage.record import MeasureEntry
 from holdfast.storage.run_folder import Store
 
 Pictures = str | Path | ImageSource | np.ndarray | Tensor | ImageSet
@@ -157,8 +157,8 @@ def look(
 
     # What came out, by names that a log can take
     failures, entry = list(result.failures), result.entry
-    failures += [f"{name}: {m['not_certified']}" for name, m in entry["measures"].items() if m["not_certified"]]
-    return Look(_flatten_scores(entry["measures"]), tuple(failures), tables)
+    failures += [f"{name}: {m.not_certified}" for name, m in entry.measures.items() if m.not_certified]
+    return Look(_flatten_scores(entry.measures), tuple(failures), tables)
 
 
 def measures_of(names: Sequence[Change], images: ImageSet | None = None) -> tuple[Measure, ...]:
@@ -226,17 +226,17 @@ def isolate_global_state() -> Iterator[None]:
         np.random.set_state(numpy)
 
 
-def _flatten_scores(measures: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+def _flatten_scores(measures: Mapping[str, MeasureEntry]) -> dict[str, float]:
     """Return all scores by names that logs can take, headlines with the ends of their intervals."""
     values: dict[str, float] = {}
     for name, entry in measures.items():
-        for title, score in entry["scores"].items():
-            if title != entry["headline"]:
-                values[_plain(f"{name}/{title}")] = _number(score["value"])
+        for title, score in entry.scores.items():
+            if title != entry.headline:
+                values[_plain(f"{name}/{title}")] = _number(score.value)
                 continue
-            values[_plain(name)] = _number(score["value"])
-            ends = {end: score[end] for end in ("low", "high") if score[end] is not None}
-            values |= {f"{_plain(name)}.{end}": _number(value) for end, value in ends.items()}
+            values[_plain(name)] = _number(score.value)
+            ends = {"low": score.low, "high": score.high}
+            values |= {f"{_plain(name)}.{end}": _number(value) for end, value in ends.items() if value is not None}
     return values
 
 

@@ -11,6 +11,7 @@ from holdfast.config.reader import arguments
 from holdfast.core import Encoder, HoldfastError, Measure, registry
 from holdfast.runtime.doors import open_tensors
 from holdfast.sources.data import ImageSet, open_images
+from holdfast.storage.entry import as_json
 from holdfast.storage.run_folder import Store
 from holdfast.training.recipe import Recipe
 from holdfast.workflows.monitor.snapshot import look, measures_of
@@ -91,11 +92,12 @@ class AuditMonitor:
                     if name:
                         tables.setdefault(name, {}).setdefault(path.stem, {})[column] = file.get_tensor(key)
         steps = [f"{entry['step']:08d}" for entry in looks]
+        moved = {name: fluctuation(steps, table) for name, table in tables.items() if len(steps) > 1}
         return {
             "measures": [registry.spec(measure) for measure in self._measures],
             "images": len(self._images),
             "looks": looks,
-            "fluctuation": {name: fluctuation(steps, table) for name, table in tables.items() if len(steps) > 1},
+            "fluctuation": as_json(moved),
         }
 
 

@@ -10,14 +10,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.comparison.records import Run, score_of
-from holdfast.core import HoldfastError, Measure, Scope, Score, registry
+from holdfast.comparison.records import Run
+from holdfast.core import HoldfastError, Measure, Scope, Score, Table, registry
 from holdfast.numerics import statistics
 from holdfast.numerics.gaussian_classes import synbench
 from holdfast.numerics.statistics import clopper_pearson, ratios
 from holdfast.numerics.statistics.correlations import pearson
 from holdfast.numerics.statistics.entropy import entropy_ratio
 from holdfast.runtime.errors import pick, unknown
+from holdfast.storage.record import EncoderEntry, MeasureEntry, ObservationEntry
 
 T = TypeVar("T")
 
@@ -40,34 +41,41 @@ def entry_of(kind: str, at: Mapping[str, Any], entries: Mapping[str, T]) -> T:
     return pick(kind, at[kind], entries)
 
 
-def encoder_of(run: Run, at: Mapping[str, Any]) -> Mapping[str, Any]:
+def encoder_of(run: Run, at: Mapping[str, Any]) -> EncoderEntry:
     """Return the entry of an encoder in a record."""
-    encoder = entry_of("encoder", at, {entry["name"]: entry for entry in run.record["encoders"]})
-    if encoder.get("error"):
-        raise HoldfastError(encoder["error"])
+    encoder = entry_of("encoder", at, {entry.name: entry for entry in run.record.encoders})
+    if encoder.error:
+        raise HoldfastError(encoder.error)
     return encoder
 
 
-def measure_of(run: Run, at: Mapping[str, Any]) -> Mapping[str, Any]:
+def measure_of(run: Run, at: Mapping[str, Any]) -> MeasureEntry:
     """Return the entry of a measure in a record."""
-    measure = entry_of("measure", at, encoder_of(run, at)["measures"])
-    if problem := measure["error"] or measure["not_certified"]:
-        raise HoldfastError(problem)
+    measure = entry_of("measure", at, encoder_of(run, at).measures)
+    if measure.failure:
+        raise HoldfastError(measure.failure)
     return measure
 
 
-def read_score(run: Run, at: Mapping[str, Any]) -> Score:
+def read_table(run: Run, measure: MeasureEntry) -> tuple[list[str], Table]:
+    """Return the table of a measure, see `Run.table`."""
+    if measure.table is None:
+        raise HoldfastError(f"expected a measure with a table, {measure.title!r} has none; run the audit again")
+    return run.table(measure.table)
+
+
+def find_score(run: Run, at: Mapping[str, Any]) -> Score:
     """Return a score of a measure: its headline, or the one named; of several names, the one that the measure has."""
     measure = measure_of(run, at)
-    score = at.get("score") or measure["headline"]
+    score = at.get("score") or measure.headline
     if isinstance(score, list):
-        score = next((name for name in score if name in measure["scores"]), score[0])
-    return score_of(pick("score", score, measure["scores"]))
+        score = next((name for name in score if name in measure.scores), score[0])
+    return pick("score", score, measure.scores)
 
 
 def correlate(run: Run, at: Mapping[str, Any]) -> Score:
     """Return Pearson's correlation of two measures' scores over all encoders of an audit."""
-    entries = [entry for entry in run.record["encoders"] if not entry.get("error")]
+    entries = [entry for entry in run.record.encoders if not entry.error]
     both = ([_value(entry, at, prefix) for prefix in ("", "against_")] for entry in entries)
     pairs = [pair for pair in both if None not in pair]
     if len(pairs) < 3:
@@ -76,12 +84,12 @@ def correlate(run: Run, at: Mapping[str, Any]) -> Score:
     return pearson(x, y)
 
 
-def _value(entry: Mapping[str, Any], at: Mapping[str, Any], prefix: str) -> float | None:
+def _value(entry: EncoderEntry, at: Mapping[str, Any], prefix: str) -> float | None:
     """Return the value of one score of an encoder; None where it has none."""
-    measure = pick("measure", at["against" if prefix else "measure"], entry.get("measures", {}))
-    if not measure["scores"]:
+    measure = pick("measure", at["against" if prefix else "measure"], entry.measures)
+    if not measure.scores:
         return None
-    return pick("score", at.get(f"{prefix}score") or measure["headline"], measure["scores"])["value"]
+    return pick("score", at.get(f"{prefix}score") or measure.headline, measure.scores).value
 
 
 def quantile(run: Run, at: Mapping[str, Any]) -> Score:
@@ -93,8 +101,8 @@ def quantile(run: Run, at: Mapping[str, Any]) -> Score:
     if not 0 < share < 1:
         raise HoldfastError(f"quantile: expected a share between 0 and 1 as text, got {at['quantile']!r}")
     measure = measure_of(run, at)
-    _, table = run.table(measure["table"])
-    return _quantile(pick("column", at.get("values") or measure["column"], table).double(), share)
+    _, table = read_table(run, measure)
+    return _quantile(pick("column", at.get("values") or measure.column, table).double(), share)
 
 
 def _quantile(values: Float[Tensor, "images"], share: float) -> Score:
@@ -117,24 +125,23 @@ def cost(run: Run, at: Mapping[str, Any]) -> Score:
     """
     if at["cost"] not in COSTS:
         raise unknown("cost", at["cost"], COSTS)
-    kinds: dict[str, list[Mapping[str, Any]]] = {}
-    for observation in encoder_of(run, at)["observations"]:
-        if at.get("measure") in observation["serves"]:
-            kinds.setdefault(observation["part"]["name"], []).append({**observation["passes"], **observation})
-    spent = sum(
-        observed[at["cost"]] for observed in pick(f"observation of {at.get('measure')}", at.get("observation"), kinds)
-    )
-    data, part = run.record["data"], registry.build(kinds[at["observation"]][0]["part"])
+    kinds: dict[str, list[ObservationEntry]] = {}
+    for observation in encoder_of(run, at).observations:
+        if at.get("measure") in observation.serves:
+            kinds.setdefault(observation.part["name"], []).append(observation)
+    observed = pick(f"observation of {at.get('measure')}", at.get("observation"), kinds)
+    spent = sum(o.seconds if at["cost"] == "seconds" else getattr(o.passes, at["cost"]) for o in observed)
+    data, part = run.record.data, registry.build(observed[0].part)
     synthetic = part.scope is Scope.SYNTHETIC
-    images = part.images(data["images"], data["attacked"]) if synthetic else data["attacked"]
+    images = part.images(data.images, data.attacked) if synthetic else data.attacked
     return Score(spent / images, None, None, images, "none: one run", note="of one run, on this machine")
 
 
-def select_headline(entry: Mapping[str, Any], score: str | list[str]) -> Measure | None:
+def select_headline(entry: MeasureEntry, score: str | list[str]) -> Measure | None:
     """Return a measure with a score as its headline: its own, a read-out or member of its attacks; None for others."""
-    score = next((name for name in ([score] if isinstance(score, str) else score) if name in entry["scores"]), "")
-    measure = registry.build(entry["part"])
-    return measure if score == entry["headline"] else measure.select_headline(score)
+    score = next((name for name in ([score] if isinstance(score, str) else score) if name in entry.scores), "")
+    measure = registry.build(entry.part)
+    return measure if score == entry.headline else measure.select_headline(score)
 
 
 def ratio(upper: Score, lower: Score) -> Score:
@@ -152,8 +159,7 @@ def ratio(upper: Score, lower: Score) -> Score:
 
 def noise(run: Run, at: Mapping[str, Any]) -> Score:
     """Return a number of the noise that a measure learned."""
-    noises = encoder_of(run, at).get("noises", [])
-    by_measure = {name: noise for noise in reversed(noises) for name in noise["measures"]}
+    by_measure = {name: noise for noise in reversed(encoder_of(run, at).noises) for name in noise.measures}
     learned = pick("measure of a learned noise", at.get("measure"), by_measure)
     quantity, along = at["noise"], at.get("along", 1)
     if quantity not in LEARNED:
@@ -162,44 +168,48 @@ def noise(run: Run, at: Mapping[str, Any]) -> Score:
         raise HoldfastError(f"along: expected a share of the training between 0 and 1, got {along!r}")
     # Along its training: on the images that it was learned from
     if quantity in ("chance", "entropy"):
-        course, images = learned["training"][quantity], learned["learned_on"]
+        course, images = getattr(learned.training, quantity), learned.learned_on
         value = course[round(along * (len(course) - 1))]
         if quantity == "chance":
             kind = "binomial, as if each training image had one draw"
             return Score(value, *clopper_pearson(value * images, images), images, kind)
         return Score(value, None, None, images, "none: one training", note="" if value is not None else "one component")
     # What came of it: the mean weights over tested images
-    if learned.get("problem"):
-        raise HoldfastError(learned["problem"])
-    weights = torch.tensor(learned["weights"]["mean"], dtype=torch.float64)
+    if learned.problem:
+        raise HoldfastError(learned.problem)
+    assert learned.weights is not None  # without a problem it has both
+    assert learned.images is not None
+    weights = torch.tensor(learned.weights.mean, dtype=torch.float64)
     if len(weights) == 1 and quantity in ("evenness", "spread"):
-        return Score(None, None, None, learned["images"], "none: one training", note="one component")
+        return Score(None, None, None, learned.images, "none: one training", note="one component")
     facts = {"evenness": entropy_ratio, "largest": torch.max, "smallest": torch.min, "spread": torch.std}
-    return Score(float(facts[quantity](weights)), None, None, learned["images"], "none: one training")
+    return Score(float(facts[quantity](weights)), None, None, learned.images, "none: one training")
 
 
 def fluctuation(run: Run, at: Mapping[str, Any]) -> Score:
     """Return the fluctuation of a measure's accuracies along the checkpoints of a training."""
-    series = {entry["name"]: entry["fluctuation"] for entry in run.record.get("series") or ()}
+    series = {entry.name: entry.fluctuation for entry in run.record.series}
     measures = pick("series of checkpoints", at.get("encoder"), series)
     accuracies = pick("measure that says which images are right", at.get("measure"), measures)
-    if "problem" in accuracies:
-        raise HoldfastError(accuracies["problem"])
+    if accuracies.problem is not None:
+        raise HoldfastError(accuracies.problem)
+    assert accuracies.mean is not None  # without a problem it has both
+    assert accuracies.classes is not None
     if at["fluctuation"] == "mean":
-        return score_of(accuracies["mean"])
-    name, classes, n = at["fluctuation"], accuracies["classes"], accuracies["mean"]["n"]
+        return accuracies.mean
+    name, classes, n = at["fluctuation"], accuracies.classes, accuracies.mean.n
     if name.startswith("class ") and name not in classes:
         return Score(None, None, None, n, "none: of one training", note=f"undefined: no tested image is of {name}")
-    value = pick("fluctuation", name, {"mean": None, "noise": accuracies["noise"], **classes})
+    value = pick("fluctuation", name, {"mean": None, "noise": accuracies.noise, **classes})
     return Score(value, None, None, n, "none: of one training")
 
 
 def equivariance(run: Run, at: Mapping[str, Any]) -> Score:
     """Return how alike attention under a corruption is to that of the clean image, moved as the corruption moves it."""
-    maps = encoder_of(run, at).get("attention") or {}
-    if "problem" in maps:
-        raise HoldfastError(maps["problem"])
-    strips = {strip["title"]: strip["agreement"] for strip in maps.get("strips", ()) if strip["agreement"]}
+    maps = encoder_of(run, at).attention
+    if maps.problem is not None:
+        raise HoldfastError(maps.problem)
+    strips = {strip.title: strip.agreement for strip in maps.strips or () if strip.agreement}
     alike = pick("reading", at.get("reading", "representation"), pick("corruption", at["attention"], strips))
     values = torch.tensor([math.nan if value is None else value for value in alike], dtype=torch.float64)
     if bool(values.isnan().all()):
@@ -212,7 +222,7 @@ def equivariance(run: Run, at: Mapping[str, Any]) -> Score:
 def bound(run: Run, at: Mapping[str, Any]) -> Score:
     """Return E(a), the expected scaled bound of two drawn classes where accuracy is above a."""
     measure = measure_of(run, at)
-    _, table = run.table(measure["table"])
+    _, table = read_table(run, measure)
     kind, epsilon = ("reference ", None) if at.get("epsilon") == "images" else ("", at.get("epsilon"))
     tried = {name.rpartition("@")[2]: name for name in table if name.startswith("bound@")}
     name = next(iter(tried)) if epsilon is None else f"{epsilon:g}"

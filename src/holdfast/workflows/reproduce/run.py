@@ -1,6 +1,5 @@
 """Run what a paper's table asks, and judge its claims by the numbers."""
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -11,7 +10,7 @@ from urllib.parse import quote
 from holdfast.auditing.execute import INLINE
 from holdfast.auditing.plan_file import plan_from
 from holdfast.auditing.prepare import check_device
-from holdfast.auditing.record import environment, finite, software
+from holdfast.auditing.record import environment, software
 from holdfast.auditing.run import run_audit
 from holdfast.auditing.series import PREFIX as SERIES
 from holdfast.comparison.records import Run, open_run
@@ -19,6 +18,7 @@ from holdfast.core import HoldfastError
 from holdfast.core.engine import Engine
 from holdfast.runtime.errors import pick
 from holdfast.runtime.listener import Listener, Silent
+from holdfast.storage.entry import as_json
 from holdfast.storage.run_folder import Store
 from holdfast.training.loop import train
 from holdfast.training.recipe_file import make_recipe
@@ -132,7 +132,7 @@ def reproduce(
         "claims": [asdict(verdict) for verdict in verdicts],
         "failures": list(dict.fromkeys(why for table in tables for why in _failures(table))),
     }
-    record = finite(json.loads(json.dumps(record)))
+    record = as_json(record)
     store.write_json(RECORD, record)
     return record
 
@@ -232,7 +232,7 @@ def _failures(filled: Filled) -> list[str]:
             if isinstance(run, str):
                 failures.append(f"{name}: {run}")
             elif isinstance(run, Run):
-                failures += [f"{name}: {why}" for why in run.record["failures"]]
+                failures += [f"{name}: {why}" for why in run.record.failures]
             else:
                 failures += [f"{name}: {why}" for row in run["rows"] for why in row["problems"].values()]
     return list(dict.fromkeys(failures))

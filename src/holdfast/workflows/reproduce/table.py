@@ -6,19 +6,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from holdfast.comparison.records import Run, score_of
+from holdfast.comparison.records import Run
 from holdfast.core import HoldfastError, Score
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.ratios import relative_drop
+from holdfast.report.numbers import read_score
 from holdfast.runtime.errors import pick, unknown
 from holdfast.workflows.reproduce.cells import (
     APART,
     NUMBERS,
     OTHERS,
     entry_of,
+    find_score,
     measure_of,
     ratio,
-    read_score,
+    read_table,
     select_headline,
 )
 from holdfast.workflows.reproduce.claim import NETWORKS, STAND_IN, THEIRS, TRAINED, Cell
@@ -89,7 +91,7 @@ def _identity(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> str:
     run = runs.get(at.get("audit", ""))
     if not isinstance(run, Run) or "encoder" not in at or "against" in at:
         return ""
-    fingerprints = {entry["name"]: entry.get("fingerprint") for entry in run.record["encoders"]}
+    fingerprints = {entry.name: entry.fingerprint for entry in run.record.encoders}
     question = {key: value for key, value in at.items() if key != "encoder"}
     weights = fingerprints.get(at["encoder"])
     return json.dumps([weights, question], sort_keys=True, default=str) if weights else ""
@@ -117,7 +119,7 @@ def _score(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> Score:
     run = entry_of("audit", at, runs)
     if isinstance(run, str):
         raise HoldfastError(run)
-    return next((number for key, number in NUMBERS.items() if key in at), read_score)(run, at)
+    return next((number for key, number in NUMBERS.items() if key in at), find_score)(run, at)
 
 
 def _differences(
@@ -170,7 +172,7 @@ def _means(
             raise HoldfastError(f"{row.name}: {column.name}: expected the scale of those that it is the mean of")
         # scores of different images are independent
         audits = [runs.get(at_of(row, columns[name]).get("audit", "")) for name in at["mean"]]
-        data = {run.record["data"]["spec"] for run in audits if isinstance(run, Run)}
+        data = {run.record.data.spec for run in audits if isinstance(run, Run)}
         score = mean([member.score for member in members if member.score], apart=len(data) == len(members))
         network = max((member.network for member in members), key=NETWORKS.index)
         means[row.name, column.name] = replace(cell, score=score, why="", network=network)
@@ -198,7 +200,7 @@ def _study_score(at: Mapping[str, Any], studies: Mapping[str, Mapping[str, Any] 
         score = pick("version", version, row[of])
     if score is None:
         raise HoldfastError("a training behind it failed")
-    return score_of(score)
+    return read_score(score)
 
 
 def correlation(
@@ -218,9 +220,9 @@ def correlation(
         run = runs[at["audit"]]
         assert isinstance(run, Run)  # its cells have numbers
         entry = measure_of(run, at)
-        if (measure := select_headline(entry, at.get("score", entry["headline"]))) is None:
+        if (measure := select_headline(entry, at.get("score", entry.headline))) is None:
             return 0.0
-        ids, table = run.table(entry["table"])
+        ids, table = read_table(run, entry)
         influences.append((ids, measure.influence(table)))
     (ids_a, first), (ids_b, second) = influences
     return statistics.correlation(first, second) if ids_a == ids_b and len(first) == len(second) else 0.0

@@ -7,7 +7,6 @@ from dataclasses import replace
 import scipy
 import torch
 
-from holdfast.comparison.records import score_of
 from holdfast.core import HoldfastError, Score
 from holdfast.runtime.errors import unknown
 from holdfast.workflows.reproduce.claim import Cell
@@ -39,9 +38,9 @@ def _one(cells: Sequence[Cell], seeds: Sequence[int], number: str | None) -> Cel
     of = "; ".join(cell.of for cell in cells) if all(cell.of for cell in cells) else ""
     if number is not None:
         return replace(cells[0], score=_number(number, values), of=of)
-    between = over_trainings(values)
-    between = None if between is None else score_of(between)
-    return replace(cells[0], score=mean(scores, apart=False), trainings=between, each=tuple(values), of=of)
+    return replace(
+        cells[0], score=mean(scores, apart=False), trainings=over_trainings(values), each=tuple(values), of=of
+    )
 
 
 def _number(name: str, values: Sequence[float]) -> Score:

@@ -117,13 +117,15 @@ def _cell(study: Study, recipe: Recipe | None, column: Column, folder: Path, lis
             train_images=original.images,
         )
         place = folder / f"audit-{digest(data)}"
-        audited = run_audit(plan, place, encoders={"encoder": encoder}, listener=listener)["encoders"][0]
+        audited = run_audit(plan, place, encoders={"encoder": encoder}, listener=listener).encoders[0]
+        if audited.error:
+            raise HoldfastError(audited.error)
         titles = {measure: title for title, measure in name_parts(measures).items()}
         for key, measure in questions.items():
-            row = audited["measures"].get(titles[measure], {})
-            if problem := audited["error"] or row["error"]:
-                raise HoldfastError(problem)
-            right = pq.read_table(regular(place / row["table"]))["right"].to_numpy()
+            row = audited.measures[titles[measure]]
+            if row.table is None:
+                raise HoldfastError(row.failure)
+            right = pq.read_table(regular(place / row.table))["right"].to_numpy()
             answers[key] = torch.from_numpy(right.copy())[None]
     return answers
 

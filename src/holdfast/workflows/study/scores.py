@@ -37,7 +37,9 @@ def score_row(study: Study, answers: Mapping[str, Answers | str], probe: str, se
         "accuracy": {title: asdict(score) for title, score in scores.items()},
         "drop": {},
         "average": None,
-        "trainings": {"accuracy": {title: over_trainings(_each(hits), 0.0, 1.0) for title, hits in right.items()}},
+        "trainings": {
+            "accuracy": {title: _plain(over_trainings(_each(hits), 0.0, 1.0)) for title, hits in right.items()}
+        },
         "problems": {title: columns for title, columns in answers.items() if isinstance(columns, str)},
     }
     if ORIGINAL.title in right:
@@ -56,7 +58,7 @@ def _drops(study: Study, right: Mapping[str, Right], scores: Mapping[str, Score]
 
     def between(hits: Right) -> dict[str, Any] | None:
         pairs = zip(_each(hits), _each(original), strict=True)
-        return over_trainings([(before - after) / before if before else math.nan for after, before in pairs])
+        return _plain(over_trainings([(before - after) / before if before else math.nan for after, before in pairs]))
 
     others = {title: hits for title, hits in right.items() if title != ORIGINAL.title}
     row: dict[str, Any] = {"drop": {title: drop(hits, scores[title]) for title, hits in others.items()}}
@@ -83,7 +85,7 @@ def _each(hits: Right) -> list[float]:
 
 def over_trainings(
     values: Sequence[float], least: float = -math.inf, most: float = math.inf, confidence: float = 0.95
-) -> dict[str, Any] | None:
+) -> Score | None:
     """Return the mean of what several trainings came to, with Student's interval: x̄ ± t_{k-1} s / √k.
 
     It is about another training of the same recipe, tested on the same images. Trainings that agree to the last image
@@ -96,4 +98,8 @@ def over_trainings(
     half = float(scipy.stats.t.ppf((1 + confidence) / 2, k - 1)) * spread / math.sqrt(k)
     kind = f"Student t over {k} trainings, given the test images"
     low, high = (max(mean - half, least), min(mean + half, most)) if spread else (None, None)
-    return asdict(Score(mean, low, high, k, kind, confidence, "" if spread else "all trainings came to the same"))
+    return Score(mean, low, high, k, kind, confidence, "" if spread else "all trainings came to the same")
+
+
+def _plain(score: Score | None) -> dict[str, Any] | None:
+    return None if score is None else asdict(score)

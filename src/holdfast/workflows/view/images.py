@@ -3,7 +3,7 @@
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +20,8 @@ from holdfast.runtime.errors import HoldfastError, UnreadableRecord
 from holdfast.runtime.sizes import format_size
 from holdfast.storage.conditions import question
 from holdfast.storage.filesystem import Folder
+from holdfast.storage.pictured import Neighbour
+from holdfast.storage.record import EncoderEntry, MeasureEntry, Record
 from holdfast.storage.record_file import RunFiles, read_record, run_files
 from holdfast.workflows.view.runs import Run
 
@@ -60,8 +62,8 @@ class _Column:
     """One encoder of one run."""
 
     run: Run
-    record: Mapping[str, Any]
-    entry: Mapping[str, Any]
+    record: Record
+    entry: EncoderEntry
     files: RunFiles
 
 
@@ -76,7 +78,7 @@ def side_by_side(runs: Sequence[Run]) -> SideBySide:
             shown.problems.append(str(error))
             continue
         files = run_files(folder, record)
-        columns += [_Column(run, record, entry, files) for entry in record["encoders"] if not entry.get("error")]
+        columns += [_Column(run, record, entry, files) for entry in record.encoders if not entry.error]
     shown.encoders = _name_columns(columns)
     _add_values(shown, columns)
     _add_pictures(shown, columns)
@@ -85,7 +87,7 @@ def side_by_side(runs: Sequence[Run]) -> SideBySide:
 
 def _name_columns(columns: Sequence[_Column]) -> list[dict[str, str]]:
     """Return what the columns are called; encoders of one name in several runs by their runs too."""
-    names = [column.entry["name"] for column in columns]
+    names = [column.entry.name for column in columns]
     short = short_names(list(dict.fromkeys(names)))
     return [
         {
@@ -101,13 +103,13 @@ def _name_columns(columns: Sequence[_Column]) -> list[dict[str, str]]:
 def _add_values(shown: SideBySide, columns: Sequence[_Column]) -> None:
     """Add the measures that have a value for each image, and the ids of the images."""
     tables: dict[str, dict[int, tuple[list[str], np.ndarray]]] = {}
-    about: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    about: dict[str, tuple[str, MeasureEntry]] = {}
     for place, column in enumerate(columns):
         read: dict[str, tuple[list[str], np.ndarray]] = {}
-        for name, m in column.entry["measures"].items():
-            if m.get("table") and m.get("column"):
+        for name, m in column.entry.measures.items():
+            if m.table and m.column:
                 try:
-                    read[name] = _column(column.files, m["table"], m["column"])
+                    read[name] = _column(column.files, m.table, m.column)
                 except UnreadableRecord as error:
                     at_work = "; a round is being written there now" if column.run.state == "running" else ""
                     shown.problems.append(f"{column.run.place}: {error}{at_work}")
@@ -115,16 +117,16 @@ def _add_values(shown: SideBySide, columns: Sequence[_Column]) -> None:
         firsts = Counter(ids[0] for ids, _ in read.values() if ids)
         for name, (ids, values) in read.items():
             if ids and ids[0] == firsts.most_common(1)[0][0]:
-                key = name + question(column.record, column.entry["measures"][name])
+                key = name + question(column.record, column.entry.measures[name])
                 tables.setdefault(key, {})[place] = ids, values
-                about.setdefault(key, (name, column.entry["measures"][name]))
+                about.setdefault(key, (name, column.entry.measures[name]))
     # all images, and for each measure a list of values for each encoder
     orders = sorted((ids for by in tables.values() for ids, _ in by.values()), key=len, reverse=True)
     shown.ids = list(dict.fromkeys(id for ids in orders for id in ids))
-    titles = Counter(m["title"] for _, m in about.values())
+    titles = Counter(m.title for _, m in about.values())
     for key, by in tables.items():
         name, m = about[key]
-        title = m["title"] if titles[m["title"]] == 1 else f"{m['title']} ({name})"
+        title = m.title if titles[m.title] == 1 else f"{m.title} ({name})"
         values = [_align_values(shown.ids, *by[place]) if place in by else None for place in range(len(columns))]
         shown.measures.append(
             {"title": title, "values": values, **_describe_units(m), "breaks": _breaks(m, by.values())}
@@ -156,13 +158,13 @@ def _round_value(value: float) -> float | str | None:
     return float(f"{value:.{DIGITS}g}") if finite(value) else None
 
 
-def _describe_units(m: Mapping[str, Any]) -> dict[str, Any]:
+def _describe_units(m: MeasureEntry) -> dict[str, Any]:
     """Return how values of a measure are written, and what they mean."""
-    times, after = (100, " %") if m["unit"] == "share" else (255, "/255") if in_levels(m) else (1, "")
-    return {"better": m["better"], "question": m.get("question", ""), "times": times, "after": after}
+    times, after = (100, " %") if m.unit == "share" else (255, "/255") if in_levels(m) else (1, "")
+    return {"better": m.better, "question": m.question, "times": times, "after": after}
 
 
-def _breaks(m: Mapping[str, Any], tables: Any) -> dict[str, Any] | None:
+def _breaks(m: MeasureEntry, tables: Any) -> dict[str, Any] | None:
     """Return when an image is broken: `above` a value, or at most there; None where the measure does not tell.
 
     It tells where an image has either held or not, where the column is called "broken", and by the radius of its ball.
@@ -170,14 +172,14 @@ def _breaks(m: Mapping[str, Any], tables: Any) -> dict[str, Any] | None:
     values = np.concatenate([values for _, values in tables])
     values = values[~np.isnan(values)]
     if len(values) and np.isin(values, (0.0, 1.0)).all():
-        return {"above": m["better"] == "lower", "at": 0.5, "words": ["broken", "held"]}
-    if m["column"].startswith("broken") and m["unit"] == "share":
+        return {"above": m.better == "lower", "at": 0.5, "words": ["broken", "held"]}
+    if (m.column or "").startswith("broken") and m.unit == "share":
         return {"above": True, "at": 0.0, "words": ["broken", "held"]}
-    radius = (m["part"].get("ball") or {}).get("radius")
-    if m["unit"] != "pixels" or not finite(radius):
+    radius = (m.part.get("ball") or {}).get("radius")
+    if m.unit != "pixels" or not finite(radius):
         return None
     ball = format_size(radius)
-    if m["column"] == "broken":
+    if m.column == "broken":
         return {"above": False, "at": radius, "words": [f"broken within ε {ball}", f"held within ε {ball}"]}
     return {"above": False, "at": radius, "words": [f"at most ε {ball}", f"beyond ε {ball}"]}
 
@@ -192,29 +194,33 @@ def _add_pictures(shown: SideBySide, columns: Sequence[_Column]) -> None:
         for id, what, attacked, difference, rival in _list_attacks(column.entry):
             if id in numbers:
                 known = [_address(column, attacked), _address(column, difference)]
-                other = [None, None] if rival is None else [rival["id"], _address(column, rival["picture"])]
+                other = [None, None] if rival is None else [rival.id, _address(column, rival.picture)]
                 shown.attacked.setdefault(numbers[id], []).append([place, what, *known, *other])
 
 
-def _clean(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _clean(entry: EncoderEntry) -> Iterator[tuple[str, str]]:
     """Yield the ids and pictures of images as they are."""
-    for e in [*(entry.get("changes") or []), *(entry.get("gallery") or [])]:
-        yield e["id"], e["clean"]
-        for near in [*e.get("before", []), *e.get("after", []), *([e["rival"]] if e.get("rival") else [])]:
-            yield near["id"], near["picture"]
-    extremes = entry.get("extremes") or {}
-    for e in [*extremes.get("least", []), *extremes.get("most", [])]:
-        yield e["id"], e["picture"]
+    for change in entry.changes:
+        yield change.id, change.clean
+        if change.rival is not None:
+            yield change.rival.id, change.rival.picture
+    for moved in entry.gallery:
+        yield moved.id, moved.clean
+        for near in [*moved.before, *moved.after]:
+            yield near.id, near.picture
+    for extreme in [*entry.extremes.least, *entry.extremes.most]:
+        yield extreme.id, extreme.picture
 
 
-def _list_attacks(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str, Mapping[str, str] | None]]:
+def _list_attacks(entry: EncoderEntry) -> Iterator[tuple[str, str, str, str, Neighbour | None]]:
     """Yield id, what it is, picture of the attacked image, of the difference, and the image that it is taken for."""
-    for e in entry.get("changes") or []:
-        yield e["id"], f"smallest change, {change_in_words(e)}", e["attacked"], e["difference"], e["rival"]
-    for e in entry.get("gallery") or []:
-        nearest = e["after"][0] if e["after"] else None
-        drift = f", drift {number(e['drift'])}" if finite(e.get("drift")) else ""
-        yield e["id"], f"attack{drift}", e["attacked"], e["difference"], nearest
+    for change in entry.changes:
+        what = f"smallest change, {change_in_words(change)}"
+        yield change.id, what, change.attacked, change.difference, change.rival
+    for moved in entry.gallery:
+        nearest = moved.after[0] if moved.after else None
+        drift = f", drift {number(moved.drift)}" if finite(moved.drift) else ""
+        yield moved.id, f"attack{drift}", moved.attacked, moved.difference, nearest
 
 
 def _address(column: _Column, name: str) -> str | None:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from holdfast.report.names import short_names
 from holdfast.report.numbers import BETTER, count, duration, plural
 from holdfast.report.page import fragment, page, script_digest
 from holdfast.storage.filesystem import Folder
-from holdfast.storage.progress_file import round_of
+from holdfast.storage.progress_file import Round, round_of
 from holdfast.storage.record_file import read_record
 from holdfast.workflows.view.images import SideBySide
 from holdfast.workflows.view.runs import STATES, Run
@@ -85,12 +85,12 @@ def _choices(values: Any) -> list[str]:
 
 def _share(run: Run) -> float | None:
     """Return which share of its round a run has done; None where that is not known."""
-    bars = run.progress["bars"] if run.progress else []
-    if not run.progress or not bars or not (total := bars[-1]["total"]):
+    bars = run.progress.bars if run.progress else []
+    if not run.progress or not bars or not (total := bars[-1].total):
         return None
-    together = bars[-1]["name"] not in run.progress["encoders"]  # one bar for all encoders
-    whole = total if together else total * len(run.progress["encoders"])
-    return min(1.0, sum(bar["done"] for bar in bars) / whole)
+    together = bars[-1].name not in run.progress.encoders  # one bar for all encoders
+    whole = total if together else total * len(run.progress.encoders)
+    return min(1.0, sum(bar.done for bar in bars) / whole)
 
 
 @dataclass(frozen=True)
@@ -121,31 +121,31 @@ def run_state(run: Run) -> str:
 
 def _state(run: Run) -> dict[str, Any]:
     record = read_record(Folder(run.folder)) if run.stamp else None
-    rounds: list[Mapping[str, Any]] = list(run.progress["rounds"]) if run.progress else []
+    rounds = run.progress.rounds if run.progress else []
     if not rounds and record is not None:
         rounds = [round_of(record)]
-    failures = [*(run.progress["failures"] if run.progress else []), *(record["failures"] if record else [])]
+    failures = [*(run.progress.failures if run.progress else []), *(record.failures if record else [])]
     short = {whole: name for name, whole in (run.facts.encoders if run.facts else {}).items()}
     return {
         "run": run,
         "short": short,
         "share": _share(run) if run.progress else None,
-        "rounds": [(r["number"], r["attacked"], duration(r["seconds"])) for r in rounds],
+        "rounds": [(r.number, r.attacked, duration(r.seconds)) for r in rounds],
         "ready": _ready(rounds),
         "failures": list(dict.fromkeys(failures)),
         "now": time.strftime("%H:%M:%S", time.gmtime()),
     }
 
 
-def _ready(rounds: Sequence[Mapping[str, Any]]) -> list[Ready]:
+def _ready(rounds: Sequence[Round]) -> list[Ready]:
     """Return the scores of each measure, a column for each round."""
-    names = short_names(list(dict.fromkeys(s["encoder"] for r in rounds for s in r["scores"])))
+    names = short_names(list(dict.fromkeys(s.encoder for r in rounds for s in r.scores)))
     measures: dict[str, Ready] = {}
     for place, each in enumerate(rounds):
-        for s in each["scores"]:
-            ready = measures.setdefault(s["measure"], Ready(s["title"], BETTER[s["better"]], {}))
-            cells = ready.rows.setdefault(names[s["encoder"]], [None] * len(rounds))
-            cells[place] = format_score(s["score"], s["unit"], s["levels"])
+        for s in each.scores:
+            ready = measures.setdefault(s.measure, Ready(s.title, BETTER[s.better], {}))
+            cells = ready.rows.setdefault(names[s.encoder], [None] * len(rounds))
+            cells[place] = format_score(s.score, s.unit, s.levels)
     return list(measures.values())
 
 

@@ -8,18 +8,18 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from holdfast.report.brief import best_first, first_keys, in_levels
-from holdfast.report.leader import format_score
-from holdfast.report.names import short_names, with_short_names
+from holdfast.report.leader import format_score_inline
+from holdfast.report.names import short_names, shorten_names
 from holdfast.report.verdict import titles
 from holdfast.runtime.doors import read_bytes, real
 from holdfast.runtime.errors import HoldfastError, UnreadableRecord, describe_error, os_reason
 from holdfast.storage.conditions import conditions
 from holdfast.storage.documents import parse_json
 from holdfast.storage.filesystem import Folder
-from holdfast.storage.progress_file import PROGRESS, alive, read_progress
+from holdfast.storage.progress_file import PROGRESS, Progress, alive, read_progress
+from holdfast.storage.record import Record
 from holdfast.storage.record_file import OWN, RECORD, holds_run, read_record, unbroken
 
 PLAN = "plan.json"
@@ -86,7 +86,7 @@ class Run:
     state: str
     reason: str
     facts: Facts | None
-    progress: Mapping[str, Any] | None
+    progress: Progress | None
     stamp: tuple[int, int] | None
 
 
@@ -205,10 +205,10 @@ def _read(folder: Path) -> Facts | str:
         return describe_error(error)
 
 
-def _over(facts: Facts | None, progress: Mapping[str, Any] | None, now: float) -> tuple[str, str]:
+def _over(facts: Facts | None, progress: Progress | None, now: float) -> tuple[str, str]:
     """Return the state of a run that is not at work, and why it is not done."""
     if progress is not None:
-        silent = max(0, round((now - progress["written"]) / 60))
+        silent = max(0, round((now - progress.written) / 60))
         since = f"{silent} min ago" if silent else "less than a minute ago"
         kept = "the scores are those of before" if facts else "there is no record yet"
         return "killed", f"its last sign of life was {since}; {kept}; the same command continues it"
@@ -233,34 +233,32 @@ def _read_plan(folder: Path) -> Facts | None:
     return Facts(short, plan.get("data") or "", None, plan.get("profile") or "", "", None, None, "")
 
 
-def _facts(record: Mapping[str, Any]) -> Facts:
-    shown, data, run = with_short_names(record), record["data"], record["run"]
+def _facts(record: Record) -> Facts:
+    (shown, wholes), data, run = shorten_names(record), record.data, record.run
     shared = hashlib.sha256(repr(sorted(conditions(record).items())).encode()).hexdigest()
     return Facts(
-        {encoder["name"]: encoder["whole"] for encoder in shown["encoders"]},
-        data["spec"],
-        (data["images"], data["attacked"]),
-        record["plan"].get("profile") or "",
-        str(run["finished"])[:16].replace("T", " "),
+        wholes,
+        data.spec,
+        (data.images, data.attacked),
+        record.plan.profile or "",
+        run.finished[:16].replace("T", " "),
         _numbers(shown),
-        run["rounds"].get("ended") if "rounds" in run else "complete",
+        run.rounds.ended if run.rounds is not None else "complete",
         shared[:10],
     )
 
 
-def _numbers(record: Mapping[str, Any]) -> tuple[str, Mapping[str, str]] | None:
+def _numbers(record: Record) -> tuple[str, Mapping[str, str]] | None:
     """Return the title of the first measure, and the headlines of the encoders that are best by it."""
-    audited = {**record, "encoders": [e for e in record["encoders"] if not e.get("error")]}
-    if not audited["encoders"] or not (keys := first_keys(audited)):
+    audited = [encoder for _, encoder in best_first(record) if not encoder.error]
+    if not audited or not (keys := first_keys(record)):
         return None
     numbers: dict[str, str] = {}
-    for _, encoder in best_first(audited)[:SHOWN]:
-        m = encoder["measures"].get(keys[0], {})
-        if m.get("headline") in m.get("scores", {}):
-            numbers[encoder["name"]] = " ".join(
-                format_score(m["scores"][m["headline"]], m["unit"], in_levels(m))
-            ).strip()
-    return titles(audited)[keys[0]], numbers
+    for encoder in audited[:SHOWN]:
+        m = encoder.measures.get(keys[0])
+        if m is not None and m.headline_score is not None:
+            numbers[encoder.name] = format_score_inline(m.headline_score, m.unit, in_levels(m))
+    return titles(record)[keys[0]], numbers
 
 
 def _id(place: str) -> str:

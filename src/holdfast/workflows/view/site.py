@@ -15,6 +15,8 @@ from urllib.parse import unquote
 from holdfast.report.page import script_digest
 from holdfast.runtime.doors import read_text
 from holdfast.runtime.errors import HoldfastError
+from holdfast.storage.comparison import Leaderboard, Unreadable
+from holdfast.storage.entry import as_json
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import RunFiles, files_of, is_report_of, read_record, run_files
 from holdfast.workflows.view import pages
@@ -122,7 +124,8 @@ class Site:
         if run.id not in self._named or self._named[run.id][0] != run.stamp:
             folder = Folder(run.folder)
             record = read_record(folder)
-            self._named[run.id] = run.stamp, (run_files(folder, record), frozenset(files_of(record)))
+            named = frozenset(files_of(as_json(record)))
+            self._named[run.id] = run.stamp, (run_files(folder, record), named)
         return self._named[run.id][1]
 
     def _keep(self, key: Any, make: Callable[[], Page]) -> Page:
@@ -177,16 +180,16 @@ def _leaderboard(runs: Sequence[Run]) -> Page:
     from holdfast.comparison.records import open_run
     from holdfast.report import leaderboard as board
 
-    readable, unreadable = [], [{"place": run.place, "reason": run.reason} for run in runs if run.stamp is None]
+    readable, unreadable = [], [Unreadable(place=run.place, reason=run.reason) for run in runs if run.stamp is None]
     for run in runs:
         if run.stamp is not None:
             try:
                 readable.append(open_run(str(run.folder), run.place))
             except HoldfastError as error:
-                unreadable.append({"place": run.place, "reason": str(error)})
+                unreadable.append(Unreadable(place=run.place, reason=str(error)))
     groups, lost = in_groups(readable)
     with DRAWING:
-        return _alone(board.render({"groups": groups, "unreadable": unreadable + lost}), board.SCRIPTS)
+        return _alone(board.render(Leaderboard(groups=groups, unreadable=unreadable + lost)), board.SCRIPTS)
 
 
 def _report(run: Run) -> Page:
