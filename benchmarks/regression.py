@@ -177,7 +177,7 @@ def shares(draw: Draw, drops: Sequence[str], runs: int) -> dict[str, float]:
     """Return how often a gate has each verdict on any measure: the seed is the draw's."""
     random, counts = torch.Generator().manual_seed(0), {"worse": 0, "no worse": 0, "cannot tell": 0}
     for _ in range(runs):
-        verdicts = {row["verdict"] for row in regressions(*draw(random), drops)["verdicts"]}
+        verdicts = {row.verdict for row in regressions(*draw(random), drops).verdicts}
         counts["worse"] += "worse" in verdicts
         counts["no worse"] += bool(verdicts & {"no worse", "better"})
         counts["cannot tell"] += "cannot tell" in verdicts
@@ -326,9 +326,11 @@ def power(now: Audited, before: Audited, runs: int, sizes: Sequence[int] = SIZES
     achieved = None if planned is None else shares(draws(planned), ("5%",), runs)["worse"]
     random, told = torch.Generator().manual_seed(1), []
     for _ in range(runs):
-        (row,) = regressions(*draws(pilot)(random), ("5%",))["verdicts"]
-        if row["needed"] and row["needed"]["as_measured"] and row["change"]["value"] < -row["margin"]["amount"]:
-            told.append(float(row["needed"]["as_measured"]))
+        (row,) = regressions(*draws(pilot)(random), ("5%",)).verdicts
+        change = None if row.change is None else row.change.value
+        lost = change is not None and row.margin.amount is not None and change < -row.margin.amount
+        if lost and row.needed and row.needed.as_measured:
+            told.append(float(row.needed.as_measured))
     pilots = tuple(round(end) for end in quantiles(told, n=4)) if len(told) > 9 else None
     return Power(1 - a.value / b.value, caught, planned, achieved, pilots)
 

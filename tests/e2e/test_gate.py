@@ -62,7 +62,7 @@ def test_the_end_that_must_hold_is_compared_where_no_field_is_given(record) -> N
     assert met(record, "breakaway_risk <= 6 %", "breakaway_risk < 6 %") == [True, False]
     assert met(record, "certified_radius > 0.08", "certified_radius >= 0.08") == [False, True]
     (one,) = judge(typed(record).encoders, ["certified_radius > 0.09"], ["one"])
-    assert (one.actual, one.reason) == (0.08, "is not > 0.09")
+    assert (one.found, one.reason) == (0.08, "is not > 0.09")
     assert one.compared == "certified_radius, certificate, low end (the default for >)"
 
 
@@ -117,7 +117,7 @@ def test_checks(record) -> None:
     asked = ["checks.collapse == pass", "checks.masking == pass", "checks.masking != fail", "checks.* != fail"]
     assert met(record, *asked, encoders=()) == [True, True, False, False, True, True, True, True]
     (one,) = judge(typed(record).encoders, ["checks.* == pass"], ["one"])
-    assert (one.met, one.actual, one.reason) == (False, "warn", "masking: warn, hm")
+    assert (one.met, one.found, one.reason) == (False, "warn", "masking: warn, hm")
     del record["encoders"][1]["checks"]["masking"]
     assert met(record, "checks.masking != fail", encoders=["two"]) == [False]  # not examined is not passed
     record["encoders"][0]["checks"] = {}

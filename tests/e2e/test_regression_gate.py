@@ -13,6 +13,7 @@ from holdfast.report.annotations import annotations
 from holdfast.report.gate import markdown
 from holdfast.report.junit import junit
 from holdfast.sources.encoders import open_encoder
+from holdfast.storage.gate import FindingEntry, Gate
 
 NOISE = 0.4
 """Standard deviation of what is added to each weight, in that of its tensor."""
@@ -117,11 +118,11 @@ def test_pipelines_read_it(runs, capsys, tmp_path: Path, monkeypatch) -> None:
 
 def test_what_pipelines_could_misread_is_escaped() -> None:
     name = "a,b: 100 %\n::error::<x> & \x00 | `y`"
-    finding = {"requirement": name, "encoder": name, "met": False, "compared": "c", "found": None, "reason": "no"}
-    data = {
-        "record": name, "passed": False, "met": False, "findings": [finding], "regression": None, "index": [],
-        "strict": False,
-    }  # fmt: skip
+    finding = FindingEntry(requirement=name, encoder=name, met=False, compared="c", found=None, bound="", reason="no")
+    data = Gate(
+        record=name, status=1, passed=False, verdict="failed", met=False, findings=[finding], regression=None, index=[],
+        strict=False,
+    )  # fmt: skip
     (command,) = annotations(data)
     assert "\n" not in command
     assert "title=not met%3A a%2Cb%3A 100 %25%0A%3A%3Aerror%3A%3A<x>" in command

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec import structs
 
 from holdfast.comparison.records import Run
 from holdfast.comparison.regression import regressions
@@ -15,6 +16,7 @@ from holdfast.numerics.statistics import clopper_pearson, mean
 from holdfast.numerics.statistics.planning import times_needed
 from holdfast.report.gate import against, sentence
 from holdfast.storage.filesystem import Folder
+from holdfast.storage.gate import HeldScore, Needed, SharedImages
 from holdfast.storage.record import EncoderEntry, MeasureEntry
 from json_records import check_entry, encoder_entry, measure_entry, small_record
 
@@ -60,8 +62,8 @@ def run(place: str, values: torch.Tensor, name: str = "net", score: Score | None
     return made(place, [encoder(name, measures)], {"t": (ids, table)}, **data)
 
 
-def verdict(now: Run, before: Run, *drops: str) -> dict[str, Any]:
-    (row,) = regressions(now, before, drops)["verdicts"]
+def verdict(now: Run, before: Run, *drops: str) -> HeldScore:
+    (row,) = regressions(now, before, drops).verdicts
     return row
 
 
@@ -73,17 +75,17 @@ def test_a_verdict_by_hand() -> None:
     (low, high), (old_low, old_high) = clopper_pearson(70, 100), clopper_pearson(90, 100)
     below = ((0.7 - low) ** 2 + (old_high - 0.9) ** 2 - 2 * phi * (0.7 - low) * (old_high - 0.9)) ** 0.5
     above = ((high - 0.7) ** 2 + (0.9 - old_low) ** 2 - 2 * phi * (high - 0.7) * (0.9 - old_low)) ** 0.5
-    assert row["correlation"] == pytest.approx(phi)
-    assert (row["change"]["low"], row["change"]["high"]) == pytest.approx((-0.2 - below, -0.2 + above))
-    assert (row["verdict"], row["margin"]["amount"]) == ("worse", 0.05)
-    assert row["p"] == row["p_adjusted"] < 0.05
+    assert row.correlation == pytest.approx(phi)
+    assert (row.change.low, row.change.high) == pytest.approx((-0.2 - below, -0.2 + above))
+    assert (row.verdict, row.margin.amount) == ("worse", 0.05)
+    assert row.p == row.p_adjusted < 0.05
     # the verdict is that of the interval: the loss is at least 20 points less its reach
     just = 100 * (0.2 - above)
-    assert verdict(run("now", now), run("before", before), f"accuracy {just - 0.2:.4f}%")["verdict"] == "worse"
-    assert verdict(run("now", now), run("before", before), f"accuracy {just + 0.2:.4f}%")["verdict"] == "cannot tell"
+    assert verdict(run("now", now), run("before", before), f"accuracy {just - 0.2:.4f}%").verdict == "worse"
+    assert verdict(run("now", now), run("before", before), f"accuracy {just + 0.2:.4f}%").verdict == "cannot tell"
     far = 100 * (0.2 + below)
-    assert verdict(run("now", now), run("before", before), f"accuracy {far + 0.3:.4f}%")["verdict"] == "no worse"
-    assert verdict(run("now", before), run("before", now))["verdict"] == "better"
+    assert verdict(run("now", now), run("before", before), f"accuracy {far + 0.3:.4f}%").verdict == "no worse"
+    assert verdict(run("now", before), run("before", now)).verdict == "better"
 
 
 def test_a_relative_margin_is_a_linear_contrast() -> None:
@@ -92,9 +94,9 @@ def test_a_relative_margin_is_a_linear_contrast() -> None:
     for value, expected in ((0.31, "worse"), (0.35, "cannot tell"), (0.65, "cannot tell"), (0.69, "no worse")):
         now = Score(value, value - 0.1, value + 0.1, 100, "Student's t")
         row = verdict(run("now", values, score=now), run("before", -values, score=before), "accuracy 50% relative")
-        assert (row["correlation"], row["margin"]["amount"]) == (pytest.approx(-1), 0.5)
-        assert row["verdict"] == expected
-        assert (row["p"] <= 0.05) == (abs(value - 0.5) > 0.1 + 0.5 * 0.12)  # a known margin would leave 0.1 + 0.12
+        assert (row.correlation, row.margin.amount) == (pytest.approx(-1), 0.5)
+        assert row.verdict == expected
+        assert (row.p <= 0.05) == (abs(value - 0.5) > 0.1 + 0.5 * 0.12)  # a known margin would leave 0.1 + 0.12
 
 
 def test_where_lower_is_better_a_loss_is_a_rise() -> None:
@@ -110,9 +112,9 @@ def test_where_lower_is_better_a_loss_is_a_rise() -> None:
         made(place, [encoder("net", {"risk": entry(score, part=spec, better="lower")})], rows)
         for place, score in (("now", now), ("before", before))
     ]
-    assert verdict(runs[0], runs[1], "risk 20% relative")["verdict"] == "worse"
-    assert verdict(runs[0], runs[1], "risk 200% relative")["verdict"] == "no worse"
-    assert verdict(runs[1], runs[0])["verdict"] == "better"
+    assert verdict(runs[0], runs[1], "risk 20% relative").verdict == "worse"
+    assert verdict(runs[0], runs[1], "risk 200% relative").verdict == "no worse"
+    assert verdict(runs[1], runs[0]).verdict == "better"
 
 
 @pytest.mark.parametrize(
@@ -137,33 +139,33 @@ def test_a_bound_counts_for_what_weakness_could_not_make(now: str, before: str, 
             flawed = replace(statistics.share(hits(right)), standing=standing, because=because)  # pyright: ignore
             runs.append(run(f"run {len(runs)}", hits(right), score=flawed))
         row = verdict(*runs)
-        assert row["verdict"] == expected, row
+        assert row.verdict == expected, row
         if expected == "cannot tell":
-            assert "collapse" in row["reason"] or "masking" in row["reason"]
+            assert "collapse" in row.reason or "masking" in row.reason
 
 
 def test_equal_tables_are_no_worse_unless_a_bound_hides_the_truth() -> None:
     same = run("now", hits(80)), run("before", hits(80))
-    assert verdict(*same)["verdict"] == "no worse"
-    assert regressions(*same)["comparisons"] == 0
-    assert verdict(run("now", hits(80, shift=1)), same[1])["verdict"] == "cannot tell", "equal values, other images"
+    assert verdict(*same).verdict == "no worse"
+    assert regressions(*same).comparisons == 0
+    assert verdict(run("now", hits(80, shift=1)), same[1]).verdict == "cannot tell", "equal values, other images"
     weak = replace(statistics.share(hits(80)), standing="at most", because=("masking",))
     one = run("now", hits(80), score=weak), run("before", hits(80), score=weak)
-    assert verdict(*one)["verdict"] == "no worse", "one encoder: whatever the truth is, it is the same"
+    assert verdict(*one).verdict == "no worse", "one encoder: whatever the truth is, it is the same"
     other = run("now", hits(80), "other", score=weak), run("before", hits(80), score=weak)
-    assert verdict(*other)["verdict"] == "cannot tell"
+    assert verdict(*other).verdict == "cannot tell"
 
 
 def test_what_is_gone_is_lost_and_what_was_never_there_is_not() -> None:
     before, gone = run("before", hits(80)), Score(None, None, None, 100, "order statistics", note="none was broken")
-    assert verdict(run("now", hits(80), score=gone), before)["verdict"] == "cannot tell"
-    assert verdict(before, run("earlier", hits(80), score=gone))["verdict"] == "cannot tell"
+    assert verdict(run("now", hits(80), score=gone), before).verdict == "cannot tell"
+    assert verdict(before, run("earlier", hits(80), score=gone)).verdict == "cannot tell"
     failed = made("now", [encoder("net", {"accuracy": entry(None, error="NaN", headline=None)})])
-    assert verdict(failed, before) | {"verdict": "lost", "reason": "failed: NaN"} == verdict(failed, before)
+    assert (verdict(failed, before).verdict, verdict(failed, before).reason) == ("lost", "failed: NaN")
     unopened = made("now", [encoder("net", {}, error="no such file")])
     data = regressions(unopened, before)
-    assert (data["passed"], data["verdicts"][0]["verdict"]) == (False, "lost")
-    assert data["verdicts"][0]["reason"] == "not audited: no such file"
+    assert (data.passed, data.verdicts[0].verdict) == (False, "lost")
+    assert data.verdicts[0].reason == "not audited: no such file"
     with pytest.raises(HoldfastError, match="could not be audited"):
         regressions(before, unopened)
 
@@ -172,7 +174,7 @@ def test_verdicts_are_corrected_in_each_direction() -> None:
     """Four encoders that lose the same: alone each is worse, of twenty none that is barely so."""
     before, now = hits(90), hits(82)
     alone = verdict(run("now", now), run("before", before))
-    assert (alone["verdict"], alone["p"]) == ("worse", alone["p_adjusted"])
+    assert (alone.verdict, alone.p) == ("worse", alone.p_adjusted)
     for many in (2, 40):
         new, old = (
             made(
@@ -182,9 +184,9 @@ def test_verdicts_are_corrected_in_each_direction() -> None:
             )
             for place, v in (("now", now), ("before", before))
         )
-        rows = regressions(new, old)["verdicts"]
-        assert [row["p_adjusted"] for row in rows] == pytest.approx([min(1, many * alone["p"])] * many)
-        assert all(row["verdict"] == ("worse" if many * alone["p"] <= 0.05 else "cannot tell") for row in rows)
+        rows = regressions(new, old).verdicts
+        assert [row.p_adjusted for row in rows] == pytest.approx([min(1, many * alone.p)] * many)
+        assert all(row.verdict == ("worse" if many * alone.p <= 0.05 else "cannot tell") for row in rows)
     # one encoder becomes worse and one better: each is corrected as one of two
     new, old = (
         made(
@@ -194,21 +196,21 @@ def test_verdicts_are_corrected_in_each_direction() -> None:
         )
         for place, values in (("now", (now, before)), ("before", (before, now)))
     )
-    rows = regressions(new, old)["verdicts"]
-    assert [row["verdict"] for row in rows] == ["worse", "better"]
-    assert [row["p_adjusted"] for row in rows] == pytest.approx([2 * row["p"] for row in rows])
+    rows = regressions(new, old).verdicts
+    assert [row.verdict for row in rows] == ["worse", "better"]
+    assert [row.p_adjusted for row in rows] == pytest.approx([2 * row.p for row in rows])
 
 
 def test_other_images_are_not_paired_and_other_sources_are_refused() -> None:
     before = run("before", hits(90))
     paired = verdict(run("now", hits(70)), before)
     row = verdict(run("now", hits(70), fingerprint="g"), before)
-    assert (row["paired"], row["correlation"], row["change"]["interval"]) == (
+    assert (row.paired, row.correlation, row.change.interval) == (
         False,
         None,
         "unpaired, from both intervals",
     )
-    assert row["p"] > paired["p"]
+    assert row.p > paired.p
     for different in ({"fingerprint": "g", "spec": "cifar10"}, {"fingerprint": "g", "images": 50}):
         with pytest.raises(HoldfastError, match=r"differ in (images: cifar10 and digits|number of images: 50 and 100)"):
             regressions(run("now", hits(70), **different), before)
@@ -225,8 +227,8 @@ def test_measures_that_were_asked_otherwise_are_named_once() -> None:
         return made(place, [encoder("net", measures)], {"t": ([str(i) for i in range(100)], {"found": hits(80)})})
 
     now, before = asked("now", 8 / 255, "a", "b"), asked("before", 0.1, "a", "b")
-    assert regressions(now, before)["left_out"] == ["a, b left out: --eps: 8/255 and 0.1"]
-    assert regressions(now, before, ["same 5%"])["left_out"] == []
+    assert regressions(now, before).left_out == ["a, b left out: --eps: 8/255 and 0.1"]
+    assert regressions(now, before, ["same 5%"]).left_out == []
     with pytest.raises(HoldfastError, match=r"a left out: --eps: 8/255 and 0\.1$"):
         regressions(now, before, ["a 5%"])
 
@@ -236,15 +238,15 @@ def test_runs_that_share_a_part_of_the_images_are_compared_on_these() -> None:
     values = torch.cat([hits(40, 60, 5), torch.ones(40).double()])
     now, before = run("now", values), run("before", hits(55, 60, 5), attacked=60)
     row, alone = verdict(now, before), verdict(run("now", values[:60], attacked=60), before)
-    assert row["images"] == {"now": 100, "baseline": 60, "shared": 60}
-    assert (row["now"]["value"], row["baseline"]["value"], row["now"]["n"]) == (40 / 60, 55 / 60, 60)
-    assert all(row[key] == alone[key] for key in ("change", "correlation", "p", "margin"))
-    assert row["verdict"] == "worse"
-    assert verdict(before, now)["images"] == {"now": 60, "baseline": 100, "shared": 60}
+    assert row.images == SharedImages(now=100, baseline=60, shared=60)
+    assert (row.now.value, row.baseline.value, row.now.n) == (40 / 60, 55 / 60, 60)
+    assert all(getattr(row, key) == getattr(alone, key) for key in ("change", "correlation", "p", "margin"))
+    assert row.verdict == "worse"
+    assert verdict(before, now).images == SharedImages(now=60, baseline=100, shared=60)
     assert "image by image; all numbers are of these: 60 of 100 images shared" in against(regressions(now, before))
     assert against(regressions(before, before)).endswith("image by image")
     weak = replace(statistics.share(values), standing="at least", because=("masking",))
-    assert verdict(run("now", values, score=weak), before)["now"]["standing"] == "at least"
+    assert verdict(run("now", values, score=weak), before).now.standing == "at least"
 
 
 def test_encoders_are_matched_by_name_or_as_said() -> None:
@@ -253,13 +255,13 @@ def test_encoders_are_matched_by_name_or_as_said() -> None:
         return made(place, [encoder(name, {"accuracy": entry(statistics.share(hits(80)))}) for name in names], table)
 
     two, one = several("now", "a", "b?x=1"), several("before", "a")
-    assert [r["baseline_encoder"] for r in regressions(several("now", "new"), one)["verdicts"]] == ["a"]
+    assert [r.baseline_encoder for r in regressions(several("now", "new"), one).verdicts] == ["a"]
     with pytest.raises(HoldfastError, match=r"expected an encoder 'b\?x=1' in the baseline 'before', which has a; say"):
         regressions(two, one)
-    assert [r["encoder"] for r in regressions(two, one, encoders=["a"])["verdicts"]] == ["a"]
-    said = regressions(two, several("before", "a", "c?y=2"), match=["b?x=1=c?y=2"])["verdicts"]
-    assert [row["baseline_encoder"] for row in said] == ["a", "c?y=2"]
-    assert regressions(two, several("before", "a", "c"), match={"b?x=1": "c"})["passed"]
+    assert [r.encoder for r in regressions(two, one, encoders=["a"]).verdicts] == ["a"]
+    said = regressions(two, several("before", "a", "c?y=2"), match=["b?x=1=c?y=2"]).verdicts
+    assert [row.baseline_encoder for row in said] == ["a", "c?y=2"]
+    assert regressions(two, several("before", "a", "c"), match={"b?x=1": "c"}).passed
     for match, message in ((["b"], "expected NEW=OLD"), (["a=d"], "unknown encoder to match 'd'")):
         with pytest.raises(HoldfastError, match=message):
             regressions(two, one, match=match)
@@ -302,18 +304,20 @@ def test_so_many_images_tell_four_times_in_five(p: float, old: float) -> None:
 
 def test_how_many_images_are_said_where_nothing_can_be_told() -> None:
     row = verdict(run("now", hits(79, shift=3)), run("before", hits(80)), "accuracy 2%")
-    assert row["verdict"] == "cannot tell"
-    needed = row["needed"]
-    assert needed["available"] == 600
-    assert needed["of"] == "images"
-    assert needed["as_measured"] > needed["if_equal"] > 100, "half of the margin is left, so four times as many"
-    needed["available"] = needed["if_equal"]
-    assert "; if the change is as measured, that takes more than the" in sentence(row)
-    row["needed"] |= {"as_measured": 173, "if_equal": 326, "available": 600, "of": "attacked images"}
-    assert sentence(row).endswith(
+    assert row.verdict == "cannot tell"
+    needed = row.needed
+    assert needed.available == 600
+    assert needed.of == "images"
+    assert needed.as_measured > needed.if_equal > 100, "half of the margin is left, so four times as many"
+    scarce = structs.replace(needed, available=needed.if_equal)
+    assert "; if the change is as measured, that takes more than the" in sentence(structs.replace(row, needed=scarce))
+    few = Needed(as_measured=173, if_equal=326, available=600, of="attacked images")
+    assert sentence(structs.replace(row, needed=few)).endswith(
         "cannot tell. To decide with 80 % power, attack about 170 images in both runs if the change is as measured, or "
         "about 330 if there is no change"
     )
-    row["needed"] |= {"as_measured": None, "if_equal": 720_001}
-    assert sentence(row).endswith("takes more than the 600 images available: allow a larger drop, or use more data")
-    assert verdict(run("now", hits(79, shift=3)), run("before", hits(80)))["needed"]["if_equal"] is None
+    many = structs.replace(few, as_measured=None, if_equal=720_001)
+    assert sentence(structs.replace(row, needed=many)).endswith(
+        "takes more than the 600 images available: allow a larger drop, or use more data"
+    )
+    assert verdict(run("now", hits(79, shift=3)), run("before", hits(80))).needed.if_equal is None

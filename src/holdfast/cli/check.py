@@ -1,9 +1,8 @@
 """holdfast check: a run held against requirements, and against an earlier run."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -11,6 +10,7 @@ from holdfast.cli.common import AllowOption, JsonOption, err, listening, number,
 from holdfast.runtime.doors import read_list, real
 from holdfast.runtime.errors import HoldfastError, os_reason
 from holdfast.runtime.exit_status import ExitStatus
+from holdfast.storage.gate import Gate
 
 DROP = "allow-drop "
 """How a line of a file begins that says what may be lost."""
@@ -106,11 +106,11 @@ def check(
         for command in annotations(data):
             (err if json_output else out).print(command, markup=False, highlight=False, soft_wrap=True)
     _write(data, junit, summary)
-    if not data["passed"]:
+    if not data.passed:
         raise typer.Exit(ExitStatus.UNMET)
 
 
-def _write(data: Mapping[str, Any], junit_file: str | None, summary: Path | None) -> None:
+def _write(data: Gate, junit_file: str | None, summary: Path | None) -> None:
     """Write what other programs show."""
     from holdfast.report.gate import markdown
     from holdfast.report.junit import junit

@@ -10,6 +10,7 @@ that of a relative margin nothing is taken for known that is not.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final, Literal
 
 from holdfast.config.margins import Margin
 from holdfast.core import Score
@@ -17,7 +18,8 @@ from holdfast.numerics.statistics.levels import p_value, reach
 from holdfast.numerics.statistics.planning import times_needed
 from holdfast.storage.standing import SOUND, may_lose, may_win
 
-WORSE, NO_WORSE = "worse", "no worse"
+WORSE: Final = "worse"
+NO_WORSE: Final = "no worse"
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Contrast:
         return self.now.value - self.scale * self.before.value + added
 
     @property
-    def direction(self) -> str:
+    def direction(self) -> Literal["worse", "no worse"]:
         """Where the contrast points."""
         return WORSE if self._sign * self.gap < 0 else NO_WORSE
 

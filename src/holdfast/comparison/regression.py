@@ -3,7 +3,9 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any
+from typing import Final
+
+from msgspec import structs
 
 from holdfast.comparison.baseline import couples, same_images, without_labels
 from holdfast.comparison.conditions import cautions
@@ -19,14 +21,16 @@ from holdfast.numerics import statistics
 from holdfast.numerics.statistics.levels import FLOOR
 from holdfast.numerics.statistics.multiple_testing import adjust_p_values
 from holdfast.runtime.privacy import distinct
-from holdfast.storage.entry import as_json
+from holdfast.storage.gate import HeldScore, MarginEntry, Needed, Regression, SharedImages
 from holdfast.storage.record import DataEntry, MeasureEntry
 from holdfast.storage.standing import VOID
 
 LEVEL = 0.05
 """How often a check may have a wrong verdict: half of it for "worse", half for "no worse"."""
 
-LOST, UNTOLD, BETTER = "lost", "cannot tell", "better"
+LOST: Final = "lost"
+UNTOLD: Final = "cannot tell"
+BETTER: Final = "better"
 """What else may become of a score; "lost" where the baseline has a number and the run has none."""
 
 FAILING = (WORSE, LOST)
@@ -43,7 +47,7 @@ class _Test:
         images: how many rows are behind it; None where they are no images.
     """
 
-    row: dict[str, Any]
+    row: HeldScore
     contrast: Contrast | None = None
     images: int | None = None
 
@@ -59,7 +63,7 @@ def regressions(
     *,
     match: Mapping[str, str] | Iterable[str] = (),
     encoders: Collection[str] = (),
-) -> dict[str, Any]:
+) -> Regression:
     """Return, for each encoder and each score that is held, whether it became worse than the margin allows.
 
     Verdicts are "worse" (a loss beyond the margin is shown), "no worse" (a loss beyond it is excluded), "better" (the
@@ -71,9 +75,6 @@ def regressions(
     Where nothing can be told, `needed` says how many images would tell it with 80 % power at the level that the
     correction leaves: `as_measured`, were the true values those that were measured, and `if_equal`, were both the
     baseline's (None: no number would). Estimates of estimates: half an effect needs four times as many images.
-
-    Returns:
-        JSON data: `baseline`, `paired`, `comparisons`, `promises`, `passed`, `verdicts`, `left_out`, `cautions`.
     """
     paired = same_images(now, before)
     shown = distinct([now.place, before.place])
@@ -111,17 +112,16 @@ def regressions(
     rows = _decide_tests(tests, now.record.data)
     comparisons = sum(test.contrast is not None for test in tests)
     known_encoders = [encoder for new, old, _ in shared for encoder in (new, old) if not encoder.entry.error]
-    data = {
-        "baseline": before.place,
-        "paired": paired,
-        "comparisons": comparisons,
-        "promises": _promises(comparisons),
-        "passed": not any(row["verdict"] in FAILING for row in rows),
-        "verdicts": rows,
-        "left_out": left_out,
-        "cautions": [*_warn_different_seeds(now, before, paired), *cautions([now, before], known_encoders)],
-    }
-    return as_json(data)
+    return Regression(
+        baseline=before.place,
+        paired=paired,
+        comparisons=comparisons,
+        promises=_promises(comparisons),
+        passed=not any(row.verdict in FAILING for row in rows),
+        verdicts=rows,
+        left_out=left_out,
+        cautions=[*_warn_different_seeds(now, before, paired), *cautions([now, before], known_encoders)],
+    )
 
 
 def _promises(comparisons: int) -> str:
@@ -178,22 +178,20 @@ def _entries(question: Question) -> tuple[MeasureEntry, MeasureEntry]:
 
 def _row(
     new: Audited, old: Audited, name: str, title: str, margin: Margin, entry: MeasureEntry | None, about: MeasureEntry
-) -> dict[str, Any]:
+) -> HeldScore:
     """Return what is known of a score before anything is compared."""
     now, before = None if entry is None else entry.scores.get(title), about.scores.get(title)
     amount: float | None = margin.amount
     if margin.relative:
         value = before.value if before else None
         amount = None if value is None else margin.amount * abs(value)
-    return {
-        "encoder": new.name, "baseline_encoder": old.entry.name, "measure": name, "title": about.title,
-        "score": title, "is_headline": title == about.headline, "better": about.better,
-        "unit": (score.unit if (score := before or now) is not None else "") or about.unit,
-        "levels": title == about.headline and about.in_words is not None and about.in_words.levels,
-        "verdict": UNTOLD, "reason": "", "baseline": before, "now": now, "change": None,
-        "margin": {"written": margin.written, "amount": amount, "relative": margin.relative},
-        "paired": False, "images": None, "correlation": None, "p": None, "p_adjusted": None, "needed": None,
-    }  # fmt: skip
+    return HeldScore(
+        encoder=new.name, baseline_encoder=old.entry.name, measure=name, title=about.title, score=title,
+        is_headline=title == about.headline, better=about.better,
+        unit=(score.unit if (score := before or now) is not None else "") or about.unit,
+        levels=title == about.headline and about.in_words is not None and about.in_words.levels,
+        margin=MarginEntry(written=margin.written, amount=amount, relative=margin.relative), baseline=before, now=now,
+    )  # fmt: skip
 
 
 def _judge_unaudited(new: Audited, old: Audited, name: str, title: str, margin: Margin) -> _Test:
@@ -201,7 +199,7 @@ def _judge_unaudited(new: Audited, old: Audited, name: str, title: str, margin: 
     entry = old.entry.measures[name]
     row = _row(new, old, name, title, margin, None, entry)
     lost = title in entry.scores and entry.scores[title].value is not None
-    return _Test(row | {"verdict": LOST if lost else UNTOLD, "reason": f"not audited: {new.entry.error}"})
+    return _Test(structs.replace(row, verdict=LOST if lost else UNTOLD, reason=f"not audited: {new.entry.error}"))
 
 
 def _test(question: Question, name: str, title: str, margin: Margin, paired: bool) -> _Test:
@@ -209,28 +207,28 @@ def _test(question: Question, name: str, title: str, margin: Margin, paired: boo
     (new, _), (old, _) = question.answers
     side, old_side, images = sides(question, paired)
     now, before = side.entry, old_side.entry
-    row = _row(new, old, name, title, margin, now, before)
-    row["images"] = images
+    row = structs.replace(_row(new, old, name, title, margin, now, before), images=images)
     # numbers that are not there, or that a failed check voids
     score, baseline = now.scores.get(title), before.scores.get(title)
     if (missing := _why_no_number(old, before, baseline)) or baseline is None:
-        return _Test(row | {"reason": f"the baseline has no number: {missing}"})
+        return _Test(structs.replace(row, reason=f"the baseline has no number: {missing}"))
     if (missing := _why_no_number(new, now, score)) or score is None:
         # undefined is not lost: a median is where half of the images were not broken at all
         lost = now.failure or (score is not None and score.standing == VOID)
-        return _Test(row | {"verdict": LOST if lost else UNTOLD, "reason": missing})
+        return _Test(structs.replace(row, verdict=LOST if lost else UNTOLD, reason=missing))
     rho = correlation(question, title, side, old_side) if paired else None
     contrast = Contrast(score, baseline, rho or 0.0, margin, question.measure.better)
     change = statistics.difference(contrast.now, contrast.before, contrast.correlation)
     if rho is None:
         change = replace(change, interval="unpaired, from both intervals")
-    row |= {"paired": rho is not None, "correlation": rho, "change": change}
+    row = structs.replace(row, paired=rho is not None, correlation=rho, change=change)
     sure = contrast.tells(NO_WORSE) or new.entry.fingerprint == old.entry.fingerprint
     same = contrast.now.value == contrast.before.value
     if paired and sure and same and equal(side, old_side):
-        return _Test(row | {"verdict": NO_WORSE, "reason": "every image has the same value as in the baseline"})
+        reason = "every image has the same value as in the baseline"
+        return _Test(structs.replace(row, verdict=NO_WORSE, reason=reason))
     if contrast.untestable:
-        return _Test(row | {"reason": contrast.untestable})
+        return _Test(structs.replace(row, reason=contrast.untestable))
     return _Test(row, contrast, len(side.rows) if images else None)
 
 
@@ -241,33 +239,38 @@ def _why_no_number(encoder: Audited, entry: MeasureEntry, score: Score | None) -
     return flaw(encoder.entry, score) if score is not None and score.standing == VOID else ""
 
 
-def _decide_tests(tests: Sequence[_Test], images: DataEntry) -> list[dict[str, Any]]:
+def _decide_tests(tests: Sequence[_Test], images: DataEntry) -> list[HeldScore]:
     """Return the rows of all tests with their verdicts, corrected over all of them in each direction."""
     tested = [(test, test.contrast) for test in tests if test.contrast is not None]
     corrected = {
         verdict: adjust_p_values([contrast.p_for(verdict) for _, contrast in tested], "holm")
         for verdict in (WORSE, NO_WORSE)
     }
-    for place, (test, contrast) in enumerate(tested):
-        row, verdict = test.row, contrast.direction
-        p = corrected[verdict][place]
-        row |= {"p": contrast.p, "p_adjusted": max(p, FLOOR)}
-        if p <= LEVEL:
-            row["verdict"] = BETTER if verdict == NO_WORSE and not contrast.margin.amount else verdict
+    rows, places = [], iter(range(len(tested)))
+    for test in tests:
+        if (contrast := test.contrast) is None:
+            rows.append(test.row)
             continue
-        if not contrast.tells(verdict):
-            row["reason"] = contrast.bounds
+        place, verdict = next(places), contrast.direction
+        p = corrected[verdict][place]
+        row = structs.replace(test.row, p=contrast.p, p_adjusted=max(p, FLOOR))
+        if p <= LEVEL:
+            decided = BETTER if verdict == NO_WORSE and not contrast.margin.amount else verdict
+            rows.append(structs.replace(row, verdict=decided))
+            continue
         # at the level that Holm leaves to those that are not decided
         level = LEVEL / (len(tested) - sum(other <= LEVEL for other in corrected[verdict]))
-        row["needed"] = {
-            "as_measured": test.count_needed_images(contrast.times_as_measured(level)),
-            "if_equal": test.count_needed_images(contrast.times_if_equal(level)),
-            "of": "attacked images" if _is_attacked(row["images"], images) else "images",
-            "available": images.available,
-        }
-    return [test.row for test in tests]
+        needed = Needed(
+            as_measured=test.count_needed_images(contrast.times_as_measured(level)),
+            if_equal=test.count_needed_images(contrast.times_if_equal(level)),
+            of="attacked images" if _is_attacked(row.images, images) else "images",
+            available=images.available,
+        )
+        reason = row.reason if contrast.tells(verdict) else contrast.bounds
+        rows.append(structs.replace(row, reason=reason, needed=needed))
+    return rows
 
 
-def _is_attacked(images: Mapping[str, Any] | None, data: DataEntry) -> bool:
+def _is_attacked(images: SharedImages | None, data: DataEntry) -> bool:
     """Return whether the images of a score are the attacked ones alone."""
-    return images is not None and images["now"] == data.attacked < data.images
+    return images is not None and images.now == data.attacked < data.images

@@ -10,6 +10,7 @@ from holdfast.comparison.questions import Answer, Question
 from holdfast.core import Measure, Score, Table
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.copies import firsts, score_pictures
+from holdfast.storage.gate import SharedImages
 from holdfast.storage.record import MeasureEntry
 
 
@@ -51,27 +52,26 @@ def _with_numbers(recorded: Score, score: Score) -> Score:
     return replace(recorded, **{name: getattr(score, name) for name in names})
 
 
-def sides(question: Question, paired: bool) -> tuple[Side, Side, dict[str, int | None] | None]:
+def sides(question: Question, paired: bool) -> tuple[Side, Side, SharedImages | None]:
     """Return what two runs say, on the images that both have where they are paired, and how many images these are.
 
     A run that attacked more images than the other is asked about those alone that the other attacked too, so that
     both scores are of the same images.
 
     Returns:
-        both sides; the number of images of `now`, of the `baseline` and `shared` (None where they are not paired), or
-        None where rows are no images or an answer is missing.
+        both sides; the number of images, or None where rows are no images or an answer is missing.
     """
     new, old = (_read(answer) for answer in question.answers)
     if not new.table or not old.table or any(question.measure.rows(side.table) is not None for side in (new, old)):
         return new, old, None
-    images: dict[str, int | None] = {"now": len(new.rows), "baseline": len(old.rows), "shared": None}
-    if paired:
-        known = set(old.rows)
-        shared = [name for name in new.rows if name in known]
-        images["shared"] = len(shared)
-        if shared:
-            new, old = new.on(shared, question.measure), old.on(shared, question.measure)
-    return new, old, images
+    images = SharedImages(now=len(new.rows), baseline=len(old.rows), shared=None)
+    if not paired:
+        return new, old, images
+    known = set(old.rows)
+    shared = [name for name in new.rows if name in known]
+    if shared:
+        new, old = new.on(shared, question.measure), old.on(shared, question.measure)
+    return new, old, structs.replace(images, shared=len(shared))
 
 
 def _read(answer: Answer) -> Side:

@@ -73,7 +73,7 @@ class Finding:
         encoder: the encoder's name.
         met: whether it holds.
         compared: what was compared, for example "breakaway_risk, 20 steps, high end (the default for <)".
-        actual: what the record has there; None where there is nothing to compare.
+        found: what the record has there; None where there is nothing to compare.
         bound: what it was compared with.
         unit: of that number; "" for checks and counts.
         reason: why it does not hold; "" where it does.
@@ -84,7 +84,7 @@ class Finding:
     encoder: str
     met: bool
     compared: str
-    actual: float | str | None
+    found: float | str | None
     bound: float | str
     unit: str = ""
     reason: str = ""

@@ -1,26 +1,26 @@
 """What the gate found as GitHub workflow commands, which appear beside a pull request."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from holdfast.report.gate import actually, holds, statement, title
+from holdfast.storage.gate import Gate
 
 
-def annotations(data: Mapping[str, Any]) -> Iterator[str]:
+def annotations(data: Gate) -> Iterator[str]:
     """Yield a command for each requirement that is not met and each verdict that does not hold.
 
     What cannot be told is a warning, or an error under --strict.
 
     Source: GitHub, "Workflow commands for GitHub Actions"; what is escaped follows its toolkit's command.ts.
     """
-    for finding in data["findings"]:
-        if not finding["met"]:
-            message = f"{finding['encoder']}: {finding['compared']}: {actually(finding)}"
-            yield _command("error", f"not met: {finding['requirement']}", message)
-    for row in data["regression"]["verdicts"] if data["regression"] else ():
+    for finding in data.findings:
+        if not finding.met:
+            message = f"{finding.encoder}: {finding.compared}: {actually(finding)}"
+            yield _command("error", f"not met: {finding.requirement}", message)
+    for row in data.regression.verdicts if data.regression else ():
         if not holds(row):
-            level = "warning" if holds(row) is None and not data["strict"] else "error"
-            yield _command(level, f"{row['verdict']}: {title(row)}", statement(row))
+            level = "warning" if holds(row) is None and not data.strict else "error"
+            yield _command(level, f"{row.verdict}: {title(row)}", statement(row))
 
 
 def _command(level: str, heading: str, message: str) -> str:

@@ -1,18 +1,19 @@
 """What the gate found, in the terminal and in Markdown: every requirement, every verdict, readable without colour."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from holdfast.numerics.statistics.score import Score
 from holdfast.report.comparison import p_text
 from holdfast.report.index_sentences import sentences as upgrade_sentences
 from holdfast.report.leader import format_score
-from holdfast.report.numbers import BETTER, finite, number, plural, read_score
+from holdfast.report.numbers import BETTER, finite, number, plural
 from holdfast.report.table import Table, markdown_text
+from holdfast.storage.gate import FindingEntry, Gate, HeldScore, Needed, Regression
 from holdfast.storage.standing import SOUND
 
 MARKS = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("?", "yellow")}
@@ -30,18 +31,18 @@ _STYLES = {
 }
 
 
-def holds(verdict: Mapping[str, Any]) -> bool | None:
+def holds(verdict: HeldScore) -> bool | None:
     """Return whether a verdict is none that fails; None where nothing can be told."""
-    return None if verdict["verdict"] == "cannot tell" else verdict["verdict"] not in ("worse", "lost")
+    return None if verdict.verdict == "cannot tell" else verdict.verdict not in ("worse", "lost")
 
 
-def print_gate(data: Mapping[str, Any], console: Console) -> None:
+def print_gate(data: Gate, console: Console) -> None:
     """Print which requirements are met, what became worse, and why."""
-    if data["findings"]:
-        console.print(_requirements(data["findings"]))
+    if data.findings:
+        console.print(_requirements(data.findings))
     for text in index(data):
         console.print(text)
-    if regression := data["regression"]:
+    if regression := data.regression:
         console.print(Text(against(regression), "bold"))
         for encoder, rows in by_encoder(regression):
             if console.width >= WIDE:
@@ -50,42 +51,42 @@ def print_gate(data: Mapping[str, Any], console: Console) -> None:
             console.print(Text(encoder))
             for row in rows:
                 mark, style = MARKS[holds(row)]
-                console.print(Text.assemble((f"{mark} {row['verdict']}: ", style), title(row)))
+                console.print(Text.assemble((f"{mark} {row.verdict}: ", style), title(row)))
                 console.print(Text(f"  {'; '.join(numbers(row))}", "dim"))
         for text in notes(regression):
             console.print(text)
     console.print(outcome(data))
 
 
-def index(data: Mapping[str, Any]) -> list[Text]:
+def index(data: Gate) -> list[Text]:
     """Return what changes where an encoder takes the place of the baseline's behind an index."""
-    return [Text(sentence) for compared in data["index"] for sentence in upgrade_sentences(compared)]
+    return [Text(sentence) for compared in data.index for sentence in upgrade_sentences(compared)]
 
 
-def by_encoder(regression: Mapping[str, Any]) -> list[tuple[str, list[Mapping[str, Any]]]]:
+def by_encoder(regression: Regression) -> list[tuple[str, list[HeldScore]]]:
     """Return the verdicts of each encoder."""
-    groups = groupby(regression["verdicts"], key=lambda row: row["encoder"])
+    groups = groupby(regression.verdicts, key=lambda row: row.encoder)
     return [(encoder, list(rows)) for encoder, rows in groups]
 
 
-def notes(regression: Mapping[str, Any]) -> list[Text]:
+def notes(regression: Regression) -> list[Text]:
     """Return what is to be said below the tables: reasons, cautions, what was left out, what the verdicts promise."""
-    said = [row for row in regression["verdicts"] if row["reason"] or row["needed"]]
-    lines = [Text(sentence(row), _STYLES[row["verdict"]]) for row in said]
-    lines += [Text(text, "yellow") for text in regression["cautions"]]
-    return lines + [Text(text, "dim") for text in [*regression["left_out"], *scope(regression)]]
+    said = [row for row in regression.verdicts if row.reason or row.needed]
+    lines = [Text(sentence(row), _STYLES[row.verdict]) for row in said]
+    lines += [Text(text, "yellow") for text in regression.cautions]
+    return lines + [Text(text, "dim") for text in [*regression.left_out, *scope(regression)]]
 
 
-def _requirements(findings: Sequence[Mapping[str, Any]]) -> RichTable:
+def _requirements(findings: Sequence[FindingEntry]) -> RichTable:
     grid = RichTable.grid(padding=(0, 1))
-    for requirement, group in groupby(findings, key=lambda finding: finding["requirement"]):
+    for requirement, group in groupby(findings, key=lambda finding: finding.requirement):
         answers = list(group)
-        compared = Text(f"  {answers[0]['compared']}", style="dim")
+        compared = Text(f"  {answers[0].compared}", style="dim")
         head = Text.assemble((requirement, "bold"), compared)
-        grid.add_row(_mark(all(finding["met"] for finding in answers)), head)
+        grid.add_row(_mark(all(finding.met for finding in answers)), head)
         for finding in answers:
-            actual = Text(actually(finding), style="" if finding["met"] else "red")
-            grid.add_row("", Text.assemble(_mark(finding["met"]), " ", finding["encoder"], ": ", actual))
+            actual = Text(actually(finding), style="" if finding.met else "red")
+            grid.add_row("", Text.assemble(_mark(finding.met), " ", finding.encoder, ": ", actual))
     return grid
 
 
@@ -93,101 +94,101 @@ def _mark(holds: bool | None) -> Text:
     return Text(*MARKS[holds])
 
 
-def actually(finding: Mapping[str, Any]) -> str:
+def actually(finding: FindingEntry) -> str:
     """Return what was found and, where that is not enough, why."""
-    value, reason = finding["found"], finding["reason"]
+    value, reason = finding.found, finding.reason
     text = value if isinstance(value, str) and not reason else ""  # a check's reason says it
     if isinstance(value, (int, float)):
-        text = f"{value * 100:.6g} %" if finding["unit"] == "share" else f"{value:.6g}"
-        text = f"{255 * value:.3g}/255" if finding.get("levels") else text
+        text = f"{value * 100:.6g} %" if finding.unit == "share" else f"{value:.6g}"
+        text = f"{255 * value:.3g}/255" if finding.levels else text
     return (" " if reason.startswith("is not") else ": ").join(filter(None, [text, reason]))
 
 
-def outcome(data: Mapping[str, Any]) -> Text:
+def outcome(data: Gate) -> Text:
     """Return what became of the requirements, and of the measures held against a baseline."""
-    findings, regression = data["findings"], data["regression"]
-    verdicts = [row["verdict"] for row in regression["verdicts"]] if regression else []
+    findings, regression = data.findings, data.regression
+    verdicts = [row.verdict for row in regression.verdicts] if regression else []
     untold = verdicts.count("cannot tell")
-    if data["passed"]:
+    if data.passed:
         text = f"passed, but undecided: {untold}" if untold else "passed"
         return Text(text, style=MARKS[None if untold else True][1])
     parts = []
     if regression:
         counts = [f"{verdicts.count(name)} {name}" for name in ("worse", "lost") if name in verdicts]
-        counts += [f"{untold} undecided (--strict)"] if untold and data["strict"] else []
+        counts += [f"{untold} undecided (--strict)"] if untold and data.strict else []
         parts.append(", ".join(counts) or "nothing worse")
     if findings:
-        missed = sum(not finding["met"] for finding in findings)
+        missed = sum(not finding.met for finding in findings)
         parts.append(f"{missed} of {plural(len(findings), 'requirement')} not met" if missed else "requirements met")
     return Text(f"FAILED: {'; '.join(parts)}", style=MARKS[False][1])
 
 
-def table(encoder: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+def table(encoder: str, rows: Sequence[HeldScore]) -> Table:
     """Return the verdicts of one encoder as a table."""
     head = ["measure", "baseline", "now", "change", "allowed drop", "p of verdict", "verdict"]
     return Table(head, [_line(row) for row in rows], encoder)
 
 
-def _line(row: Mapping[str, Any]) -> list[str | Text]:
-    before, now = (_format_score(row, key)[0] if row[key] else "–" for key in ("baseline", "now"))
-    change = " ".join(filter(None, _format_score(row, "change"))) if row["change"] else "–"
+def _line(row: HeldScore) -> list[str | Text]:
+    before, now = (_format_score(row, score)[0] if score else "–" for score in (row.baseline, row.now))
+    change = " ".join(filter(None, _format_score(row, row.change))) if row.change else "–"
     mark, _ = MARKS[holds(row)]
-    verdict = Text(f"{row['verdict']} {mark}", _STYLES[row["verdict"]])
-    return [Text(title(row)), before, now, change, margin(row), p_text(row["p_adjusted"]), verdict]
+    verdict = Text(f"{row.verdict} {mark}", _STYLES[row.verdict])
+    return [Text(title(row)), before, now, change, margin(row), p_text(row.p_adjusted), verdict]
 
 
-def title(row: Mapping[str, Any]) -> str:
+def title(row: HeldScore) -> str:
     """Return what was measured, and which direction is better."""
-    score = "" if row["is_headline"] else f", {row['score']}"
-    return f"{row['title']}{score} {BETTER[row['better']][0]}"
+    score = "" if row.is_headline else f", {row.score}"
+    return f"{row.title}{score} {BETTER[row.better][0]}"
 
 
-def margin(row: Mapping[str, Any]) -> str:
+def margin(row: HeldScore) -> str:
     """Return the allowed drop, in the measure's own unit."""
-    amount, written = row["margin"]["amount"], row["margin"]["written"]
-    if not row["margin"]["relative"]:
-        return f"{255 * amount:.3g}/255" if row["levels"] and amount else written
-    if not finite(amount):
+    amount, written = row.margin.amount, row.margin.written
+    if not row.margin.relative:
+        return f"{255 * amount:.3g}/255" if row.levels and amount else written
+    if amount is None or not finite(amount):
         return written
-    if row["unit"] == "share":
+    if row.unit == "share":
         points = f"{100 * amount:.3g}"
         return f"{points} point{'' if points == '1' else 's'}"
-    return f"{255 * amount:.3g}/255" if row["levels"] else number(amount, row["unit"])
+    return f"{255 * amount:.3g}/255" if row.levels else number(amount, row.unit)
 
 
-def sentence(row: Mapping[str, Any]) -> str:
+def sentence(row: HeldScore) -> str:
     """Return a verdict with its reason, in one sentence."""
-    reason = f": {row['reason']}" if row["reason"] else ""
-    advice = _advice(row) if row["needed"] else ""
-    return f"{title(row)[:-2]} of {row['encoder']}: {row['verdict']}{reason}{f'. {advice}' if advice else ''}"
+    reason = f": {row.reason}" if row.reason else ""
+    advice = _advice(row, row.needed) if row.needed else ""
+    return f"{title(row)[:-2]} of {row.encoder}: {row.verdict}{reason}{f'. {advice}' if advice else ''}"
 
 
-def statement(row: Mapping[str, Any]) -> str:
+def statement(row: HeldScore) -> str:
     """Return a verdict with its numbers, in one sentence."""
     return f"{sentence(row)} ({'; '.join(numbers(row))})"
 
 
-def numbers(row: Mapping[str, Any]) -> list[str]:
+def numbers(row: HeldScore) -> list[str]:
     """Return the numbers behind a verdict: baseline, now, change, allowed drop, p."""
-    before, now = (" ".join(filter(None, _format_score(row, k))) if row[k] else "none" for k in ("baseline", "now"))
+    before, now = (" ".join(filter(None, _format_score(row, s))) if s else "none" for s in (row.baseline, row.now))
     parts = [f"baseline {before}, now {now}"]
-    if row["change"] and row["change"]["value"] is not None:
-        parts.append(f"change {' '.join(filter(None, _format_score(row, 'change')))}")
+    if row.change and row.change.value is not None:
+        parts.append(f"change {' '.join(filter(None, _format_score(row, row.change)))}")
     parts.append(f"allowed drop {margin(row)}")
-    if row["p_adjusted"] is None:
+    if row.p_adjusted is None:
         return parts
     says = {"worse": "loss beyond it shown, ", "no worse": "loss beyond it excluded, ", "better": "gain shown, "}
-    p = p_text(row["p_adjusted"])
-    return [*parts, f"{says.get(row['verdict'], '')}p {p if p.startswith('<') else f'= {p}'} (Holm)"]
+    p = p_text(row.p_adjusted)
+    return [*parts, f"{says.get(row.verdict, '')}p {p if p.startswith('<') else f'= {p}'} (Holm)"]
 
 
-def _advice(row: Mapping[str, Any]) -> str:
+def _advice(row: HeldScore, needed: Needed) -> str:
     """Return how many images would decide; never more than there are."""
-    needed, sound = row["needed"], all(row[key]["standing"] == SOUND for key in ("now", "baseline"))
-    available, act = needed["available"], "attack" if needed["of"] == "attacked images" else "use"
-    cases = [] if row["reason"] else [("the change is as measured", needed["as_measured"])]
-    if needed["if_equal"] is not None or (sound and row["margin"]["amount"]):  # of margin 0 no number shows that
-        cases.append(("there is no change", needed["if_equal"]))
+    sound = all(score is not None and score.standing == SOUND for score in (row.now, row.baseline))
+    available, act = needed.available, "attack" if needed.of == "attacked images" else "use"
+    cases = [] if row.reason else [("the change is as measured", needed.as_measured)]
+    if needed.if_equal is not None or (sound and row.margin.amount):  # of margin 0 no number shows that
+        cases.append(("there is no change", needed.if_equal))
     enough = [(when, images) for when, images in cases if images is not None and images <= available]
     beyond = [when for when, images in cases if images is None or images > available]
     more = f"more than the {available:,} images available: allow a larger drop, or use more data"
@@ -205,43 +206,43 @@ def _about(images: int) -> str:
     return f"{round(images, -max(0, len(str(images)) - 2)):,}"
 
 
-def _format_score(row: Mapping[str, Any], name: str) -> tuple[str, str]:
-    return format_score(read_score(row[name]), row["unit"], row["levels"])
+def _format_score(row: HeldScore, score: Score) -> tuple[str, str]:
+    return format_score(score, row.unit, row.levels)
 
 
-def against(regression: Mapping[str, Any]) -> str:
+def against(regression: Regression) -> str:
     """Return what the run is held against, and how."""
-    if not regression["paired"]:
-        return f"Compared with {regression['baseline']}, unpaired: other images of the same source"
-    counts = [row["images"] for row in regression["verdicts"] if row["images"]]
-    most = [(images["shared"], max(images["now"], images["baseline"])) for images in counts]
+    if not regression.paired:
+        return f"Compared with {regression.baseline}, unpaired: other images of the same source"
+    counts = [images for row in regression.verdicts if (images := row.images) is not None]
+    most = [(images.shared or 0, max(images.now, images.baseline)) for images in counts]
     parts = [f"{shared:,} of {all_:,} images shared" for shared, all_ in dict.fromkeys(most) if shared < all_]
     on = f"; all numbers are of these: {', '.join(parts)}" if parts else ""
-    return f"Compared with {regression['baseline']}, image by image{on}"
+    return f"Compared with {regression.baseline}, image by image{on}"
 
 
-def scope(regression: Mapping[str, Any]) -> list[str]:
+def scope(regression: Regression) -> list[str]:
     """Return what the verdicts promise; nothing where there was no test."""
-    return [regression["promises"]] if regression["promises"] else []
+    return [regression.promises] if regression.promises else []
 
 
-def requirements(data: Mapping[str, Any]) -> list[Text]:
+def requirements(findings: Sequence[FindingEntry]) -> list[Text]:
     """Return a line for each requirement and encoder."""
     return [
-        Text.assemble(_mark(finding["met"]), f" {finding['requirement']}, {finding['encoder']}: {actually(finding)}")
-        for finding in data["findings"]
+        Text.assemble(_mark(finding.met), f" {finding.requirement}, {finding.encoder}: {actually(finding)}")
+        for finding in findings
     ]
 
 
-def markdown(data: Mapping[str, Any]) -> str:
+def markdown(data: Gate) -> str:
     """Return what the gate found as Markdown: the outcome, a table of requirements, one of verdicts per encoder."""
-    mark, _ = MARKS[data["passed"]]
-    parts = [f"## {mark} holdfast check {markdown_text(data['record'])}", markdown_text(outcome(data).plain)]
-    if data["findings"]:
-        parts.append("\n".join(f"- {markdown_text(line.plain)}" for line in requirements(data)))
+    mark, _ = MARKS[data.passed]
+    parts = [f"## {mark} holdfast check {markdown_text(data.record)}", markdown_text(outcome(data).plain)]
+    if data.findings:
+        parts.append("\n".join(f"- {markdown_text(line.plain)}" for line in requirements(data.findings)))
     if texts := index(data):
         parts.append("\n".join(f"- {markdown_text(text.plain)}" for text in texts))
-    if regression := data["regression"]:
+    if regression := data.regression:
         parts.append(f"### {markdown_text(against(regression))}")
         for encoder, rows in by_encoder(regression):
             parts += [f"**{markdown_text(encoder)}**", table(encoder, rows).markdown()]

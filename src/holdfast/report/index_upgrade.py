@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
@@ -17,6 +18,7 @@ from holdfast.report.page import page
 from holdfast.report.pictures import Shot, shot
 from holdfast.report.table import Table
 from holdfast.storage.filesystem import Folder
+from holdfast.storage.gate import FindingEntry
 from holdfast.storage.outputs import write_inside
 from holdfast.storage.record_file import RunFiles
 
@@ -51,7 +53,7 @@ def print_upgrade(record: Mapping[str, Any], console: Console) -> None:
         console.print(Text(canary(row), OUTCOMES[row["outcome"]]))
     if (more := len(canaries(record)) - LISTED) > 0:
         console.print(Text(f"and {more:,} more, see the report", "dim"))
-    for line in requirements(record):
+    for line in requirements(findings(record)):
         console.print(line)
     console.print(Text(summarise_passes(record), "dim"))
     console.print(outcome(record))
@@ -83,6 +85,11 @@ def sides_table(record: Mapping[str, Any]) -> Table:
 def _cell(entry: Mapping[str, Any], column: str) -> str:
     found = read_scores(entry).get(column)
     return score(found, entry["unit"]) if found else ""
+
+
+def findings(record: Mapping[str, Any]) -> list[FindingEntry]:
+    """Return whether each requirement is met."""
+    return msgspec.convert(record["findings"], list[FindingEntry])
 
 
 def canaries(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -138,7 +145,7 @@ def render(record: Mapping[str, Any], folder: RunFiles) -> str:
         sentences=sentences(record),
         outcome=outcome(record).plain,
         tables=[(table.head, [list(map(str, row)) for row in table.rows]) for table in _tables(record)],
-        findings=[line.plain for line in requirements(record)],
+        findings=[line.plain for line in requirements(findings(record))],
         canaries=canaries(record),
         number=number,
         chart=_chart(record),

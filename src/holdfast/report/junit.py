@@ -1,36 +1,33 @@
 """What the gate found as JUnit XML, which GitHub, GitLab and Jenkins read."""
 
 import re
-from collections.abc import Mapping
-from typing import Any
 from xml.etree import ElementTree
 
 from holdfast.report.gate import actually, holds, statement
+from holdfast.storage.gate import Gate
 
 _UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 cannot hold."""
 
 
-def junit(data: Mapping[str, Any]) -> str:
+def junit(data: Gate) -> str:
     """Return requirements and verdicts as test cases; what cannot be told is skipped, or failed under --strict."""
     root = ElementTree.Element("testsuites", name="holdfast check")
-    if data["findings"]:
-        suite = _suite(root, f"requirements of {data['record']}")
-        for finding in data["findings"]:
-            case = _case(suite, finding["encoder"], finding["requirement"])
-            if not finding["met"]:
-                _outcome(case, "failure", "not met", f"{finding['compared']}: {actually(finding)}")
-    if regression := data["regression"]:
-        suite = _suite(root, f"{data['record']} against {regression['baseline']}")
-        for row in regression["verdicts"]:
-            case = _case(
-                suite, row["encoder"], f"{row['measure']}.{row['score']} allowed drop {row['margin']['written']}"
-            )
+    if data.findings:
+        suite = _suite(root, f"requirements of {data.record}")
+        for finding in data.findings:
+            case = _case(suite, finding.encoder, finding.requirement)
+            if not finding.met:
+                _outcome(case, "failure", "not met", f"{finding.compared}: {actually(finding)}")
+    if regression := data.regression:
+        suite = _suite(root, f"{data.record} against {regression.baseline}")
+        for row in regression.verdicts:
+            case = _case(suite, row.encoder, f"{row.measure}.{row.score} allowed drop {row.margin.written}")
             holding = holds(row)
             if holding is None:
-                _outcome(case, "failure" if data["strict"] else "skipped", row["verdict"], statement(row))
+                _outcome(case, "failure" if data.strict else "skipped", row.verdict, statement(row))
             elif not holding:
-                _outcome(case, "failure", row["verdict"], statement(row))
+                _outcome(case, "failure", row.verdict, statement(row))
             else:
                 ElementTree.SubElement(case, "system-out").text = _writable(statement(row))
     for element in (root, *root):

@@ -15,6 +15,7 @@ from holdfast.report.page import fragment
 from holdfast.report.table import Table
 from holdfast.report.terminal import blocks, side_by_side
 from holdfast.storage.comparison import Comparison
+from holdfast.storage.gate import Gate
 from holdfast.storage.hardening import HardeningRecord
 from holdfast.storage.record import Record
 
@@ -32,11 +33,11 @@ def comparison_html(data: Comparison) -> str:
     return _html([*compared.opening(data), grid(data), *(Text(key, "dim") for key in keys(data)), *sentences])
 
 
-def gate_html(data: Mapping[str, Any]) -> str:
+def gate_html(data: Gate) -> str:
     """Return what the gate found as a piece of HTML; see `record_html`."""
     blocks: list[Text | Table] = [gate.outcome(data)]
-    blocks += [*gate.requirements(data), *gate.index(data)]
-    if regression := data["regression"]:
+    blocks += [*gate.requirements(data.findings), *gate.index(data)]
+    if regression := data.regression:
         blocks.append(Text(gate.against(regression), "bold"))
         for encoder, rows in gate.by_encoder(regression):
             blocks += [Text(encoder), gate.table("", rows)]
@@ -63,7 +64,9 @@ def upgrade_html(data: Mapping[str, Any]) -> str:
     said = [Text(sentence) for sentence in index_upgrade.sentences(data)]
     tables = [index_upgrade.tabulate_overlap(data), index_upgrade.sides_table(data)]
     listed = [Text(index_upgrade.canary(row)) for row in index_upgrade.canaries(data)]
-    return _html([*said, *tables, *listed, *gate.requirements(data), index_upgrade.outcome(data)])
+    return _html(
+        [*said, *tables, *listed, *gate.requirements(index_upgrade.findings(data)), index_upgrade.outcome(data)]
+    )
 
 
 def lines_html(lines: Iterable[Sequence[tuple[str, str]]]) -> str:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from holdfast.comparison.records import Run, open_run
@@ -13,6 +14,8 @@ from holdfast.report.notebook import gate_html
 from holdfast.results.record import Record
 from holdfast.results.shown import save_text, text_of
 from holdfast.runtime.checked import check_arguments
+from holdfast.storage.entry import as_json
+from holdfast.storage.gate import Gate
 from holdfast.storage.standing import allowing, refuse_unknown
 from holdfast.workflows.gate import hold
 from holdfast.workflows.index_gate import IndexQuestions
@@ -22,19 +25,21 @@ class CheckResult:
     """What a record is found to be against requirements and an earlier record.
 
     Args:
-        data: see `holdfast.workflows.gate.hold`.
-
-    Attributes:
-        data: the same, JSON data.
+        gate: what it is found to be.
     """
 
-    def __init__(self, data: Mapping[str, Any]):
-        self.data = data
+    def __init__(self, gate: Gate):
+        self._gate = gate
+
+    @cached_property
+    def data(self) -> Mapping[str, Any]:
+        """What was found as JSON data."""
+        return as_json(self._gate)
 
     @property
     def passed(self) -> bool:
         """Whether all requirements are met and nothing is shown to be worse."""
-        return bool(self.data["passed"])
+        return self._gate.passed
 
     @property
     def findings(self) -> tuple[Mapping[str, Any], ...]:
@@ -48,7 +53,7 @@ class CheckResult:
 
     def markdown(self) -> str:
         """Return it as Markdown."""
-        return markdown(self.data)
+        return markdown(self._gate)
 
     def junit(self, path: str | os.PathLike[str]) -> str:
         """Write it as JUnit XML, and return where it is.
@@ -56,15 +61,15 @@ class CheckResult:
         Raises:
             HoldfastError: a place that cannot be written.
         """
-        return save_text(path, junit(self.data))
+        return save_text(path, junit(self._gate))
 
     def __str__(self) -> str:
-        return text_of(lambda console: print_gate(self.data, console))
+        return text_of(lambda console: print_gate(self._gate, console))
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return gate_html(self.data)
+        return gate_html(self._gate)
 
 
 @check_arguments

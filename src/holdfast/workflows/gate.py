@@ -4,12 +4,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast.comparison.baseline import couples
 from holdfast.comparison.records import Run
 from holdfast.config.requirements import judge
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.listener import Listener, Silent
+from holdfast.storage.gate import FindingEntry, Gate
 from holdfast.workflows.index_gate import IndexQuestions, hold_index, of_index
 
 
@@ -24,15 +27,8 @@ def hold(
     strict: bool = False,
     index: IndexQuestions | None = None,
     listener: Listener | None = None,
-) -> dict[str, Any]:
-    """Return what the gate found, as JSON data.
-
-    Returns:
-        `record`, the place; `status`, the exit status; `passed`; `verdict`, "passed", "undecided" (passed, but
-        something cannot be told) or "failed"; `met`, whether all requirements are, and the `findings`; `regression`,
-        see `holdfast.comparison.regression.regressions`, None without a baseline; `index`, see
-        `holdfast.workflows.index_gate.hold_index`, empty where no requirement or canary is about it; `strict`.
-    """
+) -> Gate:
+    """Return what the gate found."""
     if baseline is None and (allow_drop or match):
         raise HoldfastError("expected a baseline beside what may be lost against it, got none; add --baseline RUN")
     if baseline is None and not requirements and not index:
@@ -53,17 +49,22 @@ def hold(
         pairs = [pair for pair in couples(run, baseline, encoders, match) if not pair[0].entry.error]
         about, compared = hold_index(pairs, shared, index or IndexQuestions(), listener or Silent())
         findings += about
-    rows = [{"found" if key == "actual" else key: v for key, v in asdict(f).items()} for f in findings]
     met, regression, undecided = all(finding.met for finding in findings), None, False
     if baseline is not None:
         from holdfast.comparison.regression import UNTOLD, regressions  # which bring torch
 
         regression = regressions(run, baseline, allow_drop, match=match, encoders=encoders)
-        undecided = any(row["verdict"] == UNTOLD for row in regression["verdicts"])
-        regression["passed"] = regression["passed"] and not (strict and undecided)
-    passed = met and (regression is None or regression["passed"])
-    return {
-        "record": run.place, "status": int(ExitStatus.DONE if passed else ExitStatus.UNMET), "passed": passed,
-        "verdict": "failed" if not passed else "undecided" if undecided else "passed", "met": met, "findings": rows,
-        "regression": regression, "index": compared, "strict": strict,
-    }  # fmt: skip
+        undecided = any(row.verdict == UNTOLD for row in regression.verdicts)
+        regression = replace(regression, passed=regression.passed and not (strict and undecided))
+    passed = met and (regression is None or regression.passed)
+    return Gate(
+        record=run.place,
+        status=int(ExitStatus.DONE if passed else ExitStatus.UNMET),
+        passed=passed,
+        verdict="failed" if not passed else "undecided" if undecided else "passed",
+        met=met,
+        findings=[FindingEntry(**asdict(finding)) for finding in findings],
+        regression=regression,
+        index=compared,
+        strict=strict,
+    )

@@ -117,9 +117,8 @@ def _verdict(record: Mapping[str, Any], requirements: Collection[str]) -> dict[s
     answers = findings(record["encoders"]["new"]["name"], record["measures"], record["threshold"], requirements)
     broken = any(canary["outcome"] == BROKEN for canary in record["canaries"])
     passed = all(finding.met for finding in answers) and not broken
-    rows = [{"found" if key == "actual" else key: v for key, v in asdict(f).items()} for f in answers]
     return {
-        "findings": rows,
+        "findings": [asdict(finding) for finding in answers],
         "passed": passed,
         "status": int(ExitStatus.DONE if passed else ExitStatus.UNMET),
     }
