@@ -25,16 +25,23 @@ def figures(
     json_output: JsonOption = False,
 ) -> None:
     """Write the charts of one or several audits as figures for a paper, with captions."""
+    from holdfast.comparison.compare import compare_runs
+    from holdfast.comparison.joint import joint
     from holdfast.comparison.records import open_runs
     from holdfast.report.paper.folder import formats_of, write_figures
+    from holdfast.report.paper.gather import figures_of_comparison, figures_of_record
     from holdfast.report.paper.style import Style, width_of
-    from holdfast.results.comparison import build_comparison
-    from holdfast.results.record import Record
+    from holdfast.storage.record_file import run_files
 
     kinds = formats_of(form)
     style = Style(width=width_of(width), height=height, font=font, size=size, marks=marks)  # pyright: ignore[reportArgumentType] checked
     runs, unreadable = open_runs(folders, fewest=len(folders[:2]), allow=allow or ())
-    drawn = Record(runs[0]).all_figures() if len(folders) == 1 else build_comparison(runs, (), "holm").all_figures()
+    if len(folders) == 1:
+        record = runs[0].record
+        drawn = figures_of_record(record, run_files(runs[0].folder, record))
+    else:
+        compared = compare_runs(runs)
+        drawn = figures_of_comparison(compared, *joint(runs, compared))
     written = write_figures(drawn, folder, kinds, style, only or (), dpi)
     facts = [{"name": f.name, "title": f.title, "caption": f.caption, "files": places} for f, places in written]
     problems = [*drawn.problems, *unreadable]

@@ -44,7 +44,7 @@ class Comparison:
     @property
     def figures(self) -> tuple[str, ...]:
         """Names of the figures: those of the records, drawn together, and what sets encoders apart."""
-        return tuple(self.all_figures().by_name)
+        return tuple(self._gather_figures().by_name)
 
     @check_arguments
     def figure(self, name: str, **style: Any) -> Figure:
@@ -53,9 +53,9 @@ class Comparison:
         Raises:
             HoldfastError: a figure that the comparison has not, or a style that no figure can have.
         """
-        return self.all_figures().pick(name, Style(**style))
+        return self._gather_figures().pick(name, Style(**style))
 
-    def all_figures(self) -> Figures:
+    def _gather_figures(self) -> Figures:
         """Return all figures by their names, and what cannot be drawn."""
         return figures_of_comparison(self._compared, *joint(self.runs, self._compared))
 

@@ -119,7 +119,7 @@ class Record:
     @property
     def figures(self) -> tuple[str, ...]:
         """Names of the figures, such as "curve": what `figure` takes."""
-        return tuple(self.all_figures().by_name)
+        return tuple(self._gather_figures().by_name)
 
     @check_arguments
     def figure(self, name: str, **style: Any) -> Figure:
@@ -133,9 +133,9 @@ class Record:
         Raises:
             HoldfastError: a figure that the record has not, or a style that no figure can have.
         """
-        return self.all_figures().pick(name, Style(**style))
+        return self._gather_figures().pick(name, Style(**style))
 
-    def all_figures(self) -> Figures:
+    def _gather_figures(self) -> Figures:
         """Return all figures by their names, and what cannot be drawn."""
         return figures_of_record(self._record, run_files(self.run.folder, self._record))
 
