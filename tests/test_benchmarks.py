@@ -81,6 +81,7 @@ def test_passes_are_those_that_were_predicted():
     assert sharing.alone(paper.measures, 10_000, 1000).total > 2 * paper.predict(10_000).total
 
 
+@pytest.mark.slow
 def test_a_whole_audit_is_timed_beside_its_parts():
     found = finite(whole_audit.table_5(20, 4, most=3))
     assert found["whole audit, the same in passes"].value < 1

@@ -212,6 +212,7 @@ def test_heads_survive_being_written_again(resnet: nn.Module, tmp_path: Path, x:
         opens(f"torchvision:resnet18?weights={tmp_path}/again.safetensors&layer={layer}", x, encoder(x))
 
 
+@pytest.mark.slow
 def test_moco_v3_has_twelve_heads_in_its_small_transformer(tmp_path: Path) -> None:
     """timm's vit_small has six: the same weights, another network."""
     timm = pytest.importorskip("timm")

@@ -40,6 +40,7 @@ def share_that_stays(encoder, epsilon=0.1, steps=15):
 
 
 @pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.slow
 def test_shipped_encoders_know_digits(name):
     encoder = open_encoder(f"zoo:{name}")
     assert knn_accuracy(encoder) == pytest.approx(ACCURACY[name], abs=0.004)
@@ -50,6 +51,7 @@ def test_shipped_encoders_know_digits(name):
     assert size < 300_000
 
 
+@pytest.mark.slow
 def test_the_hardened_encoder_holds():
     stays = {name: share_that_stays(open_encoder(f"zoo:{name}")) for name in SHIPPED}
     assert stays["digits-simclr-adv"] > 0.75

@@ -68,6 +68,7 @@ def rows(folder: Path, *works: Callable[[], Finding], seconds: float = 120) -> d
     return {row.name: row.finding for row in report.rows}
 
 
+@pytest.mark.slow
 def test_whatever_a_row_does_the_next_one_is_made(tmp_path: Path) -> None:
     made = rows(tmp_path, crash, good, leave, raises, hang)
     assert list(made) == ["absent", "crash", "good", "leave", "raises", "hang"]
@@ -104,6 +105,7 @@ def test_an_interrupt_keeps_what_there_is(tmp_path: Path, monkeypatch: pytest.Mo
     assert [row.name for row in read(tmp_path / "gpu.jsonl")[0][1]] == ["absent", "interrupted"]
 
 
+@pytest.mark.slow
 def test_the_process_of_a_killed_command_ends(tmp_path: Path) -> None:
     """And what it was about to do with it: a borrowed card is not held by nobody."""
     code = f"""

@@ -27,6 +27,7 @@ def test_a_step_is_counted_at_the_network() -> None:
     assert passes_of_a_step(Way("FARE", fare=1e-3), network, start, images) == 23
 
 
+@pytest.mark.slow
 def test_ways_are_compared_on_images_that_none_has_learned_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Known, Path, Record]
     return kind, folder, audited(kind, folder, settings=short)
 
 
+@pytest.mark.slow
 def test_a_folder_of_audits_makes_the_tables(made: tuple[Known, Path, Record], monkeypatch: pytest.MonkeyPatch) -> None:
     kind, folder, record = made
     rows = list(benchmark.references(kind, record))

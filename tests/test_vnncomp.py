@@ -14,6 +14,7 @@ from benchmarks import vnncomp
 from benchmarks.store import Machine, Run
 
 
+@pytest.mark.slow
 def test_an_instance_is_answered_once_and_held_against_what_is_published(tmp_path: Path) -> None:
     holdfast.export_vnnlib(
         "zoo:digits-simclr-adv", "digits", out=tmp_path, eps="1/2550", images=4, negatives=2, image=[1]

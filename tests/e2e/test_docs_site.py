@@ -259,6 +259,7 @@ TUTORIALS = sorted(page.stem for page in (DOCS / "tutorials").glob("*.md") if pa
 
 
 @pytest.mark.parametrize("name", TUTORIALS)
+@pytest.mark.slow
 def test_a_tutorial_runs_and_shows_what_came_out(name: str) -> None:
     """The build of the site reads the same runs: see `notebooks.py`."""
     pytest.importorskip("nbclient", reason="nbclient is an extra: pip install 'holdfast[docs]'")

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import holdfast
-from holdfast.core import Score, registry
+from holdfast.core import InWords, Score, Table, registry
 from holdfast.parts.attacks.fgsm import Fgsm
 from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
 from holdfast.runtime.errors import HoldfastError
@@ -198,6 +198,39 @@ class Incomparable(CosineToSelf):
 
     def influence(self, table: dict[str, torch.Tensor]) -> torch.Tensor:
         raise ZeroDivisionError("no influence")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unsaid(CosineToSelf):
+    """Says of itself, or of its numbers, what no record can hold."""
+
+    says: str
+
+    def in_words(self, table: Table, scores: Mapping[str, Score]) -> InWords | None:
+        """Return a path in the place of words."""
+        return InWords(Path("x")) if self.says == "words" else None  # type: ignore
+
+    @property
+    def unit(self) -> str:
+        """A number in the place of a word."""
+        return 5 if self.says == "unit" else "similarity"  # type: ignore
+
+    @property
+    def better(self) -> str:
+        """No direction that there is."""
+        return "sideways" if self.says == "better" else "higher"
+
+
+@pytest.mark.parametrize(("says", "error"), [("words", "says"), ("unit", "unit"), ("better", "sideways")])
+def test_what_no_record_can_hold_costs_its_measure_alone(own_parts_forgotten, says: str, error: str) -> None:
+    registry.register("measures")(Unsaid)
+    measures = [{"name": "unsaid", "says": says}, "cosine_to_self"]
+    options = {"profile": "quick", "images": 16, "attacked": 4, "quiet": True}
+    record = holdfast.audit("zoo:digits-simclr", "digits", measures=measures, **options)
+    (failure,) = record.failures
+    assert "unsaid" in failure
+    assert error in failure
+    assert record["cosine_to_self"].value is not None
 
 
 def test_a_comparison_that_fails_costs_no_score(own_parts_forgotten) -> None:

@@ -43,6 +43,7 @@ def audited(folder: Path, encoders, measures: list[str], **options) -> holdfast.
     return holdfast.audit(encoders, "digits", measures=measures, **options)
 
 
+@pytest.mark.slow
 def test_names_are_a_classifier_attacked_proved_and_written_on(example, texts, tmp_path: Path) -> None:
     names, points = texts
     record = audited(tmp_path, "towers:digits", example.measures(names, points, 0.1))

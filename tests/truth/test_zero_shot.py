@@ -73,6 +73,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
         ZeroShot(str(tmp_path / "head.safetensors")).fit(torch.ones(1, 4), torch.tensor([0]))
 
 
+@pytest.mark.slow
 def test_an_audit_measures_how_names_hold(tmp_path: Path) -> None:
     """Mean representations of digits stand for names: clean images are classified by cosine, attacked ones worse."""
     encoder, digits = open_encoder("zoo:digits-supervised"), cast(Any, load_digits())

@@ -275,7 +275,7 @@ class Scoring:
         except StoreError:
             raise
         except Exception as error:
-            return entries.measure_entry(each.part, name, alone, error=self._fail(f"{self.name}, {name}", error))
+            return entries.failure_entry(each.part, name, alone, self._fail(f"{self.name}, {name}", error))
         self._fitted[name], measure = each, each.part
         table = rows_of_pictures(measure, scored.table, self._first)
 
@@ -286,14 +286,18 @@ class Scoring:
             lambda: [entries.chart_entry(chart, table, scores) for chart in measure.charts(table, scores)],
             [],
         )
+        try:
+            words = measure.in_words(table, scores)
+            entry = entries.measure_entry(
+                measure, name, alone, left_out=dict(each.left_out), scores=scores, headline=headline, charts=charts,
+                column=measure.column, table=path,
+                in_words=None if words is None else msgspec.convert(asdict(words), InWordsEntry),
+                seconds=round(time.perf_counter() - began, 3),
+            )  # fmt: skip
+        except Exception as error:
+            return entries.failure_entry(each.part, name, alone, self._fail(f"{self.name}, {name}", error))
         self._scored[name] = path, scores[headline]
-        words = measure.in_words(table, scores)
-        return entries.measure_entry(
-            measure, name, alone, left_out=dict(each.left_out), scores=scores, headline=headline, charts=charts,
-            column=measure.column, table=path,
-            in_words=None if words is None else msgspec.convert(asdict(words), InWordsEntry),
-            seconds=round(time.perf_counter() - began, 3),
-        )  # fmt: skip
+        return entry
 
     def _fit_scores(self, name: str, each: Fitted[Measure]) -> tuple[Fitted[Measure], Scored]:
         """Return what a measure makes of what was observed, without what of its lists nothing can be made of."""

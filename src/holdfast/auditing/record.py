@@ -24,7 +24,7 @@ from holdfast.core.geometry import BY_SHAPES
 from holdfast.core.naming import title
 from holdfast.runtime.version import VERSION
 from holdfast.storage.chart import AnyChart
-from holdfast.storage.entry import PassesEntry, as_json
+from holdfast.storage.entry import PassesEntry, as_json, read_json
 from holdfast.storage.record import (
     Alike,
     DataEntry,
@@ -99,8 +99,12 @@ def encoder_entry(encoder: Encoder, slug: str, geometry: Geometry | None) -> Enc
 
 
 def measure_entry(measure: Measure, name: str, alone: Passes, **answer: Any) -> MeasureEntry:
-    """Return what a measure asks, with its answer: further fields of the entry."""
-    return MeasureEntry(
+    """Return what a measure asks, with its answer: further fields of the entry.
+
+    Raises:
+        ValueError: something that no record can hold, which one's own measure may answer.
+    """
+    entry = MeasureEntry(
         part=registry.spec(measure),
         title=title(measure, name),
         family=registry.about_folder(type(measure)),
@@ -115,6 +119,16 @@ def measure_entry(measure: Measure, name: str, alone: Passes, **answer: Any) -> 
         passes_alone=passes_entry(alone),
         **answer,
     )
+    read_json(as_json(entry), MeasureEntry)  # fails here, alone, and not where the whole record is written
+    return entry
+
+
+def failure_entry(measure: Measure, name: str, alone: Passes, error: str) -> MeasureEntry:
+    """Return what a measure asks, and why it failed; where that is what it says of itself, its name alone."""
+    try:
+        return measure_entry(measure, name, alone, error=error)
+    except (ValueError, TypeError):
+        return MeasureEntry(part=registry.spec(measure), title=name, better="higher", unit="", error=error)
 
 
 def chart_entry(chart: Chart, columns: Collection[str] = (), scores: Collection[str] = ()) -> AnyChart:
