@@ -326,6 +326,7 @@ def test_processes_read_the_same_images(file: Path) -> None:
     assert torch.equal(again.load(2), torch.from_numpy(VALUES[2]).permute(2, 0, 1) / 255)
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_in_processes_is_one_line(file: Path) -> None:
     broken = TorchDataset(OneHandle(file, broken=20), processes=2)
     with pytest.raises(

@@ -33,6 +33,7 @@ def faults(mode: str, **environment: str) -> tuple[str, int]:
 
 
 @glibc
+@pytest.mark.slow
 def test_the_next_step_takes_no_pages_from_the_system() -> None:
     (given, many), (kept, few) = faults("as it is"), faults("keep")
     assert (given, kept) == ("False", "True")

@@ -168,6 +168,7 @@ def test_steps_run_on_a_pretended_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         assert finding.figures["work"] >= 1
 
 
+@pytest.mark.slow
 def test_the_rehearsal_says_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         run(["--rehearse", "--only", "certificates", "--out", str(tmp_path)])

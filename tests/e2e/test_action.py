@@ -150,6 +150,7 @@ def test_the_check_follows_an_audit_of_which_a_part_failed(tmp_path: Path) -> No
         assert runner.value(ACTION["outputs"]["status"]["value"]) == status
 
 
+@pytest.mark.slow
 def test_modules_of_the_checkout_replace_nothing(tmp_path: Path) -> None:
     """A pull request may bring a holdfast.py: the gate is still the one that was installed."""
     for name in ("holdfast", "torch", "pip"):

@@ -184,6 +184,7 @@ def test_what_is_not_known_leaves_none(tmp_path):
     assert not leaves(tmp_path / "rounds", "digits", budget="0.001s")
 
 
+@pytest.mark.slow
 def test_the_command_answers_again_without_torch(tmp_path):
     code = (
         "import sys; from holdfast.cli import _status; s = _status(); print('torch' in sys.modules, s, file=sys.stderr)"

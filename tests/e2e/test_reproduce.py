@@ -175,6 +175,7 @@ def test_recipes_that_say_what_nobody_knows_are_refused(tmp_path: Path, before: 
         read(str(tmp_path / "t.toml"), "small")
 
 
+@pytest.mark.slow
 def test_a_rehearsal_says_what_would_get_no_number(made: tuple[Path, dict], tmp_path: Path) -> None:
     run = ["reproduce", str(made[0] / "t.toml"), "--rehearse", "--quiet", "--json"]
     result = CliRunner().invoke(app, run, env={"COLUMNS": "200"})

@@ -63,6 +63,7 @@ def test_names_are_a_classifier_attacked_proved_and_written_on(example, texts, t
 
 
 @pytest.mark.parametrize("objective", [pytest.param("fare", marks=pytest.mark.slow), "tecoa"])
+@pytest.mark.slow
 def test_both_ways_of_hardening_help(example, texts, objective: str, tmp_path: Path) -> None:
     names, points = texts
     (tmp_path / "small.toml").write_text(example.SMALL)

@@ -64,6 +64,7 @@ def far_out(kind: str, n: int, rho: float, runs: int = RUNS) -> tuple[torch.Tens
         pytest.param("bent", 100, 0.95, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_skew_heavy_tails_and_bends_do_not_take_the_level(kind: str, n: int, least: float) -> None:
     a, b = far_out(kind, n, 0.8)
     truths = torch.corrcoef(torch.stack([column.flatten() for column in far_out(kind, 10**6, 0.8, 2)]))
