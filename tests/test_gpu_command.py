@@ -187,6 +187,15 @@ def run(words: list[str]) -> None:
         command.main()
 
 
+def test_a_rehearsal_of_whole_audits(tmp_path: Path) -> None:
+    """They read records, as they are today."""
+    with pytest.raises(SystemExit) as ended:
+        run(["--rehearse", "--only", "audits,processes", "--rows", "CNN|2 on one", "--out", str(tmp_path)])
+    ((_, made),) = read(tmp_path / "gpu.jsonl")
+    assert [row.name for row in made if row.finding.figures] == ["quick, CNN of digits, float32", "2 on one card"]
+    assert not ended.value.code
+
+
 @pytest.mark.slow
 def test_the_whole_rehearsal_from_a_checkout(tmp_path: Path) -> None:
     """With PYTHONPATH alone, and without packages of extras."""

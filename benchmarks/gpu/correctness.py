@@ -1,7 +1,7 @@
 """The records of the device beside those of the CPU: every profile on digits, and two random networks."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,9 @@ from benchmarks.gpu.device import Device
 from benchmarks.gpu.row import Finding
 from benchmarks.gpu.task import Task
 from holdfast.auditing.profile_files import profile_names
+from holdfast.numerics.statistics.score import Score
 from holdfast.runtime.errors import HoldfastError
+from holdfast.storage.record import MeasureEntry
 
 LIMIT = 0.05
 """Most by which a score may differ, as a share of the larger: float32 sums are rounded otherwise, and a step of an
@@ -55,7 +57,7 @@ def _compare(device: Device, encoder: str, data: str, profile: str) -> Finding:
     records = []
     for place in (device.name, "cpu"):
         record = holdfast.audit(encoder, data, profile=profile, device=place, quiet=True, **sizes)
-        records.append((record.data["encoders"][0]["measures"], record.failures))
+        records.append((record.run.record.encoders[0].measures, record.failures))
     (there, failed), (here, _) = records
     if failed:
         raise HoldfastError(f"failures: {'; '.join(failed)[:150]}")
@@ -65,10 +67,10 @@ def _compare(device: Device, encoder: str, data: str, profile: str) -> Finding:
     return Finding(found, f"≤ {LIMIT}", most <= LIMIT, {"scores": len(apart), "apart": most})
 
 
-def scores_apart(there: dict[str, Any], here: dict[str, Any]) -> Iterator[tuple[float, str]]:
+def scores_apart(there: Mapping[str, MeasureEntry], here: Mapping[str, MeasureEntry]) -> Iterator[tuple[float, str]]:
     """Yield how far each score is from that of the CPU, and whose it is; inf where one of both is missing."""
     for measure in there.keys() | here.keys():
-        ours, theirs = (record.get(measure, {"scores": {}})["scores"] for record in (there, here))
+        ours, theirs = (record[measure].scores if measure in record else {} for record in (there, here))
         for title in ours.keys() | theirs.keys():
             label = f" ({measure}: {title})"
             if title not in ours or title not in theirs:
@@ -76,7 +78,7 @@ def scores_apart(there: dict[str, Any], here: dict[str, Any]) -> Iterator[tuple[
             elif any(word in measure for word in DRAWN):
                 yield (0.0 if _meet(ours[title], theirs[title]) else math.inf), label
             else:
-                yield _distance(ours[title]["value"], theirs[title]["value"]), label
+                yield _distance(ours[title].value, theirs[title].value), label
 
 
 def _distance(a: float | None, b: float | None) -> float:
@@ -85,8 +87,8 @@ def _distance(a: float | None, b: float | None) -> float:
     return abs(a - b) / max(abs(a), abs(b))
 
 
-def _meet(a: dict[str, Any], b: dict[str, Any]) -> bool:
+def _meet(a: Score, b: Score) -> bool:
     """Whether two intervals have a point in common; scores without one are not compared."""
-    if any(score[end] is None for score in (a, b) for end in ("low", "high")):
+    if a.low is None or a.high is None or b.low is None or b.high is None:
         return True
-    return max(a["low"], b["low"]) <= min(a["high"], b["high"])
+    return max(a.low, b.low) <= min(a.high, b.high)
