@@ -1,5 +1,7 @@
 """What fits into memory is found out once, counted once, and does not change what is seen."""
 
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,39 @@ def test_what_fits_is_remembered(error: Exception, tmp_path: Path) -> None:
     assert len(list((tmp_path / "tight" / "cache").rglob("*.safetensors"))) == len(
         list((tmp_path / "roomy" / "cache").rglob("*.safetensors"))
     )  # shards, by which an audit resumes, are as large as before
+
+
+class Leaving(Tight):
+    """Leaves what failed in a cycle of references, which only the collector of garbage ends."""
+
+    def __init__(self):
+        super().__init__(2, 2, ERRORS["cuda"])
+        self.failed: list[weakref.ref[Tensor]] = []
+        self.failures = self.alive = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.alive += sum(left() is not None for left in self.failed)
+        self.failed = []
+        if len(x) > self.most:
+            batch = x.clone()
+            cycle: list[object] = [batch]
+            cycle.append(cycle)
+            self.failed = [weakref.ref(batch)]
+            self.failures += 1
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return super().forward(x)
+
+
+def test_nothing_of_what_failed_is_alive_when_fewer_images_are_tried(tmp_path: Path) -> None:
+    net = Leaving()
+    gc.disable()  # it would run at some time of its own
+    try:
+        record = audit(tmp_path, net)
+    finally:
+        gc.enable()
+    assert record["failures"] == []
+    assert net.failures == 4  # of 8 and of 4 images, clean and attacked
+    assert net.alive == 0
 
 
 class Counting:

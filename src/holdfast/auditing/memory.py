@@ -1,5 +1,6 @@
 """How many images fit into a device's memory together: found out once, not again at every shard."""
 
+import gc
 from collections.abc import Callable
 
 import torch
@@ -81,7 +82,9 @@ class MemoryLimits:
         self._encoder.passes = before
         if self._encoder.watch is not None:
             self._encoder.watch(-undone.work)
-        return None  # outside of `except`, which would keep the tensors of the failed pass alive
+        # Outside of `except`, which would keep the tensors of the failed pass alive; so would a cycle of references
+        gc.collect()
+        return None
 
     def _build_error(self, observation: Observation, error: Exception) -> HoldfastError:
         too_much = "all its images together do" if observation.scope.at_once else "a single image does"
