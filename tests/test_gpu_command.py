@@ -187,12 +187,12 @@ def run(words: list[str]) -> None:
         command.main()
 
 
-def test_a_rehearsal_of_whole_audits(tmp_path: Path) -> None:
-    """They read records, as they are today."""
+def test_a_rehearsal_of_a_whole_audit(tmp_path: Path) -> None:
+    """It reads a record, as they are today."""
     with pytest.raises(SystemExit) as ended:
-        run(["--rehearse", "--only", "audits,processes", "--rows", "CNN|2 on one", "--out", str(tmp_path)])
-    ((_, made),) = read(tmp_path / "gpu.jsonl")
-    assert [row.name for row in made if row.finding.figures] == ["quick, CNN of digits, float32", "2 on one card"]
+        run(["--rehearse", "--only", "audits", "--rows", "CNN", "--out", str(tmp_path)])
+    ((_, (made,)),) = read(tmp_path / "gpu.jsonl")
+    assert made.finding.figures["passes"] > 0
     assert not ended.value.code
 
 
