@@ -58,9 +58,9 @@ def test_a_surrogate_adds_its_measures_to_any_profile() -> None:
 def test_an_estimate_counts_the_images_of_a_surrogate_once(tmp_path: Path) -> None:
     asked = TransferRate((HARDENED,), Apgd(3), asking=Square(5))
     plan = make_plan([HARDENED, LABELLED], "digits", measures=[asked], images=40, attacked=8, examined=2, queries=5)
-    first, second = estimate(plan, tmp_path, seconds=5)["encoders"]
-    assert first["error"] is second["error"] is None
-    attacking = [sum("images attacked" in p["title"] and p["images"] for p in e["parts"]) for e in (first, second)]
+    first, second = estimate(plan, tmp_path, seconds=5).encoders
+    assert first.error is second.error is None
+    attacking = [sum("images attacked" in p.title and p.images for p in e.parts) for e in (first, second)]
     assert attacking[0] == 2 * 8  # the images, and what the encoder makes of them
     assert attacking[1] == 8
 

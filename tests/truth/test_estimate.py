@@ -4,10 +4,10 @@ import io
 import itertools
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 from rich.console import Console
 from torch import nn
 
@@ -34,6 +34,7 @@ from holdfast.parts.observations.radii import Radii
 from holdfast.parts.threats.linf import Linf
 from holdfast.report.estimate import print_estimate
 from holdfast.sources.data import open_images
+from holdfast.storage.estimate import Estimate
 from holdfast.storage.run_folder import Store
 from json_records import run_audit
 
@@ -75,7 +76,7 @@ def slow(clock: Clock, dim: int = 6) -> Encoder:
         return Encoder(Slow(clock, dim), mean=0.0, std=1.0, name="slow")
 
 
-def estimated(folder: Path, plan: Plan, seconds: float = 10.0, dim: int = 6, **run) -> dict[str, Any]:
+def estimated(folder: Path, plan: Plan, seconds: float = 10.0, dim: int = 6, **run) -> Estimate:
     clock = Clock()
     return estimate(plan, folder, encoders={"slow": slow(clock, dim)}, seconds=seconds, clock=clock, **run)
 
@@ -92,17 +93,18 @@ def test_the_time_of_a_slow_encoder_is_estimated_from_the_shards_that_the_time_a
 ) -> None:
     """Clean representations take 2 s, a shard under attack 13; where the former do not fit, nothing is kept."""
     whole = estimated(tmp_path / "run", PLAN, seconds)
-    (encoder,) = whole["encoders"]
-    assert encoder["error"] is None
+    (encoder,) = whole.encoders
+    assert encoder.error is None
     truth = PER_IMAGE * WORK
-    assert whole["seconds"]["low"] <= truth * 1.05
-    assert whole["seconds"]["high"] >= truth * 0.95
-    assert whole["seconds"]["expected"] == pytest.approx(truth, rel=0.1)
-    assert encoder["stored"] == shards
+    assert whole.seconds is not None
+    assert whole.seconds.low <= truth * 1.05
+    assert whole.seconds.high >= truth * 0.95
+    assert whole.seconds.expected == pytest.approx(truth, rel=0.1)
+    assert encoder.stored == shards
     files = list((tmp_path / "run").rglob("*.safetensors"))
     assert len(files) == (shards or 0)
     least = PER_IMAGE * 32 * 5  # single passes, and one step beyond the end
-    assert whole["calibration_seconds"] <= max(seconds, least) * 1.2 + PER_IMAGE * 64
+    assert whole.calibration_seconds <= max(seconds, least) * 1.2 + PER_IMAGE * 64
 
 
 def test_an_audit_goes_on_from_what_was_timed_and_another_one_is_not_refused(tmp_path: Path) -> None:
@@ -110,25 +112,25 @@ def test_an_audit_goes_on_from_what_was_timed_and_another_one_is_not_refused(tmp
     first = estimated(tmp_path, PLAN, 20.0)
     assert not (tmp_path / "record.json").exists()
     other = Plan(("slow",), "digits", MEASURES, images=100, attacked=50, batch_size=32)
-    assert estimated(tmp_path, other)["encoders"][0]["stored"] > 0
+    assert estimated(tmp_path, other).encoders[0].stored > 0
     record = run_audit(PLAN, tmp_path, encoders=encoders)
-    assert record["run"]["resumed_shards"] == first["encoders"][0]["stored"] == 8
+    assert record["run"]["resumed_shards"] == first.encoders[0].stored == 8
     fresh = run_audit(PLAN, tmp_path / "fresh", encoders=encoders)
     assert record["encoders"][0]["passes"] == fresh["encoders"][0]["passes"]
-    again = estimated(tmp_path, PLAN)["encoders"][0]
-    assert again["stored"] == again["shards"] == 11
+    again = estimated(tmp_path, PLAN).encoders[0]
+    assert again.stored == again.shards == 11
 
 
 def test_workers_divide_time_and_multiply_memory(tmp_path: Path) -> None:
     one, four = estimated(tmp_path / "1", PLAN), estimated(tmp_path / "4", PLAN, workers=4)
-    assert four["seconds"]["expected"] == pytest.approx(one["seconds"]["expected"] / 4, rel=0.05)
-    assert four["memory_bytes"] >= 3.5 * one["memory_bytes"]
-    assert four["passes"] == one["passes"]
+    assert four.seconds.expected == pytest.approx(one.seconds.expected / 4, rel=0.05)
+    assert four.memory_bytes >= 3.5 * one.memory_bytes
+    assert four.passes == one.passes
 
 
 def test_parts_add_up_to_the_whole(tmp_path: Path) -> None:
-    whole = estimated(tmp_path, PLAN)["passes"]["work"]
-    parts = [estimated(tmp_path, PLAN, part=Part(number, 3))["passes"]["work"] for number in (1, 2, 3)]
+    whole = estimated(tmp_path, PLAN).passes.work
+    parts = [estimated(tmp_path, PLAN, part=Part(number, 3)).passes.work for number in (1, 2, 3)]
     assert sum(parts) == pytest.approx(whole, rel=0.02)
     assert max(parts) < 0.6 * whole
 
@@ -140,24 +142,22 @@ def test_predicted_passes_are_those_of_the_record(tmp_path: Path) -> None:
     whole = estimate(plan, tmp_path, seconds=1.0)
     record = run_audit(plan, tmp_path)
     spent = record["encoders"][0]["passes"]
-    assert {key: whole["passes"][key] for key in ("forward", "backward")} == {
-        key: spent[key] for key in ("forward", "backward")
-    }
-    parts = [part for part in whole["encoders"][0]["parts"] if part["kind"] == "observation"]
+    assert [whole.passes.forward, whole.passes.backward] == [spent["forward"], spent["backward"]]
+    parts = [part for part in whole.encoders[0].parts if part.kind == "observation"]
     observations = record["encoders"][0]["observations"]
-    assert sorted((part["title"], part["passes"]["work"]) for part in parts if part["images"]) == sorted(
+    assert sorted((part.title, part.passes.work) for part in parts if part.images) == sorted(
         (observation["title"], Passes(**observation["passes"]).work) for observation in observations
     )
 
 
 def test_progress_counts_the_same(tmp_path: Path) -> None:
-    assert estimated(tmp_path, PLAN)["passes"]["work"] == PLAN.predict(200).work == WORK
+    assert estimated(tmp_path, PLAN).passes.work == PLAN.predict(200).work == WORK
 
 
 def test_what_is_written_grows_with_images_and_dimensions(tmp_path: Path) -> None:
     def bytes_of(images: int, dim: int) -> int:
         plan = Plan(("slow",), "digits", MEASURES[:1], images=images, attacked=images // 2, batch_size=32)
-        return estimated(tmp_path / f"{images}-{dim}", plan, 200.0, dim=dim)["disk_bytes"]
+        return estimated(tmp_path / f"{images}-{dim}", plan, 200.0, dim=dim).disk_bytes
 
     assert bytes_of(400, 6) / bytes_of(200, 6) == pytest.approx(2, rel=0.1)
     assert bytes_of(200, 600) / bytes_of(200, 300) == pytest.approx(2, rel=0.1)
@@ -178,15 +178,15 @@ def session(tiny: Encoder, folder: Path, watch: Stopwatch, images: int = 64) -> 
 def test_what_reads_more_than_could_be_made_is_guessed_from_its_passes(tmp_path: Path) -> None:
     """Learning the noise takes 1,000 seconds and more; draws of it cannot be made before."""
     plan = Plan(("slow",), "digits", (WorstNoiseRobustness(),), images=64, attacked=32, batch_size=32)
-    (encoder,) = estimated(tmp_path, plan, 20.0)["encoders"]
-    guessed = [part for part in encoder["parts"] if part["guessed"]]
+    (encoder,) = estimated(tmp_path, plan, 20.0).encoders
+    guessed = [part for part in encoder.parts if part.guessed]
     assert guessed
     for part in guessed:
-        assert "it reads worst noise learned" in part["how"]
-        assert part["seconds"] == pytest.approx(PER_IMAGE * part["passes"]["work"], rel=0.02)
-    learned = next(part for part in encoder["parts"] if part["title"].startswith("worst noise learned"))
-    assert learned["seconds"] == pytest.approx(PER_IMAGE * learned["passes"]["work"], rel=0.1)
-    assert "of a shard of" in learned["how"]
+        assert "it reads worst noise learned" in part.how
+        assert part.seconds == pytest.approx(PER_IMAGE * part.passes.work, rel=0.02)
+    learned = next(part for part in encoder.parts if part.title.startswith("worst noise learned"))
+    assert learned.seconds == pytest.approx(PER_IMAGE * learned.passes.work, rel=0.1)
+    assert "of a shard of" in learned.how
 
 
 def test_what_may_end_early_is_timed_on_few_images_to_the_end(tiny: Encoder, tmp_path: Path) -> None:
@@ -272,11 +272,15 @@ def test_a_propagation_counts_when_it_is_done(tiny: Encoder, edges: torch.Tensor
 
 def test_lower_bounds_of_times_are_printed_as_such(tmp_path: Path) -> None:
     shown, data = io.StringIO(), estimated(tmp_path, PLAN)
-    (encoder,) = data["encoders"]
-    encoder["parts"][0] |= {"at_least": True, "title": "margins"}
-    encoder["parts"][1] |= {"how": "not certified: too large", "title": "radii"}
-    encoder["parts"][2] |= {"how": "passes alone, not timed: it reads radii", "title": "draws", "guessed": True}
-    data["at_least"] = encoder["at_least"] = True
+    (encoder,) = data.encoders
+    first, second, third, *others = encoder.parts
+    parts = (
+        replace(first, at_least=True, title="margins"),
+        replace(second, how="not certified: too large", title="radii"),
+        replace(third, how="passes alone, not timed: it reads radii", title="draws", guessed=True),
+        *others,
+    )
+    data = replace(data, at_least=True, encoders=[replace(encoder, at_least=True, parts=parts)])
     print_estimate(data, Console(file=shown, width=150))
     text = " ".join(shown.getvalue().split())
     assert "≥ " in text
@@ -290,11 +294,11 @@ def test_pairs_and_searches_that_were_not_timed_have_a_lower_bound(tmp_path: Pat
     """In no time the clean representations are not complete, and the search for a breaking radius is not begun."""
     plan = Plan(("slow",), "digits", (UniversalQuantile(), BreakingRadius()), images=200, attacked=100, batch_size=32)
     data = estimated(tmp_path, plan, 0.1)
-    guessed = [part for part in data["encoders"][0]["parts"] if part["guessed"]]
-    assert {part["kind"] for part in guessed} == {"observation", "scores"}
-    assert any("pairs alone" in part["how"] for part in guessed)
-    assert all(part["at_least"] and not part["at_most"] for part in guessed)
-    assert data["at_least"]
+    guessed = [part for part in data.encoders[0].parts if part.guessed]
+    assert {part.kind for part in guessed} == {"observation", "scores"}
+    assert any("pairs alone" in part.how for part in guessed)
+    assert all(part.at_least and not part.at_most for part in guessed)
+    assert data.at_least
     print_estimate(data, Console(file=(shown := io.StringIO()), width=200))
     rows = [line for line in shown.getvalue().splitlines() if "comparing representations" in line]
     assert rows
@@ -320,8 +324,8 @@ def test_an_encoder_that_fails_is_said_so_and_the_others_go_on(tmp_path: Path) -
     plan = Plan(("broken", "slow"), "digits", MEASURES, images=64, attacked=32, batch_size=32)
     encoders = {"broken": broken, "slow": slow(clock)}
     whole = estimate(plan, tmp_path, encoders=encoders, seconds=5.0, clock=clock)
-    assert [row["error"] is None for row in whole["encoders"]] == [False, True]
-    assert whole["seconds"] == whole["encoders"][1]["seconds"]
+    assert [row.error is None for row in whole.encoders] == [False, True]
+    assert whole.seconds == whole.encoders[1].seconds
 
 
 @pytest.mark.parametrize(("seconds", "workers"), [(0.0, 1), (-1.0, 1), (float("nan"), 1), (1.0, 0)])

@@ -16,12 +16,12 @@ from holdfast.cli.common import (
     QuietOption,
     SeedOption,
     StrictOption,
-    answer,
     listening,
     number,
     out,
     partly,
     run_plan,
+    show,
     standing_answer,
 )
 from holdfast.cli.workers import begin_workers, engine_of, make_shard
@@ -181,9 +181,6 @@ def _estimate(
     part = None if shard is None else part_of(shard)
     with listening(quiet) as bars:
         expected = estimate(plan, folder, seconds=seconds, workers=workers, part=part, say=bars.stage)
-    if json_output:
-        answer(expected)
-    else:
-        print_estimate(expected, out)
-    broken = [encoder["error"] for encoder in expected["encoders"] if encoder["error"]]
-    partly(broken, len(broken) < len(expected["encoders"]))
+    show(expected, json_output, lambda: print_estimate(expected, out))
+    broken = [encoder.error for encoder in expected.encoders if encoder.error]
+    partly(broken, len(broken) < len(expected.encoders))

@@ -1,7 +1,6 @@
 """What an audit will take, in the terminal: a sentence for each encoder, what costs most in it, and the sum."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rich import box
 from rich.console import Console
@@ -9,47 +8,47 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.report.numbers import count, duration, listing, plural
+from holdfast.storage.estimate import EncoderEstimate, Estimate, PartEstimate, Seconds
 
 SHOWN = 0.005
 """Share of an encoder's time below which parts are put together."""
 
 
-def print_estimate(estimate: Mapping[str, Any], console: Console) -> None:
+def print_estimate(estimate: Estimate, console: Console) -> None:
     """Print expected time and memory of every encoder, and of all of them; passes are in its JSON."""
-    for encoder in estimate["encoders"]:
-        if encoder["error"]:
-            console.print(Text.assemble((encoder["name"], "bold"), ": ", (encoder["error"], "bold red")))
+    for encoder in estimate.encoders:
+        if encoder.error:
+            console.print(Text.assemble((encoder.name, "bold"), ": ", (encoder.error, "bold red")))
             continue
-        console.print(Text.assemble((encoder["name"], "bold"), f": {_sentence(encoder)}"))
+        console.print(Text.assemble((encoder.name, "bold"), f": {_sentence(encoder)}"))
         console.print(_parts(encoder))
         for why, titles in _group_untimed(encoder).items():
             console.print(Text.assemble((listing(titles, 3), "bold"), f": {why}"))
-    if estimate["seconds"] is None:
+    if estimate.seconds is None or estimate.memory_bytes is None:
         console.print(Text("No estimate: none of the encoders could be run.", style="bold"))
         return
-    console.print(Text(_sum(estimate), style="bold"))
-    for ball in estimate["balls"]:
+    console.print(Text(_sum(estimate, estimate.seconds, estimate.memory_bytes), style="bold"))
+    for ball in estimate.balls:
         console.print(ball, highlight=False)
     console.print(Text(_small_print(estimate), style="dim"))
 
 
-def _sentence(encoder: Mapping[str, Any]) -> str:
-    unit = encoder["unit_seconds"]
-    per_image = f"{unit['forward'] * 1e3:.3g} ms forward, {unit['forward_and_backward'] * 1e3:.3g} ms with the gradient"
-    shards = plural(encoder["shards"], "shard")
-    stored = (
-        f"{shards}, none kept" if encoder["stored"] is None else f"{encoder['stored']:,} of {shards} stored already"
-    )
-    device = encoder["device_memory_bytes"]
+def _sentence(encoder: EncoderEstimate) -> str:
+    unit = encoder.unit_seconds
+    assert unit is not None  # it ran
+    per_image = f"{unit.forward * 1e3:.3g} ms forward, {unit.forward_and_backward * 1e3:.3g} ms with the gradient"
+    shards = plural(encoder.shards, "shard")
+    stored = f"{shards}, none kept" if encoder.stored is None else f"{encoder.stored:,} of {shards} stored already"
+    device = encoder.device_memory_bytes
     return (
-        f"{_time(encoder, encoder['at_most'])}; "
-        f"{memory(encoder['memory_bytes'])}{'' if device is None else f' and {memory(device)} on the device'}; "
-        f"{memory(encoder['disk_bytes'])} on disk; "
-        f"per image {per_image} at batches of {encoder['batch_size']}; {stored}"
+        f"{_time(encoder.seconds, encoder.at_most, encoder.at_least)}; "
+        f"{memory(encoder.memory_bytes)}{'' if device is None else f' and {memory(device)} on the device'}; "
+        f"{memory(encoder.disk_bytes)} on disk; "
+        f"per image {per_image} at batches of {encoder.batch_size}; {stored}"
     )
 
 
-def _parts(encoder: Mapping[str, Any]) -> Table:
+def _parts(encoder: EncoderEstimate) -> Table:
     """Return what costs most, dearest first; what hardly counts in one line."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("what", overflow="fold", ratio=3)
@@ -58,77 +57,76 @@ def _parts(encoder: Mapping[str, Any]) -> Table:
     table.add_column("for", overflow="fold", ratio=2)
 
     # Dearest first
-    total = sum(part["seconds"] for part in encoder["parts"]) or 1.0
-    ordered = sorted(encoder["parts"], key=lambda part: -part["seconds"])
-    small = [part for part in ordered if part["seconds"] < SHOWN * total and not _unknown(part)]
+    total = sum(part.seconds for part in encoder.parts) or 1.0
+    ordered = sorted(encoder.parts, key=lambda part: -part.seconds)
+    small = [part for part in ordered if part.seconds < SHOWN * total and not _unknown(part)]
     for part in [part for part in ordered if part not in small]:
-        title: str = part["title"] if part["kind"] != "scores" else f"comparing representations: {part['title']}"
+        title: str = part.title if part.kind != "scores" else f"comparing representations: {part.title}"
         table.add_row(
             Text(title),
-            count(part["images"] or None),
-            _sign([part]) + duration(part["seconds"]),
-            f"{part['seconds'] / total:.0%}",
-            Text(listing(part["serves"], 4), style="dim"),
+            count(part.images or None),
+            _sign([part]) + duration(part.seconds),
+            f"{part.seconds / total:.0%}",
+            Text(listing(part.serves, 4), style="dim"),
         )
 
     # The others together
     if small:
-        seconds = sum(part["seconds"] for part in small)
+        seconds = sum(part.seconds for part in small)
         table.add_row(
             plural(len(small), "more part"), "", _sign(small) + duration(seconds), f"{seconds / total:.0%}", ""
         )
     return table
 
 
-def _unknown(part: Mapping[str, Any]) -> bool:
+def _unknown(part: PartEstimate) -> bool:
     """Whether it must be named however short it seems: pairs, or a proof, of which nothing was done."""
-    return part["at_least"] and (not part["guessed"] or part["passes"]["bounds"] > 0 or part["kind"] == "scores")
+    return part.at_least and (not part.guessed or part.passes.bounds > 0 or part.kind == "scores")
 
 
-def _sign(parts: Sequence[Mapping[str, Any]]) -> str:
+def _sign(parts: Sequence[PartEstimate]) -> str:
     """Return "≥ " before a time that is a lower bound, "≤ " before one that is an upper bound."""
-    return "≥ " if any(part["at_least"] for part in parts) else "≤ " if any(part["at_most"] for part in parts) else ""
+    return "≥ " if any(part.at_least for part in parts) else "≤ " if any(part.at_most for part in parts) else ""
 
 
-def _group_untimed(encoder: Mapping[str, Any]) -> dict[str, list[str]]:
+def _group_untimed(encoder: EncoderEstimate) -> dict[str, list[str]]:
     """Return what cannot be certified, and what was not timed, by the reason."""
     untimed: dict[str, list[str]] = {}
-    for part in encoder["parts"]:
-        if part["guessed"] or part["how"].startswith("not certified"):
-            untimed.setdefault(part["how"], []).append(part["title"])
+    for part in encoder.parts:
+        if part.guessed or part.how.startswith("not certified"):
+            untimed.setdefault(part.how, []).append(part.title)
     return untimed
 
 
-def _sum(estimate: Mapping[str, Any]) -> str:
-    encoders = [encoder for encoder in estimate["encoders"] if not encoder["error"]]
-    workers = "" if estimate["workers"] == 1 else f" on {estimate['workers']} workers"
-    part = "" if estimate["shard"] is None else f"part {estimate['shard']}: "
-    at_most = any(encoder["at_most"] for encoder in encoders)
-    broken = len(estimate["encoders"]) - len(encoders)
+def _sum(estimate: Estimate, seconds: Seconds, memory_bytes: int) -> str:
+    encoders = [encoder for encoder in estimate.encoders if not encoder.error]
+    workers = "" if estimate.workers == 1 else f" on {estimate.workers} workers"
+    part = "" if estimate.shard is None else f"part {estimate.shard}: "
+    time = _time(seconds, any(encoder.at_most for encoder in encoders), estimate.at_least)
+    broken = len(estimate.encoders) - len(encoders)
     without = f", without {plural(broken, 'encoder')} that cannot be run" if broken else ""
-    images = f"{plural(estimate['images'], 'image')}, {estimate['attacked']:,} attacked"
-    sizes = f"{memory(estimate['memory_bytes'])}; {memory(estimate['disk_bytes'])} on disk"
-    return f"{part}{plural(len(encoders), 'encoder')}{without}, {images}: {_time(estimate, at_most)}{workers}; {sizes}"
+    images = f"{plural(estimate.images, 'image')}, {estimate.attacked:,} attacked"
+    sizes = f"{memory(memory_bytes)}; {memory(estimate.disk_bytes)} on disk"
+    return f"{part}{plural(len(encoders), 'encoder')}{without}, {images}: {time}{workers}; {sizes}"
 
 
-def _small_print(estimate: Mapping[str, Any]) -> str:
-    stored = any(encoder["stored"] for encoder in estimate["encoders"])
+def _small_print(estimate: Estimate) -> str:
+    stored = any(encoder.stored for encoder in estimate.encoders)
     shards = "No shard was kept: reading and representing all images takes longer than half the time (--calibrate)."
     if stored:
-        shards = f"Shards that were made are kept in {estimate['folder']}, and the audit goes on from them."
+        shards = f"Shards that were made are kept in {estimate.folder}, and the audit goes on from them."
     return (
         f"Times in brackets: two standard errors by the shards that were timed, which took "
-        f"{duration(estimate['calibration_seconds'])}; the start of the program, checks, pictures and the report come "
+        f"{duration(estimate.calibration_seconds)}; the start of the program, checks, pictures and the report come "
         f"on top. ≤: may end earlier. ≥: none of it finished while timing, so it usually takes longer. {shards}"
     )
 
 
-def _time(of: Mapping[str, Any], at_most: bool) -> str:
-    seconds = of["seconds"]
-    if of["at_least"]:
-        return f"at least {duration(seconds['expected'])}"
+def _time(seconds: Seconds, at_most: bool, at_least: bool) -> str:
+    if at_least:
+        return f"at least {duration(seconds.expected)}"
     about = "at most" if at_most else "about"
-    return f"{about} {duration(seconds['expected'])} [{duration(seconds['low'])}, {duration(seconds['high'])}]"
+    return f"{about} {duration(seconds.expected)} [{duration(seconds.low)}, {duration(seconds.high)}]"
 
 
 def memory(size: int) -> str:

@@ -4,18 +4,18 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Literal
 
 import torch
 
 from holdfast.auditing.balls import describe_balls, shape_of
-from holdfast.auditing.estimate.extrapolate import Cost, extrapolate, relative_range
+from holdfast.auditing.estimate.extrapolate import extrapolate, relative_range
 from holdfast.auditing.estimate.time_passes import Clock, PassTimes, synchronise_clock, time_passes
 from holdfast.auditing.estimate.time_shards import Stopwatch, time_shards
 from holdfast.auditing.image_range import memory_format
@@ -33,6 +33,7 @@ from holdfast.numerics.bounds.trace import trace
 from holdfast.numerics.geometry.pairwise import near
 from holdfast.runtime.errors import NotCertified, first_line, no_labels
 from holdfast.sources.encoders import open_encoder
+from holdfast.storage.estimate import EncoderEstimate, Estimate, PartEstimate, Seconds, Work
 from holdfast.storage.run_folder import Store, StoreError
 
 SECONDS = 15.0
@@ -43,51 +44,6 @@ COMPARED, PLACED = 1500, 2
 
 FIRST = 0.5
 """Share of that time in which all images must be read and represented; else fewer are taken, and no shard is kept."""
-
-
-@dataclass(frozen=True)
-class EncoderEstimate:
-    """What the audit of one encoder is expected to take.
-
-    Attributes:
-        name: the encoder.
-        error: why it could not be opened or does not run; the rest is empty then.
-        batch_size: images per encoder pass.
-        dim: of the representation.
-        shards: files of observations that the audit will write.
-        stored: how many of them are in the run folder now; their time is not taken off. None: no shard was kept.
-        unit_seconds: of one image read, passed "forward", and "forward_and_backward".
-        parts: what it consists of, by kind: "observation", "once", "reading" (images), "scores" (of measures).
-        memory_bytes: at the peak, in the process of one worker.
-        device_memory_bytes: the same on the accelerator; None on a CPU.
-    """
-
-    name: str
-    error: str | None = None
-    batch_size: int = 0
-    dim: int = 0
-    shards: int = 0
-    stored: int | None = None
-    unit_seconds: Mapping[str, float] | None = None
-    parts: tuple[tuple[str, Cost], ...] = ()
-    memory_bytes: int = 0
-    device_memory_bytes: int | None = None
-
-    def as_data(self, workers: int) -> dict[str, Any]:
-        """Return it as JSON data, with sums over its parts; workers share what they observe and read."""
-        costs = [cost for _, cost in self.parts]
-        shared = {"observation": workers, "reading": workers}
-        return asdict(self) | {
-            "passes": _passes(sum((cost.passes for cost in costs), Passes())),
-            "at_most": any(cost.at_most for cost in costs),
-            "at_least": any(cost.at_least for cost in costs),
-            "seconds": {
-                name: sum(getattr(cost, key) / shared.get(kind, 1) for kind, cost in self.parts)
-                for name, key in (("expected", "seconds"), ("low", "low"), ("high", "high"))
-            },
-            "disk_bytes": sum(cost.stored for cost in costs),
-            "parts": [{"kind": kind, **asdict(cost), "passes": _passes(cost.passes)} for kind, cost in self.parts],
-        }
 
 
 def estimate(
@@ -101,8 +57,8 @@ def estimate(
     part: Part | None = None,
     clock: Clock = time.perf_counter,
     say: Callable[[str], object] = lambda text: None,
-) -> dict[str, Any]:
-    """Return what an audit will take, as JSON data.
+) -> Estimate:
+    """Return what an audit will take.
 
     The first shards of every observation are made as the audit makes them and stay in the run folder, where it goes on
     from them; no record is written. The start of the program, pictures and the report are not estimated.
@@ -127,7 +83,7 @@ def estimate(
     # Each encoder; one that cannot be opened after all says why, as it will in the audit
     began, opened, rows = clock(), encoders or {}, list[EncoderEstimate]()
     check_encoders(plan, opened)
-    estimator = _Estimator(plan, folder, source, seconds, part, clock, opened)
+    estimator = _Estimator(plan, folder, source, seconds, workers, part, clock, opened)
     images = estimator.unread.tested
     plan = estimator.plan = plan.attacking(images.queries)
     if (readers := plan.find_label_readers()) and images.labels is None:
@@ -142,29 +98,27 @@ def estimate(
         except StoreError:
             raise
         except Exception as error:
-            rows.append(EncoderEstimate(name, error=first_line(error)))
+            rows.append(EncoderEstimate(name=name, error=first_line(error)))
 
-    # Their sums
-    data = [row.as_data(workers) for row in rows]
-    usable = [row for row in data if row["error"] is None]  # of none of them a sum would look like an estimate
-    ends = ("expected", "low", "high")
-    return {
-        "images": len(images),
-        "attacked": plan.count_attacked(len(images)),
-        "balls": describe_balls(plan.measures, shape_of(images)),
-        "device": plan.device,
-        "workers": workers,
-        "shard": None if part is None else str(part),
-        "folder": str(folder),
-        "calibration_seconds": clock() - began,
-        "bound": BOUND,
-        "passes": _passes(sum((cost.passes for row in rows for _, cost in row.parts), Passes())),
-        "seconds": {key: sum(row["seconds"][key] for row in usable) for key in ends} if usable else None,
-        "at_least": any(row["at_least"] for row in usable),
-        "memory_bytes": workers * max(row["memory_bytes"] for row in usable) if usable else None,
-        "disk_bytes": sum(row["disk_bytes"] for row in usable),
-        "encoders": data,
-    }
+    # Their sums; of no encoder one would look like an estimate
+    usable = [row for row in rows if row.error is None]
+    return Estimate(
+        images=len(images),
+        attacked=plan.count_attacked(len(images)),
+        balls=describe_balls(plan.measures, shape_of(images)),
+        device=plan.device,
+        workers=workers,
+        shard=None if part is None else str(part),
+        folder=str(folder),
+        calibration_seconds=clock() - began,
+        bound=BOUND,
+        passes=_sum_work(row.passes for row in rows),
+        seconds=_sum_seconds(row.seconds for row in usable) if usable else None,
+        at_least=any(row.at_least for row in usable),
+        memory_bytes=workers * max(row.memory_bytes for row in usable) if usable else None,
+        disk_bytes=sum(row.disk_bytes for row in usable),
+        encoders=rows,
+    )
 
 
 @dataclass
@@ -175,6 +129,7 @@ class _Estimator:
     folder: str | Path
     source: ImageSource | None
     seconds: float
+    workers: int
     part: Part | None
     clock: Clock
     opened: Mapping[str, Encoder]
@@ -206,7 +161,7 @@ class _Estimator:
         encoder.prepare(precision=plan.precision, compiled=plan.compiled, seed=plan.seed)
         encoder.to(memory_format=memory_format(encoder))  # pyright: ignore[reportCallIssue] torch has no stub for it
         began, before = clock(), encoder.passes
-        once = [_once("opening the encoder", began - opening)]
+        once = [_make_part("once", "opening the encoder", began - opening)]
         images = self.unread.render(encoder.geometry).tested
         batch_size = plan.batch_size_of(images.shape)
         backward = any(observation.passes.backward for observation in plan.observations)
@@ -216,7 +171,7 @@ class _Estimator:
             traced = clock()
             with suppress(NotCertified):  # the certificates say why
                 bounding = memory(trace(encoder, images.shape))
-                once.append(_once("tracing the network for bound propagation", clock() - traced))
+                once.append(_make_part("once", "tracing the network for bound propagation", clock() - traced))
             began += clock() - traced
 
         with tempfile.TemporaryDirectory(prefix="holdfast-") as beside:
@@ -264,18 +219,28 @@ class _Estimator:
         else:
             device_memory = max(device_memory, (held[1] or 0) + bounding)
         host += sum(cost.stored for o, cost in costs.items() if not (o.scope.training or o.in_files))
-        kinds = {"observation": costs.values(), "once": once, "reading": [_reading(passes, reading)], "scores": scores}
+        parts = (*costs.values(), *once, _reading(passes, reading), *scores)
         return EncoderEstimate(
-            name,
+            name=name,
             batch_size=batch_size,
             dim=passes.dim,
             shards=sum(map(len, files)),
             stored=sum(map(sum, stored)) if lasting else None,
             unit_seconds=passes.means,
-            parts=tuple((kind, cost) for kind, costs in kinds.items() for cost in costs),
+            parts=parts,
             memory_bytes=host,
             device_memory_bytes=device_memory,
+            passes=_sum_work(part.passes for part in parts),
+            at_most=any(part.at_most for part in parts),
+            at_least=any(part.at_least for part in parts),
+            seconds=_sum_seconds(self._share(part) for part in parts),
+            disk_bytes=sum(part.stored for part in parts),
         )
+
+    def _share(self, part: PartEstimate) -> Seconds:
+        """Return the time of a part on all workers, which share what they observe and read."""
+        workers = self.workers if part.kind in ("observation", "reading") else 1
+        return Seconds(expected=part.seconds / workers, low=part.low / workers, high=part.high / workers)
 
     def _session(self, encoder: Encoder, size: int | None, store: Store, watch: Stopwatch) -> Session:
         """Return the encoder with its images; of a size, with the first of them, without a fingerprint."""
@@ -287,7 +252,7 @@ class _Estimator:
         images = images.first(size) if size else images
         return session_of(self.plan, encoder, images, store, watch.advance, attacked, self.opened)
 
-    def _scores(self, session: Session, complete: Sequence[Observation]) -> list[Cost]:
+    def _scores(self, session: Session, complete: Sequence[Observation]) -> list[PartEstimate]:
         """Return what the measures take of which all that they read is stored; of many pairs some are compared."""
         readers = self.plan.observations
         waiting = {name for observation in readers.keys() - complete for name in readers[observation]}
@@ -302,10 +267,10 @@ class _Estimator:
                 fewer, times = measure.shrink_for_timing(session)
                 began = self.clock()
                 fewer.score(fewer.observe(session))
-                costs.append(_once(name, times * (self.clock() - began)))
+                costs.append(_make_part("scores", name, times * (self.clock() - began)))
         return costs
 
-    def _pairs(self, images: int, dim: int, timed: set[str]) -> list[Cost]:
+    def _pairs(self, images: int, dim: int, timed: set[str]) -> list[PartEstimate]:
         """Return what comparing all pairs takes at least, of measures that were not timed."""
         pairs = {
             name: measure.pairs(images) for name, measure in self.plan.measures_by_name.items() if name not in timed
@@ -319,7 +284,10 @@ class _Estimator:
         how = "pairs alone, not timed: what it reads was not complete"
         times = {name: each * count for name, count in pairs.items() if count}
         return [
-            Cost(name, 0, Passes(), took, took, took, how, at_least=True, guessed=True) for name, took in times.items()
+            PartEstimate(
+                kind="scores", title=name, seconds=took, low=took, high=took, how=how, at_least=True, guessed=True
+            )
+            for name, took in times.items()
         ]
 
 
@@ -329,14 +297,23 @@ def peak_memory(device: str) -> tuple[int, int | None]:
     return peak, torch.cuda.max_memory_allocated(device) if torch.device(device).type == "cuda" else None
 
 
-def _once(title: str, seconds: float) -> Cost:
-    return Cost(title, 0, Passes(), seconds, seconds, seconds, "timed once")
+def _make_part(kind: Literal["once", "scores"], title: str, seconds: float) -> PartEstimate:
+    return PartEstimate(kind=kind, title=title, seconds=seconds, low=seconds, high=seconds, how="timed once")
 
 
-def _reading(passes: PassTimes, seconds: float) -> Cost:
+def _reading(passes: PassTimes, seconds: float) -> PartEstimate:
     low, high = relative_range(passes.read)
-    return Cost("reading images", 0, Passes(), seconds, seconds * low, seconds * high, "times of single images")
+    return PartEstimate(
+        kind="reading", title="reading images", seconds=seconds, low=seconds * low, high=seconds * high,
+        how="times of single images",
+    )  # fmt: skip
 
 
-def _passes(passes: Passes) -> dict[str, int]:
-    return asdict(passes) | {"work": passes.work}
+def _sum_work(made: Iterable[Work]) -> Work:
+    made = list(made)
+    return Work(**{key: sum(getattr(one, key) for one in made) for key in Work.__struct_fields__})
+
+
+def _sum_seconds(taken: Iterable[Seconds]) -> Seconds:
+    taken = list(taken)
+    return Seconds(**{key: sum(getattr(one, key) for one in taken) for key in Seconds.__struct_fields__})

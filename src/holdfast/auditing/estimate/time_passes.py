@@ -11,6 +11,7 @@ import torch
 from holdfast.auditing.image_range import memory_format, move_to_device
 from holdfast.core import Encoder, HoldfastError, Images, Passes
 from holdfast.sources.data import ImageSet
+from holdfast.storage.estimate import UnitSeconds
 
 Clock = Callable[[], float]
 
@@ -35,10 +36,10 @@ class PassTimes:
     dim: int
 
     @property
-    def means(self) -> dict[str, float]:
-        """Means over the rounds, in seconds."""
+    def means(self) -> UnitSeconds:
+        """Means over the rounds."""
         both = fmean(self.both)
-        return {"read": fmean(self.read), "forward": fmean(self.forward), "forward_and_backward": both}
+        return UnitSeconds(read=fmean(self.read), forward=fmean(self.forward), forward_and_backward=both)
 
     def seconds(self, passes: Passes) -> float:
         """Return what some encoder passes take."""
