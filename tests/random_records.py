@@ -87,8 +87,9 @@ class Draw:
         raise TypeError(info)
 
     def score(self) -> dict[str, Any]:
-        """Return a score; those of measures say what they are where a search was too weak."""
-        fields = [field for field in type_info(Score).fields if field.required or self.rng.random() < 0.6]
+        """Return a score with what those of measures say: what checks made of it, and what it is if one is weak."""
+        said = ("checks", "standing", "because")
+        fields = [f for f in type_info(Score).fields if f.required or f.name in said or self.rng.random() < 0.6]
         return {field.name: self.draw(field.type) for field in fields} | {"if_weak": "at most"}
 
     def spec(self) -> dict[str, Any]:
@@ -99,6 +100,7 @@ class Draw:
         """Make entries agree with each other where the type asks for it."""
         rng = self.rng
         if cls is record.MeasureEntry:
+            value = {field: self.draw(types_of(cls)[field]) for field in ("table", "passes_alone", "seconds")} | value
             value["scores"] = {name: self.score() for name in rng.sample(SCORES, rng.randint(0, 5))}
             value["headline"] = rng.choice(list(value["scores"])) if value["scores"] else None
             if value["headline"] is None:
@@ -108,13 +110,15 @@ class Draw:
             value |= {"x": list(range(places)), "y": [self(Values)[0] for _ in range(places)]}
             ends = places if rng.random() < 0.5 else 0
             value |= {name: [self(Values)[0] for _ in range(ends)] for name in ("low", "high")}
-        if cls in (pictured.AttentionEntry, pictured.NoiseEntry, record.FluctuationEntry):
+        if cls is pictured.AttentionEntry and len(value) < len(type_info(cls).fields):
+            value["problem"] = "no maps"
+        if cls in (pictured.NoiseEntry, record.FluctuationEntry):
             try:
                 read_json(value, cls)
             except ValueError:
                 value["problem"] = "no maps"
         if cls is record.EncoderEntry and not value.get("error"):
-            value |= {field: self.draw(types_of(record.EncoderEntry)[field]) for field in record.NEEDED}
+            value |= {field: self.draw(types_of(cls)[field]) for field in (*record.NEEDED, *record.WRITTEN)}
         return value
 
     def record(self) -> dict[str, Any]:
@@ -127,6 +131,7 @@ class Draw:
         encoders = []
         for number in range(rng.randint(1, 4)):
             entry = self(record.EncoderEntry)
+            entry.setdefault("checks", {})
             entry["name"] = f"{rng.choice(TEXTS[1:])} {number}"
             entry["measures"] = {key: self(record.MeasureEntry) for key in rng.sample(MEASURES, rng.randint(1, 5))}
             encoders.append(entry)

@@ -1,8 +1,14 @@
 """Any record that is read can be shown, and any that is not whole is one clear line: for every command."""
 
 import json
+import math
+import os
 import shutil
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
 import typer.testing
@@ -18,10 +24,10 @@ from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.report.html import render, write_report
 from holdfast.report.leaderboard import render as render_leaderboard
 from holdfast.runtime.errors import HoldfastError, UnreadableRecord
-from holdfast.storage.entry import read_json
+from holdfast.storage.entry import as_json, read_json
 from holdfast.storage.filesystem import Folder
-from holdfast.storage.record import Record
-from holdfast.storage.record_file import RunFiles, add_seal, read_record
+from holdfast.storage.record import WRITTEN, Record
+from holdfast.storage.record_file import SEAL, RunFiles, add_seal, read_record
 from json_records import parse_record, run_audit, typed
 from random_records import Draw, damaged
 
@@ -133,6 +139,59 @@ def test_whatever_changes_in_a_sealed_record_is_found_out(folder: Path) -> None:
     record["run"]["seconds"] += 1
     with pytest.raises(UnreadableRecord, match="damaged or changed"):
         parse_record(json.dumps(record).encode(), "x")
+
+
+def break_off(entry: dict[str, Any], key: str) -> None:
+    """Take an entry out of what holds it, wherever that is said by a dotted path."""
+    *above, last = key.split(".")
+    for name in above:
+        entry = next(iter(entry.values())) if name == "*" else entry[name]
+    del entry[last]
+
+
+@pytest.mark.parametrize("entry", [
+    *WRITTEN, *(f"measures.*.{name}" for name in ("scores", "headline", "table", "passes_alone", "seconds")),
+    *(f"measures.*.scores.*.{name}" for name in ("n", "interval", "checks", "standing", "because", "if_weak")),
+])  # fmt: skip
+def test_what_a_file_does_not_say_is_not_filled_in(folder: Path, entry: str) -> None:
+    record = json.loads((folder / "sound" / "record.json").read_text())
+    del record[SEAL]
+    parse_record(json.dumps(record).encode(), "x")
+    break_off(record["encoders"][1], entry)
+    with pytest.raises(UnreadableRecord) as refused:
+        parse_record(json.dumps(record).encode(), "x")
+    assert entry.rpartition(".")[2] in str(refused.value)
+
+
+def test_maps_that_are_not_there_are_said_to_be_missing(folder: Path) -> None:
+    record = json.loads((folder / "sound" / "record.json").read_text())
+    del record[SEAL]
+    record["encoders"][0]["attention"] = {"layer": "layer4"}
+    with pytest.raises(UnreadableRecord) as refused:
+        parse_record(json.dumps(record).encode(), "x")
+    assert "attention: images is missing" in str(refused.value)
+
+
+def test_names_of_files_that_are_no_text_can_be_written() -> None:
+    odd = os.fsdecode(b"caf\xe9")
+    assert as_json({odd: (odd, math.nan, -math.inf)}) == {odd: [odd, None, None]}
+
+
+@pytest.mark.parametrize("value", [b"x", bytearray(b"x"), memoryview(b"x"), Decimal(1), date(2026, 1, 1), UUID(int=1)])
+def test_what_would_be_written_as_a_text_of_no_meaning_is_refused(value: object) -> None:
+    with pytest.raises(TypeError):
+        as_json({"value": [value]})
+
+
+@pytest.mark.parametrize("n", [-1, 2**63])
+def test_no_score_is_of_fewer_images_than_none(folder: Path, n: int) -> None:
+    record = json.loads((folder / "sound" / "record.json").read_text())
+    del record[SEAL]
+    scores = record["encoders"][0]["measures"]["breakaway_risk"]["scores"]
+    next(iter(scores.values()))["n"] = n
+    with pytest.raises(UnreadableRecord) as refused:
+        parse_record(json.dumps(record).encode(), "x")
+    assert f"got n = {n}" in str(refused.value)
 
 
 @pytest.mark.parametrize("value", [1.5, 3.9, 0.9999999999999, 1e300])

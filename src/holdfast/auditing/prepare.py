@@ -165,7 +165,7 @@ def prepare(
     entry = plan_entry(plan, len(images.tested), plan.count_attacked(len(images.tested)))
     data = " ".join(filter(None, [images.tested.fingerprint, labels, *facts.values()]))
     give_back_freed_memory()  # what it took to read all images
-    new = add_seal(json.loads(json.dumps(public({"plan": entry, "data": data}))))
+    new = add_seal(public(as_json({"plan": entry, "data": data})))
     held = store.claim(new[SEAL], shared=shared, say=listener.stage)
     try:
         record = find_record(store)
@@ -285,7 +285,7 @@ def _same(store: Store, old: Mapping[str, Any], new: Mapping[str, Any], new_plac
 def is_of_plan(record: Record, entry: Mapping[str, Any]) -> bool:
     """Whether a record is of a plan, as `plan_entry` has it."""
     plan = msgspec.convert({**entry, "command": record.plan.command}, PlanEntry)
-    return as_json(record.plan) == json.loads(json.dumps(as_json(plan)))
+    return as_json(record.plan) == as_json(plan)
 
 
 def find_record(store: Store) -> Record | None:

@@ -1,8 +1,12 @@
 """What a document of Holdfast is made of: objects with types, which JSON data is read into and written from."""
 
+import json
 import math
 import re
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Annotated, Any, TypeVar
+from uuid import UUID
 
 import msgspec
 from msgspec import Meta
@@ -10,24 +14,24 @@ from msgspec import Meta
 DEEPEST = 24
 """Levels to which entries may nest; those of Holdfast need a dozen."""
 
-
 Number = int | float
 """A finite number; `is_bounded_json` makes sure of it."""
 
-
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-
 
 Values = list[Number | None]
 """Numbers, some of which are not defined."""
-
 
 Spec = dict[str, Any]
 """A part as plans name it: its `name`, and its parameters."""
 
 
+NO_JSON = (bytes, bytearray, memoryview, Decimal, UUID, datetime, date, time, timedelta)
+"""What msgspec would write as texts, which nobody could tell from others again."""
+
+
 class Entry(msgspec.Struct, frozen=True):
-    """An object of the record."""
+    """An object of a document."""
 
 
 class PassesEntry(Entry, frozen=True, kw_only=True):
@@ -66,8 +70,14 @@ def check_spec(spec: Spec) -> None:
 
 
 def as_json(value: Any) -> Any:
-    """Return entries, and what holds them, as JSON data, which has no word for numbers that are not finite: None."""
-    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=_plain))
+    """Return entries, and what holds them, as JSON data, which has no word for numbers that are not finite: None.
+
+    Raises:
+        TypeError: something that is no entry and that JSON does not have.
+    """
+    # Written by Python, for names of files may hold surrogates, which UTF-8 does not have
+    text = json.dumps(msgspec.to_builtins(value, builtin_types=NO_JSON, enc_hook=_plain))
+    return json.loads(text, parse_constant=lambda constant: None)
 
 
 def _plain(value: Any) -> Any:

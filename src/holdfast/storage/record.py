@@ -3,6 +3,7 @@
 Entries that are not named here are let through unread: a later version may add to a record. What is named must fit.
 """
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -188,6 +189,9 @@ class GeometryEntry(Entry, frozen=True, kw_only=True):
 
 NEEDED = ("fingerprint", "parameters", "input", "dim", "passes")
 """What an encoder has that could be audited."""
+
+WRITTEN = ("measures", "checks", "observations", "origin", "mean", "std", "geometry")
+"""What is written of an encoder that could be audited, though it may be empty; of others the first two are."""
 
 
 class EncoderEntry(Entry, frozen=True, kw_only=True):
@@ -519,3 +523,29 @@ class Record(Entry, frozen=True, kw_only=True):
         for series in self.series:
             if not set(series.encoders) <= set(names) or not set(series.fluctuation) <= titles:
                 raise ValueError("series: one is of an encoder or a measure that is not there")
+
+
+def check_written(record: Any) -> None:
+    """Make sure that a record's file says itself what its types would fill in; left out, it would read as sound.
+
+    Args:
+        record: JSON data that fit the types.
+
+    Raises:
+        ValueError: something is missing; it says what.
+    """
+    for encoder in record["encoders"]:
+        place = f"encoders: {encoder['name']!r}"
+        _check_has(encoder, WRITTEN[:2] if encoder.get("error") else WRITTEN, place)
+        attention = encoder.get("attention", {})
+        if attention and not attention.get("problem"):
+            _check_has(attention, AttentionEntry.__struct_fields__[1:], f"{place}, attention")
+        for name, measure in encoder["measures"].items():
+            _check_has(measure, ("scores", "headline", "table", "passes_alone", "seconds"), f"{place}, {name}")
+            for title, score in measure["scores"].items():
+                _check_has(score, ("checks", "standing", "because"), f"{place}, {name}, {title}")
+
+
+def _check_has(entry: Any, names: Iterable[str], place: str) -> None:
+    if missing := [name for name in names if name not in entry]:
+        raise ValueError(f"{place}: {missing[0]} is missing")

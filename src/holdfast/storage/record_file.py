@@ -16,7 +16,7 @@ from holdfast.runtime.doors import read_bytes, real
 from holdfast.runtime.errors import UnreadableRecord, os_reason
 from holdfast.storage.entry import read_json
 from holdfast.storage.filesystem import Folder
-from holdfast.storage.record import SCHEMA, Record
+from holdfast.storage.record import SCHEMA, Record, check_written
 
 RECORD = "record.json"
 
@@ -100,11 +100,13 @@ def parse_record(data: bytes, place: str) -> Record:
             f"the {RECORD} of {place!r} has been damaged or changed since the audit wrote it; run the audit again"
         )
     try:
-        return read_json(record, Record)
+        read = read_json(record, Record)
+        check_written(record)
     except ValueError as error:
         raise UnreadableRecord(
             f"expected the record of an audit in {place!r}, got one where {error}; audit again"
         ) from error
+    return read
 
 
 def _no_number(text: str) -> float:

@@ -40,6 +40,8 @@ class Score:
     if_weak: Literal["at least", "at most", "void"] | None = None
 
     def __post_init__(self) -> None:
+        if not 0 <= self.n < 2**63:
+            raise ValueError(f"expected a count of independent units, got n = {self.n}")
         if self.low is None or self.high is None or abs(self.high - self.low) > 1e-12 * max(abs(self.low), 1e-300):
             return
         object.__setattr__(self, "low", None)  # the dataclass is frozen
