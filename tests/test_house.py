@@ -52,6 +52,12 @@ def test_help_and_report_imports_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_the_command_line_begins_without_records() -> None:
+    """Help and lists need none of what reads and writes them."""
+    code = "import sys, holdfast.cli; sys.exit('msgspec' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_the_viewer_starts_without_torch_and_matplotlib() -> None:
     code = (
         "import sys, holdfast.workflows.view.server;"

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,7 +10,9 @@ from holdfast.cli.common import AllowOption, JsonOption, err, listening, number,
 from holdfast.runtime.doors import read_list, real
 from holdfast.runtime.errors import HoldfastError, os_reason
 from holdfast.runtime.exit_status import ExitStatus
-from holdfast.storage.gate import Gate
+
+if TYPE_CHECKING:  # the command line begins without what reads records
+    from holdfast.storage.gate import Gate
 
 DROP = "allow-drop "
 """How a line of a file begins that says what may be lost."""
@@ -110,7 +112,7 @@ def check(
         raise typer.Exit(ExitStatus.UNMET)
 
 
-def _write(data: Gate, junit_file: str | None, summary: Path | None) -> None:
+def _write(data: "Gate", junit_file: str | None, summary: Path | None) -> None:
     """Write what other programs show."""
     from holdfast.report.gate import markdown
     from holdfast.report.junit import junit

@@ -26,8 +26,6 @@ from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.privacy import brief, public, redact_secrets
 from holdfast.runtime.streams import answering
-from holdfast.storage.entry import as_json
-from holdfast.storage.standing import find_failed_checks
 
 out, err = Screen(), Screen(stderr=True)
 """What the commands print on: answers, and everything else. Nothing else of Holdfast prints."""
@@ -140,6 +138,8 @@ class Command(TyperCommand):
 
 def answer(data: Any) -> None:
     """Print an answer as JSON on stdout."""
+    from holdfast.storage.entry import as_json
+
     out.file.write(redact_secrets(json.dumps(as_json(data), allow_nan=False)) + "\n")
 
 
@@ -266,6 +266,7 @@ def tell(record: Any, folder: str, report: str | None, json_output: bool, strict
     Strictly, a failed check ends it with status 1, unless the audit allows it.
     """
     from holdfast.storage.record_file import LOG
+    from holdfast.storage.standing import find_failed_checks
 
     if json_output:
         answer(record)

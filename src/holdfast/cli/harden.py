@@ -7,7 +7,6 @@ import typer
 
 from holdfast.cli import completion
 from holdfast.cli.common import DeviceOption, EpsOption, JsonOption, QuietOption, listening, out, partly, show
-from holdfast.storage.entry import as_json
 from holdfast.storage.filesystem import local_folder
 
 
@@ -93,5 +92,5 @@ def harden(
         steps, options["pace"] = read_pace(pace)
     with listening(quiet) as bars:
         record = run(Hardening(encoder, data, objective, steps=steps, **options), out_folder, listener=bars).record
-    show(as_json(record), json_output, lambda: print_hardening(record, out))
+    show(record, json_output, lambda: print_hardening(record, out))
     partly(record.failures, has_measurements(record))
