@@ -13,7 +13,7 @@ from holdfast.report.annotations import annotations
 from holdfast.report.gate import markdown
 from holdfast.report.junit import junit
 from holdfast.sources.encoders import open_encoder
-from holdfast.storage.gate import FindingEntry, Gate
+from holdfast.storage.gate import Finding, Gate
 
 NOISE = 0.4
 """Standard deviation of what is added to each weight, in that of its tensor."""
@@ -118,7 +118,7 @@ def test_pipelines_read_it(runs, capsys, tmp_path: Path, monkeypatch) -> None:
 
 def test_what_pipelines_could_misread_is_escaped() -> None:
     name = "a,b: 100 %\n::error::<x> & \x00 | `y`"
-    finding = FindingEntry(requirement=name, encoder=name, met=False, compared="c", found=None, bound="", reason="no")
+    finding = Finding(requirement=name, encoder=name, met=False, compared="c", found=None, bound="", reason="no")
     data = Gate(
         record=name, status=1, passed=False, verdict="failed", met=False, findings=[finding], regression=None, index=[],
         strict=False,

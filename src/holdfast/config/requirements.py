@@ -15,6 +15,7 @@ from typing import Any
 from holdfast.numerics.statistics.score import Score
 from holdfast.runtime.checked import number
 from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.storage.gate import Finding
 from holdfast.storage.record import EncoderEntry, MeasureEntry
 from holdfast.storage.standing import SOUND, VOID, base, may_meet
 
@@ -62,33 +63,6 @@ class Requirement:
     def of_checks(self) -> bool:
         """Whether it is about the validity panel."""
         return self.subject.startswith("checks.")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Whether one encoder meets one requirement.
-
-    Attributes:
-        requirement: as it was written.
-        encoder: the encoder's name.
-        met: whether it holds.
-        compared: what was compared, for example "breakaway_risk, 20 steps, high end (the default for <)".
-        found: what the record has there; None where there is nothing to compare.
-        bound: what it was compared with.
-        unit: of that number; "" for checks and counts.
-        reason: why it does not hold; "" where it does.
-        levels: whether the number is a size that is said in grey levels.
-    """
-
-    requirement: str
-    encoder: str
-    met: bool
-    compared: str
-    found: float | str | None
-    bound: float | str
-    unit: str = ""
-    reason: str = ""
-    levels: bool = False
 
 
 Judge = Callable[[EncoderEntry], Finding]

@@ -32,11 +32,6 @@ NO_SCORE = Score(None, None, None, n=0, interval="")
 """What is shown where there is none."""
 
 
-def standing(score: Score) -> str:
-    """Return what a score still is: "sound", a bound that the truth is "at least" or "at most", or "void"."""
-    return score.standing
-
-
 def nan(value: Any) -> float:
     """Return a number that can be drawn; NaN for all else."""
     return float(value) if finite(value) else float("nan")

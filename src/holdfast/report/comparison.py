@@ -8,7 +8,7 @@ from rich.text import Text
 
 from holdfast.report.brief import FEW
 from holdfast.report.leader import Leader, format_score_inline, lead
-from holdfast.report.names import shorten_compared
+from holdfast.report.names import shorten_names
 from holdfast.report.numbers import BETTER, finite, listing, plural
 from holdfast.storage.chart import CurvesEntry
 from holdfast.storage.comparison import ComparedEncoder, ComparedMeasure, Comparison, RankedRow
@@ -46,7 +46,7 @@ def heading(m: ComparedMeasure, name: str) -> str:
 def print_comparison(data: Comparison, console: Console) -> None:
     """Print who holds best, whom to trust, every measure with its encoders, best value first, then the rest."""
     # who holds best, and what the checks say of each encoder
-    data, _ = shorten_compared(data)
+    data, _ = shorten_names(data)
     for line in opening(data):
         console.print(line)
 

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from holdfast.report.comparison import ARROW, first_names, heading, opening, p_text, p_title, rank, sentences
 from holdfast.report.leader import format_score_inline
-from holdfast.report.names import shorten_compared
+from holdfast.report.names import shorten_names
 from holdfast.report.numbers import finite, vacuous
 from holdfast.report.table import Table, latex_text, markdown_text
 from holdfast.runtime.checked import Checked, Count
@@ -52,7 +52,7 @@ def grid(data: Comparison, layout: Layout | None = None) -> Table:
     """Return encoders against measures, those first that come first; the best of each measure is bold.
 
     Args:
-        data: a comparison with short names, see `shorten_compared`.
+        data: a comparison with short names, see `shorten_names`.
         layout: how; as `Layout()` where None.
     """
     layout = layout or Layout()
@@ -104,7 +104,7 @@ def _cell(row: RankedRow, m: ComparedMeasure, layout: Layout, side: Side | None 
 
 def markdown(data: Comparison, layout: Layout | None = None) -> str:
     """Return the comparison as Markdown: encoders down, measures across, then what a reader must know."""
-    data, _ = shorten_compared(data)
+    data, _ = shorten_names(data)
     first = "\n".join(f"- {markdown_text(line.plain)}" for line in opening(data))
     notes = "\n".join(f"- {markdown_text(text)}" for text, _ in sentences(data))
     return "\n\n".join([first, grid(data, layout).markdown(), *keys(data), notes]) + "\n"
@@ -112,7 +112,7 @@ def markdown(data: Comparison, layout: Layout | None = None) -> str:
 
 def latex(data: Comparison, layout: Layout | None = None) -> str:
     """Return the comparison as a booktabs table: encoders down, measures across."""
-    data, _ = shorten_compared(data)
+    data, _ = shorten_names(data)
     notes = [f"% {latex_text(text)}" for text in (*keys(data), *(text for text, _ in sentences(data)))]
     return "\n".join(["% needs \\usepackage{booktabs}", grid(data, layout).latex(), *notes, ""])
 

@@ -13,7 +13,7 @@ from holdfast.report.index_sentences import sentences as upgrade_sentences
 from holdfast.report.leader import format_score
 from holdfast.report.numbers import BETTER, finite, number, plural
 from holdfast.report.table import Table, markdown_text
-from holdfast.storage.gate import FindingEntry, Gate, HeldScore, Needed, Regression
+from holdfast.storage.gate import Finding, Gate, HeldScore, Needed, Regression
 from holdfast.storage.standing import SOUND
 
 MARKS = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("?", "yellow")}
@@ -77,7 +77,7 @@ def notes(regression: Regression) -> list[Text]:
     return lines + [Text(text, "dim") for text in [*regression.left_out, *scope(regression)]]
 
 
-def _requirements(findings: Sequence[FindingEntry]) -> RichTable:
+def _requirements(findings: Sequence[Finding]) -> RichTable:
     grid = RichTable.grid(padding=(0, 1))
     for requirement, group in groupby(findings, key=lambda finding: finding.requirement):
         answers = list(group)
@@ -94,7 +94,7 @@ def _mark(holds: bool | None) -> Text:
     return Text(*MARKS[holds])
 
 
-def actually(finding: FindingEntry) -> str:
+def actually(finding: Finding) -> str:
     """Return what was found and, where that is not enough, why."""
     value, reason = finding.found, finding.reason
     text = value if isinstance(value, str) and not reason else ""  # a check's reason says it
@@ -226,7 +226,7 @@ def scope(regression: Regression) -> list[str]:
     return [regression.promises] if regression.promises else []
 
 
-def requirements(findings: Sequence[FindingEntry]) -> list[Text]:
+def requirements(findings: Sequence[Finding]) -> list[Text]:
     """Return a line for each requirement and encoder."""
     return [
         Text.assemble(_mark(finding.met), f" {finding.requirement}, {finding.encoder}: {actually(finding)}")

@@ -5,7 +5,7 @@ from typing import Any
 
 from holdfast.numerics.statistics.score import Score
 from holdfast.report.names import short_names
-from holdfast.report.numbers import number, plural, read_score, score
+from holdfast.report.numbers import number, parse_score, plural, score
 
 OUTCOMES = {"broken": "bold red", "wrong before and after": "yellow", "mended": "green"}
 """What may become of a canary but to hold, and its colour."""
@@ -24,7 +24,7 @@ def sentences(record: Mapping[str, Any]) -> list[str]:
     data, measures = record["data"], record["measures"]
     overlaps = [name for name in measures if name.startswith("overlap@")]
     last = max(overlaps, key=lambda name: int(name.partition("@")[2]))
-    kept = score(read_scores(measures[last])[measures[last]["headline"]], "share")
+    kept = score(parse_scores(measures[last])[measures[last]["headline"]], "share")
     k = last.partition("@")[2]
     answer = [
         f"{new} in the place of {old}, on {plural(data['images'], 'image')}: {kept} of an image's first {k} neighbours "
@@ -32,7 +32,7 @@ def sentences(record: Mapping[str, Any]) -> list[str]:
     ]
     if "threshold" not in measures:
         return answer
-    limits, positives = (read_scores(measures[name]) for name in ("threshold", "false_positives"))
+    limits, positives = (parse_scores(measures[name]) for name in ("threshold", "false_positives"))
     rate = score(positives["old"], "share")
     answer.append(
         f"At a false-positive rate of {rate} the threshold {number(limits['old'].value)} becomes "
@@ -45,6 +45,6 @@ def sentences(record: Mapping[str, Any]) -> list[str]:
     return answer
 
 
-def read_scores(entry: Mapping[str, Any]) -> dict[str, Score]:
+def parse_scores(entry: Mapping[str, Any]) -> dict[str, Score]:
     """Return the scores of a measure."""
-    return {name: read_score(data) for name, data in entry["scores"].items()}
+    return {name: parse_score(data) for name, data in entry["scores"].items()}

@@ -12,13 +12,13 @@ from rich.text import Text
 from holdfast.report.charts.figure import colour
 from holdfast.report.charts.lines import Curve, Horizontal, Lines
 from holdfast.report.gate import MARKS, requirements
-from holdfast.report.index_sentences import OUTCOMES, names, read_scores, sentences
+from holdfast.report.index_sentences import OUTCOMES, names, parse_scores, sentences
 from holdfast.report.numbers import number, plural, score
 from holdfast.report.page import page
 from holdfast.report.pictures import Shot, shot
 from holdfast.report.table import Table
 from holdfast.storage.filesystem import Folder
-from holdfast.storage.gate import FindingEntry
+from holdfast.storage.gate import Finding
 from holdfast.storage.outputs import write_inside
 from holdfast.storage.record_file import RunFiles
 
@@ -83,13 +83,13 @@ def sides_table(record: Mapping[str, Any]) -> Table:
 
 
 def _cell(entry: Mapping[str, Any], column: str) -> str:
-    found = read_scores(entry).get(column)
+    found = parse_scores(entry).get(column)
     return score(found, entry["unit"]) if found else ""
 
 
-def findings(record: Mapping[str, Any]) -> list[FindingEntry]:
+def findings(record: Mapping[str, Any]) -> list[Finding]:
     """Return whether each requirement is met."""
-    return msgspec.convert(record["findings"], list[FindingEntry])
+    return msgspec.convert(record["findings"], list[Finding])
 
 
 def canaries(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -164,13 +164,13 @@ def _chart(record: Mapping[str, Any]) -> str:
     if len(rows) < 2:
         return ""
     at, values, low, high = ([row[key] for row in rows] for key in ("old", "new", "low", "high"))
-    ratio = read_scores(record["measures"]["distance_scale"])["mean"].value
+    ratio = parse_scores(record["measures"]["distance_scale"])["mean"].value
     curves = [Curve(at, values, low, high, colour(1))]
     if ratio is not None:
         scaled = [ratio * value for value in at]
         curves.append(Curve(at, scaled, (), (), colour(5), style="dashed"))
     limit = record["measures"].get("threshold")
-    dotted = None if limit is None else read_scores(limit)["old"].value
+    dotted = None if limit is None else parse_scores(limit)["old"].value
     drawing = Lines(
         "translation",
         curves,

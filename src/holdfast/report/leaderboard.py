@@ -14,7 +14,7 @@ from holdfast.report.charts.points import Cross, Front
 from holdfast.report.comparison import first_names, heading, leader, p_text, rank, scope, trust
 from holdfast.report.comparison import front as front_sentence
 from holdfast.report.leader import format_score, format_score_inline
-from holdfast.report.names import shorten_compared
+from holdfast.report.names import shorten_names
 from holdfast.report.numbers import BETTER, count, finite, listing, plural
 from holdfast.report.page import page
 from holdfast.report.panel import Panel
@@ -48,7 +48,7 @@ def render(data: Leaderboard, title: str = "Leaderboard") -> str:
     apart, groups = Apart(), []
     for number_, comparison in enumerate(data.groups, 1):
         pairs = {name: len(m.pairs) for name, m in comparison.measures.items()}
-        shown, wholes = shorten_compared(_with_fewer_pairs(comparison))
+        shown, wholes = shorten_names(_with_fewer_pairs(comparison))
         section = ", ".join(encoder.name for encoder in shown.encoders)
         groups.append(apart(section, lambda n=number_, c=shown, w=wholes, p=pairs: _group(n, c, w, p), None))
     lost = [Unreadable(place=section, reason=f"could not be drawn: {why}") for section, why in apart.problems]

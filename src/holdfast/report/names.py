@@ -12,7 +12,7 @@ from holdfast.storage.comparison import ComparedMeasure, Comparison, Pareto
 from holdfast.storage.entry import as_json
 from holdfast.storage.record import Compared, Record, RelationEntry, SeriesEntry
 
-Entries = TypeVar("Entries")
+Document = TypeVar("Document", Record, Comparison)
 
 LONGEST = 60
 """Characters of a short name, at most; what is cut is the middle."""
@@ -60,32 +60,27 @@ def _cut(text: str) -> str:
     return f"{text[: LONGEST // 2 - 1]}…{text[-(LONGEST // 2) :]}"
 
 
-def shorten_names(record: Record) -> tuple[Record, dict[str, str]]:
-    """Return a record for people, in which encoders have short names, and the whole name of each."""
-    names = short_names([encoder.name for encoder in record.encoders])
-    shown = replace(
-        record,
-        encoders=[replace(encoder, name=names[encoder.name]) for encoder in record.encoders],
-        comparison=_rename(record.comparison, names, dict[str, Compared]),
-        relations=_rename(record.relations, names, list[RelationEntry]),
-        series=_rename(record.series, names, list[SeriesEntry]),
-    )
-    return shown, {short: name for name, short in names.items()}
+NAMING: dict[str, type] = {
+    "comparison": dict[str, Compared],
+    "relations": list[RelationEntry],
+    "series": list[SeriesEntry],
+    "measures": dict[str, ComparedMeasure],
+    "pareto": Pareto,
+}
+"""Entries of documents that name encoders, beside those of the encoders themselves, and what they are."""
 
 
-def shorten_compared(data: Comparison) -> tuple[Comparison, dict[str, str]]:
-    """Return a comparison for people, in which encoders have short names, and the whole name of each."""
-    names = short_names([encoder.name for encoder in data.encoders])
-    shown = replace(
-        data,
-        encoders=[replace(encoder, name=names[encoder.name]) for encoder in data.encoders],
-        measures=_rename(data.measures, names, dict[str, ComparedMeasure]),
-        pareto=_rename(data.pareto, names, Pareto),
-    )
-    return shown, {short: name for name, short in names.items()}
+def shorten_names(document: Document) -> tuple[Document, dict[str, str]]:
+    """Return a record or a comparison for people, in which encoders have short names, and the whole name of each."""
+    names = short_names([encoder.name for encoder in document.encoders])
+    encoders = [replace(encoder, name=names[encoder.name]) for encoder in document.encoders]
+    others = {
+        key: _rename(getattr(document, key), names, kind) for key, kind in NAMING.items() if hasattr(document, key)
+    }
+    return replace(document, encoders=encoders, **others), {short: name for name, short in names.items()}
 
 
-def _rename(entries: Entries, names: Mapping[str, str], kind: type[Entries]) -> Entries:
+def _rename(entries: Any, names: Mapping[str, str], kind: type) -> Any:
     """Return entries of a kind in which each name of an encoder is its short one."""
     return msgspec.convert(_replace_names(as_json(entries), names), kind)
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from holdfast.report import comparison as compared
 from holdfast.report import gate, hardening, index_upgrade, study
 from holdfast.report.comparison_table import grid, keys
-from holdfast.report.names import shorten_compared, shorten_names
+from holdfast.report.names import shorten_names
 from holdfast.report.page import fragment
 from holdfast.report.table import Table
 from holdfast.report.terminal import blocks, side_by_side
@@ -28,7 +28,7 @@ def record_html(record: Record) -> str:
 
 def comparison_html(data: Comparison) -> str:
     """Return a comparison as a piece of HTML: encoders down, measures across; see `record_html`."""
-    data, _ = shorten_compared(data)
+    data, _ = shorten_names(data)
     sentences = [Text(sentence, style=style) for sentence, style in compared.sentences(data)]
     return _html([*compared.opening(data), grid(data), *(Text(key, "dim") for key in keys(data)), *sentences])
 

@@ -106,7 +106,7 @@ def interval(score: Score, unit: str = "ratio", digits: int | None = None) -> st
     return f"[{_not_all(_end(low, unit, decimals), low, unit)}, {_end(high, unit, decimals)}]"
 
 
-def read_score(data: Mapping[str, Any]) -> Score:
+def parse_score(data: Mapping[str, Any]) -> Score:
     """Return a score from JSON data, such as a verdict of the gate."""
     return msgspec.convert(data, Score)
 

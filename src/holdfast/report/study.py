@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.report.numbers import read_score, score
+from holdfast.report.numbers import parse_score, score
 from holdfast.report.table import Table
 
 AVERAGE, AGAIN = "Avg Δ ↓", "over trainings"
@@ -84,7 +84,7 @@ def _cell(entry: Mapping[str, Any] | None, column: str, row: Mapping[str, Any]) 
 
 
 def _share(entry: Mapping[str, Any]) -> str:
-    return score(read_score(entry), "share")
+    return score(parse_score(entry), "share")
 
 
 def problems(record: Mapping[str, Any]) -> list[str]:

@@ -9,8 +9,20 @@ Verdict = Literal["worse", "no worse", "lost", "cannot tell", "better"]
 """What became of a score; "lost" where the baseline has a number and the run has none."""
 
 
-class FindingEntry(Entry, frozen=True, kw_only=True):
-    """Whether an encoder meets a requirement, see `config.requirements.Finding`."""
+class Finding(Entry, frozen=True):
+    """Whether one encoder meets one requirement.
+
+    Attributes:
+        requirement: as it was written.
+        encoder: the encoder's name.
+        met: whether it holds.
+        compared: what was compared, for example "breakaway_risk, 20 steps, high end (the default for <)".
+        found: what the record has there; None where there is nothing to compare.
+        bound: what it was compared with.
+        unit: of that number; "" for checks and counts.
+        reason: why it does not hold; "" where it does.
+        levels: whether the number is a size that is said in grey levels.
+    """
 
     requirement: str
     encoder: str
@@ -149,7 +161,7 @@ class Gate(Entry, frozen=True, kw_only=True):
     passed: bool
     verdict: Literal["passed", "undecided", "failed"]
     met: bool
-    findings: list[FindingEntry]
+    findings: list[Finding]
     regression: Regression | None
     index: list[dict[str, Any]]
     strict: bool

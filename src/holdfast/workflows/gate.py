@@ -1,7 +1,6 @@
 """The gate: a run held against requirements, and against an earlier run."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,7 +11,7 @@ from holdfast.config.requirements import judge
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.listener import Listener, Silent
-from holdfast.storage.gate import FindingEntry, Gate
+from holdfast.storage.gate import Gate
 from holdfast.workflows.index_gate import IndexQuestions, hold_index, of_index
 
 
@@ -63,7 +62,7 @@ def hold(
         passed=passed,
         verdict="failed" if not passed else "undecided" if undecided else "passed",
         met=met,
-        findings=[FindingEntry(**asdict(finding)) for finding in findings],
+        findings=findings,
         regression=regression,
         index=compared,
         strict=strict,

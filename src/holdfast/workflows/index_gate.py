@@ -14,9 +14,10 @@ from holdfast.auditing.representations import CLEAN
 from holdfast.comparison.baseline import same_images
 from holdfast.comparison.records import Audited, Run
 from holdfast.comparison.stored import load_observation
-from holdfast.config.requirements import Finding, parse
+from holdfast.config.requirements import parse
 from holdfast.core import HoldfastError
 from holdfast.runtime.listener import Listener
+from holdfast.storage.gate import Finding
 from holdfast.workflows.compare_index.canaries import BROKEN, Canary, read_canaries
 from holdfast.workflows.compare_index.plan import IndexPlan
 from holdfast.workflows.compare_index.upgrade import Represented, findings, upgrade

@@ -7,7 +7,7 @@ from typing import Generic, TypeGuard, TypeVar
 import numpy as np
 
 from holdfast.numerics.statistics.score import Score
-from holdfast.report.cells import Cell, Grid, caution, nan, standing, unpack_score
+from holdfast.report.cells import NO_SCORE, Cell, Grid, caution, nan, unpack_score
 from holdfast.report.charts import figure
 from holdfast.report.charts.forest import Forest, Row
 from holdfast.report.charts.histogram import Histogram, Spread
@@ -37,15 +37,12 @@ from holdfast.storage.standing import ONE_SIDE, VOID
 ALIKE = 0.05
 """Share by which marks of one name may lie apart and are drawn as one: encoders may see their images in other sizes."""
 
-ABSENT = Score(None, None, None, 0, "none: there is no such score")
-"""Stands for a score that a measure has not."""
-
 Kind = TypeVar("Kind", bound=ChartEntry, covariant=True)
 
 
 def find_score(measure: MeasureEntry | None, name: str | None) -> Score:
     """Return a score of a measure by its name; one that is undefined where there is none."""
-    return measure.scores.get(name, ABSENT) if measure and name is not None else ABSENT
+    return measure.scores.get(name, NO_SCORE) if measure and name is not None else NO_SCORE
 
 
 @dataclass(frozen=True)
@@ -86,12 +83,12 @@ class Contribution(Generic[Kind]):
     @property
     def void(self) -> bool:
         """Whether nothing of it means anything."""
-        return standing(self.headline_score) == VOID
+        return self.headline_score.standing == VOID
 
     @property
     def bound(self) -> bool:
         """Whether it is only a bound on one side."""
-        return standing(self.headline_score) in ONE_SIDE
+        return self.headline_score.standing in ONE_SIDE
 
     def score(self, name: str) -> Score:
         """Return a score of its measure, see `find_score`."""
@@ -333,7 +330,7 @@ def shades(key: str, title: str, parts: Sequence[Contribution[ShadesEntry]], fol
     for row, p in enumerate(parts):
         scores = dict(zip(p.chart.columns, map(p.score, p.chart.scores), strict=False))
         notes += dict.fromkeys(filter(None, (caution(f"{p.name}, {heads[name]}", s) for name, s in scores.items())))
-        values[row] = [unpack_score(scores.get(column, ABSENT))[0] for column in columns]
+        values[row] = [unpack_score(scores.get(column, NO_SCORE))[0] for column in columns]
         unit, drawn = p.about.unit, dict(zip(columns, values[row], strict=True))
         cells = {c: statement(scores[c], unit) if finite(value) else ("", "") for c, value in drawn.items()}
         texts.append(list(cells.values()))

@@ -9,7 +9,7 @@ from holdfast.report.apart import Apart
 from holdfast.report.charts.sections import chart_sections
 from holdfast.report.corruptions import relation_charts
 from holdfast.report.leaderboard import pareto
-from holdfast.report.names import shorten_compared, shorten_names
+from holdfast.report.names import shorten_names
 from holdfast.report.noises import collect_noises
 from holdfast.report.numbers import plural
 from holdfast.report.panel import Panel
@@ -80,7 +80,7 @@ def figures_of_comparison(data: Comparison, joint: Record | None, files: RunFile
     """
     apart = Apart()
     shown = _charts(shorten_names(joint)[0], files, apart) if joint else []
-    data, _ = shorten_compared(data)
+    data, _ = shorten_names(data)
     series = {encoder.name: place for place, encoder in enumerate(data.encoders)}
     if panel := apart("pareto", lambda: pareto("pareto", data, series), None):
         shown.append(_Shown("pareto", "", "Two measures", "", panel))

@@ -118,7 +118,7 @@ def _verdict(record: Mapping[str, Any], requirements: Collection[str]) -> dict[s
     broken = any(canary["outcome"] == BROKEN for canary in record["canaries"])
     passed = all(finding.met for finding in answers) and not broken
     return {
-        "findings": [asdict(finding) for finding in answers],
+        "findings": answers,
         "passed": passed,
         "status": int(ExitStatus.DONE if passed else ExitStatus.UNMET),
     }

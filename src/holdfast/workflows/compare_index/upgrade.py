@@ -8,12 +8,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.config.requirements import Finding, judge, parse
+from holdfast.config.requirements import judge, parse
 from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.image_pairs import ImagePairs
 from holdfast.numerics.geometry.neighbour_lists import Kept, Lists
-from holdfast.report.numbers import read_score
+from holdfast.report.numbers import parse_score
 from holdfast.runtime.listener import Listener, Silent
+from holdfast.storage.gate import Finding
 from holdfast.storage.record import EncoderEntry, MeasureEntry
 from holdfast.storage.standing import VOID
 from holdfast.workflows.compare_index import measures
@@ -128,7 +129,7 @@ def findings(
 
 def _as_in_records(name: str, entry: Mapping[str, Any]) -> MeasureEntry:
     """Return a measure as records have it; which way is better the requirements say."""
-    scores = {title: replace(read_score(score), if_weak=VOID) for title, score in entry["scores"].items()}
+    scores = {title: replace(parse_score(score), if_weak=VOID) for title, score in entry["scores"].items()}
     return MeasureEntry(
         title=entry["title"],
         better="higher",

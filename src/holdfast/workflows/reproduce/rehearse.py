@@ -14,7 +14,7 @@ from torch.nn.functional import interpolate
 from holdfast.auditing.execute import INLINE
 from holdfast.core import registry
 from holdfast.core.engine import Engine
-from holdfast.report.numbers import read_score
+from holdfast.report.numbers import parse_score
 from holdfast.runtime.listener import Listener
 from holdfast.sources.data.digits import train_images
 from holdfast.workflows.reproduce.claim import Cell
@@ -85,7 +85,7 @@ def rehearse(
         record = reproduce(small, Path(folder) / "run", device=device, engine=engine, listener=listener)
     cells = {
         (row["name"], column["name"]): Cell(
-            row["name"], column["name"], cell["score"] and read_score(cell["score"]), why=cell["why"]
+            row["name"], column["name"], cell["score"] and parse_score(cell["score"]), why=cell["why"]
         )
         for row in record["rows"]
         for column, cell in zip(record["columns"], row["cells"], strict=True)

@@ -10,7 +10,7 @@ from holdfast.comparison.records import Run
 from holdfast.core import HoldfastError, Score
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.ratios import relative_drop
-from holdfast.report.numbers import read_score
+from holdfast.report.numbers import parse_score
 from holdfast.runtime.errors import pick, unknown
 from holdfast.workflows.reproduce.cells import (
     APART,
@@ -200,7 +200,7 @@ def _study_score(at: Mapping[str, Any], studies: Mapping[str, Mapping[str, Any] 
         score = pick("version", version, row[of])
     if score is None:
         raise HoldfastError("a training behind it failed")
-    return read_score(score)
+    return parse_score(score)
 
 
 def correlation(
