@@ -24,11 +24,18 @@ from holdfast.storage.record import (
     Software,
     Spent,
 )
+from holdfast.storage.reproduction import ReproductionRecord
+from holdfast.workflows.reproduce import run as reproduction
 
 
 def typed(record: dict[str, Any]) -> Record:
     """Return a record that a test holds as JSON data as the package holds it."""
     return read_json(record, Record)
+
+
+def typed_reproduction(record: dict[str, Any]) -> ReproductionRecord:
+    """Return a reproduction that a test holds as JSON data as the package holds it."""
+    return read_json(record, ReproductionRecord)
 
 
 def _as_json(function: Any) -> Any:
@@ -47,6 +54,7 @@ run_audit = _as_json(run.run_audit)
 merge_parts = _as_json(merge.merge_parts)
 compare_runs = _as_json(compare.compare_runs)
 leaderboard = _as_json(board.leaderboard)
+reproduce = _as_json(reproduction.reproduce)
 read_record = _as_json(record_file.read_record)
 parse_record = _as_json(record_file.parse_record)
 

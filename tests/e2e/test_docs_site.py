@@ -18,6 +18,7 @@ import pytest
 
 from holdfast.core import registry
 from holdfast.report.reproduction import markdown
+from json_records import typed_reproduction
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -202,6 +203,7 @@ def _radius(row: dict) -> float:
 def test_claims_are_read_from_what_the_command_writes(tmp_path: Path) -> None:
     outcomes = ["holds", "fails", "not shown", "fails"]
     about = {
+        "name": "a-table1",
         "paper": "A paper",
         "where": "Table 1",
         "title": "of | things",
@@ -215,9 +217,11 @@ def test_claims_are_read_from_what_the_command_writes(tmp_path: Path) -> None:
         "network": "stand-ins",
         "published": {"number": 3, "as_claimed": 1, "ties": ["a"], "against": ["b | c"]},
     }
-    found = {"reproduction": about, "seconds": 3.0, "columns": [], "rows": [], "inputs": {}, "failures": []}
+    where = {"python": "", "torch": "", "platform": "", "packages": {}}
+    usual = {"holdfast": {"version": "0", "git": None}, "environment": where, "command": "", "seconds": 3.0}
+    found = usual | {"reproduction": about, "columns": [], "rows": [], "inputs": {}, "failures": []}
     page = tmp_path / "a-table1-small.md"
-    page.write_text(markdown(found | {"claims": claims}), encoding="utf-8")
+    page.write_text(markdown(typed_reproduction(found | {"claims": claims})), encoding="utf-8")
     read = generated().claims_of(page)
     assert [claim.outcome for claim in read] == [outcomes[0], *outcomes[2:], outcomes[1]]  # the authors' own first
     assert read[0].text.startswith("claim 0")

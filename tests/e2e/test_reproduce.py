@@ -18,8 +18,9 @@ from holdfast.training.recipe_file import make_recipe
 from holdfast.workflows.reproduce import recipe
 from holdfast.workflows.reproduce.recipe import fill_placeholders, names, over, read
 from holdfast.workflows.reproduce.rehearse import rehearse, stand_in
-from holdfast.workflows.reproduce.run import _audit, reproduce
+from holdfast.workflows.reproduce.run import _audit
 from holdfast.workflows.study.file import make_study
+from json_records import reproduce, typed_reproduction
 
 TABLE = """
 paper = "A paper"
@@ -128,6 +129,20 @@ def test_a_second_run_reads_what_is_there_and_its_time_comes_on_top(made: tuple[
     assert again["seconds"] > first["seconds"]
 
 
+@pytest.mark.parametrize("found", ['{"seconds": 3.0}', '{"reproduction": null}', "[]"])
+def test_what_is_no_reproduction_is_refused_where_one_is_kept(
+    made: tuple[Path, dict], tmp_path: Path, found: str
+) -> None:
+    asked = read(str(made[0] / "t.toml"), "small")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/reproduction.json").write_text(found, encoding="utf-8")
+    with pytest.raises(HoldfastError) as refused:
+        reproduce(asked, tmp_path / "run")
+    assert "reproduction.json" in str(refused.value)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["reproduction.json"]  # before anything is run
+    assert (tmp_path / "run/reproduction.json").read_text(encoding="utf-8") == found
+
+
 def test_what_is_left_out_is_no_failure(made: tuple[Path, dict], tmp_path: Path) -> None:
     asked = read(str(made[0] / "t.toml"), "small")
     found = reproduce(asked, tmp_path / "one", inputs={"robust": "none"})
@@ -142,8 +157,8 @@ def test_what_is_left_out_is_no_failure(made: tuple[Path, dict], tmp_path: Path)
     unseen = reproduce(asked, tmp_path / "unseen", inputs={"images": "none"})
     assert unseen["failures"] == []
     assert {cell["why"] for cell in unseen["rows"][0]["cells"]} == {"left out, as asked: images is none"}
-    assert "- none for all of UQ: left out, as asked: images is none\n" in markdown(unseen)
-    assert "all of" not in markdown(found)
+    assert "- none for all of UQ: left out, as asked: images is none\n" in markdown(typed_reproduction(unseen))
+    assert "all of" not in markdown(typed_reproduction(found))
 
 
 def test_a_measure_that_fails_is_told(made: tuple[Path, dict], tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ from holdfast.parts.measures.smoothed.center_smoothing import CenterSmoothing
 from holdfast.storage.record import MeasureEntry
 from holdfast.workflows.reproduce.cells import _quantile, ratio, select_headline
 from holdfast.workflows.reproduce.recipe import read
-from holdfast.workflows.reproduce.run import reproduce
-from json_records import measure_entry
+from json_records import measure_entry, reproduce
 
 TABLE = """
 paper = "A paper"

@@ -14,8 +14,7 @@ from holdfast.storage.record import FluctuationEntry, SeriesEntry
 from holdfast.workflows.reproduce.cells import fluctuation
 from holdfast.workflows.reproduce.derived import mean
 from holdfast.workflows.reproduce.recipe import read
-from holdfast.workflows.reproduce.run import reproduce
-from json_records import encoder_entry, measure_entry, small_record
+from json_records import encoder_entry, measure_entry, reproduce, small_record
 
 TABLE = """
 paper = "A paper"

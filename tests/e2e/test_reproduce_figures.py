@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from holdfast.workflows.reproduce.recipe import read
-from holdfast.workflows.reproduce.run import reproduce
+from json_records import reproduce
 
 S = np.array([0.5, 1.0, 2.0, 3.0])
 TABLE = f"""

@@ -14,9 +14,8 @@ from holdfast.storage.pictured import Covariance, Means, NoiseEntry, NoiseTraini
 from holdfast.workflows.reproduce.cells import noise
 from holdfast.workflows.reproduce.claim import Cell, Claim
 from holdfast.workflows.reproduce.recipe import profiles, read, read_file
-from holdfast.workflows.reproduce.run import reproduce
 from holdfast.workflows.reproduce.verdict import FAILS, HOLDS, judge
-from json_records import encoder_entry, small_record
+from json_records import encoder_entry, reproduce, small_record
 
 BASE = """
 paper = "A paper"

@@ -11,9 +11,9 @@ from holdfast.core import HoldfastError, Score
 from holdfast.report.reproduction import markdown
 from holdfast.workflows.reproduce.claim import Cell, Claim
 from holdfast.workflows.reproduce.recipe import read
-from holdfast.workflows.reproduce.run import reproduce
 from holdfast.workflows.reproduce.trainings import deviation, p_between
 from holdfast.workflows.reproduce.verdict import judge
+from json_records import reproduce, typed_reproduction
 
 TABLE = """
 paper = "A paper"
@@ -89,7 +89,7 @@ def test_cells_are_those_of_all_trainings(record: dict) -> None:
     assert shipped["score"]["value"] == pytest.approx(same[0])
     assert shipped["trainings"]["low"] is None
     assert none["score"]["value"] == 0
-    text = markdown(table)
+    text = markdown(typed_reproduction(table))
     assert "the mean of 3 trainings" in text
     assert f"{{{100 * expected[0]:.3g}, {100 * expected[1]:.3g}}}" in text
 

@@ -73,20 +73,18 @@ def reproduce(
         record = run(recipe, folder, inputs=specs, **options, listener=bars, command=command_line())
     place = folder / "reproduction.md"
     show_markdown(record, json_output, lambda: print_reproduction(record, out), markdown(record), place)
-    partly(record["failures"], True)
+    partly(record.failures, True)
 
 
 def _rehearse(name: str, profile: str, device: str, json_output: bool, quiet: bool) -> None:
     """Rehearse a table, and print which cells got no number."""
-    from dataclasses import asdict
-
     from holdfast.report.reproduction import print_rehearsal
     from holdfast.workflows.reproduce.recipe import read
     from holdfast.workflows.reproduce.rehearse import rehearse
 
     with listening(quiet) as bars:
         rehearsal = rehearse(read(name, profile), device, listener=bars)
-    show(asdict(rehearsal), json_output, lambda: print_rehearsal(asdict(rehearsal), out))
+    show(rehearsal, json_output, lambda: print_rehearsal(rehearsal, out))
     partly((*rehearsal.empty, *rehearsal.failures), True)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.core import HoldfastError, Score
 from holdfast.runtime.errors import unknown
+from holdfast.storage.reproduction import Network
 
 KINDS = {
     "rises": "each row (or column) named above the one before",
@@ -22,8 +23,12 @@ KINDS = {
 }
 """Kinds of claims."""
 
-NETWORKS = THEIRS, TRAINED, STAND_IN = "authors", "trained", "stand-ins"
-"""What numbers are of: networks of the authors, networks trained as theirs were, or others (or other images)."""
+THEIRS: Network = "authors"
+TRAINED: Network = "trained"
+STAND_IN: Network = "stand-ins"
+
+NETWORKS = (THEIRS, TRAINED, STAND_IN)
+"""What numbers are of, the paper's own first."""
 
 COMPARED = ("rises", "falls", "above", "below")
 """Those that compare rows in each column named, or, where none is, columns in each row named (all where none is)."""
@@ -54,7 +59,7 @@ class Cell:
     scale: float = 1.0
     why: str = ""
     of: str = ""
-    network: str = STAND_IN
+    network: Network = STAND_IN
     trainings: Score | None = None
     each: tuple[float, ...] = ()
 

@@ -1,29 +1,12 @@
 """What a paper's own table says of its claims: how much of each is so, what ties, and what contradicts it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import torch
 
 from holdfast.numerics.statistics.correlations import pearson
+from holdfast.storage.reproduction import Published
 from holdfast.workflows.reproduce.claim import COMPARED, Cell, Cells, Claim
-
-
-@dataclass(frozen=True)
-class Published:
-    """What the published numbers say of a claim, without intervals, which papers seldom give.
-
-    Attributes:
-        number: how many comparisons, limits or correlations the paper's own table decides or ties.
-        as_claimed: how many of them are as claimed.
-        ties: those that are neither: equal numbers, such as two at 0; a correlation whose interval holds zero.
-        against: those that contradict it.
-    """
-
-    number: int
-    as_claimed: int
-    ties: tuple[str, ...] = ()
-    against: tuple[str, ...] = ()
 
 
 def judge_published(claim: Claim, cells: Cells) -> Published | None:

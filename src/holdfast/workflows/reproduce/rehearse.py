@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,9 +14,9 @@ from torch.nn.functional import interpolate
 from holdfast.auditing.execute import INLINE
 from holdfast.core import registry
 from holdfast.core.engine import Engine
-from holdfast.report.numbers import parse_score
 from holdfast.runtime.listener import Listener
 from holdfast.sources.data.digits import train_images
+from holdfast.storage.reproduction import Rehearsal
 from holdfast.workflows.reproduce.claim import Cell
 from holdfast.workflows.reproduce.recipe import Input, Reproduction, find_placeholders
 from holdfast.workflows.reproduce.run import reproduce
@@ -46,32 +46,6 @@ SMALL = ("zoo:vit_small_32", "zoo:base_", "zoo:cnn_", "zoo:deep_", "zoo:digits")
 """Beginnings of the specs of networks that are small enough to stay."""
 
 
-@dataclass(frozen=True)
-class Rehearsal:
-    """What became of a table on tiny stand-ins; its numbers mean nothing and are not kept.
-
-    Attributes:
-        cells: how many cells the table has.
-        empty: those that got no number, and why.
-        claims: how many claims it has.
-        lost: those that could not be tried, and why.
-        failures: what else failed.
-        seconds: how long it took.
-    """
-
-    cells: int
-    empty: tuple[str, ...]
-    claims: int
-    lost: tuple[str, ...]
-    failures: tuple[str, ...]
-    seconds: float
-
-    @property
-    def complete(self) -> bool:
-        """Whether every cell got a number, every claim was tried, and nothing failed."""
-        return not (self.empty or self.lost or self.failures)
-
-
 def rehearse(
     recipe: Reproduction, device: str = "cpu", engine: Engine = INLINE, listener: Listener | None = None
 ) -> Rehearsal:
@@ -84,17 +58,20 @@ def rehearse(
         small = stand_in(recipe, Path(folder))
         record = reproduce(small, Path(folder) / "run", device=device, engine=engine, listener=listener)
     cells = {
-        (row["name"], column["name"]): Cell(
-            row["name"], column["name"], cell["score"] and parse_score(cell["score"]), why=cell["why"]
-        )
-        for row in record["rows"]
-        for column, cell in zip(record["columns"], row["cells"], strict=True)
+        (row.name, column.name): Cell(row.name, column.name, cell.score, why=cell.why)
+        for row in record.rows
+        for column, cell in zip(record.columns, row.cells, strict=True)
     }
     undefined = {cell.why for cell in cells.values() if cell.score and cell.value is None}
     empty = [f"{row}, {name}: {cell.why}" for (row, name), cell in cells.items() if not _is_resolved(cell, undefined)]
     lost = [claim.text for claim in recipe.claims if not all(_is_resolved(c, undefined) for c in claim.about(cells))]
     return Rehearsal(
-        len(cells), tuple(empty), len(recipe.claims), tuple(lost), tuple(record["failures"]), record["seconds"]
+        cells=len(cells),
+        empty=tuple(empty),
+        claims=len(recipe.claims),
+        lost=tuple(lost),
+        failures=tuple(record.failures),
+        seconds=record.seconds,
     )
 
 

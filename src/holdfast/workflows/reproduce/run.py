@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -18,7 +17,8 @@ from holdfast.core import HoldfastError
 from holdfast.core.engine import Engine
 from holdfast.runtime.errors import pick
 from holdfast.runtime.listener import Listener, Silent
-from holdfast.storage.entry import as_json
+from holdfast.storage.entry import as_json, read_json
+from holdfast.storage.reproduction import CellEntry, ColumnEntry, InputEntry, PaperTable, ReproductionRecord, RowEntry
 from holdfast.storage.run_folder import Store
 from holdfast.training.loop import train
 from holdfast.training.recipe_file import make_recipe
@@ -70,7 +70,7 @@ def reproduce(
     engine: Engine = INLINE,
     listener: Listener | None = None,
     command: str = "",
-) -> dict[str, Any]:
+) -> ReproductionRecord:
     """Run a paper's table and return it beside ours; also written to `folder/reproduction.json`.
 
     Its `seconds` are those of all runs of the table in the folder that came to an end.
@@ -83,6 +83,7 @@ def reproduce(
     """
     listener, began, store = listener or Silent(), time.perf_counter(), Store(folder)
     check_device(device)
+    earlier = _before(store, recipe)
 
     def fill_once(place: Path, trained: int) -> Filled:
         # encoders and images, trained where the recipe says so
@@ -108,32 +109,27 @@ def reproduce(
     tables = [fill_once(store.folder / f"seed-{own}", own) for own in seeds] or [fill_once(store.folder, seed)]
     specs, problems, runs, *_, cells = tables[0]
     cells = together(recipe, [table.cells for table in tables], seeds) if seeds else cells
-    verdicts = judge_claims(recipe.claims, cells, lambda a, b: correlation(recipe, a, b, runs))
-    record = {
-        "schema": 1,
-        "holdfast": software(),
-        "environment": environment(),
-        "command": command,
-        "seconds": round(_before(store, recipe) + time.perf_counter() - began, 3),
-        "reproduction": {
-            key: getattr(recipe, key) for key in ("name", "profile", "paper", "where", "title", "units", "notes")
-        },
-        "inputs": {
-            name: {"about": i.about, "says": i.says, "spec": specs.get(name), "problem": problems.get(name)}
+    record = ReproductionRecord(
+        holdfast=software(),
+        environment=environment(),
+        command=command,
+        seconds=round(earlier + time.perf_counter() - began, 3),
+        reproduction=PaperTable(**{key: getattr(recipe, key) for key in PaperTable.__struct_fields__}),
+        inputs={
+            name: InputEntry(about=i.about, says=i.says, spec=specs.get(name), problem=problems.get(name))
             for name, i in recipe.inputs.items()
         },
-        "columns": [{"name": column.name, "unit": column.unit} for column in recipe.columns],
-        "rows": [
-            {"name": row.name, "cells": [_entry(cells[row.name, column.name]) for column in recipe.columns]}
+        columns=[ColumnEntry(name=column.name, unit=column.unit) for column in recipe.columns],
+        rows=[
+            RowEntry(name=row.name, cells=[_entry(cells[row.name, column.name]) for column in recipe.columns])
             for row in recipe.rows
         ],
-        "alike": alike(cells),
-        "seeds": seeds,
-        "claims": [asdict(verdict) for verdict in verdicts],
-        "failures": list(dict.fromkeys(why for table in tables for why in _failures(table))),
-    }
-    record = as_json(record)
-    store.write_json(RECORD, record)
+        alike=alike(cells),
+        seeds=seeds,
+        claims=judge_claims(recipe.claims, cells, lambda a, b: correlation(recipe, a, b, runs)),
+        failures=list(dict.fromkeys(why for table in tables for why in _failures(table))),
+    )
+    store.write_json(RECORD, as_json(record))
     return record
 
 
@@ -211,15 +207,22 @@ def _audit(
 
 def _before(store: Store, recipe: Reproduction) -> float:
     """Return the seconds of earlier runs whose trainings and audits are read again."""
-    record = store.read_json(RECORD) or {}
-    is_same = [record.get("reproduction", {}).get(key) for key in ("name", "profile")] == [recipe.name, recipe.profile]
-    return record["seconds"] if is_same else 0.0
+    if (data := store.read_json(RECORD)) is None:
+        return 0.0
+    try:
+        before = read_json(data, ReproductionRecord)
+    except ValueError as error:
+        raise HoldfastError(
+            f"expected a {RECORD} that `holdfast reproduce` wrote in {str(store.folder)!r}, got one where {error}; "
+            "delete it, or choose another folder"
+        ) from error
+    about = before.reproduction
+    return before.seconds if (about.name, about.profile) == (recipe.name, recipe.profile) else 0.0
 
 
-def _entry(cell: Cell) -> dict[str, Any]:
-    score, trainings = (None if each is None else asdict(each) for each in (cell.score, cell.trainings))
-    entry = {"published": cell.published, "scale": cell.scale, "score": score, "why": cell.why}
-    return entry | ({} if trainings is None else {"trainings": trainings, "each": list(cell.each)})
+def _entry(cell: Cell) -> CellEntry:
+    several = {} if cell.trainings is None else {"trainings": cell.trainings, "each": cell.each}
+    return CellEntry(published=cell.published, scale=cell.scale, score=cell.score, why=cell.why, **several)
 
 
 def _failures(filled: Filled) -> list[str]:

@@ -12,6 +12,7 @@ from holdfast.numerics import statistics
 from holdfast.numerics.statistics.ratios import relative_drop
 from holdfast.report.numbers import parse_score
 from holdfast.runtime.errors import pick, unknown
+from holdfast.storage.reproduction import Network
 from holdfast.workflows.reproduce.cells import (
     APART,
     NUMBERS,
@@ -74,7 +75,7 @@ def _cell(
     return replace(cell, score=score, why=why, of=_identity(at, runs))
 
 
-def _network(recipe: Reproduction, at: Mapping[str, Any]) -> str:
+def _network(recipe: Reproduction, at: Mapping[str, Any]) -> Network:
     """Return whose network a number is of, by the inputs behind it, see `NETWORKS`."""
     table = dict(recipe.audits.get(at.get("audit", ""), {})) | dict(recipe.studies.get(at.get("study", ""), {}))
     encoders = [at["encoder"]] if "encoder" in at else table.get("encoders", [])

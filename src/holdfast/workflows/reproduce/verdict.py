@@ -1,18 +1,21 @@
 """The claims of a paper's text about its table, judged by ours: holds, fails or not shown."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
 import torch
+from msgspec.structs import replace
 
 from holdfast.core import Score
 from holdfast.numerics.statistics.correlations import pearson
 from holdfast.numerics.statistics.levels import p_value, reach
+from holdfast.storage.reproduction import Outcome, Verdict
 from holdfast.workflows.reproduce.claim import COMPARED, NETWORKS, STAND_IN, Cell, Cells, Claim, ends
-from holdfast.workflows.reproduce.published import Published, judge_published, tied
+from holdfast.workflows.reproduce.published import judge_published, tied
 from holdfast.workflows.reproduce.trainings import p_between
 
-HOLDS, FAILS, NOT_SHOWN = "holds", "fails", "not shown"
+HOLDS: Outcome = "holds"
+FAILS: Outcome = "fails"
+NOT_SHOWN: Outcome = "not shown"
 
 LEVEL = 0.05
 
@@ -21,25 +24,6 @@ SHOWN = 8
 
 Correlation = Callable[[Cell, Cell], float]
 """How strongly two cells' estimates go together, because they are about the same images; 0 where nothing tells."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The outcome of a claim in our table.
-
-    Attributes:
-        text: the claim.
-        outcome: "holds", "fails" or "not shown".
-        why: the numbers behind it.
-        network: what they are of, see `NETWORKS`: the worst where they are of several.
-        published: what the paper's own table says of the claim; None where it has no number for it.
-    """
-
-    text: str
-    outcome: str
-    why: str
-    network: str = STAND_IN
-    published: Published | None = None
 
 
 def judge(claim: Claim, cells: Cells, correlation: Correlation) -> Verdict:
