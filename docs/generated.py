@@ -260,7 +260,7 @@ def verdicts(pages: Iterable[Path]) -> str:
         about, claims = read(name, profile), claims_of(path)
         text = path.read_text(encoding="utf-8")
         took = re.findall(rf"^Profile `{profile}`, ([^.]+)\.", text, re.MULTILINE)
-        made = took[0] if _as_on_pages(about.notes) in text else f"{took[0]}, by an earlier recipe"
+        made = took[0] if _words_of(about.notes) in _words_of(text) else f"{took[0]}, by an earlier recipe"
         what = f"| [{_plain(about.where)}]({path.name}) | {_plain(about.title)} | {profile} | {made} |"
         if not claims:
             unclaimed.setdefault(about.paper, []).append(what)
@@ -298,11 +298,9 @@ def verdicts(pages: Iterable[Path]) -> str:
     return "\n".join(lines)
 
 
-def _as_on_pages(notes: str) -> str:
-    """Return the notes of a recipe as `holdfast reproduce` writes them."""
-    from holdfast.report.reproduction import in_markdown
-
-    return in_markdown(notes.strip())
+def _words_of(text: str) -> str:
+    """Return text without what Markdown escapes, and how."""
+    return " ".join(re.sub(r"[\\|/]", " ", text).split())
 
 
 class PageClaim(NamedTuple):

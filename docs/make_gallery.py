@@ -24,7 +24,7 @@ from holdfast.report.brief import each_answer
 from holdfast.report.html import publish
 from holdfast.report.names import shorten_names
 from holdfast.report.numbers import duration
-from holdfast.report.terminal import blocks
+from holdfast.report.terminal import document
 from holdfast.report.verdict import scope, winners
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record import Record
@@ -140,8 +140,8 @@ def seconds(record: Record, out: Path) -> float:
 
 def sentences(record: Record) -> list[str]:
     """Return how a report begins: who is best, and what answers of each encoder or, where nothing does, who wins."""
-    record, wholes = shorten_names(record)
-    first = [str(line) for line in takewhile(lambda block: isinstance(block, Text), blocks(record, wholes))]
+    first = [str(line) for line in takewhile(lambda block: isinstance(block, Text), document(record))]
+    record, _ = shorten_names(record)
     return first if each_answer(record) else first + [sentence.text for sentence in winners(record)]
 
 

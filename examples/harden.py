@@ -9,7 +9,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from holdfast.report.hardening import print_hardening
+from holdfast.report.hardening import document
+from holdfast.report.media import print_document
 from holdfast.workflows.harden.plan import Hardening
 from holdfast.workflows.harden.run import harden
 
@@ -27,7 +28,9 @@ def main(words: list[str] | None = None) -> int:
     # The views of photos are mirrored and cropped; an 8x8 digit would be another digit then.
     plan = Hardening(asked.encoder, asked.data, eps=asked.eps, steps=asked.steps, views="none")
     found = harden(plan, asked.out).record
-    print_hardening(found, Console())  # every measure before and after, paired; the price; how to open the encoder
+    print_document(
+        document(found), Console()
+    )  # every measure before and after, paired; the price; how to open the encoder
     return len(found.failures)
 
 

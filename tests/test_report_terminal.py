@@ -6,19 +6,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from holdfast.report.media import print_document
 from holdfast.report.table import Table
-from holdfast.report.terminal import print_record
+from holdfast.report.terminal import document
 from json_records import typed
 from report_fixture import NAMES, NO_TARGETS, SHORT, in_brief, in_words, make_run
 
 
 def printed(record, width=140, report=None, colour=False) -> str:
     out = io.StringIO()
-    print_record(
-        typed(record),
-        Console(file=out, width=width, force_terminal=colour, color_system="truecolor" if colour else "auto"),
-        report,
-    )
+    screen = Console(file=out, width=width, force_terminal=colour, color_system="truecolor" if colour else "auto")
+    print_document(document(typed(record), report), screen)
     return out.getvalue()
 
 

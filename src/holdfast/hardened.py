@@ -1,6 +1,5 @@
 """`holdfast.harden`: a network in memory becomes robust without labels, and is audited before and after."""
 
-import io
 import os
 import shutil
 import weakref
@@ -9,16 +8,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
 from torch import Tensor, nn
 
 from holdfast.api import Data, Model, Numbers, _encoders, _listener, _run_folder, _source
 from holdfast.comparison.records import open_run
 from holdfast.core import Encoder, HoldfastError
-from holdfast.report.hardening import print_hardening
-from holdfast.report.notebook import hardening_html
+from holdfast.report.document import Document
+from holdfast.report.hardening import document
 from holdfast.report.paper.figure import Figure
 from holdfast.results import Record
+from holdfast.results.shown import Shown
 from holdfast.runtime.checked import check_arguments
 from holdfast.runtime.durations import seconds
 from holdfast.storage.filesystem import local_folder
@@ -30,7 +29,7 @@ from holdfast.workflows.monitor.snapshot import isolate_global_state
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class HardenedModel:
+class HardenedModel(Shown):
     """What `holdfast.harden` returns. Print it.
 
     Attributes:
@@ -45,16 +44,8 @@ class HardenedModel:
     record: HardeningRecord
     audit: Record
 
-    def __str__(self) -> str:
-        """Return the text that the command `holdfast harden` prints."""
-        text = io.StringIO()
-        print_hardening(self.record, Console(file=text, width=110))
-        return text.getvalue()
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return hardening_html(self.record)
+    def _document(self) -> Document:
+        return document(self.record)
 
     @property
     def figures(self) -> tuple[str, ...]:

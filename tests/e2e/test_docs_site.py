@@ -17,7 +17,8 @@ import PIL.Image
 import pytest
 
 from holdfast.core import registry
-from holdfast.report.reproduction import markdown
+from holdfast.report.media import to_markdown
+from holdfast.report.reproduction import document
 from json_records import typed_reproduction
 
 ROOT = Path(__file__).parents[2]
@@ -221,12 +222,12 @@ def test_claims_are_read_from_what_the_command_writes(tmp_path: Path) -> None:
     usual = {"holdfast": {"version": "0", "git": None}, "environment": where, "command": "", "seconds": 3.0}
     found = usual | {"reproduction": about, "columns": [], "rows": [], "inputs": {}, "failures": []}
     page = tmp_path / "a-table1-small.md"
-    page.write_text(markdown(typed_reproduction(found | {"claims": claims})), encoding="utf-8")
+    page.write_text(to_markdown(document(typed_reproduction(found | {"claims": claims}))), encoding="utf-8")
     read = generated().claims_of(page)
     assert [claim.outcome for claim in read] == [outcomes[0], *outcomes[2:], outcomes[1]]  # the authors' own first
     assert read[0].text.startswith("claim 0")
     assert (read[0].network, read[0].published) == ("on the authors' own networks", "–")
-    assert (read[-1].network, read[-1].published) == ("on stand-ins", "1 of 3; against it: b / c; ties: a")
+    assert (read[-1].network, read[-1].published) == ("on stand-ins", "1 of 3; against it: b \\| c; ties: a")
 
 
 def test_every_claim_of_the_reproductions_is_counted() -> None:

@@ -20,7 +20,8 @@ from torch import nn
 
 from holdfast.auditing import profile_files
 from holdfast.core import Encoder, HoldfastError, Score
-from holdfast.report.hardening import print_hardening
+from holdfast.report.hardening import document
+from holdfast.report.media import print_document
 from holdfast.runtime.durations import seconds
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.privacy import public
@@ -248,7 +249,7 @@ def test_verdicts_follow_the_paired_interval(better: str, low: float, high: floa
 
 def test_the_price_stands_beside_the_gain(hardened, capsys) -> None:
     found, folder, _ = hardened
-    print_hardening(found, Console(width=300))
+    print_document(document(found), Console(width=300))
     told = capsys.readouterr().out
     price = re.sub(r"\s+", " ", told[told.index("Price:") :])
     for words in ("of their length, cosine 0.9", "probe accuracy", "robust accuracy", "40 steps in"):
@@ -414,7 +415,7 @@ def test_a_clock_that_was_interrupted_goes_on(unaudited, tmp_path: Path, monkeyp
 def test_a_missed_budget_is_said(capsys, unaudited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clocked(monkeypatch, 0.2, 0.2, 30.0)
     record = harden(replace(DIGITS, steps=None, budget=3.0), tmp_path).record
-    print_hardening(record, Console(width=200))
+    print_document(document(record), Console(width=200))
     assert "3 steps in 30 s of a budget of 3.0 s, 27 s over" in capsys.readouterr().out
 
 

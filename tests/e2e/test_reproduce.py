@@ -13,7 +13,8 @@ from holdfast.auditing import plan_file
 from holdfast.auditing.plan_file import plan_from
 from holdfast.cli import app
 from holdfast.core import HoldfastError
-from holdfast.report.reproduction import markdown
+from holdfast.report.media import to_markdown
+from holdfast.report.reproduction import document
 from holdfast.training.recipe_file import make_recipe
 from holdfast.workflows.reproduce import recipe
 from holdfast.workflows.reproduce.recipe import fill_placeholders, names, over, read
@@ -107,7 +108,7 @@ def test_numbers_stand_beside_the_published_ones(made: tuple[Path, dict]) -> Non
 
 def test_the_markdown_shows_text_as_it_is(made: tuple[Path, dict]) -> None:
     text = (made[0] / "run/reproduction.md").read_text(encoding="utf-8")
-    assert "Risks / of \\<two\\> encoders" in text
+    assert "Risks \\| of \\<two\\> encoders" in text
     assert "| clean | 30 / " in text
     assert "**holds**" in text
     assert "what holds of these" in text
@@ -157,8 +158,10 @@ def test_what_is_left_out_is_no_failure(made: tuple[Path, dict], tmp_path: Path)
     unseen = reproduce(asked, tmp_path / "unseen", inputs={"images": "none"})
     assert unseen["failures"] == []
     assert {cell["why"] for cell in unseen["rows"][0]["cells"]} == {"left out, as asked: images is none"}
-    assert "- none for all of UQ: left out, as asked: images is none\n" in markdown(typed_reproduction(unseen))
-    assert "all of" not in markdown(typed_reproduction(found))
+    assert "- none for all of UQ: left out, as asked: images is none\n" in to_markdown(
+        document(typed_reproduction(unseen))
+    )
+    assert "all of" not in to_markdown(document(typed_reproduction(found)))
 
 
 def test_a_measure_that_fails_is_told(made: tuple[Path, dict], tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 from scipy import stats
 
 from holdfast.core import HoldfastError, Score
-from holdfast.report.reproduction import markdown
+from holdfast.report.media import to_markdown
+from holdfast.report.reproduction import document
 from holdfast.workflows.reproduce.claim import Cell, Claim
 from holdfast.workflows.reproduce.recipe import read
 from holdfast.workflows.reproduce.trainings import deviation, p_between
@@ -89,7 +90,7 @@ def test_cells_are_those_of_all_trainings(record: dict) -> None:
     assert shipped["score"]["value"] == pytest.approx(same[0])
     assert shipped["trainings"]["low"] is None
     assert none["score"]["value"] == 0
-    text = markdown(typed_reproduction(table))
+    text = to_markdown(document(typed_reproduction(table)))
     assert "the mean of 3 trainings" in text
     assert f"{{{100 * expected[0]:.3g}, {100 * expected[1]:.3g}}}" in text
 

@@ -14,10 +14,12 @@ from holdfast.auditing.plan_file import make_plan
 from holdfast.comparison import compare
 from holdfast.comparison.exports import rows
 from holdfast.comparison.records import open_run
-from holdfast.report.comparison_table import latex, markdown
+from holdfast.report.comparison_table import document as table_document
+from holdfast.report.comparison_table import latex
 from holdfast.report.html import publish
 from holdfast.report.leaderboard import render
-from holdfast.report.terminal import print_record
+from holdfast.report.media import print_document, to_markdown
+from holdfast.report.terminal import document
 from holdfast.storage.comparison import Leaderboard
 from holdfast.storage.entry import as_json
 from holdfast.storage.record_file import add_seal
@@ -78,7 +80,7 @@ def test_every_output_says_so_and_none_calls_it_best(run, record, tmp_path) -> N
     assert gap["value"] is None
     assert "known on one side" in gap["note"]
     console = Console(width=160, record=True)
-    print_record(typed(record), console)
+    print_document(document(typed(record)), console)
     (line,) = [line for line in console.export_text().splitlines() if "Breakaway risk" in line]
     assert line.count("at least") == 2
     assert "*" not in line
@@ -90,7 +92,11 @@ def test_every_output_says_so_and_none_calls_it_best(run, record, tmp_path) -> N
     assert not any(row["best"] for row in risk["rows"])
     assert all(row["rank"] == [1, 2] for row in risk["rows"])
     compared = compare.compare_runs([open_run(str(run))])
-    for text in (markdown(compared), latex(compared), render(Leaderboard(groups=[compared]), "Comparison")):
+    for text in (
+        to_markdown(table_document(compared)),
+        latex(compared),
+        render(Leaderboard(groups=[compared]), "Comparison"),
+    ):
         assert "at least" in text
     exported = [row for row in rows(compared) if row["measure"] == "breakaway_risk" and row["headline"]]
     assert {row["standing"] for row in exported} == {"at least"}
@@ -142,7 +148,7 @@ def test_what_is_void_is_compared_with_nothing(run, record, tmp_path) -> None:
         assert row["rank"] is None
         assert not row["best"]
         assert "collapse" in row["why_not"]
-    assert "void" in markdown(compare.compare_runs([open_run(place)], fewest=1))
+    assert "void" in to_markdown(table_document(compare.compare_runs([open_run(place)], fewest=1)))
     assert status_of("check", place, "--require", "uniformity > -99") == 1
     assert status_of("check", place, "--require", "uniformity > -99", "--allow", "collapse") == 0
 

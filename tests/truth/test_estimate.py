@@ -32,7 +32,8 @@ from holdfast.parts.observations.certified import Certified
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.radii import Radii
 from holdfast.parts.threats.linf import Linf
-from holdfast.report.estimate import print_estimate
+from holdfast.report.estimate import document
+from holdfast.report.media import print_document
 from holdfast.sources.data import open_images
 from holdfast.storage.estimate import Estimate
 from holdfast.storage.run_folder import Store
@@ -281,7 +282,7 @@ def test_lower_bounds_of_times_are_printed_as_such(tmp_path: Path) -> None:
         *others,
     )
     data = replace(data, at_least=True, encoders=[replace(encoder, at_least=True, parts=parts)])
-    print_estimate(data, Console(file=shown, width=150))
+    print_document(document(data), Console(file=shown, width=150))
     text = " ".join(shown.getvalue().split())
     assert "≥ " in text
     assert text.count("at least ") == 2
@@ -299,7 +300,7 @@ def test_pairs_and_searches_that_were_not_timed_have_a_lower_bound(tmp_path: Pat
     assert any("pairs alone" in part.how for part in guessed)
     assert all(part.at_least and not part.at_most for part in guessed)
     assert data.at_least
-    print_estimate(data, Console(file=(shown := io.StringIO()), width=200))
+    print_document(document(data), Console(file=(shown := io.StringIO()), width=200))
     rows = [line for line in shown.getvalue().splitlines() if "comparing representations" in line]
     assert rows
     assert all("≥ " in row for row in rows)

@@ -18,10 +18,9 @@ from holdfast.cli.common import (
     StrictOption,
     listening,
     number,
-    out,
     partly,
     run_plan,
-    show,
+    show_document,
     standing_answer,
 )
 from holdfast.cli.workers import begin_workers, engine_of, make_shard
@@ -176,11 +175,11 @@ def _estimate(
     """Print what an audit will take; encoders that cannot be opened or run end the command as `partly` says."""
     from holdfast.auditing.estimate.estimate import estimate
     from holdfast.auditing.partition import part_of
-    from holdfast.report.estimate import print_estimate
+    from holdfast.report.estimate import document
 
     part = None if shard is None else part_of(shard)
     with listening(quiet) as bars:
         expected = estimate(plan, folder, seconds=seconds, workers=workers, part=part, say=bars.stage)
-    show(expected, json_output, lambda: print_estimate(expected, out))
+    show_document(expected, json_output, lambda: document(expected))
     broken = [encoder.error for encoder in expected.encoders if encoder.error]
     partly(broken, len(broken) < len(expected.encoders))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.common import AllowOption, JsonOption, err, listening, number, out, show
+from holdfast.cli.common import AllowOption, JsonOption, err, listening, number, out, show_document
 from holdfast.runtime.doors import read_list, real
 from holdfast.runtime.errors import HoldfastError, os_reason
 from holdfast.runtime.exit_status import ExitStatus
@@ -79,7 +79,7 @@ def check(
     """Check a run against requirements or an earlier run: status 0 if all hold, 1 if one does not."""
     from holdfast.comparison.records import open_run
     from holdfast.report.annotations import annotations
-    from holdfast.report.gate import print_gate
+    from holdfast.report.gate import document
     from holdfast.storage.standing import refuse_unknown
     from holdfast.workflows.gate import hold
     from holdfast.workflows.index_gate import IndexQuestions
@@ -103,7 +103,7 @@ def check(
             index=index,
             listener=bars,
         )
-    show(data, json_output, lambda: print_gate(data, out))
+    show_document(data, json_output, lambda: document(data))
     if annotate:
         for command in annotations(data):
             (err if json_output else out).print(command, markup=False, highlight=False, soft_wrap=True)
@@ -114,8 +114,9 @@ def check(
 
 def _write(data: "Gate", junit_file: str | None, summary: Path | None) -> None:
     """Write what other programs show."""
-    from holdfast.report.gate import markdown
+    from holdfast.report.gate import summary as summarise
     from holdfast.report.junit import junit
+    from holdfast.report.media import to_markdown
     from holdfast.storage.outputs import append_text, write_text
 
     if junit_file is not None:
@@ -124,9 +125,9 @@ def _write(data: "Gate", junit_file: str | None, summary: Path | None) -> None:
         return
     shared = os.environ.get("GITHUB_STEP_SUMMARY")
     if not shared or real(summary) != real(shared):
-        write_text(str(summary), markdown(data))
+        write_text(str(summary), to_markdown(summarise(data)))
         return
-    append_text(str(summary), markdown(data))  # other steps of the job have written before
+    append_text(str(summary), to_markdown(summarise(data)))  # other steps of the job have written before
 
 
 def _lines(path: Path) -> list[str]:

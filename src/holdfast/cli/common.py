@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -26,6 +26,9 @@ from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.privacy import brief, public, redact_secrets
 from holdfast.runtime.streams import answering
+
+if TYPE_CHECKING:  # the command line begins without what is shown
+    from holdfast.report.document import Document
 
 out, err = Screen(), Screen(stderr=True)
 """What the commands print on: answers, and everything else. Nothing else of Holdfast prints."""
@@ -151,12 +154,20 @@ def show(data: Any, json_output: bool, draw: Callable[[], object]) -> None:
         draw()
 
 
-def show_markdown(record: Any, json_output: bool, draw: Callable[[], object], text: str, place: Path) -> None:
-    """Write a record as Markdown into its run folder, and print it, with the place of the Markdown."""
+def show_document(data: Any, json_output: bool, document: Callable[[], "Document"]) -> None:
+    """Print an answer: as JSON where that is wanted, else as the document that says it."""
+    from holdfast.report.media import print_document
+
+    show(data, json_output, lambda: print_document(document(), out))
+
+
+def show_markdown(record: Any, json_output: bool, document: "Document", place: Path) -> None:
+    """Write a document as Markdown into its run folder, and print it, with the place of the Markdown."""
+    from holdfast.report.media import to_markdown
     from holdfast.storage.run_folder import Store
 
-    Store(place.parent).write_text(place.name, public(text))
-    show(record, json_output, draw)
+    Store(place.parent).write_text(place.name, public(to_markdown(document)))
+    show_document(record, json_output, lambda: document)
     if not json_output:
         out.print(f"as Markdown: {place}", soft_wrap=True)
 
@@ -272,9 +283,10 @@ def tell(record: Any, folder: str, report: str | None, json_output: bool, strict
         answer(record)
     else:
         with _drawing("the table", folder):
-            from holdfast.report.terminal import print_record
+            from holdfast.report.media import print_document
+            from holdfast.report.terminal import document
 
-            print_record(record, out, brief(report) if report else None)
+            print_document(document(record, brief(report) if report else None), out)
     if record.failures and (log := Path(folder, LOG)).is_file():
         warn("tracebacks:", str(log))
     # The status: an interrupt, then what could not be measured, then the checks

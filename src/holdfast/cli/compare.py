@@ -7,7 +7,7 @@ import typer
 from rich.text import Text
 
 from holdfast.cli import completion
-from holdfast.cli.common import AllowOption, CorrectionOption, JsonOption, XOption, YOption, out, partly, show
+from holdfast.cli.common import AllowOption, CorrectionOption, JsonOption, XOption, YOption, out, partly, show_document
 
 
 def compare(
@@ -53,10 +53,11 @@ def compare(
     from holdfast.comparison.eval_results import write_eval_results
     from holdfast.comparison.exports import write_csv, write_parquet
     from holdfast.comparison.records import open_runs
-    from holdfast.report import comparison as texts
+    from holdfast.report.comparison import document
     from holdfast.report.comparison_table import Layout
+    from holdfast.report.comparison_table import document as table_document
     from holdfast.report.comparison_table import latex as latex_of
-    from holdfast.report.comparison_table import markdown as markdown_of
+    from holdfast.report.media import to_markdown
     from holdfast.runtime.errors import HoldfastError
     from holdfast.storage.outputs import write_text
 
@@ -80,7 +81,7 @@ def compare(
     exports: list[tuple[str | None, Callable[[str], object]]] = [
         (csv, lambda place: write_csv(data, place)),
         (parquet, lambda place: write_parquet(data, place)),
-        (markdown, lambda place: write_text(place, markdown_of(data, layout))),
+        (markdown, lambda place: write_text(place, to_markdown(table_document(data, layout)))),
         (latex, lambda place: write_text(place, latex_of(data, layout))),
         (html, lambda place: write_text(place, page())),
         (eval_results, lambda place: write_eval_results(data, place, benchmark, source_url)),
@@ -88,7 +89,7 @@ def compare(
     requested = [(place, write) for place, write in exports if place is not None]
     for place, write in requested:
         write(place)
-    show(data, json_output, lambda: texts.print_comparison(data, out))
+    show_document(data, json_output, lambda: document(data))
     for place, _ in () if json_output else requested:
         out.print(Text.assemble("written: ", (place, "bold")), soft_wrap=True, highlight=False)
     partly(data.problems, True)

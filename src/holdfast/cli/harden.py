@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import completion
-from holdfast.cli.common import DeviceOption, EpsOption, JsonOption, QuietOption, listening, out, partly, show
+from holdfast.cli.common import DeviceOption, EpsOption, JsonOption, QuietOption, listening, partly, show_document
 from holdfast.storage.filesystem import local_folder
 
 
@@ -80,7 +80,7 @@ def harden(
     quiet: QuietOption = False,
 ) -> None:
     """Make an encoder more robust, without labels, and audit it before and after."""
-    from holdfast.report.hardening import has_measurements, print_hardening
+    from holdfast.report.hardening import document, has_measurements
     from holdfast.runtime.durations import seconds
     from holdfast.workflows.harden.plan import Hardening, read_pace
     from holdfast.workflows.harden.run import harden as run
@@ -92,5 +92,5 @@ def harden(
         steps, options["pace"] = read_pace(pace)
     with listening(quiet) as bars:
         record = run(Hardening(encoder, data, objective, steps=steps, **options), out_folder, listener=bars).record
-    show(record, json_output, lambda: print_hardening(record, out))
+    show_document(record, json_output, lambda: document(record))
     partly(record.failures, has_measurements(record))

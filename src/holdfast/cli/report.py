@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from holdfast.cli.common import JsonOption, out, show
+from holdfast.cli.common import JsonOption, out, show_document
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.privacy import brief
 
@@ -26,7 +26,7 @@ def report(
     """Print the summary of a run folder again, and rewrite its report."""
     from holdfast.comparison.records import open_run
     from holdfast.report.html import publish
-    from holdfast.report.terminal import print_record
+    from holdfast.report.terminal import document
     from holdfast.storage.record_file import run_files
 
     if encoder is not None and model_card is None:
@@ -43,6 +43,6 @@ def report(
         write_mteb_results(run, mteb)
         places.append(mteb)
     written = publish(folder, with_pictures=not no_pictures)
-    show(run.record, json_output, lambda: print_record(run.record, out, brief(written)))
+    show_document(run.record, json_output, lambda: document(run.record, brief(written)))
     for place in () if json_output else places:
         out.print(Text.assemble("written: ", (brief(place), "bold")), soft_wrap=True, highlight=False)

@@ -15,7 +15,7 @@ from holdfast.cli.common import (
     listening,
     out,
     partly,
-    show,
+    show_document,
     show_markdown,
 )
 from holdfast.cli.workers import engine_of
@@ -44,7 +44,7 @@ def reproduce(
     ] = False,
 ) -> None:
     """Reproduce a table or figure of a paper: its numbers beside ours, and a verdict on each claim."""
-    from holdfast.report.reproduction import markdown, print_reproduction
+    from holdfast.report.reproduction import document
     from holdfast.workflows.reproduce.recipe import read
     from holdfast.workflows.reproduce.run import reproduce as run
 
@@ -72,19 +72,19 @@ def reproduce(
     with listening(quiet) as bars:
         record = run(recipe, folder, inputs=specs, **options, listener=bars, command=command_line())
     place = folder / "reproduction.md"
-    show_markdown(record, json_output, lambda: print_reproduction(record, out), markdown(record), place)
+    show_markdown(record, json_output, document(record), place)
     partly(record.failures, True)
 
 
 def _rehearse(name: str, profile: str, device: str, json_output: bool, quiet: bool) -> None:
     """Rehearse a table, and print which cells got no number."""
-    from holdfast.report.reproduction import print_rehearsal
+    from holdfast.report.reproduction import rehearsal_document
     from holdfast.workflows.reproduce.recipe import read
     from holdfast.workflows.reproduce.rehearse import rehearse
 
     with listening(quiet) as bars:
         rehearsal = rehearse(read(name, profile), device, listener=bars)
-    show(rehearsal, json_output, lambda: print_rehearsal(rehearsal, out))
+    show_document(rehearsal, json_output, lambda: rehearsal_document(rehearsal))
     partly((*rehearsal.empty, *rehearsal.failures), True)
 
 

@@ -1,15 +1,15 @@
-"""A comparison in the terminal: values, ranks, paired differences, what was left out."""
+"""A comparison: values, ranks, paired differences, what was left out."""
 
 from collections.abc import Sequence
 
-from rich.console import Console
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from holdfast.report.brief import FEW
+from holdfast.report.document import Block, Document
 from holdfast.report.leader import Leader, format_score_inline, lead
 from holdfast.report.names import shorten_names
 from holdfast.report.numbers import BETTER, finite, listing, plural
+from holdfast.report.table import Table
 from holdfast.storage.chart import CurvesEntry
 from holdfast.storage.comparison import ComparedEncoder, ComparedMeasure, Comparison, RankedRow
 
@@ -43,32 +43,20 @@ def heading(m: ComparedMeasure, name: str) -> str:
     return f"{m.title}{details}"
 
 
-def print_comparison(data: Comparison, console: Console) -> None:
-    """Print who holds best, whom to trust, every measure with its encoders, best value first, then the rest."""
-    # who holds best, and what the checks say of each encoder
+def document(data: Comparison) -> Document:
+    """Return who holds best, whom to trust, every measure with its encoders, best value first, then the rest."""
     data, _ = shorten_names(data)
-    for line in opening(data):
-        console.print(line)
-
-    # each measure, the first ones first, in columns of one width
-    corrected = p_title(data.correction)
-    head = [Text(title, "dim") for title in ("", "value", "rank", "paired difference to the best", corrected)]
     first = first_names(data)
-    names = [*first, *(name for name in data.measures if name not in first)]
-    measures = {name: data.measures[name] for name in names}
-    blocks = {name: [_line(row, m) for row in m.rows] for name, m in measures.items()}
-    widths = [
-        max(len(line[at]) for line in (head, *(line for lines in blocks.values() for line in lines))) for at in range(5)
-    ]
-    widths[0] = max(16, min(widths[0], console.width - sum(widths[1:]) - 8))  # long names are folded
-    console.print(_table([head], widths))
-    for name, m in measures.items():
-        console.print(Text.assemble((heading(m, name), "bold"), f" {ARROW[m.better]}"))
-        console.print(_table(blocks[name], widths))
+    rows = list[list[Text]]()
+    for name in [*first, *(name for name in data.measures if name not in first)]:
+        m = data.measures[name]
+        rows.append([Text.assemble((heading(m, name), "bold"), f" {ARROW[m.better]}"), *map(Text, [""] * 4)])
+        rows += [_line(row, m) for row in m.rows]
+    head = ["measure / encoder", "value", "rank", "paired difference to the best", p_title(data.correction)]
+    shown: list[Block] = [*opening(data), Table(head, rows)]
     if any(m.best for m in data.measures.values()):
-        console.print(Text("* best: significantly better than every other encoder, after correction", style="dim"))
-    for sentence, style in sentences(data):
-        console.print(Text(sentence, style=style))
+        shown.append(Text("* best: significantly better than every other encoder, after correction", style="dim"))
+    return [*shown, *sentences(data)]
 
 
 def opening(data: Comparison) -> list[Text]:
@@ -83,17 +71,8 @@ def opening(data: Comparison) -> list[Text]:
     return lines
 
 
-def _table(lines: Sequence[Sequence[Text]], widths: Sequence[int]) -> RichTable:
-    table = RichTable.grid(padding=(0, 2, 0, 0))
-    for at, width in enumerate(widths):
-        table.add_column(width=width, overflow="fold", justify="right" if at else "left")
-    for line in lines:
-        table.add_row(*line)
-    return table
-
-
 def _line(row: RankedRow, m: ComparedMeasure) -> list[Text]:
-    name = Text(row.encoder)
+    name = Text(f"  {row.encoder}")
     value = _value(row, m)
     if row.why_not:
         return [name, Text(value, "dim" if row.score else "yellow"), Text("–", "dim"), Text(""), Text("")]
@@ -111,22 +90,23 @@ def _value(row: RankedRow, m: ComparedMeasure) -> str:
     return str(row.why_not).partition(":")[0]
 
 
-def sentences(data: Comparison) -> list[tuple[str, str]]:
-    """Return what is to be said below the tables, each with a style: front, encoders without rank, cautions, scope."""
+def sentences(data: Comparison) -> list[Text]:
+    """Return what is to be said below the tables: front, encoders without rank, cautions, scope."""
     charts = [contrast.chart for m in data.measures.values() for contrast in m.charts]
-    lines = [(chart.summary, "") for chart in charts if isinstance(chart, CurvesEntry)]
-    lines += [(front(data), "")] if front(data) else []
+    lines = [Text(chart.summary) for chart in charts if isinstance(chart, CurvesEntry)]
+    lines += [Text(front(data))] if front(data) else []
     for encoder in data.encoders:
         if encoder.unfit:
             checks = _checks(encoder.unfit)
-            lines.append((f"{encoder.name} is not ranked: it fails {checks}, so its numbers mean nothing", "bold red"))
+            sentence = f"{encoder.name} is not ranked: it fails {checks}, so its numbers mean nothing"
+            lines.append(Text(sentence, "bold red"))
         elif encoder.fails:
             flawed = f"{encoder.name} fails {_checks(encoder.fails)}: what relies on it is a bound on one side"
-            lines.append((flawed, "bold red"))
-    lines += [(text, "bold red") for text in data.problems]
-    lines += [(text, "yellow") for text in data.cautions]
-    lines += [(text, "dim") for text in data.left_out]
-    return [*lines, (scope(data), "dim")]
+            lines.append(Text(flawed, "bold red"))
+    lines += [Text(text, "bold red") for text in data.problems]
+    lines += [Text(text, "yellow") for text in data.cautions]
+    lines += [Text(text, "dim") for text in data.left_out]
+    return [*lines, Text(scope(data), "dim")]
 
 
 def first_names(data: Comparison) -> list[str]:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from holdfast.report.comparison import ARROW, first_names, heading, opening, p_text, p_title, rank, sentences
+from holdfast.report.document import Document, Items
 from holdfast.report.leader import format_score_inline
 from holdfast.report.names import shorten_names
 from holdfast.report.numbers import finite, vacuous
-from holdfast.report.table import Table, latex_text, markdown_text
+from holdfast.report.table import Table, latex_text
 from holdfast.runtime.checked import Checked, Count
 from holdfast.storage.comparison import ComparedMeasure, Comparison, RankedRow
 from holdfast.storage.sides import Side, sides_of
@@ -102,18 +103,16 @@ def _cell(row: RankedRow, m: ComparedMeasure, layout: Layout, side: Side | None 
     return Text(text + (f", {rank(row)}" if row.rank else ""), "bold" if row.best else "")
 
 
-def markdown(data: Comparison, layout: Layout | None = None) -> str:
-    """Return the comparison as Markdown: encoders down, measures across, then what a reader must know."""
+def document(data: Comparison, layout: Layout | None = None) -> Document:
+    """Return the comparison as one table, and what a reader must know."""
     data, _ = shorten_names(data)
-    first = "\n".join(f"- {markdown_text(line.plain)}" for line in opening(data))
-    notes = "\n".join(f"- {markdown_text(text)}" for text, _ in sentences(data))
-    return "\n\n".join([first, grid(data, layout).markdown(), *keys(data), notes]) + "\n"
+    return [Items(opening(data)), grid(data, layout), *(Text(key, "dim") for key in keys(data)), Items(sentences(data))]
 
 
 def latex(data: Comparison, layout: Layout | None = None) -> str:
     """Return the comparison as a booktabs table: encoders down, measures across."""
     data, _ = shorten_names(data)
-    notes = [f"% {latex_text(text)}" for text in (*keys(data), *(text for text, _ in sentences(data)))]
+    notes = [f"% {latex_text(text)}" for text in (*keys(data), *(line.plain for line in sentences(data)))]
     return "\n".join(["% needs \\usepackage{booktabs}", grid(data, layout).latex(), *notes, ""])
 
 

@@ -1,36 +1,32 @@
-"""What an audit will take, in the terminal: a sentence for each encoder, what costs most in it, and the sum."""
+"""What an audit will take: a sentence for each encoder, what costs most in it, and the sum."""
 
 from collections.abc import Sequence
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from holdfast.report.document import Block, Document
 from holdfast.report.numbers import count, duration, listing, plural
+from holdfast.report.table import Table
 from holdfast.storage.estimate import EncoderEstimate, Estimate, PartEstimate, Seconds
 
 SHOWN = 0.005
 """Share of an encoder's time below which parts are put together."""
 
 
-def print_estimate(estimate: Estimate, console: Console) -> None:
-    """Print expected time and memory of every encoder, and of all of them; passes are in its JSON."""
+def document(estimate: Estimate) -> Document:
+    """Return expected time and memory of every encoder, and of all of them; passes are in its JSON."""
+    shown: list[Block] = []
     for encoder in estimate.encoders:
         if encoder.error:
-            console.print(Text.assemble((encoder.name, "bold"), ": ", (encoder.error, "bold red")))
+            shown.append(Text.assemble((encoder.name, "bold"), ": ", (encoder.error, "bold red")))
             continue
-        console.print(Text.assemble((encoder.name, "bold"), f": {_sentence(encoder)}"))
-        console.print(_parts(encoder))
+        shown += [Text.assemble((encoder.name, "bold"), f": {_sentence(encoder)}"), _parts(encoder)]
         for why, titles in _group_untimed(encoder).items():
-            console.print(Text.assemble((listing(titles, 3), "bold"), f": {why}"))
+            shown.append(Text.assemble((listing(titles, 3), "bold"), f": {why}"))
     if estimate.seconds is None or estimate.memory_bytes is None:
-        console.print(Text("No estimate: none of the encoders could be run.", style="bold"))
-        return
-    console.print(Text(_sum(estimate, estimate.seconds, estimate.memory_bytes), style="bold"))
-    for ball in estimate.balls:
-        console.print(ball, highlight=False)
-    console.print(Text(_small_print(estimate), style="dim"))
+        return [*shown, Text("No estimate: none of the encoders could be run.", style="bold")]
+    shown.append(Text(_sum(estimate, estimate.seconds, estimate.memory_bytes), style="bold"))
+    return [*shown, *map(Text, estimate.balls), Text(_small_print(estimate), style="dim")]
 
 
 def _sentence(encoder: EncoderEstimate) -> str:
@@ -50,33 +46,22 @@ def _sentence(encoder: EncoderEstimate) -> str:
 
 def _parts(encoder: EncoderEstimate) -> Table:
     """Return what costs most, dearest first; what hardly counts in one line."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("what", overflow="fold", ratio=3)
-    for name in ("images", "time", "share"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("for", overflow="fold", ratio=2)
-
     # Dearest first
     total = sum(part.seconds for part in encoder.parts) or 1.0
     ordered = sorted(encoder.parts, key=lambda part: -part.seconds)
     small = [part for part in ordered if part.seconds < SHOWN * total and not _unknown(part)]
+    rows: list[list[str | Text]] = []
     for part in [part for part in ordered if part not in small]:
-        title: str = part.title if part.kind != "scores" else f"comparing representations: {part.title}"
-        table.add_row(
-            Text(title),
-            count(part.images or None),
-            _sign([part]) + duration(part.seconds),
-            f"{part.seconds / total:.0%}",
-            Text(listing(part.serves, 4), style="dim"),
-        )
+        title = part.title if part.kind != "scores" else f"comparing representations: {part.title}"
+        time, share = _sign([part]) + duration(part.seconds), f"{part.seconds / total:.0%}"
+        rows.append([title, count(part.images or None), time, share, Text(listing(part.serves, 4), style="dim")])
 
     # The others together
     if small:
         seconds = sum(part.seconds for part in small)
-        table.add_row(
-            plural(len(small), "more part"), "", _sign(small) + duration(seconds), f"{seconds / total:.0%}", ""
-        )
-    return table
+        time, share = _sign(small) + duration(seconds), f"{seconds / total:.0%}"
+        rows.append([plural(len(small), "more part"), "", time, share, ""])
+    return Table(("what", "images", "time", "share", "for"), rows, words=(0, 4))
 
 
 def _unknown(part: PartEstimate) -> bool:

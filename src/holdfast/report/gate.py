@@ -1,18 +1,17 @@
-"""What the gate found, in the terminal and in Markdown: every requirement, every verdict, readable without colour."""
+"""What the gate found: every requirement, every verdict, readable without colour."""
 
 from collections.abc import Sequence
 from itertools import groupby
 
-from rich.console import Console
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from holdfast.numerics.statistics.score import Score
 from holdfast.report.comparison import p_text
+from holdfast.report.document import Block, Document, Heading, Items, items
 from holdfast.report.index_sentences import sentences as upgrade_sentences
 from holdfast.report.leader import format_score
 from holdfast.report.numbers import BETTER, finite, number, plural
-from holdfast.report.table import Table, markdown_text
+from holdfast.report.table import Table
 from holdfast.storage.gate import Finding, Gate, HeldScore, Needed, Regression
 from holdfast.storage.standing import SOUND
 
@@ -36,31 +35,24 @@ def holds(verdict: HeldScore) -> bool | None:
     return None if verdict.verdict == "cannot tell" else verdict.verdict not in ("worse", "lost")
 
 
-def print_gate(data: Gate, console: Console) -> None:
-    """Print which requirements are met, what became worse, and why."""
-    if data.findings:
-        console.print(_requirements(data.findings))
-    for text in index(data):
-        console.print(text)
+def document(data: Gate) -> Document:
+    """Return which requirements are met, what became worse and why, and the outcome of it all."""
+    return [*_answers(data), outcome(data)]
+
+
+def summary(data: Gate) -> Document:
+    """Return the same for a page of many jobs: what was held, and its outcome, come first."""
+    mark, _ = MARKS[data.passed]
+    return [Heading(f"{mark} holdfast check {data.record}", level=1), outcome(data), *_answers(data)]
+
+
+def _answers(data: Gate) -> list[Block]:
+    shown: list[Block] = [*requirements(data.findings)]
+    shown += items([sentence for compared in data.index for sentence in upgrade_sentences(compared)])
     if regression := data.regression:
-        console.print(Text(against(regression), "bold"))
-        for encoder, rows in by_encoder(regression):
-            if console.width >= WIDE:
-                console.print(table(encoder, rows).terminal())
-                continue
-            console.print(Text(encoder))
-            for row in rows:
-                mark, style = MARKS[holds(row)]
-                console.print(Text.assemble((f"{mark} {row.verdict}: ", style), title(row)))
-                console.print(Text(f"  {'; '.join(numbers(row))}", "dim"))
-        for text in notes(regression):
-            console.print(text)
-    console.print(outcome(data))
-
-
-def index(data: Gate) -> list[Text]:
-    """Return what changes where an encoder takes the place of the baseline's behind an index."""
-    return [Text(sentence) for compared in data.index for sentence in upgrade_sentences(compared)]
+        shown += [Heading(against(regression)), *(table(*group) for group in by_encoder(regression))]
+        shown += [Items(said)] if (said := notes(regression)) else []
+    return shown
 
 
 def by_encoder(regression: Regression) -> list[tuple[str, list[HeldScore]]]:
@@ -77,17 +69,17 @@ def notes(regression: Regression) -> list[Text]:
     return lines + [Text(text, "dim") for text in [*regression.left_out, *scope(regression)]]
 
 
-def _requirements(findings: Sequence[Finding]) -> RichTable:
-    grid = RichTable.grid(padding=(0, 1))
+def requirements(findings: Sequence[Finding]) -> list[Items]:
+    """Return each requirement, with what it was compared with, and below it every encoder; nothing where none is."""
+    lines = []
     for requirement, group in groupby(findings, key=lambda finding: finding.requirement):
         answers = list(group)
-        compared = Text(f"  {answers[0].compared}", style="dim")
-        head = Text.assemble((requirement, "bold"), compared)
-        grid.add_row(_mark(all(finding.met for finding in answers)), head)
+        met, compared = all(finding.met for finding in answers), (f"  {answers[0].compared}", "dim")
+        lines.append(Text.assemble(_mark(met), " ", (requirement, "bold"), compared))
         for finding in answers:
-            actual = Text(actually(finding), style="" if finding.met else "red")
-            grid.add_row("", Text.assemble(_mark(finding.met), " ", finding.encoder, ": ", actual))
-    return grid
+            actual = (actually(finding), "" if finding.met else "red")
+            lines.append(Text.assemble("  ", _mark(finding.met), f" {finding.encoder}: ", actual))
+    return [Items(lines)] if lines else []
 
 
 def _mark(holds: bool | None) -> Text:
@@ -124,9 +116,14 @@ def outcome(data: Gate) -> Text:
 
 
 def table(encoder: str, rows: Sequence[HeldScore]) -> Table:
-    """Return the verdicts of one encoder as a table."""
+    """Return the verdicts of one encoder: a table, or sentences where that does not fit."""
     head = ["measure", "baseline", "now", "change", "allowed drop", "p of verdict", "verdict"]
-    return Table(head, [_line(row) for row in rows], encoder)
+    lines = [Text(encoder)]
+    for row in rows:
+        mark, style = MARKS[holds(row)]
+        lines.append(Text.assemble((f"{mark} {row.verdict}: ", style), title(row)))
+        lines.append(Text(f"  {'; '.join(numbers(row))}", "dim"))
+    return Table(head, [_line(row) for row in rows], encoder, narrow=lines, wide=WIDE)
 
 
 def _line(row: HeldScore) -> list[str | Text]:
@@ -224,27 +221,3 @@ def against(regression: Regression) -> str:
 def scope(regression: Regression) -> list[str]:
     """Return what the verdicts promise; nothing where there was no test."""
     return [regression.promises] if regression.promises else []
-
-
-def requirements(findings: Sequence[Finding]) -> list[Text]:
-    """Return a line for each requirement and encoder."""
-    return [
-        Text.assemble(_mark(finding.met), f" {finding.requirement}, {finding.encoder}: {actually(finding)}")
-        for finding in findings
-    ]
-
-
-def markdown(data: Gate) -> str:
-    """Return what the gate found as Markdown: the outcome, a table of requirements, one of verdicts per encoder."""
-    mark, _ = MARKS[data.passed]
-    parts = [f"## {mark} holdfast check {markdown_text(data.record)}", markdown_text(outcome(data).plain)]
-    if data.findings:
-        parts.append("\n".join(f"- {markdown_text(line.plain)}" for line in requirements(data.findings)))
-    if texts := index(data):
-        parts.append("\n".join(f"- {markdown_text(text.plain)}" for text in texts))
-    if regression := data.regression:
-        parts.append(f"### {markdown_text(against(regression))}")
-        for encoder, rows in by_encoder(regression):
-            parts += [f"**{markdown_text(encoder)}**", table(encoder, rows).markdown()]
-        parts.append("\n".join(f"- {markdown_text(note.plain)}" for note in notes(regression)))
-    return "\n\n".join(parts) + "\n"

@@ -1,11 +1,11 @@
-"""What hardening did, in the terminal: every measure before and after, the price, and where the encoder is."""
+"""What hardening did: every measure before and after, the price, and where the encoder is."""
 
 import shlex
 
-from rich.console import Console
 from rich.text import Text
 
 from holdfast.numerics.statistics.score import Score
+from holdfast.report.document import Block, Document, ToCopy, items
 from holdfast.report.numbers import BETTER, duration, number, plural, score
 from holdfast.report.table import Table
 from holdfast.storage.hardening import Change, Hardening, HardeningRecord
@@ -13,8 +13,8 @@ from holdfast.storage.hardening import Change, Hardening, HardeningRecord
 _VERDICT = {"better": "green", "worse": "bold red", "open": "yellow"}
 
 
-def blocks(hardening: HardeningRecord) -> list[Table | Text]:
-    """Return every measure before and after, the price, and what to know: tables and lines of text."""
+def document(hardening: HardeningRecord) -> Document:
+    """Return every measure before and after, the price, what to know, and how the encoder is used."""
     rows = [
         [
             Text.assemble((row.title, "bold"), f" {BETTER[row.better][0]}"),
@@ -23,7 +23,7 @@ def blocks(hardening: HardeningRecord) -> list[Table | Text]:
         ]
         for row in hardening.measures
     ]
-    shown: list[Table | Text] = [Table(("measure", "before", "after", "after - before", ""), rows)]
+    shown: list[Block] = [Table(("measure", "before", "after", "after - before", ""), rows)]
     shown.append(
         Text(f"better, worse: the paired interval excludes 0. {_summarise_improvements(hardening)}", style="dim")
     )
@@ -31,14 +31,8 @@ def blocks(hardening: HardeningRecord) -> list[Table | Text]:
     if not any(row.needs_labels for row in hardening.measures):
         shown.append(Text("no labels, so no accuracy: give labelled images, --train and --test", style="dim"))
     shown.append(Text(_scope(hardening), style="dim"))
-    shown += [Text(f"Warning: {line}", style="bold yellow") for line in hardening.warnings]
-    return shown + [Text(line, style="bold red") for line in hardening.failures]
-
-
-def print_hardening(hardening: HardeningRecord, console: Console) -> None:
-    """Print a `harden.json`: the table, the price, and how the encoder is used."""
-    for block in blocks(hardening):
-        console.print(block.terminal() if isinstance(block, Table) else block)
+    shown += items([f"Warning: {line}" for line in hardening.warnings], "bold yellow")
+    shown += items(hardening.failures, "bold red")
 
     # How the encoder is used, where it could be measured
     spec = bool(hardening.command)  # a network of somebody's memory has none
@@ -46,11 +40,10 @@ def print_hardening(hardening: HardeningRecord, console: Console) -> None:
     if has_measurements(hardening) and spec:
         lines["Use it"] = f"holdfast audit {shlex.quote(hardening.encoder)} --data FOLDER"
     elif not has_measurements(hardening):
-        console.print(Text("What came out could not be measured: do not use it before you know why.", style="bold red"))
+        shown.append(Text("What came out could not be measured: do not use it before you know why.", "bold red"))
     lines |= {"File": hardening.file} if hardening.file else {}
     lines |= {"Again": hardening.command} if spec else {}
-    for name, line in {**lines, "Report": hardening.report}.items():
-        console.print(Text.assemble(f"{name}: ", (line, "bold")), soft_wrap=True)
+    return [*shown, ToCopy({**lines, "Report": hardening.report})]
 
 
 def has_measurements(hardening: HardeningRecord) -> bool:

@@ -80,9 +80,10 @@ def print_part(name: str, console: Console) -> None:
     # A profile, a part, or both
     kinds = [(kind, registry.find_outline(kind, name)) for kind in registry.KINDS if name in registry.names(kind)]
     if name in profile_names() or name.endswith(".toml"):
-        from holdfast.report.profile import print_profile
+        from holdfast.report.media import print_document
+        from holdfast.report.profile import document
 
-        print_profile(name, console)
+        print_document(document(name), console)
         if kinds:  # a measure may be called like its profile
             console.print()
     elif not kinds:

@@ -1,17 +1,17 @@
-"""A paper's table beside ours: in the terminal, and as Markdown."""
+"""A paper's table beside ours, and what became of its claims."""
 
 from collections.abc import Sequence
+from math import inf
 
-from rich.console import Console
 from rich.text import Text
 
 from holdfast.numerics.statistics.score import Score
+from holdfast.report.document import Block, Document, Heading, items
 from holdfast.report.numbers import duration, plural
 from holdfast.report.table import Table
 from holdfast.storage.reproduction import (
     CellEntry,
     ColumnEntry,
-    InputEntry,
     Network,
     Outcome,
     Rehearsal,
@@ -36,88 +36,45 @@ STOOD_IN = "With other things in the place of the paper's, verdicts say what hol
 """Said wherever something stands in for something else."""
 
 
-def print_reproduction(record: ReproductionRecord, console: Console) -> None:
-    """Print a paper's table beside ours, what stands in for what, and what became of each claim."""
-    # The table, and why cells are empty
+def document(record: ReproductionRecord) -> Document:
+    """Return a paper's table beside ours, what stands in for what, and what became of each claim."""
+    # What was reproduced, and what came of it
     about = record.reproduction
-    console.print(Text.assemble((f"{about.paper}, {about.where}: ", "bold"), about.title))
-    console.print(Text(f"Profile {about.profile}. {about.units}", style="dim"))
-    for line in results(record.claims):
-        console.print(Text(line, style="bold"))
-    rows = [[Text(row.name, style="bold"), *map(_cell, row.cells)] for row in record.rows]
-    console.print(Table(["", *map(_heading, record.columns)], rows).terminal())
-    console.print(Text(_legend(record, " | "), style="dim"))
-    for cell in _empty(record):
-        console.print(Text(cell, style="yellow"))
+    profile = Text.assemble("Profile ", (about.profile, "code"), f", {duration(record.seconds)}. {about.units}")
+    profile.stylize("dim")
+    shown: list[Block] = [
+        Heading(Text.assemble((f"{about.paper}, {about.where}: ", "bold"), about.title), level=1),
+        *(Text(line, "bold") for line in results(record.claims)),
+        profile,
+        *([Text(about.notes.strip(), "dim")] if about.notes else []),
+    ]
 
-    # What stands in for what, and what is done otherwise
-    stand_ins = _stand_ins(record)
-    for name, source in stand_ins.items():
-        console.print(Text(f"{name}: {source.says} instead of {source.about}", style="dim"))
-    if stand_ins:
-        console.print(Text(STOOD_IN, style="dim"))
-    for line in _alike(record):
-        console.print(Text(line, style="yellow"))
-    if about.notes:
-        console.print(Text(about.notes.strip(), style="dim"))
+    # The table, and what a reader must know of its cells
+    rows = [[Text.assemble((row.name, "bold")), *map(_cell, row.cells)] for row in record.rows]
+    shown += [Table(["", *map(_heading, record.columns)], rows), Text(f"{as_sentence(_legend(record))}.", "dim")]
+    shown += items(_empty(record), "yellow")
+    if stand_ins := [(name, source) for name, source in record.inputs.items() if source.says]:
+        sentences = [f"{name}: {source.says} instead of {source.about}" for name, source in stand_ins]
+        shown += [*items(sentences, "dim"), Text(STOOD_IN, "dim")]
+    shown += [Text(line, "yellow") for line in _alike(record)]
 
-    # What became of each claim
+    # What became of each claim, and what failed
     for network, claims in by_network(record.claims).items():
-        console.print(Text(as_sentence(network), style="underline"))
-        for claim in claims:
-            words = Text.assemble((f"{claim.outcome}: ", OUTCOMES[claim.outcome]), (claim.text, "bold"))
-            console.print(words)
-            console.print(Text(f"    {claim.why}", style="dim"))
-            if paper := in_the_paper(claim):
-                console.print(Text(f"    in the paper's own table: {paper}", style="dim"))
-    for failure in record.failures:
-        console.print(Text(failure, style="bold red"))
-    console.print(Text(duration(record.seconds), style="dim"))
+        shown += [Heading(f"Claims, {network}"), _claims(claims)]
+    return [*shown, *items(record.failures, "bold red")]
 
 
-def print_rehearsal(rehearsal: Rehearsal, console: Console) -> None:
-    """Print which cells of a rehearsed table got no number, and which claims could not be tried."""
+def rehearsal_document(rehearsal: Rehearsal) -> Document:
+    """Return which cells of a rehearsed table got no number, and which claims could not be tried."""
     full, tried = rehearsal.cells - len(rehearsal.empty), rehearsal.claims - len(rehearsal.lost)
     cells, claims = plural(rehearsal.cells, "cell"), plural(rehearsal.claims, "claim")
     words = f"{full} of {cells} got a number, {tried} of {claims} could be tried; {duration(rehearsal.seconds)}."
-    console.print(Text(words, style="bold"))
-    for cell in rehearsal.empty:
-        console.print(Text(f"no number for {cell}", style="yellow"))
-    for claim in rehearsal.lost:
-        console.print(Text(f"not tried: {claim}", style="yellow"))
-    for failure in rehearsal.failures:
-        console.print(Text(failure, style="bold red"))
-
-
-def markdown(record: ReproductionRecord) -> str:
-    """Return the same as Markdown."""
-    # The table
-    about = record.reproduction
-    lines = [f"## {in_markdown(about.paper)}, {in_markdown(about.where)}: {in_markdown(about.title)}", ""]
-    lines += [part for line in results(record.claims) for part in (f"**{in_markdown(line)}**", "")]
-    lines += [f"Profile `{about.profile}`, {duration(record.seconds)}. {in_markdown(about.units)}", ""]
-    if about.notes:
-        lines += [in_markdown(about.notes.strip()), ""]
-    lines += ["| | " + " | ".join(in_markdown(_heading(column)) for column in record.columns) + " |"]
-    lines += ["|---|" + "---:|" * len(record.columns)]
-    for row in record.rows:
-        lines.append(
-            f"| {in_markdown(row.name)} | " + " | ".join(in_markdown(_cell(cell)) for cell in row.cells) + " |"
-        )
-
-    # What a reader must know of its cells, the claims, and what failed
-    lines += ["", f"{as_sentence(_legend(record, ' / '))}.", ""]
-    lines += [f"- {in_markdown(line)}" for line in _empty(record)]
-    stand_ins = _stand_ins(record)
-    lines += [
-        f"- `{name}`: {in_markdown(source.says)} instead of {in_markdown(source.about)}"
-        for name, source in stand_ins.items()
+    return [
+        Text(words, "bold"),
+        *items([f"no number for {cell}" for cell in rehearsal.empty], "yellow"),
+        *items([f"not tried: {claim}" for claim in rehearsal.lost], "yellow"),
+        *items(rehearsal.failures, "bold red"),
     ]
-    lines += ["", STOOD_IN] if stand_ins else []
-    lines += [part for line in _alike(record) for part in ("", in_markdown(line))]
-    lines += claims_in_markdown(record.claims)
-    lines += ["", *(f"- failed: {in_markdown(failure)}" for failure in record.failures)]
-    return "\n".join(lines).rstrip() + "\n"
 
 
 def by_network(claims: Sequence[Verdict]) -> dict[str, list[Verdict]]:
@@ -139,21 +96,17 @@ def results(claims: Sequence[Verdict]) -> list[str]:
     return lines
 
 
-def claims_in_markdown(claims: Sequence[Verdict]) -> list[str]:
-    """Return a table of claims for each thing that they were tried on, as lines of Markdown."""
-    lines = []
-    for network, group in by_network(claims).items():
-        lines += ["", f"### Claims, {in_markdown(network)}", "", "| claim | verdict | in the paper's own table | by |"]
-        lines += ["|---|---|---|---|"]
-        for c in group:
-            cells = (
-                in_markdown(c.text),
-                f"**{c.outcome}**",
-                in_markdown(in_the_paper(c) or "–"),
-                in_markdown(c.why),
-            )
-            lines.append(f"| {' | '.join(cells)} |")
-    return lines
+def _claims(claims: Sequence[Verdict]) -> Table:
+    """Return claims with their verdicts: a table where it is read, and lines in a terminal, whatever its width."""
+    rows, lines = [], list[Text]()
+    for claim in claims:
+        paper = in_the_paper(claim)
+        rows.append([claim.text, Text(claim.outcome, "bold"), paper or "–", claim.why])
+        lines.append(Text.assemble((f"{claim.outcome}: ", OUTCOMES[claim.outcome]), (claim.text, "bold")))
+        lines.append(Text(f"    {claim.why}", "dim"))
+        lines += [Text(f"    in the paper's own table: {paper}", "dim")] if paper else []
+    head = ["claim", "verdict", "in the paper's own table", "by"]
+    return Table(head, rows, words=range(len(head)), narrow=lines, wide=inf)
 
 
 def in_the_paper(claim: Verdict) -> str:
@@ -176,11 +129,6 @@ def as_sentence(words: str) -> str:
 
 def _verb(number: int, verb: str) -> str:
     return f"{verb}s" if number == 1 else verb
-
-
-def _stand_ins(record: ReproductionRecord) -> dict[str, InputEntry]:
-    """Return the inputs in whose place something else stood."""
-    return {name: source for name, source in record.inputs.items() if source.says}
 
 
 def _alike(record: ReproductionRecord) -> list[str]:
@@ -208,13 +156,13 @@ def _ends(score: Score | None, scale: float, brackets: str) -> str:
     return f" {brackets[0]}{score.low * scale:.3g}, {score.high * scale:.3g}{brackets[1]}"
 
 
-def _legend(record: ReproductionRecord, between: str) -> str:
+def _legend(record: ReproductionRecord) -> str:
     """Return what a cell holds."""
     if not record.seeds:
-        return f"each cell: published{between}ours [95 % interval]"
+        return "each cell: published | ours [95 % interval]"
     return (
-        f"each cell: published{between}ours, the mean of {len(record.seeds)} trainings [95 % interval over images, "
-        "given the trainings] {95 % interval over trainings, given the images}"
+        f"each cell: published | ours, the mean of {len(record.seeds)} trainings [95 % interval over images, given the "
+        "trainings] {95 % interval over trainings, given the images}"
     )
 
 
@@ -232,9 +180,3 @@ def _empty(record: ReproductionRecord) -> list[str]:
             if cell.why and place not in whole:
                 reasons.setdefault(cell.why, []).append(f"{row.name}, {column.name}")
     return [f"none for {'; '.join(cells)}: {why}" for why, cells in reasons.items()]
-
-
-def in_markdown(text: str) -> str:
-    """Return text that Markdown shows as it is, inside a table too."""
-    escaped = "".join(f"\\{c}" if c in "\\`*_[]<>#" else c for c in text)
-    return escaped.replace("|", "/").replace("\n", " ")

@@ -1,7 +1,7 @@
 """One table, for the terminal, Markdown and LaTeX: the first column says what a row is, the others hold numbers."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from rich import box
@@ -20,11 +20,17 @@ class Table:
         head: titles of the columns.
         rows: as many cells each.
         title: above it; "" for none.
+        words: places of columns that hold words: from the left, folded, and escaped where they might be markup.
+        narrow: what a terminal of fewer than `wide` columns shows in its place.
+        wide: see `narrow`.
     """
 
     head: Sequence[str | Text]
-    rows: Iterable[Sequence[str | Text]]
+    rows: Sequence[Sequence[str | Text]]
     title: str = ""
+    words: Collection[int] = (0,)
+    narrow: "Sequence[Text | Table]" = ()
+    wide: float = 0
 
     def terminal(self) -> RichTable:
         """Return it for the terminal; long names are folded, between words where these are no longer than `WORD`."""
@@ -34,24 +40,26 @@ class Table:
         words = [word for row in rows for word in str(row[0]).split()]
         for place, name in enumerate(self.head):
             least = None if place else min(WORD, max(map(len, words), default=0))
-            table.add_column(_text(name), justify="right" if place else "left", overflow="fold", min_width=least)
+            justify = "left" if place in self.words else "right"
+            table.add_column(_text(name), justify=justify, overflow="fold", min_width=least)
         for row in rows:
             table.add_row(*row)
         return table
 
     def markdown(self) -> str:
         """Return it as Markdown."""
-        rule = ["---", *["---:"] * (len(self.head) - 1)]
+        rule = ["---" if place in self.words else "---:" for place in range(len(self.head))]
         head = [markdown_text(str(cell)) for cell in self.head]
-        # of a row only its name is not ours
-        rows = [[markdown_text(str(row[0])), *(_cell(c, _bars, "**{}**") for c in row[1:])] for row in self.rows]
+        # numbers are ours, words may be anybody's
+        escape = [markdown_text if place in self.words else _bars for place in range(len(self.head))]
+        rows = [[_cell(cell, how, "**{}**") for cell, how in zip(row, escape, strict=True)] for row in self.rows]
         return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *rows])
 
     def latex(self) -> str:
         r"""Return it as a booktabs table."""
         rows = [[_cell(cell, latex_text, r"\textbf{{{}}}") for cell in row] for row in (self.head, *self.rows)]
         head, *lines = (" & ".join(row) + r" \\" for row in rows)
-        begin = rf"\begin{{tabular}}{{l{'r' * (len(self.head) - 1)}}}"
+        begin = rf"\begin{{tabular}}{{{''.join('l' if at in self.words else 'r' for at in range(len(self.head)))}}}"
         return "\n".join([begin, r"\toprule", head, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"])
 
 

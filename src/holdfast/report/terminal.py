@@ -1,13 +1,13 @@
-"""The summary in the terminal, answers first; the best encoder is marked only where the record says so."""
+"""The summary of an audit, answers first; the best encoder is marked only where the record says so."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
 
 from holdfast.report.answer import answers, duplicates
 from holdfast.report.brief import brief, each_answer, first_keys, in_levels, leader
+from holdfast.report.document import Block, Document, ToCopy
 from holdfast.report.leader import format_score
 from holdfast.report.names import shorten_names
 from holdfast.report.numbers import BEST_BUDGET, BETTER, bracket, choice, count, duration, listing, plural
@@ -23,40 +23,29 @@ _CELL = 22
 """Columns that "12.3 % [9.1, 15.2] *" takes, roughly; decides which way round the table fits."""
 
 
-def print_record(record: Record, console: Console, report: Path | str | None = None) -> None:
-    """Print who holds best, each encoder's answer, the first numbers, what the checks say; then all the rest.
-
-    Colours follow the console: none when the output is piped.
-    """
-    record, wholes = shorten_names(record)
-    wide = 24 + _CELL * len(select_audited(record)) <= console.width
-    for block in blocks(record, wholes):
-        if isinstance(block, Text):
-            console.print(block)
-        elif block:
-            console.print((side_by_side if wide else _stack)(record, block).terminal())
-    if report is not None:
-        # One unbroken line: a path cut by a line break cannot be copied or clicked.
-        console.print(Text.assemble("Report: ", (str(report), "bold")), soft_wrap=True)
-
-
-def blocks(record: Record, wholes: Mapping[str, str]) -> list[Text | list[str]]:
-    """Return what is shown of a record in its order: lines of text, and keys of the measures of a table.
+def document(record: Record, report: Path | str | None = None) -> Document:
+    """Return who holds best, each encoder's answer, the first numbers, what the checks say; then all the rest.
 
     Args:
-        record: with short names of encoders, see `shorten_names`.
-        wholes: the whole name of each.
+        record: the record.
+        report: where its page is; not said where None.
     """
-    encoders, lines = select_audited(record), list[Text | list[str]]()
-    first = first_keys(record) if encoders else []
-    if encoders and (best := leader(record)):
-        lines.append(Text.assemble((f"{best.heading}. ", "bold green" if best.tone == "good" else "bold"), best.text))
-    lines += [
+    record, wholes = shorten_names(record)
+    encoders = select_audited(record)
+    first, others = list[str](), list[str]()
+    shown: list[Block] = []
+    if encoders:
+        first = first_keys(record)
+        others = [key for key in titles(record) if key not in first]
+        if best := leader(record):
+            tone = "bold green" if best.tone == "good" else "bold"
+            shown.append(Text.assemble((f"{best.heading}. ", tone), best.text))
+    shown += [
         Text.assemble((f"{name}: ", "bold"), " ".join(sentence.text for sentence in sentences))
         for _, name, sentences in each_answer(record)
     ]
-    others = [key for key in titles(record) if key not in first] if encoders else []
-    return [*lines, first, *_validity(encoders), others, *notes(record, wholes)]
+    shown += [*_tables(record, first), *_validity(encoders), *_tables(record, others), *notes(record, wholes)]
+    return shown if report is None else [*shown, ToCopy({"Report": str(report)})]
 
 
 def select_audited(record: Record) -> list[EncoderEntry]:
@@ -105,26 +94,21 @@ def round_lines(record: Record) -> Iterator[str]:
                 yield f"  {line.name}: {title} {cell.value} {cell.interval}".rstrip()
 
 
-def side_by_side(record: Record, keys: Sequence[str]) -> Table:
-    """Return measures down, audited encoders across."""
-    encoders, lines = select_audited(record), list[list[str | Text]]()
+def _tables(record: Record, keys: Sequence[str]) -> list[Table]:
+    """Return measures down, audited encoders across; in a narrow terminal a line for each encoder below its measure."""
+    encoders = select_audited(record)
+    across, down = list[list[str | Text]](), list[list[str | Text]]()
     for key in keys:
-        lines.append([_title(record, key), *(_cell(record, encoder, key) for encoder in encoders)])
+        across.append([_title(record, key), *(_cell(record, encoder, key) for encoder in encoders)])
         if any(chosen := [_format_best_budget(encoder, key) for encoder in encoders]):
-            lines.append([f"  {BEST_BUDGET}", *chosen])
-    return Table(["measure", *(encoder.name for encoder in encoders)], lines)
-
-
-def _stack(record: Record, keys: Sequence[str]) -> Table:
-    """Return one block per measure with a line per encoder: fits any number of encoders."""
-    lines: list[tuple[str | Text, str | Text]] = []
-    for key in keys:
-        lines.append((_title(record, key), ""))
-        for encoder in select_audited(record):
-            lines.append((f"  {encoder.name}", _cell(record, encoder, key)))
+            across.append([f"  {BEST_BUDGET}", *chosen])
+        down.append([_title(record, key), ""])
+        for encoder in encoders:
+            down.append([f"  {encoder.name}", _cell(record, encoder, key)])
             if chosen := _format_best_budget(encoder, key):
-                lines.append((f"    {BEST_BUDGET}", chosen))
-    return Table(("measure / encoder", "value"), lines)
+                down.append([f"    {BEST_BUDGET}", chosen])
+    head, wide = ["measure", *(encoder.name for encoder in encoders)], 24 + _CELL * len(encoders)
+    return [Table(head, across, narrow=[Table(("measure / encoder", "value"), down)], wide=wide)] if keys else []
 
 
 def _title(record: Record, key: str) -> Text:

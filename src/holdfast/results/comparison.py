@@ -9,19 +9,21 @@ from holdfast.comparison.compare import compare_runs
 from holdfast.comparison.joint import joint
 from holdfast.comparison.records import Run
 from holdfast.report import leaderboard
-from holdfast.report.comparison import print_comparison
-from holdfast.report.comparison_table import Layout, latex, markdown
-from holdfast.report.notebook import comparison_html
+from holdfast.report.comparison import document
+from holdfast.report.comparison_table import Layout, latex
+from holdfast.report.comparison_table import document as table_document
+from holdfast.report.document import Document
+from holdfast.report.media import to_html, to_markdown
 from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.gather import Figures, figures_of_comparison
 from holdfast.report.paper.style import Style
-from holdfast.results.shown import frame, pairs_frame, save_text, text_of
+from holdfast.results.shown import Shown, frame, pairs_frame, save_text
 from holdfast.runtime.checked import check_arguments
 from holdfast.storage import comparison as stored
 from holdfast.storage.entry import as_json
 
 
-class Comparison:
+class Comparison(Shown):
     """Encoders of several audits side by side: paired intervals, corrected verdicts, ranks with uncertainty.
 
     Args:
@@ -89,7 +91,8 @@ class Comparison:
     @check_arguments
     def to_markdown(self, *, digits: int | None = None, transpose: bool = False, p_values: bool = False) -> str:
         """Return encoders against measures as Markdown; see `to_latex`."""
-        return markdown(self._compared, Layout(digits=digits, transpose=transpose, p_values=p_values))
+        layout = Layout(digits=digits, transpose=transpose, p_values=p_values)
+        return to_markdown(table_document(self._compared, layout))
 
     @check_arguments
     def report(self, path: str | os.PathLike[str]) -> str:
@@ -100,13 +103,11 @@ class Comparison:
         """
         return save_text(path, leaderboard.render(stored.Leaderboard(groups=[self._compared]), "Comparison"))
 
-    def __str__(self) -> str:
-        return text_of(lambda console: print_comparison(self._compared, console))
-
-    __repr__ = __str__
+    def _document(self) -> Document:
+        return document(self._compared)
 
     def _repr_html_(self) -> str:
-        return comparison_html(self._compared)
+        return to_html(table_document(self._compared))  # a page has room for encoders down and measures across
 
 
 def build_comparison(runs: Sequence[Run], measures: Sequence[str], correction: str) -> Comparison:

@@ -2,10 +2,12 @@
 
 from dataclasses import asdict, dataclass, field
 
+from rich.text import Text
+
 from holdfast.core import Score
 from holdfast.report.brief import in_levels
 from holdfast.report.leader import format_score
-from holdfast.report.notebook import lines_html
+from holdfast.report.media import to_html
 from holdfast.report.numbers import BETTER
 from holdfast.storage.record import MeasureEntry
 
@@ -37,7 +39,7 @@ class MeasuredScore(Score):
 
     def _repr_html_(self) -> str:
         title, value, rest = self._pieces()
-        return lines_html([((title, ""), (value, "bold"), (rest, "dim"))])
+        return to_html([Text.assemble(title, (value, "bold"), (rest, "dim"))])
 
     def _pieces(self) -> tuple[str, str, str]:
         """Return what it is of, its value, and its interval with what that is conditional on."""

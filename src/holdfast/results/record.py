@@ -14,15 +14,17 @@ from holdfast.comparison.records import Run, open_run
 from holdfast.config.overrides import holds
 from holdfast.core import HoldfastError, Score
 from holdfast.report import html
-from holdfast.report.comparison_table import Layout, latex, markdown
+from holdfast.report.comparison_table import Layout, latex
+from holdfast.report.comparison_table import document as table_document
+from holdfast.report.document import Document
+from holdfast.report.media import to_markdown
 from holdfast.report.model_card import write_model_card
-from holdfast.report.notebook import record_html
 from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.gather import Figures, figures_of_record
 from holdfast.report.paper.style import Style
-from holdfast.report.terminal import print_record
+from holdfast.report.terminal import document
 from holdfast.results.number import read_score
-from holdfast.results.shown import frame, import_pandas, save_text, text_of
+from holdfast.results.shown import Shown, frame, import_pandas, save_text
 from holdfast.runtime.checked import check_arguments, describe_value
 from holdfast.runtime.errors import Unwritable, os_reason, unknown
 from holdfast.storage import record as stored
@@ -38,7 +40,7 @@ TABLES = "tables/"
 """Where tables are in a run folder."""
 
 
-class Record:
+class Record(Shown):
     """The result of an audit. Print it, show it in a notebook, ask it for scores.
 
     `record["breakaway_risk"]` is the headline `Score` of a measure, `record["breakaway_risk[attack.steps=50]"]` that of
@@ -199,7 +201,7 @@ class Record:
     @check_arguments
     def to_markdown(self, *, digits: int | None = None, transpose: bool = False) -> str:
         """Return encoders against measures as Markdown; see `to_latex`."""
-        return markdown(self._compare_encoders(), Layout(digits=digits, transpose=transpose))
+        return to_markdown(table_document(self._compare_encoders(), Layout(digits=digits, transpose=transpose)))
 
     def _compare_encoders(self) -> Comparison:
         return compare_runs([self.run], fewest=1)
@@ -270,13 +272,8 @@ class Record:
             raise Unwritable(f"cannot copy {self.folder!r} to {target.place!r}: {os_reason(error)}") from error
         return Record(open_run(target.place))
 
-    def __str__(self) -> str:
-        return text_of(lambda console: print_record(self._record, console))
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return record_html(self._record)
+    def _document(self) -> Document:
+        return document(self._record)
 
     def _ipython_key_completions_(self) -> list[Any]:
         if len(self.encoders) == 1:

@@ -8,11 +8,12 @@ from typing import Any
 
 from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError
-from holdfast.report.gate import markdown, print_gate
+from holdfast.report.document import Document
+from holdfast.report.gate import document, summary
 from holdfast.report.junit import junit
-from holdfast.report.notebook import gate_html
+from holdfast.report.media import to_markdown
 from holdfast.results.record import Record
-from holdfast.results.shown import save_text, text_of
+from holdfast.results.shown import Shown, save_text
 from holdfast.runtime.checked import check_arguments
 from holdfast.storage.entry import as_json
 from holdfast.storage.gate import Gate
@@ -21,7 +22,7 @@ from holdfast.workflows.gate import hold
 from holdfast.workflows.index_gate import IndexQuestions
 
 
-class CheckResult:
+class CheckResult(Shown):
     """What a record is found to be against requirements and an earlier record.
 
     Args:
@@ -53,7 +54,7 @@ class CheckResult:
 
     def markdown(self) -> str:
         """Return it as Markdown."""
-        return markdown(self._gate)
+        return to_markdown(summary(self._gate))
 
     def junit(self, path: str | os.PathLike[str]) -> str:
         """Write it as JUnit XML, and return where it is.
@@ -63,13 +64,8 @@ class CheckResult:
         """
         return save_text(path, junit(self._gate))
 
-    def __str__(self) -> str:
-        return text_of(lambda console: print_gate(self._gate, console))
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return gate_html(self._gate)
+    def _document(self) -> Document:
+        return document(self._gate)
 
 
 @check_arguments

@@ -1,0 +1,98 @@
+"""A document in a terminal, as Markdown, and as a piece of HTML for the pages of others."""
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from markupsafe import Markup
+from rich.console import Console
+from rich.text import Text
+
+from holdfast.report.document import Block, Document, Heading, Items, ToCopy
+from holdfast.report.page import fragment
+from holdfast.report.table import Table, markdown_text
+
+CLASSES = ("bold", "dim", "red", "yellow", "green")
+"""Words of styles that pages know."""
+
+
+def print_document(document: Document, console: Console) -> None:
+    """Print a document; its colours follow the console: none when the output is piped."""
+    for block in document:
+        match block:
+            case Table() if console.width < block.wide:
+                print_document(block.narrow, console)
+            case Table():
+                console.print(block.terminal())
+            case Heading():
+                console.print(block.text, style="" if block.level == 1 else "bold", markup=False, highlight=False)
+            case Items():
+                for line in block.lines:
+                    console.print(line)
+            case ToCopy():
+                for name, line in block.lines.items():
+                    console.print(Text.assemble(f"{name}: ", (line, "bold")), soft_wrap=True)
+            case Text():
+                console.print(block)
+
+
+def to_markdown(document: Document) -> str:
+    """Return a document as Markdown; every text of it is escaped."""
+    return "\n\n".join(map(_markdown, document)) + "\n"
+
+
+def to_html(document: Document) -> str:
+    """Return a document as a piece of HTML, without scripts; every text of it is escaped."""
+    blocks = [(type(block).__name__, block) for block in document]
+    return fragment("document.html", blocks=blocks, pieces=_html)
+
+
+def _markdown(block: Block) -> str:
+    match block:
+        case Table():
+            return "\n\n".join([*([f"**{markdown_text(block.title)}**"] if block.title else []), block.markdown()])
+        case Heading():
+            return f"{'#' * (block.level + 1)} {markdown_text(str(block.text))}"
+        case Items():
+            # What is indented is a list in a list
+            return "\n".join(f"{'  ' * line.plain.startswith('  ')}- {_sentence(line)}" for line in block.lines)
+        case ToCopy():
+            return "\n".join(f"- {markdown_text(name)}: {_code(line)}" for name, line in block.lines.items())
+        case Text():
+            return _sentence(block)
+
+
+def _sentence(text: Text) -> str:
+    """Return styled text as Markdown: what is bold, or code, as such."""
+    pieces = []
+    for piece, words in _pieces(text):
+        # Marks touch the words that they are about
+        inner = piece.strip()
+        shown = _code(inner) if "code" in words else markdown_text(inner)
+        shown = f"**{shown}**" if "bold" in words else shown
+        pieces.append(f"{' ' * piece[:1].isspace()}{shown}{' ' * piece[-1:].isspace()}" if inner else " ")
+    return "".join(pieces).strip()
+
+
+def _code(text: str) -> str:
+    """Return text as Markdown's code, between more backticks than it has in a row itself."""
+    line = " ".join(text.split())
+    fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
+    return f"{fence}{line}{fence}" if len(fence) == 1 else f"{fence} {line} {fence}"
+
+
+def _html(text: str | Text) -> Markup:
+    """Return styled text as spans whose classes are the words of the styles."""
+    html = Markup("")
+    for piece, words in _pieces(Text(text) if isinstance(text, str) else text):
+        known = " ".join(word for word in words if word in CLASSES)
+        html += Markup('<span class="{}">{}</span>').format(known, piece) if known and piece.strip() else piece
+    return html
+
+
+def _pieces(text: Text) -> Iterator[tuple[str, list[str]]]:
+    """Yield the pieces of a text, each with the words of its styles."""
+    ends = sorted({0, len(text), *(end for span in text.spans for end in (span.start, span.end))})
+    for start, stop in pairwise(ends):
+        styles = [text.style, *(span.style for span in text.spans if span.start <= start and stop <= span.end)]
+        yield text.plain[start:stop], " ".join(map(str, styles)).split()
