@@ -13,7 +13,8 @@ from holdfast.report.annotations import annotations
 from holdfast.report.gate import markdown
 from holdfast.report.junit import junit
 from holdfast.sources.encoders import open_encoder
-from holdfast.storage.gate import Finding, Gate
+from holdfast.storage.finding import Finding
+from holdfast.storage.gate import Gate
 
 NOISE = 0.4
 """Standard deviation of what is added to each weight, in that of its tensor."""

@@ -18,7 +18,7 @@ from holdfast.report.page import page
 from holdfast.report.pictures import Shot, shot
 from holdfast.report.table import Table
 from holdfast.storage.filesystem import Folder
-from holdfast.storage.gate import Finding
+from holdfast.storage.finding import Finding
 from holdfast.storage.outputs import write_inside
 from holdfast.storage.record_file import RunFiles
 

@@ -17,7 +17,7 @@ from holdfast.comparison.stored import load_observation
 from holdfast.config.requirements import parse
 from holdfast.core import HoldfastError
 from holdfast.runtime.listener import Listener
-from holdfast.storage.gate import Finding
+from holdfast.storage.finding import Finding
 from holdfast.workflows.compare_index.canaries import BROKEN, Canary, read_canaries
 from holdfast.workflows.compare_index.plan import IndexPlan
 from holdfast.workflows.compare_index.upgrade import Represented, findings, upgrade

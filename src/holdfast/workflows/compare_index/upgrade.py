@@ -14,7 +14,7 @@ from holdfast.numerics.geometry.image_pairs import ImagePairs
 from holdfast.numerics.geometry.neighbour_lists import Kept, Lists
 from holdfast.report.numbers import parse_score
 from holdfast.runtime.listener import Listener, Silent
-from holdfast.storage.gate import Finding
+from holdfast.storage.finding import Finding
 from holdfast.storage.record import EncoderEntry, MeasureEntry
 from holdfast.storage.standing import VOID
 from holdfast.workflows.compare_index import measures
