@@ -75,6 +75,10 @@ def test_the_command_says_what_changes_and_makes_no_pass_twice(capsys, tmp_path:
     assert np.mean(table["overlap@5"].to_numpy()) == pytest.approx(
         record["measures"]["overlap@5"]["scores"]["mean"]["value"]
     )
+    overlaps = dict(zip(table["id"].to_pylist(), table["overlap@10"].to_pylist(), strict=True))
+    assert [entry["stay"] for entry in record["changed"]] == [
+        round(10 * overlaps[entry["id"]]) for entry in record["changed"]
+    ]
     page = (folder / "report.html").read_text()
     assert len(re.findall('<article class="worst">', page)) == 12
     assert not re.search(r"(src|href)=.?(https?:|/)", page)
@@ -153,6 +157,7 @@ def test_canaries_that_change_sides_are_listed_and_end_the_command(pictures: Pat
     assert "new&lt;i&gt;" in page
     assert record["encoders"]["old"]["input"] == [3, 16, 16]
     assert record["encoders"]["new"]["input"] == [3, 8, 8]
+    assert json.loads(json.dumps(record)) == json.loads((tmp_path / "out" / "index.json").read_text()) == record
 
 
 class Blue(nn.Module):

@@ -91,5 +91,5 @@ def compare_index(
         out.print(f"report: {brief(report)}", soft_wrap=True, highlight=False)
 
     show(record, json_output, draw)
-    if not record["passed"]:
-        raise typer.Exit(record["status"])
+    if not record.passed:
+        raise typer.Exit(record.status)

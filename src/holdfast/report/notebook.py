@@ -17,6 +17,7 @@ from holdfast.report.terminal import blocks, side_by_side
 from holdfast.storage.comparison import Comparison
 from holdfast.storage.gate import Gate
 from holdfast.storage.hardening import HardeningRecord
+from holdfast.storage.index_upgrade import IndexRecord
 from holdfast.storage.record import Record
 
 
@@ -59,14 +60,12 @@ def study_html(data: Mapping[str, Any]) -> str:
     return _html([*blocks, *(Text(problem, "bold red") for problem in study.problems(data))])
 
 
-def upgrade_html(data: Mapping[str, Any]) -> str:
+def upgrade_html(data: IndexRecord) -> str:
     """Return what changes with the encoder of an index as a piece of HTML; see `record_html`."""
     said = [Text(sentence) for sentence in index_upgrade.sentences(data)]
     tables = [index_upgrade.tabulate_overlap(data), index_upgrade.sides_table(data)]
     listed = [Text(index_upgrade.canary(row)) for row in index_upgrade.canaries(data)]
-    return _html(
-        [*said, *tables, *listed, *gate.requirements(index_upgrade.findings(data)), index_upgrade.outcome(data)]
-    )
+    return _html([*said, *tables, *listed, *gate.requirements(data.findings), index_upgrade.outcome(data)])
 
 
 def lines_html(lines: Iterable[Sequence[tuple[str, str]]]) -> str:

@@ -1,8 +1,10 @@
 """`holdfast.compare_index`: a new encoder in the place of the one behind an index, from Python."""
 
+import io
 import os
 import shutil
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,12 +12,37 @@ from torch import Tensor
 
 from holdfast.api import Data, Model, Numbers, _encoders, _listener, _run_folder, _source
 from holdfast.core import Encoder, HoldfastError
-from holdfast.report.index_upgrade import publish
+from holdfast.report.index_upgrade import print_upgrade, publish
+from holdfast.report.notebook import upgrade_html
 from holdfast.runtime.checked import check_arguments
-from holdfast.workflows.compare_index.outcome import IndexRecord
+from holdfast.runtime.console import Screen
+from holdfast.storage import index_upgrade as stored
+from holdfast.storage.entry import as_json
 from holdfast.workflows.compare_index.plan import IndexPlan
 from holdfast.workflows.compare_index.run import compare_index as run
 from holdfast.workflows.monitor.snapshot import isolate_global_state
+
+
+class IndexRecord(dict[str, Any]):
+    """What a comparison of two encoders of an index found: the JSON data of `index.json`, which print themselves.
+
+    Args:
+        record: what was found.
+    """
+
+    def __init__(self, record: stored.IndexRecord):
+        super().__init__(as_json(record))
+        self._record = record
+
+    def __str__(self) -> str:
+        out = io.StringIO()
+        print_upgrade(self._record, Screen(file=out, width=110, force_jupyter=False))
+        return out.getvalue().rstrip("\n")
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return upgrade_html(self._record)
 
 
 @check_arguments
@@ -70,7 +97,7 @@ def compare_index(
         quiet: show no progress.
 
     Returns:
-        The record, see `holdfast.workflows.compare_index.run.compare_index`. `record["passed"]` says whether all
+        What `index.json` holds, see `holdfast.storage.index_upgrade.IndexRecord`. `record["passed"]` says whether all
         requirements are met and no canary is broken. Print it.
 
     Raises:
@@ -106,4 +133,4 @@ def compare_index(
             publish(folder, record)
     if out is None:
         shutil.rmtree(folder, ignore_errors=True)
-    return record
+    return IndexRecord(record)
