@@ -58,6 +58,7 @@ def test_a_rotated_copy_passes_and_a_scaled_one_has_scaled_thresholds(images: to
     assert record["changed"] == []
     # 100 % is what these images say, and fewer than 80 % of all are not excluded by so few
     assert not record["passed"]
+    assert [finding["unit"] for finding in record["findings"]] == ["share"]
     assert "FAILED: 1 of 1 requirement not met" in str(record)
 
 
@@ -145,6 +146,8 @@ def test_canaries_that_change_sides_are_listed_and_end_the_command(pictures: Pat
     assert (broken["first"], broken["second"]) == ("02.png", "04.png")
     assert broken["sides"] == {"old": "apart", "new": "together", "kept": "together"}
     assert broken["distances"]["new"] == pytest.approx(0, abs=1e-6)
+    changed = {entry["id"]: entry for entry in record["changed"]}["02.png"]
+    assert changed["after"][0]["id"] == "04.png" != changed["before"][0]["id"]
     assert (record["passed"], record["status"]) == (False, 1)
     assert record["data"]["pairs"] == 40 * 39 / 2 - 1  # a pair that belongs together is no pair of different images
     assert "broken: 02.png and 04.png, expected apart: apart before" in str(record)
