@@ -58,6 +58,7 @@ def test_a_rotated_copy_passes_and_a_scaled_one_has_scaled_thresholds(images: to
     assert record["changed"] == []
     # 100 % is what these images say, and fewer than 80 % of all are not excluded by so few
     assert not record["passed"]
+    assert [finding["unit"] for finding in record["findings"]] == ["share"]
     assert "FAILED: 1 of 1 requirement not met" in str(record)
 
 
@@ -75,6 +76,10 @@ def test_the_command_says_what_changes_and_makes_no_pass_twice(capsys, tmp_path:
     assert np.mean(table["overlap@5"].to_numpy()) == pytest.approx(
         record["measures"]["overlap@5"]["scores"]["mean"]["value"]
     )
+    overlaps = dict(zip(table["id"].to_pylist(), table["overlap@10"].to_pylist(), strict=True))
+    assert [entry["stay"] for entry in record["changed"]] == [
+        round(10 * overlaps[entry["id"]]) for entry in record["changed"]
+    ]
     page = (folder / "report.html").read_text()
     assert len(re.findall('<article class="worst">', page)) == 12
     assert not re.search(r"(src|href)=.?(https?:|/)", page)
@@ -141,6 +146,8 @@ def test_canaries_that_change_sides_are_listed_and_end_the_command(pictures: Pat
     assert (broken["first"], broken["second"]) == ("02.png", "04.png")
     assert broken["sides"] == {"old": "apart", "new": "together", "kept": "together"}
     assert broken["distances"]["new"] == pytest.approx(0, abs=1e-6)
+    changed = {entry["id"]: entry for entry in record["changed"]}["02.png"]
+    assert changed["after"][0]["id"] == "04.png" != changed["before"][0]["id"]
     assert (record["passed"], record["status"]) == (False, 1)
     assert record["data"]["pairs"] == 40 * 39 / 2 - 1  # a pair that belongs together is no pair of different images
     assert "broken: 02.png and 04.png, expected apart: apart before" in str(record)
@@ -153,6 +160,7 @@ def test_canaries_that_change_sides_are_listed_and_end_the_command(pictures: Pat
     assert "new&lt;i&gt;" in page
     assert record["encoders"]["old"]["input"] == [3, 16, 16]
     assert record["encoders"]["new"]["input"] == [3, 8, 8]
+    assert json.loads(json.dumps(record)) == json.loads((tmp_path / "out" / "index.json").read_text()) == record
 
 
 class Blue(nn.Module):

@@ -14,7 +14,8 @@ from holdfast.report.gate import summary
 from holdfast.report.media import to_markdown
 from holdfast.report.junit import junit
 from holdfast.sources.encoders import open_encoder
-from holdfast.storage.gate import Finding, Gate
+from holdfast.storage.finding import Finding
+from holdfast.storage.gate import Gate
 
 NOISE = 0.4
 """Standard deviation of what is added to each weight, in that of its tensor."""

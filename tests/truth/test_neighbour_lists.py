@@ -21,6 +21,7 @@ from holdfast.numerics.geometry.neighbour_lists import (
 )
 from holdfast.numerics.statistics.list_means import list_mean
 from holdfast.numerics.statistics.pair_ranks import pair_rank_correlation
+from holdfast.storage.index_upgrade import Sides
 from holdfast.workflows.compare_index import copies
 from holdfast.workflows.compare_index.canaries import Canary, judge_canaries
 from holdfast.workflows.compare_index.thresholds import (
@@ -186,8 +187,8 @@ def test_thresholds_allow_as_many_pairs_as_the_old_one() -> None:
     # a paired interval is the shorter one: what moves both shares cancels
     assert width(limits.new) < width(by_rate.new)
     rows = translation(distanced)
-    assert [row["old"] for row in rows] == sorted(row["old"] for row in rows)
-    assert all(row["low"] <= row["new"] <= row["high"] for row in rows)  # pyright: ignore[reportOperatorIssue]
+    assert [row.old for row in rows] == sorted(row.old for row in rows)
+    assert all(row.low <= row.new <= row.high for row in rows)  # pyright: ignore[reportOperatorIssue]
 
 
 def test_thresholds_that_no_pair_reaches_are_refused() -> None:
@@ -301,14 +302,14 @@ def test_canaries_are_held_against_the_threshold_of_each_encoder() -> None:
     limits = Thresholds(limits[0], limits[1], *[Score(0.1, 0.0, 0.2, 6, "t")] * 3, (None, torch.zeros(6)))
     pairs = [(0, 1, "together"), (2, 3, "together"), (4, 5, "apart"), (0, 1, "apart")]
     rows = judge_canaries([Canary(*pair) for pair in pairs], list("abcdef"), (old, new), limits, "l2")
-    assert [(row["first"], row["expected"], row["outcome"]) for row in rows] == [
+    assert [(row.first, row.expected, row.outcome) for row in rows] == [
         ("c", "together", "broken"),
         ("a", "apart", "wrong before and after"),
         ("a", "together", "holds"),
         ("e", "apart", "holds"),
     ]
-    assert rows[2]["sides"] == {"old": "together", "new": "together", "kept": "apart"}
-    assert not any(row["near"] for row in rows)
+    assert rows[2].sides == Sides(old="together", new="together", kept="apart")
+    assert not any(row.near for row in rows)
     close = replace(limits, new=Score(2.4, 1.9, 3.6, 6, "t"))
     near = judge_canaries([Canary(*pair) for pair in pairs], list("abcdef"), (old, new), close, "l2")
-    assert [row["near"] for row in near] == [True, True, True, False]
+    assert [row.near for row in near] == [True, True, True, False]

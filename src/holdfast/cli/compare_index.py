@@ -15,8 +15,7 @@ from holdfast.cli.common import (
     command_line,
     listening,
     number,
-    out,
-    show,
+    show_document,
 )
 from holdfast.storage.filesystem import local_folder
 
@@ -60,7 +59,7 @@ def compare_index(
 
     Exit status 1 where a requirement is not met, or a canary is right with the old encoder and wrong with the new one.
     """
-    from holdfast.report.index_upgrade import print_upgrade, publish
+    from holdfast.report.index_upgrade import document, publish
     from holdfast.workflows.compare_index.plan import IndexPlan
     from holdfast.workflows.compare_index.run import compare_index as run
 
@@ -86,10 +85,6 @@ def compare_index(
         bars.stage("writing the report")
         report = publish(out_folder, record)
 
-    def draw() -> None:
-        print_upgrade(record, out)
-        out.print(f"report: {brief(report)}", soft_wrap=True, highlight=False)
-
-    show(record, json_output, draw)
-    if not record["passed"]:
-        raise typer.Exit(record["status"])
+    show_document(record, json_output, lambda: document(record, brief(report)))
+    if not record.passed:
+        raise typer.Exit(record.status)

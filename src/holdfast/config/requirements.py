@@ -15,7 +15,7 @@ from typing import Any
 from holdfast.numerics.statistics.score import Score
 from holdfast.runtime.checked import number
 from holdfast.runtime.errors import HoldfastError, unknown
-from holdfast.storage.gate import Finding
+from holdfast.storage.finding import Finding
 from holdfast.storage.record import EncoderEntry, MeasureEntry
 from holdfast.storage.standing import SOUND, VOID, base, may_meet
 

@@ -12,7 +12,8 @@ from holdfast.report.index_sentences import sentences as upgrade_sentences
 from holdfast.report.leader import format_score
 from holdfast.report.numbers import BETTER, finite, number, plural
 from holdfast.report.table import Table
-from holdfast.storage.gate import Finding, Gate, HeldScore, Needed, Regression
+from holdfast.storage.finding import Finding
+from holdfast.storage.gate import Gate, HeldScore, Needed, Regression
 from holdfast.storage.standing import SOUND
 
 MARKS = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("?", "yellow")}

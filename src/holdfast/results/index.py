@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,12 +11,30 @@ from torch import Tensor
 
 from holdfast.api import Data, Model, Numbers, _encoders, _listener, _run_folder, _source
 from holdfast.core import Encoder, HoldfastError
-from holdfast.report.index_upgrade import publish
+from holdfast.report.document import Document
+from holdfast.report.index_upgrade import document, publish
+from holdfast.results.shown import Shown
 from holdfast.runtime.checked import check_arguments
-from holdfast.workflows.compare_index.outcome import IndexRecord
+from holdfast.storage import index_upgrade as stored
+from holdfast.storage.entry import as_json
 from holdfast.workflows.compare_index.plan import IndexPlan
 from holdfast.workflows.compare_index.run import compare_index as run
 from holdfast.workflows.monitor.snapshot import isolate_global_state
+
+
+class IndexRecord(Shown, dict[str, Any]):
+    """What a comparison of two encoders of an index found: the JSON data of `index.json`, which print themselves.
+
+    Args:
+        record: what was found.
+    """
+
+    def __init__(self, record: stored.IndexRecord):
+        super().__init__(as_json(record))
+        self._record = record
+
+    def _document(self) -> Document:
+        return document(self._record)
 
 
 @check_arguments
@@ -70,7 +89,7 @@ def compare_index(
         quiet: show no progress.
 
     Returns:
-        The record, see `holdfast.workflows.compare_index.run.compare_index`. `record["passed"]` says whether all
+        What `index.json` holds, see `holdfast.storage.index_upgrade.IndexRecord`. `record["passed"]` says whether all
         requirements are met and no canary is broken. Print it.
 
     Raises:
@@ -106,4 +125,4 @@ def compare_index(
             publish(folder, record)
     if out is None:
         shutil.rmtree(folder, ignore_errors=True)
-    return record
+    return IndexRecord(record)

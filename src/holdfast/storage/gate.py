@@ -1,38 +1,14 @@
 """What the gate found, typed: made by `holdfast check`, shown by reports and in CI, written as JSON."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from holdfast.numerics.statistics.score import Score
 from holdfast.storage.entry import Count, Entry, Number
+from holdfast.storage.finding import Finding
+from holdfast.storage.index_upgrade import IndexUpgrade
 
 Verdict = Literal["worse", "no worse", "lost", "cannot tell", "better"]
 """What became of a score; "lost" where the baseline has a number and the run has none."""
-
-
-class Finding(Entry, frozen=True):
-    """Whether one encoder meets one requirement.
-
-    Attributes:
-        requirement: as it was written.
-        encoder: the encoder's name.
-        met: whether it holds.
-        compared: what was compared, for example "breakaway_risk, 20 steps, high end (the default for <)".
-        found: what the record has there; None where there is nothing to compare.
-        bound: what it was compared with.
-        unit: of that number; "" for checks and counts.
-        reason: why it does not hold; "" where it does.
-        levels: whether the number is a size that is said in grey levels.
-    """
-
-    requirement: str
-    encoder: str
-    met: bool
-    compared: str
-    found: float | str | None
-    bound: float | str
-    unit: str = ""
-    reason: str = ""
-    levels: bool = False
 
 
 class MarginEntry(Entry, frozen=True, kw_only=True):
@@ -152,7 +128,7 @@ class Gate(Entry, frozen=True, kw_only=True):
         met: whether all requirements are.
         findings: each requirement of each encoder.
         regression: what became worse; None without a baseline.
-        index: what changes behind an index, as `compare_index` has it; empty where nothing was asked about one.
+        index: what changes behind an index, for each encoder; empty where nothing was asked about one.
         strict: whether what cannot be told fails.
     """
 
@@ -163,5 +139,5 @@ class Gate(Entry, frozen=True, kw_only=True):
     met: bool
     findings: list[Finding]
     regression: Regression | None
-    index: list[dict[str, Any]]
+    index: list[IndexUpgrade]
     strict: bool

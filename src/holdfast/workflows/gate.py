@@ -1,7 +1,6 @@
 """The gate: a run held against requirements, and against an earlier run."""
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -12,6 +11,7 @@ from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.storage.gate import Gate
+from holdfast.storage.index_upgrade import IndexUpgrade
 from holdfast.workflows.index_gate import IndexQuestions, hold_index, of_index
 
 
@@ -43,7 +43,7 @@ def hold(
         )
     own = [text for text in requirements if text not in shared]
     findings = judge(run.record.encoders, own, encoders) if own else []
-    compared: list[dict[str, Any]] = []
+    compared: list[IndexUpgrade] = []
     if baseline is not None and (shared or index):
         pairs = [pair for pair in couples(run, baseline, encoders, match) if not pair[0].entry.error]
         about, compared = hold_index(pairs, shared, index or IndexQuestions(), listener or Silent())

@@ -1,7 +1,7 @@
 """The gate of an index: a run's encoder in the place of the baseline's, on representations that both audits kept."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ from holdfast.comparison.stored import load_observation
 from holdfast.config.requirements import parse
 from holdfast.core import HoldfastError
 from holdfast.runtime.listener import Listener
-from holdfast.storage.gate import Finding
-from holdfast.workflows.compare_index.canaries import BROKEN, Canary, read_canaries
+from holdfast.storage.finding import Finding
+from holdfast.storage.index_upgrade import Both, IndexUpgrade, JudgedCanary, NamedEncoder, PairedImages
+from holdfast.workflows.compare_index.canaries import Canary, read_canaries
 from holdfast.workflows.compare_index.plan import IndexPlan
 from holdfast.workflows.compare_index.upgrade import Represented, findings, upgrade
 
@@ -64,12 +65,11 @@ def hold_index(
     requirements: Collection[str],
     questions: IndexQuestions,
     listener: Listener,
-) -> tuple[list[Finding], list[dict[str, Any]]]:
+) -> tuple[list[Finding], list[IndexUpgrade]]:
     """Return what the requirements and canaries say of each encoder in the place of the baseline's, and its measures.
 
     Returns:
-        Findings, those about canaries included; and for each pair JSON data as `compare_index` has it: `encoders`,
-        `data`, `measures`, `threshold`, `translation`, `canaries`.
+        Findings, those about canaries included; and for each pair what changes, as `compare_index` has it.
     """
     now, before = pairs[0][0].run, pairs[0][1].run
     if not same_images(now, before):
@@ -80,11 +80,11 @@ def hold_index(
     matches = [MEASURED.fullmatch(parse(text).subject) for text in requirements]
     k = sorted({int(match["k"]) for match in matches if match and match["k"]}) or [10]
     answers: list[Finding] = []
-    compared: list[dict[str, Any]] = []
+    compared: list[IndexUpgrade] = []
     for new, old in pairs:
         data = _compare_encoders(new, old, IndexPlan("", "", "", k=tuple(k), **_drop_unset(questions)), listener)
-        answers += findings(new.entry.name, data["measures"], data["threshold"], requirements)
-        answers += [_canaries(new.entry.name, data["canaries"])] if questions.canaries is not None else []
+        answers += findings(new.entry.name, data.measures, data.threshold, requirements)
+        answers += [_canaries(new.entry.name, data.canaries)] if questions.canaries is not None else []
         compared.append(data)
     return answers, compared
 
@@ -93,8 +93,8 @@ def _drop_unset(questions: IndexQuestions) -> dict[str, Any]:
     return {key: value for key, value in asdict(questions).items() if value is not None}
 
 
-def _compare_encoders(new: Audited, old: Audited, plan: IndexPlan, listener: Listener) -> dict[str, Any]:
-    """Return what changes where one encoder takes the place of another, as JSON data."""
+def _compare_encoders(new: Audited, old: Audited, plan: IndexPlan, listener: Listener) -> IndexUpgrade:
+    """Return what changes where one encoder takes the place of another."""
     record = new.run.record
     listener.stage(f"reading representations of {new.entry.name}")
     before, now = (_read_reps(encoder) for encoder in (old, new))
@@ -104,14 +104,14 @@ def _compare_encoders(new: Audited, old: Audited, plan: IndexPlan, listener: Lis
         ids = _ids(new.run)
         canaries = read_canaries(Path(plan.canaries), ids, record.data.available)
     compared = upgrade(plan, before, now, _look_alikes(new.run), canaries, ids, listener)
-    return {
-        "encoders": {"old": {"name": old.name}, "new": {"name": new.name}},
-        "data": {"images": record.data.images, "paired": compared.pairs.images, "pairs": compared.pairs.count},
-        "measures": compared.measures,
-        "threshold": compared.threshold,
-        "translation": compared.translation,
-        "canaries": compared.canaries,
-    }
+    return IndexUpgrade(
+        encoders=Both(old=NamedEncoder(name=old.name), new=NamedEncoder(name=new.name)),
+        data=PairedImages(images=record.data.images, paired=compared.pairs.images, pairs=compared.pairs.count),
+        measures=compared.measures,
+        threshold=compared.threshold,
+        translation=compared.translation,
+        canaries=compared.canaries,
+    )
 
 
 def _read_reps(encoder: Audited) -> Represented:
@@ -140,10 +140,10 @@ def _look_alikes(run: Run) -> Int[Tensor, "pairs 2"]:
     return torch.cat([torch.combinations(torch.tensor(group)) for group in distinct.values()])
 
 
-def _canaries(encoder: str, canaries: Sequence[Mapping[str, Any]]) -> Finding:
+def _canaries(encoder: str, canaries: Sequence[JudgedCanary]) -> Finding:
     """Return whether no canary is broken."""
-    broken = [canary for canary in canaries if canary["outcome"] == BROKEN]
-    told = [f"{c['first']} and {c['second']}, expected {c['expected']}, are {c['sides']['new']} now" for c in broken]
+    broken = [canary for canary in canaries if canary.is_broken]
+    told = [f"{c.first} and {c.second}, expected {c.expected}, are {c.sides.new} now" for c in broken]
     summary = f"{len(broken)} of {len(canaries)} broken"
     reason = f"{summary}: {'; '.join(told)}" if broken else ""
     return Finding("canaries", encoder, not broken, "none that was right is wrong now", summary, "0 broken", "", reason)

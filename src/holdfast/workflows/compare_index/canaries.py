@@ -5,7 +5,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -15,13 +15,17 @@ from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.divergences import divergence
 from holdfast.runtime.doors import read_list
 from holdfast.runtime.errors import os_reason, unknown
+from holdfast.storage.index_upgrade import Both, Closeness, JudgedCanary, Outcome, Sides
 from holdfast.workflows.compare_index.thresholds import Thresholds
 
 HEAD = ["first", "second", "expected"]
-TOGETHER, APART = "together", "apart"
-
-BROKEN, MENDED, STILL, HOLDS = "broken", "mended", "wrong before and after", "holds"
-"""What may become of a canary: right before and wrong after, the other way round, wrong twice, right twice."""
+OUTCOMES: dict[tuple[bool, bool], Outcome] = {
+    (True, True): "holds",
+    (True, False): "broken",
+    (False, True): "mended",
+    (False, False): "wrong before and after",
+}
+"""What becomes of a canary that was right before, or not, and is so after."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Canary:
 
     first: int
     second: int
-    expected: str
+    expected: Closeness
 
 
 def read_canaries(path: Path, ids: Sequence[str], available: int) -> list[Canary]:
@@ -44,7 +48,7 @@ def read_canaries(path: Path, ids: Sequence[str], available: int) -> list[Canary
     canaries: dict[frozenset[int], Canary] = {}
     for number, row in rows[1:] if rows and rows[0][1] == HEAD else rows:
         where = f"canaries, line {number}"
-        if len(row) != 3 or row[2] not in (TOGETHER, APART):
+        if len(row) != 3 or row[2] not in ("together", "apart"):
             raise HoldfastError(f"{where}: expected first,second,together or first,second,apart, got {','.join(row)!r}")
         for name in row[:2]:
             if name not in places:
@@ -64,7 +68,7 @@ def read_canaries(path: Path, ids: Sequence[str], available: int) -> list[Canary
 
 def collect_known_copies(canaries: Sequence[Canary]) -> Int[Tensor, "pairs 2"]:
     """Return the pairs that belong together: no pairs of different images."""
-    pairs = [(c.first, c.second) for c in canaries if c.expected == TOGETHER]
+    pairs = [(c.first, c.second) for c in canaries if c.expected == "together"]
     return torch.tensor(pairs, dtype=torch.long).view(-1, 2)
 
 
@@ -74,35 +78,29 @@ def judge_canaries(
     reps: tuple[Float[Tensor, "images old_dim"], Float[Tensor, "images new_dim"]],
     thresholds: Thresholds,
     name: str,
-) -> list[dict[str, Any]]:
-    """Return on which side of the thresholds each canary lies, before and after, as plain data; broken ones first.
-
-    `near` says that it lies on the other side at an end of the interval of the new threshold.
-    """
+) -> list[JudgedCanary]:
+    """Return on which side of the thresholds each canary lies, before and after; broken ones first."""
     limits = thresholds.old.value, thresholds.new.value
     assert limits[0] is not None
     assert limits[1] is not None
-    rows = []
+    rows: list[JudgedCanary] = []
     for canary in canaries:
         old, new = (float(divergence(name)(r[canary.first].double(), r[canary.second].double())) for r in reps)
 
-        def side(distance: float, limit: float) -> str:
-            return TOGETHER if distance < limit else APART
+        def side(distance: float, limit: float) -> Closeness:
+            return "together" if distance < limit else "apart"
 
-        sides = {"old": side(old, limits[0]), "new": side(new, limits[1]), "kept": side(new, limits[0])}
-        before, after = (sides[key] == canary.expected for key in ("old", "new"))
+        sides = Sides(old=side(old, limits[0]), new=side(new, limits[1]), kept=side(new, limits[0]))
         ends = [end for end in (thresholds.new.low, thresholds.new.high) if end is not None]
-        outcome = {(True, True): HOLDS, (True, False): BROKEN, (False, True): MENDED, (False, False): STILL}
         rows.append(
-            {
-                "first": ids[canary.first],
-                "second": ids[canary.second],
-                "expected": canary.expected,
-                "distances": {"old": old, "new": new},
-                "sides": sides,
-                "outcome": outcome[before, after],
-                "near": any(side(new, end) != sides["new"] for end in ends),
-            }
+            JudgedCanary(
+                first=ids[canary.first],
+                second=ids[canary.second],
+                expected=canary.expected,
+                distances=Both(old=old, new=new),
+                sides=sides,
+                outcome=OUTCOMES[sides.old == canary.expected, sides.new == canary.expected],
+                near=any(side(new, end) != sides.new for end in ends),
+            )
         )
-    order = [BROKEN, STILL, MENDED, HOLDS]
-    return sorted(rows, key=lambda row: order.index(row["outcome"]))
+    return sorted(rows, key=lambda row: get_args(Outcome).index(row.outcome))

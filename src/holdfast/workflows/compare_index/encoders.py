@@ -1,7 +1,6 @@
 """Images as an encoder represents them: each sees the pictures its own way, in one pass; stored ones cost none."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
@@ -17,16 +16,13 @@ from holdfast.runtime.listener import Listener
 from holdfast.runtime.privacy import public
 from holdfast.sources.data import ImageSet
 from holdfast.sources.encoders import open_encoder
-from holdfast.storage.entry import as_json
+from holdfast.storage.index_upgrade import IndexEncoder, IndexPasses
 from holdfast.storage.run_folder import Store
 from holdfast.workflows.compare_index.plan import IndexPlan
 from holdfast.workflows.compare_index.upgrade import Represented
 
 THUMBNAILS: Observation = registry.part("observations", "thumbnails")
 """Small pictures, by which look-alikes are known."""
-
-ABOUT = ("slug", "fingerprint", "parameters", "mean", "std", "origin", "geometry", "error")
-"""What is said of an encoder as records have it, beside its name."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,7 @@ class Side:
         represented: what it makes of them.
     """
 
-    entry: dict[str, Any]
+    entry: IndexEncoder
     images: ImageSet
     thumbnails: Float[Tensor, "images cells"]
     represented: Represented
@@ -77,13 +73,24 @@ def represent(
         with foreign(f"{name}: {observation.title}", "run", wrap=True):
             session.observe(observation)
         listener.advance((observation.passes * len(rendered)).work - (opened.passes - before).work)  # what was stored
-    about = as_json(encoder_entry(opened, "", rendered.geometry))
-    entry = {key: about[key] for key in ABOUT} | {"name": name, "input": list(rendered.shape)}
+    about = encoder_entry(opened, "", rendered.geometry)
     reps = session.read(CLEAN)["reps"]
-    passes = as_json({"predicted": passes_entry(predicted), "made": passes_entry(opened.passes - begun)})
+    entry = IndexEncoder(
+        name=name,
+        fingerprint=about.fingerprint,
+        parameters=about.parameters,
+        mean=about.mean,
+        std=about.std,
+        origin=about.origin,
+        geometry=about.geometry,
+        input=list(rendered.shape),
+        dim=reps.shape[1],
+        identity=session.identity,
+        passes=IndexPasses(predicted=passes_entry(predicted), made=passes_entry(opened.passes - begun)),
+    )
     edited = {title: session.read(observation)["reps"] for title, observation in edits.items()}
     return Side(
-        entry | {"dim": reps.shape[1], "identity": session.identity, "passes": passes},
+        entry,
         rendered,
         session.read(THUMBNAILS)["thumbnails"],
         Represented(reps.double(), edited, rendered.labels),

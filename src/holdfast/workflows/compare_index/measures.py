@@ -1,14 +1,11 @@
 """What is measured of an upgrade, as records have measures: a title, a unit, which way is better, and scores."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Score
 from holdfast.numerics.geometry.neighbour_lists import (
     Kept,
     Lists,
@@ -20,6 +17,7 @@ from holdfast.numerics.geometry.neighbour_lists import (
 from holdfast.numerics.statistics.list_means import list_mean
 from holdfast.numerics.statistics.pair_ranks import pair_rank_correlation
 from holdfast.runtime.listener import Listener
+from holdfast.storage.index_upgrade import IndexMeasure
 from holdfast.workflows.compare_index import copies
 from holdfast.workflows.compare_index.plan import IndexPlan
 from holdfast.workflows.compare_index.thresholds import Distanced, Thresholds, scale
@@ -30,23 +28,9 @@ PERSISTENCE, DEPTH = 0.9, 50
 MEAN = "mean"
 """The score of a measure that has one alone."""
 
-Entries = dict[str, dict[str, Any]]
+Entries = dict[str, IndexMeasure]
 
 Reps = Float[Tensor, "images dim"]
-
-
-def entry(
-    title: str, scores: Mapping[str, Score], headline: str, *, unit: str = "share", better: str, how_to_read: str
-) -> dict[str, Any]:
-    """Return a measure as plain data; the headline is the last of its scores."""
-    return {
-        "title": title,
-        "unit": unit,
-        "better": better,
-        "how_to_read": how_to_read,
-        "headline": headline,
-        "scores": {name: asdict(score) for name, score in scores.items()},
-    }
 
 
 def of_lists(
@@ -61,18 +45,20 @@ def of_lists(
     both = compare_lists(lists[0], lists[1], weights)
     entries: Entries = {}
     for name, k, values, without in zip(names, plan.k, both.values, both.without, strict=False):
-        entries[name] = entry(
-            name,
-            {MEAN: list_mean(values, without, k)},
-            MEAN,
+        entries[name] = IndexMeasure(
+            title=name,
+            scores={MEAN: list_mean(values, without, k)},
+            headline=MEAN,
+            unit="share",
             better="higher",
             how_to_read=f"The share of an image's {k} nearest images that are so with the new encoder too.",
         )
     effective = round(1 / (1 - PERSISTENCE))
-    entries["rank_biased_overlap"] = entry(
-        "rank-biased overlap",
-        {MEAN: list_mean(both.values[-1], both.without[-1], effective)},
-        MEAN,
+    entries["rank_biased_overlap"] = IndexMeasure(
+        title="rank-biased overlap",
+        scores={MEAN: list_mean(both.values[-1], both.without[-1], effective)},
+        headline=MEAN,
+        unit="share",
         better="higher",
         how_to_read=(
             f"Overlaps of the lists at all depths up to {depth}, the first places counting most: 100 % for lists "
@@ -86,18 +72,18 @@ def of_lists(
 def of_distances(distanced: Distanced) -> Entries:
     """Return whether all pairs have the same order, and how much larger distances are."""
     return {
-        "distance_correlation": entry(
-            "rank correlation of distances",
-            {MEAN: pair_rank_correlation(distanced.old, distanced.new, distanced.pairs.shares)},
-            MEAN,
+        "distance_correlation": IndexMeasure(
+            title="rank correlation of distances",
+            scores={MEAN: pair_rank_correlation(distanced.old, distanced.new, distanced.pairs.shares)},
+            headline=MEAN,
             unit="similarity",
             better="higher",
             how_to_read="Spearman's over pairs of images: 1 where the nearer pair is always the nearer one.",
         ),
-        "distance_scale": entry(
-            "scale of distances, new / old",
-            {MEAN: scale(distanced)},
-            MEAN,
+        "distance_scale": IndexMeasure(
+            title="scale of distances, new / old",
+            scores={MEAN: scale(distanced)},
+            headline=MEAN,
             unit="ratio",
             better="",
             how_to_read="The median over pairs of how many times as long distances are.",
@@ -108,18 +94,19 @@ def of_distances(distanced: Distanced) -> Entries:
 def of_thresholds(thresholds: Thresholds) -> Entries:
     """Return the thresholds, and the false positives where the old one is kept."""
     return {
-        "threshold": entry(
-            "threshold",
-            {"old": thresholds.old, "new": thresholds.new},
-            "new",
+        "threshold": IndexMeasure(
+            title="threshold",
+            scores={"old": thresholds.old, "new": thresholds.new},
+            headline="new",
             unit="ratio",
             better="",
             how_to_read="Images nearer than that match. The interval holds the sampling error of the threshold itself.",
         ),
-        "false_positives": entry(
-            "false positives",
-            {"old": thresholds.rate, "change": thresholds.change, "kept": thresholds.kept},
-            "kept",
+        "false_positives": IndexMeasure(
+            title="false positives",
+            scores={"old": thresholds.rate, "change": thresholds.change, "kept": thresholds.kept},
+            headline="kept",
+            unit="share",
             better="lower",
             how_to_read="The share of the pairs of different images that match.",
         ),
@@ -139,10 +126,11 @@ def of_copies(
     ranks = [copies.ranks_of_originals(reps, copied, name) for reps, copied in ((clean[0], old), (clean[1], new))]
     entries = _recalls(plan.k, "recall", "edited copies", ranks)
     if thresholds is not None:
-        entries["missed_copies"] = entry(
-            "edited copies missed",
-            copies.score_misses(distanced, thresholds, clean, (old, new), name),
-            "new",
+        entries["missed_copies"] = IndexMeasure(
+            title="edited copies missed",
+            scores=copies.score_misses(distanced, thresholds, clean, (old, new), name),
+            headline="new",
+            unit="share",
             better="lower",
             how_to_read="The share of edited copies that are farther from their originals than the threshold.",
         )
@@ -158,10 +146,11 @@ def of_classes(plan: IndexPlan, lists: tuple[Lists, Lists], classes: Int[Tensor,
 def _recalls(k: Sequence[int], name: str, what: str, ranks: list[Float[Tensor, "queries images"]]) -> Entries:
     """Return recall at each k."""
     return {
-        f"{name}@{number}": entry(
-            f"recall@{number}, {what}",
-            copies.recall(ranks[0], ranks[1], number),
-            "new",
+        f"{name}@{number}": IndexMeasure(
+            title=f"recall@{number}, {what}",
+            scores=copies.recall(ranks[0], ranks[1], number),
+            headline="new",
+            unit="share",
             better="higher",
             how_to_read=f"The share of searches with a right image among the first {number}.",
         )

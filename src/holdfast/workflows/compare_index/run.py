@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -17,21 +16,18 @@ from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import public
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import check_encoder
-from holdfast.storage.entry import as_json
+from holdfast.storage.entry import as_json, read_json
+from holdfast.storage.index_upgrade import SCHEMA, Both, IndexImages, IndexPlanEntry, IndexRecord
 from holdfast.storage.record_file import RECORD as AUDIT
 from holdfast.storage.run_folder import Store
-from holdfast.workflows.compare_index.canaries import BROKEN, read_canaries
+from holdfast.workflows.compare_index.canaries import read_canaries
 from holdfast.workflows.compare_index.changed import most_changed
 from holdfast.workflows.compare_index.encoders import represent
-from holdfast.workflows.compare_index.outcome import IndexRecord
 from holdfast.workflows.compare_index.plan import IndexPlan
 from holdfast.workflows.compare_index.upgrade import PAIRED, findings, refuse_too_few, upgrade
 
 RECORD = "index.json"
 TABLE = "tables/images.parquet"
-
-SCHEMA = 1
-"""Version of the record's layout."""
 
 
 def compare_index(
@@ -48,10 +44,6 @@ def compare_index(
 
     It is written to `folder/index.json`, with a table of a row for each image, and pictures. Representations are kept
     there: interrupted, or with other questions, the same encoders and images make no pass again.
-
-    The record: `plan`; `data`; `encoders`, the old and the new one; `measures` as records have them; `threshold`, why
-    there is none, "" where there is; `translation`, distances of both at the same rates; `canaries`; `changed`, the
-    images whose neighbours changed most; `findings` of requirements; `status` and `passed`.
     """
     opened, listener = encoders or {}, listener or Silent()
     for requirement in requirements:
@@ -82,43 +74,39 @@ def compare_index(
     columns = {name: values for name, (values, _) in upgraded.each.items()}
     store.write_table(TABLE, images.ids, columns)
     changed = most_changed(store, (old.images, new.images), columns["rank_biased_overlap"], max(plan.k), upgraded.lists)
-    record: dict[str, Any] = {
-        "schema": SCHEMA,
-        "holdfast": software(),
-        "command": command,
-        "plan": asdict(plan),
-        "data": {
-            "spec": plan.data,
-            "description": str(images),
-            "available": images.available,
-            "images": len(images),
-            "paired": upgraded.pairs.images,
-            "pairs": upgraded.pairs.count,
-            "fingerprint": images.fingerprint,
-            "skipped": [list(item) for item in images.unreadable],
-        },
-        "encoders": {"old": old.entry, "new": new.entry},
-        "measures": upgraded.measures,
-        "threshold": upgraded.threshold,
-        "translation": upgraded.translation,
-        "canaries": upgraded.canaries,
-        "changed": changed,
-        "table": TABLE,
-        "environment": environment(),
-    }
-    record |= _verdict(record, requirements)
-    whole = IndexRecord(public(as_json(record)))
-    store.write_json(RECORD, whole)
-    return whole
 
-
-def _verdict(record: Mapping[str, Any], requirements: Collection[str]) -> dict[str, Any]:
-    """Return what became of requirements and canaries: `findings`, `passed`, and the exit status."""
-    answers = findings(record["encoders"]["new"]["name"], record["measures"], record["threshold"], requirements)
-    broken = any(canary["outcome"] == BROKEN for canary in record["canaries"])
+    # What became of requirements and canaries
+    answers = findings(new.entry.name, upgraded.measures, upgraded.threshold, requirements)
+    broken = any(canary.is_broken for canary in upgraded.canaries)
     passed = all(finding.met for finding in answers) and not broken
-    return {
-        "findings": answers,
-        "passed": passed,
-        "status": int(ExitStatus.DONE if passed else ExitStatus.UNMET),
-    }
+    record = IndexRecord(
+        schema=SCHEMA,
+        holdfast=software(),
+        command=command,
+        plan=IndexPlanEntry(**asdict(plan)),
+        data=IndexImages(
+            spec=plan.data,
+            description=str(images),
+            available=images.available,
+            images=len(images),
+            paired=upgraded.pairs.images,
+            pairs=upgraded.pairs.count,
+            fingerprint=images.fingerprint,
+            skipped=images.unreadable,
+        ),
+        encoders=Both(old=old.entry, new=new.entry),
+        measures=upgraded.measures,
+        threshold=upgraded.threshold,
+        translation=upgraded.translation,
+        canaries=upgraded.canaries,
+        changed=changed,
+        table=TABLE,
+        environment=environment(),
+        findings=answers,
+        passed=passed,
+        status=int(ExitStatus.DONE if passed else ExitStatus.UNMET),
+    )
+    # Shown as it is written: without places, and without numbers that are not finite
+    record = read_json(public(as_json(record)), IndexRecord)
+    store.write_json(RECORD, as_json(record))
+    return record

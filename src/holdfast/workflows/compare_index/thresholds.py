@@ -13,6 +13,7 @@ from holdfast.numerics import statistics
 from holdfast.numerics.geometry.image_pairs import ImagePairs
 from holdfast.numerics.geometry.matching import LEAST, images_needed
 from holdfast.numerics.statistics.thresholds import AtRate, pair_quantile
+from holdfast.storage.index_upgrade import TranslatedThreshold
 from holdfast.workflows.compare_index.plan import RATE
 
 POINTS = 25
@@ -155,17 +156,17 @@ def scale(distanced: Distanced) -> Score:
     return pair_quantile(ordered, 0.5, distanced.below(ratio, float(ordered[distanced.under(0.5)])))
 
 
-def translation(distanced: Distanced) -> list[dict[str, float | None]]:
+def translation(distanced: Distanced) -> list[TranslatedThreshold]:
     """Return distances of both encoders at the same rates of false positives, from the smallest that there is."""
     least = LEAST / distanced.pairs.count
-    rows: list[dict[str, float | None]] = []
+    rows: list[TranslatedThreshold] = []
     if least >= MOST:
         return rows
     for rate in torch.logspace(math.log10(least), math.log10(MOST), POINTS).tolist():
         limit = distanced.at(0, rate)
         score, _ = distanced.translate(limit)
-        if not rows or limit > (rows[-1]["old"] or 0.0):
-            rows.append({"rate": rate, "old": limit, "new": score.value, "low": score.low, "high": score.high})
+        if not rows or limit > rows[-1].old:
+            rows.append(TranslatedThreshold(rate=rate, old=limit, new=score.value, low=score.low, high=score.high))
     return rows
 
 

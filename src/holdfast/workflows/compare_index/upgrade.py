@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -12,9 +11,9 @@ from holdfast.config.requirements import judge, parse
 from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.image_pairs import ImagePairs
 from holdfast.numerics.geometry.neighbour_lists import Kept, Lists
-from holdfast.report.numbers import parse_score
 from holdfast.runtime.listener import Listener, Silent
-from holdfast.storage.gate import Finding
+from holdfast.storage.finding import Finding
+from holdfast.storage.index_upgrade import IndexMeasure, JudgedCanary, TranslatedThreshold
 from holdfast.storage.record import EncoderEntry, MeasureEntry
 from holdfast.storage.standing import VOID
 from holdfast.workflows.compare_index import measures
@@ -53,13 +52,13 @@ class Upgrade:
     """What changes where a new encoder takes the place of an old one.
 
     Attributes:
-        measures: as records have them.
+        measures: by name.
         each: what each image keeps of its neighbours, by the name of the measure.
         lists: nearest neighbours of each image by both encoders.
         pairs: the pairs of different images.
         threshold: why there is no threshold; "" where there is one.
         translation: distances of both encoders at the same rates of false positives.
-        canaries: on which side of the thresholds each lies, see `canaries.judge_canaries`.
+        canaries: on which side of the thresholds each lies.
     """
 
     measures: measures.Entries
@@ -67,8 +66,8 @@ class Upgrade:
     lists: tuple[Lists, Lists]
     pairs: ImagePairs
     threshold: str
-    translation: list[dict[str, float | None]]
-    canaries: list[dict[str, Any]]
+    translation: list[TranslatedThreshold]
+    canaries: list[JudgedCanary]
 
 
 def refuse_too_few(plan: IndexPlan, images: int, canaries: Sequence[Canary]) -> None:
@@ -127,16 +126,15 @@ def findings(
     return judge([row], requirements) if requirements else []
 
 
-def _as_in_records(name: str, entry: Mapping[str, Any]) -> MeasureEntry:
+def _as_in_records(name: str, entry: IndexMeasure) -> MeasureEntry:
     """Return a measure as records have it; which way is better the requirements say."""
-    scores = {title: replace(parse_score(score), if_weak=VOID) for title, score in entry["scores"].items()}
     return MeasureEntry(
-        title=entry["title"],
+        title=entry.title,
         better="higher",
-        unit=entry["unit"],
+        unit=entry.unit,
         part={"name": name},
-        scores=scores,
-        headline=entry["headline"],
+        scores={title: replace(score, if_weak=VOID) for title, score in entry.scores.items()},
+        headline=entry.headline,
     )
 
 

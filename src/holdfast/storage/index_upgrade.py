@@ -1,0 +1,277 @@
+"""`index.json`, typed: a new encoder in the place of the one behind an index, made by `holdfast compare-index`.
+
+The gate has the first part of it, `IndexUpgrade`, for a run in the place of its baseline.
+"""
+
+from typing import Generic, Literal, TypeVar
+
+from holdfast.numerics.statistics.score import Score
+from holdfast.storage.entry import Count, Entry, Number, PassesEntry
+from holdfast.storage.finding import Finding
+from holdfast.storage.record import Environment, GeometryEntry, Software
+
+SCHEMA = 1
+"""Version of the record's layout."""
+
+Closeness = Literal["together", "apart"]
+"""On which side of a threshold two images lie, or belong."""
+
+Outcome = Literal["broken", "wrong before and after", "mended", "holds"]
+"""What may become of a canary, worst first: right before and wrong after, wrong twice, the other way round, right."""
+
+Kind = TypeVar("Kind", covariant=True)
+
+
+class Both(Entry, Generic[Kind], frozen=True, kw_only=True):
+    """The same of both encoders: of the one behind the index, and of the one that is to replace it."""
+
+    old: Kind
+    new: Kind
+
+
+class IndexMeasure(Entry, frozen=True, kw_only=True):
+    """What is measured of both encoders together.
+
+    Attributes:
+        title: what people call it.
+        unit: of its scores.
+        better: which direction is better; "" where none is.
+        how_to_read: what its numbers mean.
+        headline: the name of the score that stands for it.
+        scores: by name: "mean"; or "old" and "new" of each encoder, their "change", and "kept", of the new encoder
+            with the old threshold.
+    """
+
+    title: str
+    unit: str
+    better: Literal["lower", "higher", ""]
+    how_to_read: str
+    headline: str
+    scores: dict[str, Score]
+
+
+class TranslatedThreshold(Entry, frozen=True, kw_only=True):
+    """A threshold of the old encoder, its rate of false positives, and the new encoder's at that rate; see `Score`."""
+
+    rate: Number
+    old: Number
+    new: Number | None
+    low: Number | None
+    high: Number | None
+
+
+class Sides(Both[Closeness], frozen=True, kw_only=True):
+    """On which side of its threshold a pair lies, by each encoder; `kept`: by the new one with the old threshold."""
+
+    kept: Closeness
+
+
+class JudgedCanary(Entry, frozen=True, kw_only=True):
+    """A pair of images that must match, or must not, and what became of it.
+
+    Attributes:
+        first: the id of an image.
+        second: of the other one.
+        expected: the side on which they belong.
+        distances: how far they are apart.
+        sides: where they lie.
+        outcome: what became of it.
+        near: whether it lies on the other side at an end of the interval of the new threshold.
+    """
+
+    first: str
+    second: str
+    expected: Closeness
+    distances: Both[Number]
+    sides: Sides
+    outcome: Outcome
+    near: bool
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it was right with the old encoder and is wrong with the new one."""
+        return self.outcome == "broken"
+
+
+class NamedEncoder(Entry, frozen=True, kw_only=True):
+    """An encoder by its name."""
+
+    name: str
+
+
+class PairedImages(Entry, frozen=True, kw_only=True):
+    """How many images there are, of how many of them pairs are compared, and how many pairs of different ones."""
+
+    images: Count
+    paired: Count
+    pairs: Count
+
+
+class IndexUpgrade(Entry, frozen=True, kw_only=True):
+    """What changes where a new encoder takes the place of an old one.
+
+    Attributes:
+        encoders: the old and the new one.
+        data: on how many images.
+        measures: by name.
+        threshold: why there is no threshold; "" where there is one.
+        translation: thresholds of both at the same rates of false positives, the smallest first.
+        canaries: what became of each, broken ones first.
+    """
+
+    encoders: Both[NamedEncoder]
+    data: PairedImages
+    measures: dict[str, IndexMeasure]
+    threshold: str
+    translation: list[TranslatedThreshold]
+    canaries: list[JudgedCanary]
+
+
+class IndexPlanEntry(Entry, frozen=True, kw_only=True):
+    """What was asked, by the options of the command.
+
+    Attributes:
+        old: spec, or name, of the encoder behind the index.
+        new: of the one that is to replace it.
+        data: images of the index.
+        images: how many of them; None: all.
+        k: how many neighbours are looked at.
+        divergence: how representations are compared.
+        rate: false positives of the old threshold; None: the usual one, unless a threshold is given.
+        threshold: the old threshold; None: the one of the rate.
+        canaries: the file of canaries; None: there are none.
+        edits: whether edited copies are searched and matched as well.
+        seed: which of the images.
+        device: where the encoders run.
+        batch_size: images per encoder pass; None: by their size.
+        skip_corrupt: whether files that cannot be read are left out.
+    """
+
+    old: str
+    new: str
+    data: str
+    images: Count | None
+    k: list[Count]
+    divergence: str
+    rate: Number | None
+    threshold: Number | None
+    canaries: str | None
+    edits: bool
+    seed: int
+    device: str
+    batch_size: Count | None
+    skip_corrupt: bool
+
+
+class IndexPasses(Entry, frozen=True, kw_only=True):
+    """The passes of an encoder: predicted, and made; fewer where representations were stored."""
+
+    predicted: PassesEntry
+    made: PassesEntry
+
+
+class IndexEncoder(NamedEncoder, frozen=True, kw_only=True):
+    """An encoder of an index, as records have them.
+
+    Attributes:
+        slug: its name in files; "", for no file is called by it.
+        fingerprint: of its weights.
+        parameters: how many there are.
+        mean: by which pixels are normalised.
+        std: the same.
+        origin: where it comes from.
+        geometry: how pictures are rendered for it; None where images have its size.
+        error: None, for both could be compared.
+        input: (channels, height, width) of its images.
+        dim: of its representations.
+        identity: of code, weights and rendering: what representations are stored under.
+        passes: what it cost.
+    """
+
+    slug: str = ""
+    fingerprint: str | None
+    parameters: Count | None
+    mean: list[Number]
+    std: list[Number]
+    origin: dict[str, str]
+    geometry: GeometryEntry | None
+    error: str | None = None
+    input: list[Count]
+    dim: Count
+    identity: str
+    passes: IndexPasses
+
+
+class IndexImages(PairedImages, frozen=True, kw_only=True):
+    """The images of the index.
+
+    Attributes:
+        spec: where they come from.
+        description: the same in words.
+        available: how many the source has.
+        fingerprint: of all their pixels, in their order.
+        skipped: (image, why) of those that could not be read.
+    """
+
+    spec: str
+    description: str
+    available: Count
+    fingerprint: str
+    skipped: list[tuple[str, str]]
+
+
+class PicturedImage(Entry, frozen=True, kw_only=True):
+    """An image: its id, and the file with its picture."""
+
+    id: str
+    picture: str
+
+
+class ChangedImage(PicturedImage, frozen=True, kw_only=True):
+    """An image whose neighbours changed.
+
+    Attributes:
+        kept: its rank-biased overlap.
+        k: of how many neighbours it is told how many stay.
+        stay: how many do.
+        before: the nearest with the old encoder, nearest first.
+        after: with the new one.
+    """
+
+    kept: Number
+    k: Count
+    stay: Count
+    before: list[PicturedImage]
+    after: list[PicturedImage]
+
+
+class IndexRecord(IndexUpgrade, frozen=True, kw_only=True):
+    """What `index.json` holds, beside what changes.
+
+    Attributes:
+        encoders: the same, with who they are and what they cost.
+        data: which images.
+        schema: see `SCHEMA`.
+        holdfast: what wrote it.
+        command: asks the same again; "" where none can.
+        plan: what was asked.
+        changed: the images whose neighbours changed most, those first that keep least; with pictures.
+        table: the file with a row for each image.
+        environment: what computed it.
+        findings: whether each requirement is met.
+        passed: whether all are, and no canary is broken.
+        status: the exit status.
+    """
+
+    encoders: Both[IndexEncoder]
+    data: IndexImages
+    schema: int
+    holdfast: Software
+    command: str
+    plan: IndexPlanEntry
+    changed: list[ChangedImage]
+    table: str
+    environment: Environment
+    findings: list[Finding]
+    passed: bool
+    status: Count
