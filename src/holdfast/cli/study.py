@@ -28,5 +28,5 @@ def study(
     with listening(quiet) as bars:
         record = run_study(plan, out_folder, listener=bars, command=command_line())
     place = out_folder / "study.md"
-    show_markdown(record, json_output, lambda: print_study(record, out), markdown(record), place)
-    partly(problems(record), True)
+    show_markdown(record, json_output, lambda: print_study(record.found, out), markdown(record.found), place)
+    partly(problems(record.found), True)

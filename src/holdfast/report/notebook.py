@@ -18,6 +18,7 @@ from holdfast.storage.comparison import Comparison
 from holdfast.storage.gate import Gate
 from holdfast.storage.hardening import HardeningRecord
 from holdfast.storage.record import Record
+from holdfast.storage.study import StudyRecord
 
 
 def record_html(record: Record) -> str:
@@ -50,7 +51,7 @@ def hardening_html(data: HardeningRecord) -> str:
     return _html(hardening.blocks(data))
 
 
-def study_html(data: Mapping[str, Any]) -> str:
+def study_html(data: StudyRecord) -> str:
     """Return the tables of a corruption study as a piece of HTML; see `record_html`."""
     blocks: list[Text | Table] = []
     for title, head, lines in study.tables(data):
