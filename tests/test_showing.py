@@ -1,5 +1,6 @@
 """Results draw themselves in a notebook: a score in a line, tables of records, comparisons and studies."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +8,9 @@ import pytest
 
 import holdfast
 from holdfast.results import Record
+from holdfast.storage import study as stored
 from holdfast.storage.entry import as_json
+from holdfast.storage.study import ColumnEntry, StudyEntry, StudyRow
 from holdfast.workflows.study.outcome import StudyRecord
 from report_fixture import NAMES, make_run, make_score
 
@@ -36,13 +39,21 @@ def test_a_score_says_in_a_line_what_it_is_of(record: Record) -> None:
 
 
 def test_a_study_draws_its_tables(tmp_path: Path) -> None:
-    row = {"method": "<b>", "probe": "knn", "setting": "same", "problems": {"fog": "it <failed>"}}
-    row |= {"accuracy": {"original": as_json(make_score(0.5, 0.4, 0.6))}}
-    columns = [{"title": "original"}, {"title": "fog"}]
-    study = StudyRecord(command="", study={"columns": columns, "settings": {"same": "as it is"}}, rows=[row])
+    columns = [ColumnEntry(title=title, corruption=None, data=None, averaged=True) for title in ("original", "fog")]
+    asked = StudyEntry(
+        methods={}, columns=columns, test="digits", test_images=None, test_seed=0, seeds=[0], probes=[],
+        settings={"same": "as it is"},
+    )  # fmt: skip
+    row = StudyRow(
+        method="<b>", probe="knn", setting="same", accuracy={"original": make_score(0.5, 0.4, 0.6)}, drop={},
+        average=None, trainings=None, problems={"fog": "it <failed>"},
+    )  # fmt: skip
+    found = stored.StudyRecord(command="", study=asked, rows=[row])
+    study = StudyRecord(found)
     assert "50 % [40, 60]" in str(study)
     html = study._repr_html_()
     assert "&lt;b&gt;" in html
     assert "it &lt;failed&gt;" in html
     assert "<b>" not in html
-    assert study["rows"] == [row]
+    assert dict(study) == json.loads(json.dumps(study)) == as_json(found)
+    assert study["rows"][0]["accuracy"]["original"]["low"] == 0.4

@@ -15,9 +15,9 @@ from holdfast.comparison.records import open_run
 from holdfast.core import Encoder, HoldfastError
 from holdfast.report.document import Document
 from holdfast.report.hardening import document
+from holdfast.report.media import Shown
 from holdfast.report.paper.figure import Figure
 from holdfast.results import Record
-from holdfast.results.shown import Shown
 from holdfast.runtime.checked import check_arguments
 from holdfast.runtime.durations import seconds
 from holdfast.storage.filesystem import local_folder

@@ -11,8 +11,8 @@ from test_command_line import refused, run
 import holdfast
 from holdfast.report.annotations import annotations
 from holdfast.report.gate import summary
-from holdfast.report.media import to_markdown
 from holdfast.report.junit import junit
+from holdfast.report.media import to_markdown
 from holdfast.sources.encoders import open_encoder
 from holdfast.storage.finding import Finding
 from holdfast.storage.gate import Gate

@@ -17,12 +17,12 @@ from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.series import Series
 from holdfast.cli import app
-from holdfast.core import Encoder
+from holdfast.core import Encoder, Score
 from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
 from holdfast.parts.measures.corruptions.corruption_drift import CorruptionDrift
 from holdfast.parts.threats.gamma import Gamma
 from holdfast.report.html import write_report
-from holdfast.report.numbers import number, parse_score, score
+from holdfast.report.numbers import number, score
 from holdfast.sources.data.digits import train_images
 from holdfast.sources.encoders.shared.networks import NETWORKS
 from holdfast.storage.entry import as_json
@@ -132,7 +132,7 @@ def test_the_report_has_curves_of_every_score(run) -> None:
     assert re.search(rf"top-1: [\d.]+ % \[.*?\] at calm/epoch0, {100 * last:.0f}[\d.]* % \[.*?\] at calm/epoch6", html)
     assert "4 checkpoints: calm/epoch0, calm/epoch1, calm/epoch2, calm/epoch6." in html
     found = record["series"][1]["fluctuation"]["probe_accuracy"]
-    assert f"<td>{score(parse_score(found['mean']), 'share')}</td><td>{number(found['noise'], 'share')}</td>" in html
+    assert f"<td>{score(Score(**found['mean']), 'share')}</td><td>{number(found['noise'], 'share')}</td>" in html
     assert not re.search(r"(?:fill|stroke): *#", html)
     assert 'href="#series"' in (folder / "report.html").read_text("utf-8")
 

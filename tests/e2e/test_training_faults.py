@@ -285,3 +285,14 @@ def test_a_study_does_not_take_the_place_of_another(tmp_path: Path) -> None:
     assert (tmp_path / "study.json").read_text() == kept
     more = run_study(replace(asked, columns=(*asked.columns, Column("γ 3", Gamma(3.0)))), tmp_path)
     assert [row["problems"] for row in more["rows"]] == [{}] * len(more["rows"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("", "Expecting value"), ("[]", "got `array`"), ('{"command": ""}', "study is missing")]
+)
+def test_a_study_does_not_take_the_place_of_what_it_cannot_read(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "study.json").write_text(text)
+    with pytest.raises(HoldfastError) as refused:
+        run_study(Study({"one": recipe(SIMCLR, images=100)}, "digits", (Column("γ", Gamma(2.0)),)), tmp_path)
+    assert said in str(refused.value)
+    assert (tmp_path / "study.json").read_text() == text

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.common import JsonOption, QuietOption, command_line, listening, out, partly, show_markdown
+from holdfast.cli.common import JsonOption, QuietOption, command_line, listening, partly, show_markdown
 from holdfast.storage.filesystem import local_folder
 
 
@@ -20,7 +20,7 @@ def study(
     quiet: QuietOption = False,
 ) -> None:
     """Train several methods on corrupted data, and report the accuracy that each loses."""
-    from holdfast.report.study import markdown, print_study, problems
+    from holdfast.report.study import document, problems
     from holdfast.workflows.study.file import read_study
     from holdfast.workflows.study.run import run_study
 
@@ -28,5 +28,5 @@ def study(
     with listening(quiet) as bars:
         record = run_study(plan, out_folder, listener=bars, command=command_line())
     place = out_folder / "study.md"
-    show_markdown(record, json_output, lambda: print_study(record, out), markdown(record), place)
-    partly(problems(record), True)
+    show_markdown(record, json_output, document(record.found), place)
+    partly(problems(record.found), True)

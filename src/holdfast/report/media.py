@@ -1,6 +1,8 @@
-"""A document in a terminal, as Markdown, and as a piece of HTML for the pages of others."""
+"""A document in a terminal, as plain text, as Markdown, and as a piece of HTML for the pages of others."""
 
+import io
 import re
+import shutil
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -11,6 +13,7 @@ from rich.text import Text
 from holdfast.report.document import Block, Document, Heading, Items, ToCopy
 from holdfast.report.page import fragment
 from holdfast.report.table import Table, markdown_text
+from holdfast.runtime.console import Screen
 
 CLASSES = ("bold", "dim", "red", "yellow", "green")
 """Words of styles that pages know."""
@@ -34,6 +37,17 @@ def print_document(document: Document, console: Console) -> None:
                     console.print(Text.assemble(f"{name}: ", (line, "bold")), soft_wrap=True)
             case Text():
                 console.print(block)
+
+
+def to_text(document: Document) -> str:
+    """Return a document as text without colours, as wide as the terminal is."""
+    out = io.StringIO()
+    width = max(60, shutil.get_terminal_size((100, 24)).columns)
+    # said here, because rich asks the environment otherwise, and a Jupyter kernel sets FORCE_COLOR
+    print_document(
+        document, Screen(file=out, width=width, color_system=None, force_terminal=False, force_jupyter=False)
+    )
+    return out.getvalue().rstrip("\n")
 
 
 def to_markdown(document: Document) -> str:
@@ -96,3 +110,19 @@ def _pieces(text: Text) -> Iterator[tuple[str, list[str]]]:
     for start, stop in pairwise(ends):
         styles = [text.style, *(span.style for span in text.spans if span.start <= start and stop <= span.end)]
         yield text.plain[start:stop], " ".join(map(str, styles)).split()
+
+
+class Shown:
+    """What prints itself, and draws itself in a notebook, as the document that it is shown as."""
+
+    def _document(self) -> Document:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return to_text(self._document())
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return to_html(self._document())

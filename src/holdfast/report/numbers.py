@@ -5,8 +5,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-import msgspec
-
 from holdfast.numerics.statistics.score import Score
 from holdfast.storage.sides import SIDES
 from holdfast.storage.standing import SOUND, VOID
@@ -104,11 +102,6 @@ def interval(score: Score, unit: str = "ratio", digits: int | None = None) -> st
         return ""
     decimals = _digits(value if finite(value) else low, unit, low, high, digits)
     return f"[{_not_all(_end(low, unit, decimals), low, unit)}, {_end(high, unit, decimals)}]"
-
-
-def parse_score(data: Mapping[str, Any]) -> Score:
-    """Return a score from JSON data, such as a verdict of the gate."""
-    return msgspec.convert(data, Score)
 
 
 def statement(entry: Score, unit: str, digits: int | None = None) -> tuple[str, str]:

@@ -1,59 +1,45 @@
 """The table of a corruption study: accuracy and Δ of every method on every version of the data."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator
 
-from rich.console import Console
 from rich.text import Text
 
-from holdfast.report.numbers import parse_score, score
+from holdfast.numerics.statistics.score import Score
+from holdfast.report.document import Block, Document, ToCopy, items
+from holdfast.report.numbers import score
 from holdfast.report.table import Table
+from holdfast.storage.study import StudyRecord, StudyRow, Trainings
 
 AVERAGE, AGAIN = "Avg Δ ↓", "over trainings"
 
 
-def print_study(record: Mapping[str, Any], console: Console) -> None:
-    """Print one table for every probe and setting, with intervals."""
-    for title, head, lines in tables(record):
-        console.print(Table(head, lines, title).terminal())
-    for line in intervals(record):
-        console.print(Text(line, style="dim"))
-    for problem in problems(record):
-        console.print(Text(problem, style="bold red"))
+def document(record: StudyRecord) -> Document:
+    """Return one table for every probe and setting, with intervals."""
+    shown: list[Block] = [*tables(record), *(Text(line, "dim") for line in intervals(record))]
+    shown += items(problems(record), "bold red")
+    return [*shown, ToCopy({"Again": record.command})] if record.command else shown
 
 
-def markdown(record: Mapping[str, Any]) -> str:
-    """Return the same as Markdown."""
-    parts = []
-    for title, head, lines in tables(record):
-        parts.append(f"**{title}**\n\n{Table(head, lines).markdown()}\n")
-    parts += [f"{line}\n" for line in intervals(record)]
-    parts += [f"- {problem}\n" for problem in problems(record)]
-    if record["command"]:
-        parts.append(f"    {record['command']}\n")
-    return "\n".join(parts)
-
-
-def tables(record: Mapping[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-    """Yield (title, head, lines) for every probe and setting: two lines for a method, accuracy and Δ.
+def tables(record: StudyRecord) -> Iterator[Table]:
+    """Yield a table for every probe and setting: two lines for a method, accuracy and Δ.
 
     Where there are several trainings, two more have their intervals over these.
     """
-    columns = [column["title"] for column in record["study"]["columns"]]
-    for setting, meaning in record["study"]["settings"].items():
-        for probe in dict.fromkeys(row["probe"] for row in record["rows"]):
+    columns = [column.title for column in record.study.columns]
+    for setting, meaning in record.study.settings.items():
+        for probe in dict.fromkeys(row.probe for row in record.rows):
             lines = []
-            for row in record["rows"]:
-                if (row["probe"], row["setting"]) == (probe, setting):
-                    lines += _lines(row, columns, row["method"], "  Δ", row)
-                    if between := row.get("trainings"):
-                        lines += _lines(between, columns, f"  {AGAIN}", f"  Δ, {AGAIN}", {})
-            yield f"{probe}, {setting}: {meaning}", ["method", *columns, AVERAGE], lines
+            for row in record.rows:
+                if (row.probe, row.setting) == (probe, setting):
+                    lines += _lines(row, columns, row.method, "  Δ", row.problems)
+                    if row.trainings:
+                        lines += _lines(row.trainings, columns, f"  {AGAIN}", f"  Δ, {AGAIN}", ())
+            yield Table(["method", *columns, AVERAGE], lines, f"{probe}, {setting}: {meaning}")
 
 
-def intervals(record: Mapping[str, Any]) -> list[str]:
+def intervals(record: StudyRecord) -> list[str]:
     """Return what the intervals are about, and what they are not."""
-    seeds = record["study"].get("seeds", [0])
+    seeds = record.study.seeds
     images = "Intervals are over test images, given the trained encoders and what the probes learned"
     if len(seeds) < 2:
         return [
@@ -69,27 +55,20 @@ def intervals(record: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _lines(row: Mapping[str, Any], columns: list[str], name: str, lost: str, failed: Mapping[str, Any]) -> list[Any]:
+def _lines(
+    row: StudyRow | Trainings, columns: list[str], name: str, lost: str, failed: Collection[str]
+) -> list[list[str]]:
     """Return two lines: accuracies, and what they lose."""
-    accuracy = [_cell(row["accuracy"].get(c), c, failed) for c in columns]
-    drops = [_cell(row.get("drop", {}).get(c), c, {}) for c in columns]
-    average = row.get("average")
-    return [[name, *accuracy, ""], [lost, *drops, _share(average) if average else ""]]
+    accuracy = [_cell(row.accuracy.get(c), "failed" if c in failed else "") for c in columns]
+    drops = [_cell(row.drop.get(c)) for c in columns]
+    return [[name, *accuracy, ""], [lost, *drops, _cell(row.average)]]
 
 
-def _cell(entry: Mapping[str, Any] | None, column: str, row: Mapping[str, Any]) -> str:
-    if entry is not None:
-        return _share(entry)
-    return "failed" if column in row.get("problems", {}) else ""
+def _cell(entry: Score | None, missing: str = "") -> str:
+    return missing if entry is None else score(entry, "share")
 
 
-def _share(entry: Mapping[str, Any]) -> str:
-    return score(parse_score(entry), "share")
-
-
-def problems(record: Mapping[str, Any]) -> list[str]:
+def problems(record: StudyRecord) -> list[str]:
     """Return a sentence for every training or test that failed."""
-    sentences = [
-        f"{row['method']}, {title}: {text}" for row in record["rows"] for title, text in row["problems"].items()
-    ]
+    sentences = [f"{row.method}, {title}: {text}" for row in record.rows for title, text in row.problems.items()]
     return list(dict.fromkeys(sentences))

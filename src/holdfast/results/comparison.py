@@ -13,11 +13,11 @@ from holdfast.report.comparison import document
 from holdfast.report.comparison_table import Layout, latex
 from holdfast.report.comparison_table import document as table_document
 from holdfast.report.document import Document
-from holdfast.report.media import to_html, to_markdown
+from holdfast.report.media import Shown, to_html, to_markdown
 from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.gather import Figures, figures_of_comparison
 from holdfast.report.paper.style import Style
-from holdfast.results.shown import Shown, frame, pairs_frame, save_text
+from holdfast.results.shown import frame, pairs_frame, save_text
 from holdfast.runtime.checked import check_arguments
 from holdfast.storage import comparison as stored
 from holdfast.storage.entry import as_json

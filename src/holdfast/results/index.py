@@ -13,7 +13,7 @@ from holdfast.api import Data, Model, Numbers, _encoders, _listener, _run_folder
 from holdfast.core import Encoder, HoldfastError
 from holdfast.report.document import Document
 from holdfast.report.index_upgrade import document, publish
-from holdfast.results.shown import Shown
+from holdfast.report.media import Shown
 from holdfast.runtime.checked import check_arguments
 from holdfast.storage import index_upgrade as stored
 from holdfast.storage.entry import as_json

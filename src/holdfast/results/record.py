@@ -17,14 +17,14 @@ from holdfast.report import html
 from holdfast.report.comparison_table import Layout, latex
 from holdfast.report.comparison_table import document as table_document
 from holdfast.report.document import Document
-from holdfast.report.media import to_markdown
+from holdfast.report.media import Shown, to_markdown
 from holdfast.report.model_card import write_model_card
 from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.gather import Figures, figures_of_record
 from holdfast.report.paper.style import Style
 from holdfast.report.terminal import document
 from holdfast.results.number import read_score
-from holdfast.results.shown import Shown, frame, import_pandas, save_text
+from holdfast.results.shown import frame, import_pandas, save_text
 from holdfast.runtime.checked import check_arguments, describe_value
 from holdfast.runtime.errors import Unwritable, os_reason, unknown
 from holdfast.storage import record as stored

@@ -11,9 +11,9 @@ from holdfast.core import HoldfastError
 from holdfast.report.document import Document
 from holdfast.report.gate import document, summary
 from holdfast.report.junit import junit
-from holdfast.report.media import to_markdown
+from holdfast.report.media import Shown, to_markdown
 from holdfast.results.record import Record
-from holdfast.results.shown import Shown, save_text
+from holdfast.results.shown import save_text
 from holdfast.runtime.checked import check_arguments
 from holdfast.storage.entry import as_json
 from holdfast.storage.gate import Gate

@@ -20,6 +20,7 @@ from holdfast.runtime.listener import Listener, Silent
 from holdfast.storage.entry import as_json, read_json
 from holdfast.storage.reproduction import CellEntry, ColumnEntry, InputEntry, PaperTable, ReproductionRecord, RowEntry
 from holdfast.storage.run_folder import Store
+from holdfast.storage.study import StudyRecord
 from holdfast.training.loop import train
 from holdfast.training.recipe_file import make_recipe
 from holdfast.workflows.reproduce.claim import Cell
@@ -56,7 +57,7 @@ class Filled(NamedTuple):
     specs: dict[str, str]
     problems: dict[str, str]
     runs: Mapping[str, Run | str]
-    studies: Mapping[str, Mapping[str, Any] | str]
+    studies: Mapping[str, StudyRecord | str]
     cells: dict[tuple[str, str], Cell]
 
 
@@ -94,10 +95,10 @@ def reproduce(
             run_audit(plan, place / "audits" / name, engine=engine, listener=listener, command=command, some=True)
             return open_run(str(place / "audits" / name))
 
-        def study(name: str, table: Mapping[str, Any]) -> Mapping[str, Any]:
+        def study(name: str, table: Mapping[str, Any]) -> StudyRecord:
             own = {"device": device, "seed": trained}
             plan = make_study(fill_placeholders(table, specs) | own, f"{recipe.name}: studies.{name}")
-            return run_study(plan, place / "studies" / name, listener=listener, command=command)
+            return run_study(plan, place / "studies" / name, listener=listener, command=command).found
 
         # audits and studies, and their numbers in the table
         runs = {name: _attempt(audit, name, table, problems) for name, table in recipe.audits.items()}
@@ -237,5 +238,5 @@ def _failures(filled: Filled) -> list[str]:
             elif isinstance(run, Run):
                 failures += [f"{name}: {why}" for why in run.record.failures]
             else:
-                failures += [f"{name}: {why}" for row in run["rows"] for why in row["problems"].values()]
+                failures += [f"{name}: {why}" for row in run.rows for why in row.problems.values()]
     return list(dict.fromkeys(failures))

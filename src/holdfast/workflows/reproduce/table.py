@@ -10,9 +10,9 @@ from holdfast.comparison.records import Run
 from holdfast.core import HoldfastError, Score
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.ratios import relative_drop
-from holdfast.report.numbers import parse_score
 from holdfast.runtime.errors import pick, unknown
 from holdfast.storage.reproduction import Network
+from holdfast.storage.study import StudyRecord
 from holdfast.workflows.reproduce.cells import (
     APART,
     NUMBERS,
@@ -36,7 +36,7 @@ REFERENCE = "the others are compared with it"
 def table_of(
     recipe: Reproduction,
     runs: Mapping[str, Run | str],
-    studies: Mapping[str, Mapping[str, Any] | str],
+    studies: Mapping[str, StudyRecord | str],
     problems: Mapping[str, str],
 ) -> dict[tuple[str, str], Cell]:
     """Return every cell by (row, column): its number, or why there is none."""
@@ -55,7 +55,7 @@ def _cell(
     column: Line,
     place: int,
     runs: Mapping[str, Run | str],
-    studies: Mapping[str, Mapping[str, Any] | str],
+    studies: Mapping[str, StudyRecord | str],
     problems: Mapping[str, str],
 ) -> Cell:
     """Return one number of the table, or why there is none."""
@@ -180,28 +180,28 @@ def _means(
     return means
 
 
-def _study_score(at: Mapping[str, Any], studies: Mapping[str, Mapping[str, Any] | str]) -> Score:
+def _study_score(at: Mapping[str, Any], studies: Mapping[str, StudyRecord | str]) -> Score:
     """Return a score of a study."""
     study = entry_of("study", at, studies)
     if isinstance(study, str):
         raise HoldfastError(study)
-    rows = {(row["method"], row["probe"], row["setting"]): row for row in study["rows"]}
+    rows = {(row.method, row.probe, row.setting): row for row in study.rows}
     key = at.get("method", ""), at.get("probe", next(iter(rows))[1]), at.get("setting", "same")
     if key not in rows:
         raise unknown("row of the study", " / ".join(key), [" / ".join(k) for k in rows])
     row, of = rows[key], at.get("of", "accuracy")
     if of == "average":
-        score = row["average"]
+        score = row.average
     else:
         if of not in ("accuracy", "drop"):
             raise unknown("of", of, ("accuracy", "drop", "average"))
         version = at.get("version", ORIGINAL.title)
-        if problem := row["problems"].get(version):
+        if problem := row.problems.get(version):
             raise HoldfastError(problem)
-        score = pick("version", version, row[of])
+        score = pick("version", version, row.accuracy if of == "accuracy" else row.drop)
     if score is None:
         raise HoldfastError("a training behind it failed")
-    return parse_score(score)
+    return score
 
 
 def correlation(

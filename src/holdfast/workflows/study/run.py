@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import pyarrow.parquet as pq
 import torch
 
@@ -17,7 +18,9 @@ from holdfast.runtime.doors import read_bytes, regular
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder
+from holdfast.storage import study as stored
 from holdfast.storage.documents import parse_json
+from holdfast.storage.entry import Spec, as_json, read_json
 from holdfast.storage.run_folder import Store, StoreError, digest
 from holdfast.training.loop import train
 from holdfast.training.recipe import Recipe, entry
@@ -43,7 +46,7 @@ def run_study(study: Study, folder: Path, *, listener: Listener | None = None, c
     store, listener = Store(folder), listener or Silent()
     columns, rows = (ORIGINAL, *study.columns), {UNTRAINED: None, **study.recipes}
     places = slugs([column.title for column in columns])
-    record = StudyRecord(command=command, study=_describe_study(study), rows=[])
+    record = stored.StudyRecord(command=command, study=_describe_study(study), rows=[])
     # one row of the table for each method, stored as soon as it is done
     for (row, recipe), slug in zip(rows.items(), slugs(list(rows)), strict=True):
         answers: dict[str, Answers | str] = {}
@@ -56,13 +59,13 @@ def run_study(study: Study, folder: Path, *, listener: Listener | None = None, c
                 answers[column.title] = str(error)
         # accuracies by probe and setting; the untrained network has no clean and moved ones
         settings = SETTINGS if recipe else {"same": ""}
-        record["rows"] += [
-            {"method": row, "probe": probe, "setting": setting, **score_row(study, answers, probe, setting)}
-            for probe in name_parts(study.probes)
-            for setting in settings
+        scored = [
+            score_row(study, row, answers, probe, setting)
+            for probe, setting in product(name_parts(study.probes), settings)
         ]
-        store.write_json("study.json", record)
-    return record
+        record = msgspec.structs.replace(record, rows=[*record.rows, *scored])
+        store.write_json("study.json", as_json(record))
+    return StudyRecord(record)
 
 
 def _check_study(study: Study, before: Path) -> None:
@@ -72,12 +75,20 @@ def _check_study(study: Study, before: Path) -> None:
     for data, images in ((first.data, first.images), (study.test, study.test_images)):
         if open_images(data, images=images, seed=study.test_seed, geometry=geometry).labels is None:
             raise HoldfastError(f"study: expected images with labels, for probes; got some or all without in {data}")
-    trained = parse_json(read_bytes(before))["study"]["methods"] if before.exists() else {}
+    trained = _read_methods(before) if before.exists() else {}
     for title, recipe in study.recipes.items():
         if title in trained and trained[title] != entry(recipe):
             raise HoldfastError(
                 f"{str(before)!r} tells of {title!r} by another recipe; choose another --out, or call it otherwise"
             )
+
+
+def _read_methods(path: Path) -> dict[str, Spec]:
+    """Return the recipes of an earlier study."""
+    try:
+        return read_json(parse_json(read_bytes(path)), stored.StudyRecord).study.methods
+    except ValueError as error:
+        raise HoldfastError(f"{str(path)!r} is no record of a study ({error}); choose another --out") from error
 
 
 def _train_seeds(study: Study, recipe: Recipe | None, column: Column, folder: Path, listener: Listener) -> Answers:
@@ -144,22 +155,22 @@ def _questions(study: Study, column: Column, data: str) -> dict[str, dict[tuple[
     return questions
 
 
-def _describe_study(study: Study) -> dict[str, Any]:
-    return {
-        "methods": {title: entry(recipe) for title, recipe in study.recipes.items()},
-        "columns": [
-            {
-                "title": c.title,
-                "corruption": registry.spec(c.corruption) if c.corruption else None,
-                "data": c.data,
-                "averaged": c.averaged,
-            }
+def _describe_study(study: Study) -> stored.StudyEntry:
+    return stored.StudyEntry(
+        methods={title: entry(recipe) for title, recipe in study.recipes.items()},
+        columns=[
+            stored.ColumnEntry(
+                title=c.title,
+                corruption=registry.spec(c.corruption) if c.corruption else None,
+                data=c.data,
+                averaged=c.averaged,
+            )
             for c in (ORIGINAL, *study.columns)
         ],
-        "test": study.test,
-        "test_images": study.test_images,
-        "test_seed": study.test_seed,
-        "seeds": list(study.seeds) or [next(iter(study.recipes.values())).seed],
-        "probes": [registry.spec(probe) for probe in study.probes],
-        "settings": SETTINGS,
-    }
+        test=study.test,
+        test_images=study.test_images,
+        test_seed=study.test_seed,
+        seeds=list(study.seeds) or [next(iter(study.recipes.values())).seed],
+        probes=[registry.spec(probe) for probe in study.probes],
+        settings=SETTINGS,
+    )

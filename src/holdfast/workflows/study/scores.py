@@ -2,8 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
 
 import scipy
 import torch
@@ -13,6 +11,7 @@ from torch import Tensor
 from holdfast.core import Score
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.ratios import relative_drop
+from holdfast.storage.study import StudyRow, Trainings
 from holdfast.workflows.study.plan import ORIGINAL, Study
 
 GIVEN = "given the trained encoders and what the probes learned"
@@ -22,54 +21,53 @@ Answers = dict[tuple[str, str], Right]
 """Whether each training's encoder classifies each tested image rightly, by (probe, setting)."""
 
 
-def score_row(study: Study, answers: Mapping[str, Answers | str], probe: str, setting: str) -> dict[str, Any]:
-    """Return one row of the table, as plain data.
-
-    `accuracy`, `drop` and `average` are means over trainings, with intervals over images. Where there are several
-    trainings, `trainings` holds the same of another kind: over trainings, given the images, see `over_trainings`.
-    """
+def score_row(study: Study, method: str, answers: Mapping[str, Answers | str], probe: str, setting: str) -> StudyRow:
+    """Return one row of the table: by column, what is known of each, or why nothing is."""
     trained = {title: columns for title, columns in answers.items() if not isinstance(columns, str)}
     right = {title: columns[probe, setting] for title, columns in trained.items() if (probe, setting) in columns}
     if setting == "moved" and ORIGINAL.title in trained:  # its images are not corrupted: where it learned and is tested
         right[ORIGINAL.title] = trained[ORIGINAL.title][probe, "clean"]
-    scores = {title: _share(hits) for title, hits in right.items()}
-    row: dict[str, Any] = {
-        "accuracy": {title: asdict(score) for title, score in scores.items()},
-        "drop": {},
-        "average": None,
-        "trainings": {
-            "accuracy": {title: _plain(over_trainings(_each(hits), 0.0, 1.0)) for title, hits in right.items()}
-        },
-        "problems": {title: columns for title, columns in answers.items() if isinstance(columns, str)},
-    }
-    if ORIGINAL.title in right:
-        row |= _drops(study, right, scores, row["trainings"])
-    if all(len(hits) < 2 for hits in right.values()):
-        row["trainings"] = None
-    return row
-
-
-def _drops(study: Study, right: Mapping[str, Right], scores: Mapping[str, Score], trainings: dict) -> dict[str, Any]:
-    original = right[ORIGINAL.title]
-
-    def drop(hits: Right, score: Score) -> dict[str, Any]:
-        influences = statistics.influence_of_mean(hits.mean(0)), statistics.influence_of_mean(original.mean(0))
-        return asdict(relative_drop(score, scores[ORIGINAL.title], statistics.correlation(*influences)))
-
-    def between(hits: Right) -> dict[str, Any] | None:
-        pairs = zip(_each(hits), _each(original), strict=True)
-        return _plain(over_trainings([(before - after) / before if before else math.nan for after, before in pairs]))
-
-    others = {title: hits for title, hits in right.items() if title != ORIGINAL.title}
-    row: dict[str, Any] = {"drop": {title: drop(hits, scores[title]) for title, hits in others.items()}}
-    trainings["drop"] = {title: between(hits) for title, hits in others.items()}
+    # what is held against the original; an average only where nothing of it is missing
+    others = {title: hits for title, hits in right.items() if title != ORIGINAL.title and ORIGINAL.title in right}
     counted = [c for c in study.columns if c.averaged]
-    averaged = [c.title for c in counted if c.corruption] or [c.title for c in counted]
-    if all(title in right for title in averaged):
-        hits = torch.stack([right[title] for title in averaged])
-        row["average"] = drop(hits.mean(0), _share(hits.flatten(0, 1)))
-        trainings["average"] = between(hits.mean(0))
-    return row
+    titles = [c.title for c in counted if c.corruption] or [c.title for c in counted]
+    averaged = torch.stack([others[title] for title in titles]) if set(titles) <= set(others) else None
+    return StudyRow(
+        method=method,
+        probe=probe,
+        setting=setting,
+        accuracy={title: _share(hits) for title, hits in right.items()},
+        drop={title: _drop(right, hits[None]) for title, hits in others.items()},
+        average=None if averaged is None else _drop(right, averaged),
+        trainings=_score_trainings(right, others, averaged),
+        problems={title: columns for title, columns in answers.items() if isinstance(columns, str)},
+    )
+
+
+def _score_trainings(
+    right: Mapping[str, Right], others: Mapping[str, Right], averaged: Float[Tensor, "columns trainings images"] | None
+) -> Trainings | None:
+    """Return the same over trainings; None where every version has one."""
+    if all(len(hits) < 2 for hits in right.values()):
+        return None
+    return Trainings(
+        accuracy={title: over_trainings(_each(hits), 0.0, 1.0) for title, hits in right.items()},
+        drop={title: _drop_between(right, hits) for title, hits in others.items()},
+        average=None if averaged is None else _drop_between(right, averaged.mean(0)),
+    )
+
+
+def _drop(right: Mapping[str, Right], columns: Float[Tensor, "columns trainings images"]) -> Score:
+    """Return Δ of the mean of some columns, on the images of the original."""
+    original = right[ORIGINAL.title]
+    influences = (statistics.influence_of_mean(hits.mean(0)) for hits in (columns.mean(0), original))
+    return relative_drop(_share(columns.flatten(0, 1)), _share(original), statistics.correlation(*influences))
+
+
+def _drop_between(right: Mapping[str, Right], hits: Right) -> Score | None:
+    """Return Δ over trainings, each against the original of its own seed."""
+    pairs = zip(_each(hits), _each(right[ORIGINAL.title]), strict=True)
+    return over_trainings([(before - after) / before if before else math.nan for after, before in pairs])
 
 
 def _share(hits: Float[Tensor, "rows images"]) -> Score:
@@ -99,7 +97,3 @@ def over_trainings(
     kind = f"Student t over {k} trainings, given the test images"
     low, high = (max(mean - half, least), min(mean + half, most)) if spread else (None, None)
     return Score(mean, low, high, k, kind, confidence, "" if spread else "all trainings came to the same")
-
-
-def _plain(score: Score | None) -> dict[str, Any] | None:
-    return None if score is None else asdict(score)
