@@ -35,6 +35,8 @@ def train(
 ) -> None:
     """Train an encoder from a recipe, with or without an adversary; torchrun starts several processes."""
     from holdfast.report.training import print_training
+    from holdfast.storage.entry import read_json
+    from holdfast.storage.monitor import MonitorRecord
     from holdfast.storage.run_folder import Store
     from holdfast.training.loop import train as run
     from holdfast.training.recipe_file import read_beside, read_recipe
@@ -52,11 +54,11 @@ def train(
     if not speaks:
         return
     # The answer
-    summaries = [monitor.summary() for monitor in monitors]
+    seen = [read_json(monitor.summary(), MonitorRecord) for monitor in monitors]
     if json_output:
         last = {"steps": trained.steps, "resumed": trained.resumed, "loss": trained.rows[-1]["loss"]}
-        answer({"encoder": trained.spec, **last, "monitors": summaries})
+        answer({"encoder": trained.spec, **last, "monitors": seen})
     else:
-        print_training(trained.rows, time.perf_counter() - began, trained.resumed, summaries, out)
+        print_training(trained.rows, time.perf_counter() - began, trained.resumed, seen, out)
         out.print(Text.assemble("the encoder: ", (trained.spec, "bold")), soft_wrap=True)
         out.print(f"audit it: holdfast audit {shlex.quote(trained.spec)} --data FOLDER", soft_wrap=True)
