@@ -45,7 +45,8 @@ from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.truncated_gaussian import TruncatedGaussian
 from holdfast.parts.threats.uniform import Uniform
 from holdfast.report.html import write_report
-from holdfast.report.terminal import print_record
+from holdfast.report.media import print_document
+from holdfast.report.terminal import document
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.progress import Bars
 from holdfast.sources.data.arrays import Arrays
@@ -181,7 +182,7 @@ def audit(name: str, encoder: Encoder, measures: tuple[Measure, ...], arguments:
     folder = arguments.out / name
     with Bars(Console(stderr=True)) as bars:
         record = run_audit(plan, folder, encoders={name: encoder}, listener=bars)
-    print_record(record, Console(), write_report(folder))
+    print_document(document(record, write_report(folder)), Console())
     return record
 
 

@@ -1,6 +1,9 @@
 """Looking at encoders that are trained, by Holdfast or by others, without disturbing them."""
 
+import io
 import json
+import math
+import re
 import warnings
 from pathlib import Path
 
@@ -8,20 +11,26 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from rich.console import Console
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
 from holdfast.auditing.plan_file import make_plan
 from holdfast.cli import app
 from holdfast.core import Encoder, HoldfastError
+from holdfast.report.media import print_document
+from holdfast.report.training import document
 from holdfast.runtime.listener import Silent
 from holdfast.runtime.optional import optional
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder
+from holdfast.storage.entry import read_json
+from holdfast.storage.monitor import MonitorRecord
 from holdfast.storage.run_folder import Store
-from holdfast.training.loop import train
+from holdfast.training.loop import Trained, train
+from holdfast.training.pace import Pace
 from holdfast.training.recipe_file import make_recipe
-from holdfast.workflows.monitor import AuditMonitor, HoldfastCallback, look, measures_of, monitor
+from holdfast.workflows.monitor import AuditMonitor, HoldfastCallback, Look, look, measures_of, monitor
 from json_records import run_audit
 
 BREAKAWAY = {"name": "breakaway_risk", "attack": {"kind": "attacks", "name": "pgd", "steps": 2}}
@@ -175,6 +184,24 @@ def test_fluctuation_is_the_total_variation_of_class_accuracies(tmp_path: Path) 
         moved = (abs(shares[1] - shares[0]) + abs(shares[2] - shares[1])) / 2
         assert summary["classes"][f"class {c}"] == pytest.approx(moved)
     assert summary["mean"]["value"] == pytest.approx(sum(summary["classes"].values()) / 10)
+
+
+def test_what_failed_or_is_not_defined_is_kept_and_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = watch(tmp_path)
+    odd = Look({"uniformity": math.nan, "uniformity.low": -math.inf}, ("knn: no labels",), {})
+    monkeypatch.setattr("holdfast.workflows.monitor.training_monitor.look", lambda *args, **how: odd)
+    seen(open_encoder("zoo:digits_cnn"), 3)
+    kept = json.loads((tmp_path / "monitor.json").read_text())
+    assert kept == seen.summary()
+    values = {"uniformity": None, "uniformity.low": None}
+    assert kept["looks"] == [{"step": 3, "values": values, "failures": ["knn: no labels"]}]
+    rows, console = [{"step": 3, "loss": 1.0, "spread": 0.5}], Console(file=io.StringIO(), width=80)
+    trained = Trained(open_encoder("zoo:digits_cnn"), "zoo:digits_cnn", 3, 0, rows, Pace(3, None))
+    print_document(document(trained, [read_json(kept, MonitorRecord)], 1.0), console)
+    text = console.file.getvalue()
+    assert re.search("uniformity +undefined +undefined", text)
+    assert "knn: no labels" in text
+    assert "3 steps, 1.0 s" in text
 
 
 TOML = """

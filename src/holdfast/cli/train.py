@@ -1,16 +1,22 @@
 """holdfast train: a recipe."""
 
 import os
-import shlex
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from holdfast.cli import completion
-from holdfast.cli.common import DeviceOption, JsonOption, QuietOption, SeedOption, answer, command_line, listening, out
+from holdfast.cli.common import (
+    DeviceOption,
+    JsonOption,
+    QuietOption,
+    SeedOption,
+    command_line,
+    listening,
+    show_document,
+)
 from holdfast.storage.filesystem import local_folder
 
 
@@ -34,7 +40,9 @@ def train(
     quiet: QuietOption = False,
 ) -> None:
     """Train an encoder from a recipe, with or without an adversary; torchrun starts several processes."""
-    from holdfast.report.training import print_training
+    from holdfast.report.training import document
+    from holdfast.storage.entry import read_json
+    from holdfast.storage.monitor import MonitorRecord
     from holdfast.storage.run_folder import Store
     from holdfast.training.loop import train as run
     from holdfast.training.recipe_file import read_beside, read_recipe
@@ -52,11 +60,7 @@ def train(
     if not speaks:
         return
     # The answer
-    summaries = [monitor.summary() for monitor in monitors]
-    if json_output:
-        last = {"steps": trained.steps, "resumed": trained.resumed, "loss": trained.rows[-1]["loss"]}
-        answer({"encoder": trained.spec, **last, "monitors": summaries})
-    else:
-        print_training(trained.rows, time.perf_counter() - began, trained.resumed, summaries, out)
-        out.print(Text.assemble("the encoder: ", (trained.spec, "bold")), soft_wrap=True)
-        out.print(f"audit it: holdfast audit {shlex.quote(trained.spec)} --data FOLDER", soft_wrap=True)
+    seen = [read_json(monitor.summary(), MonitorRecord) for monitor in monitors]
+    last = {"steps": trained.steps, "resumed": trained.resumed, "loss": trained.rows[-1]["loss"]}
+    facts = {"encoder": trained.spec, **last, "monitors": seen}
+    show_document(facts, json_output, lambda: document(trained, seen, time.perf_counter() - began))

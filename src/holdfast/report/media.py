@@ -85,7 +85,8 @@ def _sentence(text: Text) -> str:
         shown = _code(inner) if "code" in words else markdown_text(inner)
         shown = f"**{shown}**" if "bold" in words else shown
         pieces.append(f"{' ' * piece[:1].isspace()}{shown}{' ' * piece[-1:].isspace()}" if inner else " ")
-    return "".join(pieces).strip()
+    # What begins like a list, or underlines what is above it, is neither
+    return re.sub(r"^(\d*)([-.)=])(?=[\s=-]|$)", r"\1\\\2", "".join(pieces).strip())
 
 
 def _code(text: str) -> str:

@@ -72,7 +72,7 @@ def begin(accelerator: Any, settings: Mapping[str, Any], folder: Path) -> None:
         accelerator.init_trackers(PROJECT, config=_flat(settings), init_kwargs=run)
 
 
-def tell(accelerator: Any, row: Mapping[str, Any]) -> None:
+def tell(accelerator: Any, row: Mapping[str, float]) -> None:
     """Tell all trackers about a step: the numbers of its row in the log."""
     accelerator.log({name: value for name, value in row.items() if name != "step"}, step=row["step"])
 

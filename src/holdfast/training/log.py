@@ -1,6 +1,6 @@
 """What happened at every step, as columns: kept in memory, written with every checkpoint."""
 
-from typing import Any
+from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,14 +18,14 @@ class Log:
         rows: what a checkpoint kept.
     """
 
-    def __init__(self, rows: list[dict[str, Any]] | None = None):
-        self.rows: list[dict[str, Any]] = list(rows or [])
+    def __init__(self, rows: list[dict[str, float]] | None = None):
+        self.rows: list[dict[str, float]] = list(rows or [])
 
     def add(self, **values: float) -> None:
         """Take down a step."""
         self.rows.append(values)
 
-    def note(self, values: dict[str, Any]) -> None:
+    def note(self, values: Mapping[str, float]) -> None:
         """Take down more about the last step, as plain numbers, which a checkpoint can hold."""
         for name, value in values.items():
             try:

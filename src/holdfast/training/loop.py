@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -65,7 +65,7 @@ class Trained:
     spec: str
     steps: int
     resumed: int
-    rows: list[dict[str, Any]]
+    rows: list[dict[str, float]]
     pace: Pace
 
 

@@ -1,17 +1,17 @@
 """A monitor of Holdfast's own training loop: looks every so many steps, and says what happened on the way."""
 
 import json
-import math
 from typing import Any
 
 import torch
 
 from holdfast.auditing.series import fluctuation
 from holdfast.config.reader import arguments
-from holdfast.core import Encoder, HoldfastError, Measure, registry
+from holdfast.core import Encoder, HoldfastError, Measure, Table, registry
 from holdfast.runtime.doors import open_tensors
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.storage.entry import as_json
+from holdfast.storage.monitor import LookEntry, MonitorRecord
 from holdfast.storage.run_folder import Store
 from holdfast.training.recipe import Recipe
 from holdfast.workflows.monitor.snapshot import look, measures_of
@@ -81,24 +81,25 @@ class AuditMonitor:
 
     def summary(self) -> dict[str, Any]:
         """Return all looks so far as plain data; what is undefined is None."""
-        looks, tables = [], {}
+        looks: list[LookEntry] = []
+        tables: dict[str, dict[str, Table]] = {}
         for path in sorted((self._store.folder / self._name).glob("*.safetensors")):
             with open_tensors(path) as file:
                 facts = file.metadata()
-                values = {k: v if math.isfinite(v) else None for k, v in json.loads(facts["values"]).items()}
-                looks.append({"step": int(path.stem), "values": values, "failures": json.loads(facts["failures"])})
+                values, failures = (json.loads(facts[key]) for key in ("values", "failures"))
+                looks.append(LookEntry(step=int(path.stem), values=values, failures=failures))
                 for key in file.keys():  # noqa: SIM118
                     column, _, name = key.partition("@")
                     if name:
                         tables.setdefault(name, {}).setdefault(path.stem, {})[column] = file.get_tensor(key)
-        steps = [f"{entry['step']:08d}" for entry in looks]
-        moved = {name: fluctuation(steps, table) for name, table in tables.items() if len(steps) > 1}
-        return {
-            "measures": [registry.spec(measure) for measure in self._measures],
-            "images": len(self._images),
-            "looks": looks,
-            "fluctuation": as_json(moved),
-        }
+        steps = [f"{look.step:08d}" for look in looks]
+        seen = MonitorRecord(
+            measures=[registry.spec(measure) for measure in self._measures],
+            images=len(self._images),
+            looks=looks,
+            fluctuation={name: fluctuation(steps, table) for name, table in tables.items() if len(steps) > 1},
+        )
+        return as_json(seen)
 
 
 def monitors_of(tables: Any, recipe: Recipe, store: Store) -> tuple[AuditMonitor, ...]:

@@ -1,0 +1,130 @@
+"""A document says the same in a terminal, as text, as Markdown and in a page, and nothing in it is read as markup."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from holdfast.report.document import Heading, Items, ToCopy, items
+from holdfast.report.media import Shown, print_document, to_html, to_markdown, to_text
+from holdfast.report.table import Table
+
+EVIL = "<b>`x` | [y](z) *a*\n- b"
+"""Text that is markup in each medium."""
+
+TABLE = Table(
+    ["name", "value", "why"], [["first", Text("12 %", "bold"), "it | is"], ["second", "3", EVIL]], words=(0, 2)
+)
+
+WHOLE = [
+    Heading("The title", level=1),
+    Text.assemble(("Price: ", "bold"), "none, ", ("small", "code")),
+    Heading("A part"),
+    TABLE,
+    *items(["one", "two"], "yellow"),
+    *items([]),
+    Items([Text("above"), Text("  below")]),
+    ToCopy({"Again": "holdfast audit a --data b"}),
+]
+
+
+def printed(document, width: int = 80) -> str:
+    out = io.StringIO()
+    print_document(document, Console(file=out, width=width))
+    return out.getvalue()
+
+
+def test_markdown_has_headings_lists_tables_and_code() -> None:
+    assert to_markdown(WHOLE) == "\n\n".join([
+        "## The title",
+        "**Price:** none, `small`",
+        "### A part",
+        "| name | value | why |\n| --- | ---: | --- |\n| first | **12 %** | it \\| is |\n"
+        "| second | 3 | \\<b\\>\\`x\\` \\| \\[y\\](z) \\*a\\* - b |",
+        "- one\n- two",
+        "- above\n  - below",
+        "- Again: `holdfast audit a --data b`\n",
+    ])  # fmt: skip
+
+
+def test_the_terminal_shows_every_word_and_breaks_nothing_that_is_copied() -> None:
+    place = "/a/path/" + 20 * "longer/"
+    text = printed([*WHOLE, ToCopy({"Report": place})], width=40)
+    for words in (
+        "The title",
+        "Price: none, small",
+        "A part",
+        "first",
+        "one",
+        "two",
+        "below",
+        "holdfast audit a --data b",
+    ):
+        assert words in text
+    assert f"Report: {place}\n" in text
+
+
+def test_a_page_has_no_markup_but_ours() -> None:
+    html = to_html([Heading(EVIL), Text(EVIL, "bold red"), Items([Text(EVIL)]), ToCopy({EVIL: EVIL}), TABLE])
+    assert "<b>" not in html
+    assert '<span class="bold red">&lt;b&gt;' in html
+    assert html.count("<tr>") == 3
+    assert set(re.findall(r"<(\w+)", html)) == {
+        "code",
+        "div",
+        "p",
+        "span",
+        "style",
+        "table",
+        "tbody",
+        "td",
+        "th",
+        "thead",
+        "tr",
+    }
+
+
+def test_nothing_of_anybody_is_markdown() -> None:
+    shown = to_markdown([Heading(EVIL), Text(EVIL), Items([Text(EVIL)]), ToCopy({"a": "x`` `y"})])
+    assert shown.splitlines()[::2] == [
+        "### \\<b\\>\\`x\\` \\| \\[y\\](z) \\*a\\* - b",
+        "\\<b\\>\\`x\\` \\| \\[y\\](z) \\*a\\* - b",
+        "- \\<b\\>\\`x\\` \\| \\[y\\](z) \\*a\\* - b",
+        "- a: ``` x`` `y ```",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("- b", "\\- b"),
+        ("1. b", "1\\. b"),
+        ("---", "\\---"),
+        ("= =", "\\= ="),
+        ("-1.5 of", "-1.5 of"),
+        ("3.5 %", "3.5 %"),
+    ],
+)
+def test_a_sentence_begins_no_list(text: str, written: str) -> None:
+    assert to_markdown([Text(text)]) == f"{written}\n"
+
+
+def test_what_does_not_fit_a_terminal_has_another_form_there_alone() -> None:
+    table = Table(["a"], [["wide"]], narrow=[Text("narrow")], wide=50)
+    assert "wide" in printed([table], width=50)
+    assert printed([table], width=49) == "narrow\n"
+    assert "wide" in to_markdown([table])
+    assert "wide" in to_html([table])
+
+
+def test_what_is_shown_prints_and_draws_itself(monkeypatch) -> None:
+    class Result(Shown):
+        def _document(self):
+            return WHOLE
+
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as a Jupyter kernel does
+    assert str(Result()) == repr(Result()) == to_text(WHOLE)
+    assert "\x1b" not in str(Result())
+    assert Result()._repr_html_() == to_html(WHOLE)
