@@ -14,7 +14,8 @@ from holdfast.core import Encoder
 from holdfast.parts.measures.certified.certified_radius import CertifiedRadius
 from holdfast.parts.measures.certified.linear_radius import LinearRadius
 from holdfast.report.html import write_report
-from holdfast.report.terminal import print_record
+from holdfast.report.media import print_document
+from holdfast.report.terminal import document
 from json_records import run_audit, typed
 
 SMALL = ["--data", "digits", "--batch-size", "8", "--set", "*.certifier=crown", "--set", "*.negatives=3"]
@@ -101,7 +102,7 @@ def test_what_cannot_be_certified_is_shown_and_is_no_failure(capsys, tmp_path: P
     assert measures["breakaway_risk"]["scores"]
     reason = measures["certified_radius"]["not_certified"]
     assert reason.startswith("not certified: Hardshrink at norm")
-    print_record(typed(record), Console(width=200), write_report(tmp_path))
+    print_document(document(typed(record), write_report(tmp_path)), Console(width=200))
     out = capsys.readouterr().out
     assert "not certified" in out
     assert "Hardshrink at norm" in out

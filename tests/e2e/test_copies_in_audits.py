@@ -12,7 +12,8 @@ from torch import Tensor
 
 from holdfast.auditing.plan_file import make_plan
 from holdfast.report.answer import duplicates
-from holdfast.report.terminal import print_record
+from holdfast.report.media import print_document
+from holdfast.report.terminal import document
 from holdfast.sources.data import open_images
 from holdfast.sources.data.arrays import Arrays
 from holdfast.storage.record import DataEntry
@@ -57,7 +58,7 @@ def test_copies_are_recorded_and_told(record: dict[str, Any]) -> None:
     line = duplicates(typed(record).data)
     assert line.startswith("24 of 36 images are copies of others: values and intervals count 12 pictures.")
     out = Console(file=io.StringIO(), width=400)
-    print_record(typed(record), out)
+    print_document(document(typed(record)), out)
     assert line in out.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
 
 

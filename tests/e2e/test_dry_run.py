@@ -138,19 +138,3 @@ def test_labels_that_cannot_be_read_end_it_where_a_measure_reads_them(capsys, tm
     assert ".cls, got '²'" in refused(capsys, *line, *dry, "--measure", "probe_accuracy")
     assert ".cls, got '²'" in refused(capsys, *line, *dry[:2], "--measure", "probe_accuracy")
     assert run(capsys, *line, *dry)[0] == 0
-
-
-def test_pairs_are_foretold_where_nothing_could_be_timed(capsys, tmp_path: Path) -> None:
-    """The more pairs are compared the longer it takes, whether or not what they are read from was complete."""
-    seconds = []
-    for pairs_of in (20, 1700):  # a quarter as many, in blocks; little less could be noise
-        options = ["--images", "1700", "--attacked", "8", "--set", f"universal_quantile.pairs_of={pairs_of}"]
-        folder = ["--out", str(tmp_path / str(pairs_of)), "--dry-run", "--calibrate", "0.01", "--json"]
-        measures = ["--measure", "universal_quantile", "--measure", "cosine_to_self", "--budget", "none"]
-        code, out, _ = run(capsys, "audit", "zoo:digits-simclr", "--data", "digits", *measures, *options, *folder)
-        assert code == 0
-        parts = [part for part in json.loads(out)["encoders"][0]["parts"] if part["kind"] == "scores"]
-        assert [(part["title"], part["guessed"]) for part in parts] == [("universal_quantile", True)]
-        assert parts[0]["how"].startswith("pairs alone")
-        seconds.append(parts[0]["seconds"])
-    assert seconds[0] < seconds[1]

@@ -307,6 +307,31 @@ def test_pairs_and_searches_that_were_not_timed_have_a_lower_bound(tmp_path: Pat
     assert "at most" not in shown.getvalue()
 
 
+class Ticking(Clock):
+    """A clock that goes on by as much whenever it is read, so that all that is timed once takes as long."""
+
+    def __call__(self) -> float:
+        self.now += 1e-4
+        return self.now
+
+
+def test_pairs_are_foretold_where_nothing_could_be_timed(tmp_path: Path) -> None:
+    """As long as so many pairs take, whether or not what they are read from was complete."""
+    seconds, pairs = [], []
+    for pairs_of in (20, 400):
+        clock, measure = Ticking(), UniversalQuantile(pairs_of=pairs_of)
+        plan = Plan(("slow",), "digits", (measure,), images=400, attacked=8, batch_size=32)
+        folder = tmp_path / str(pairs_of)
+        whole = estimate(plan, folder, encoders={"slow": slow(clock)}, seconds=0.01, clock=clock)
+        (part,) = [part for part in whole.encoders[0].parts if part.kind == "scores"]
+        assert (part.title, part.guessed) == ("universal_quantile", True)
+        assert part.how.startswith("pairs alone")
+        seconds.append(part.seconds)
+        pairs.append(measure.pairs(whole.images))
+    assert pairs[0] < pairs[1]
+    assert seconds[1] / seconds[0] == pytest.approx(pairs[1] / pairs[0])
+
+
 def test_what_was_not_timed_takes_as_long_as_its_passes() -> None:
     passes = PassTimes((0.5, 0.5), (1.0, 3.0), (6.0, 6.0), 4)
     assert passes.seconds(Passes(forward=10, backward=5)) == 10 * 2 + 5 * 4
