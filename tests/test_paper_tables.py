@@ -10,7 +10,8 @@ from msgspec import structs
 import holdfast
 from holdfast.comparison.compare import compare_runs
 from holdfast.core import HoldfastError
-from holdfast.report.comparison_table import Layout, latex, markdown
+from holdfast.report.comparison_table import Layout, document, latex
+from holdfast.report.media import to_markdown
 from holdfast.report.numbers import statement
 from holdfast.results import Comparison, Record
 from holdfast.storage.sides import sides_of
@@ -81,7 +82,7 @@ def test_both_sides_of_a_bracket_are_named(comparison: Comparison, record: Recor
     assert "attack (lower bound)" in comparison.to_markdown()
     compared = compare_runs([record.run])
     without = {"universal_quantile": compared.measures["universal_quantile"]}
-    assert "two columns" not in markdown(structs.replace(compared, measures=without))
+    assert "two columns" not in to_markdown(document(structs.replace(compared, measures=without)))
 
 
 def test_a_proof_of_nothing_says_so_and_other_counts_are_told(record: Record) -> None:

@@ -7,7 +7,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.results.shown import text_of
+from holdfast.report.media import to_text
 from holdfast.runtime.console import Screen, plain
 
 HOSTILE = ["\x1b]0;title\x07", "\x1b[2J\x1b[31m", "\x9b31m", "a\rb", "\x08" * 5, "\u202egnp.exe", "\udc80", "\x7f"]
@@ -47,4 +47,4 @@ def test_text_of_a_result_has_no_colours_in_a_kernel_of_jupyter(monkeypatch: pyt
     for name, value in {"TERM": "xterm-color", "CLICOLOR": "1", "FORCE_COLOR": "1", "CLICOLOR_FORCE": "1"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert text_of(lambda console: console.print(Text("worse", "bold red"), "[1, 2]")) == "worse [1, 2]"
+    assert to_text([Text.assemble(("worse", "bold red"), " [1, 2]")]) == "worse [1, 2]"

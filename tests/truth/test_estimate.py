@@ -318,9 +318,9 @@ class Ticking(Clock):
 def test_pairs_are_foretold_where_nothing_could_be_timed(tmp_path: Path) -> None:
     """As long as so many pairs take, whether or not what they are read from was complete."""
     seconds, pairs = [], []
-    for pairs_of in (20, 400):
+    for pairs_of in (20, 600):
         clock, measure = Ticking(), UniversalQuantile(pairs_of=pairs_of)
-        plan = Plan(("slow",), "digits", (measure,), images=400, attacked=8, batch_size=32)
+        plan = Plan(("slow",), "digits", (measure,), images=600, attacked=8, batch_size=32)
         folder = tmp_path / str(pairs_of)
         whole = estimate(plan, folder, encoders={"slow": slow(clock)}, seconds=0.01, clock=clock)
         (part,) = [part for part in whole.encoders[0].parts if part.kind == "scores"]

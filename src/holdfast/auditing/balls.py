@@ -39,6 +39,7 @@ class Usual:
 
         So the radius is the same in ℓ∞, and grows in ℓ2 with the square root of the number of pixels, to two digits.
         """
+        # What moves each pixel as far on average is the same threat at another size
         ball: Ball = registry.part("threats", norm, radius=self.radii[norm])
         own, wanted = ball.even(self.shape), ball.even(shape or self.shape)
         if own == wanted:
@@ -72,6 +73,7 @@ def kind_of(shape: Shape | None) -> Usual:
     """Return which kind images of a shape are; small colour images where nothing is known of them."""
     if shape is None:
         return SMALL
+    # Size tells photos from thumbnails; among these, colour tells digits from objects
     if min(shape[1:]) >= PHOTO:
         return PHOTOS
     return DIGITS if shape[0] == 1 else SMALL
@@ -84,6 +86,7 @@ def shape_of(images: ImageSet) -> Shape | None:
     """
     if not images.sized:
         return None
+    # Pictures of mixed sizes have a common one only as they are rendered
     common = images.geometry or images.common_geometry
     channels, height, width = images.shape if common is None else (common.channels, *common.size)
     _, high, wide = PHOTOS.shape

@@ -74,6 +74,7 @@ def open_all(plan: Plan, source: ImageSource | None = None, training: ImageSourc
     measure reads labels, images without are left out.
     """
     images = open_unread(plan, source, training)
+    # What is left out goes before anything is counted or drawn
     notes = (_without_unlabelled(each, plan) for each in filter(None, (images.tested, images.train)))
     images = replace(images, notes=tuple(filter(None, notes)))
     if plan.skip_duplicates:
@@ -85,6 +86,7 @@ def open_all(plan: Plan, source: ImageSource | None = None, training: ImageSourc
             )
     if (train := images.train) is None:
         return images
+    # A probe that has learned from a tested image knows its answer
     available = len(train)
     if (left_out := train.leave_out(images.tested)) and len(train) < 2:
         raise HoldfastError(
@@ -93,6 +95,7 @@ def open_all(plan: Plan, source: ImageSource | None = None, training: ImageSourc
             "attacked"
         )
     if not plan.classes_apart:
+        # Class 3 must be one class in both, whatever numbers the files give it
         images.tested.number_classes_as(train)
     return replace(images, left_out=left_out)
 

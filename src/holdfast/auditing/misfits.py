@@ -60,6 +60,7 @@ def drop_misfits(part: P, misfit: Callable[[P], str]) -> Fitted[P] | None:
     kept: tuple[str, ...] = ()
     for group in _groups(part):
         values = [_at(part, path) for path in group]
+        # Each entry is tried alone
         reasons = [misfit(_with(part, group, (number,))) for number in range(len(values[0]))]
         fits = tuple(number for number, reason in enumerate(reasons) if not reason)
         if not 0 < len(fits) < len(reasons):
@@ -67,6 +68,7 @@ def drop_misfits(part: P, misfit: Callable[[P], str]) -> Fitted[P] | None:
         part, names = _with(part, group, fits), _names(values, group)
         left_out |= {name: reason for name, reason in zip(names, reasons, strict=True) if reason}
         kept += tuple(names[number] for number in fits)
+        # What fits alone need not fit together
         if not misfit(part):
             return Fitted(part, left_out, kept)
     return None
@@ -88,6 +90,7 @@ def questions_that_fit(
 def _groups(part: Any) -> list[tuple[Path, ...]]:
     """Return each list by itself, or with the one that its entries belong to, where it cannot be shortened alone."""
     paths = list(_lists(part))
+    # Lists of one length that cannot be shortened alone may belong together, entry by entry
     free = [path for path in paths if _shortens(part, (path,))]
     bound = [path for path in paths if path not in free]
     pairs = (pair for pair in itertools.combinations(bound, 2) if len(_at(part, pair[0])) == len(_at(part, pair[1])))

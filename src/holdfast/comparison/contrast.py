@@ -44,6 +44,7 @@ class Contrast:
     def untestable(self) -> str:
         """Why there is no test; "" where there is one."""
         low, high = self.before.low, self.before.high
+        # A share of a number whose sign nobody knows may be a loss or a gain
         if self.margin.relative and low is not None and high is not None and low < 0 < high:
             return "the baseline's interval holds 0, so a share of it says nothing"
         without = [score for score in (self.now, self.before) if reach(score) is None]
@@ -72,6 +73,7 @@ class Contrast:
         """Return θ' - c θ and what is added to it: s K."""
         assert self.now.value is not None
         assert self.before.value is not None
+        # A relative margin is in the scale already
         added = 0.0 if self.margin.relative else self._sign * self.margin.amount
         return self.now.value - self.scale * self.before.value + added
 
@@ -83,6 +85,7 @@ class Contrast:
     @cached_property
     def p(self) -> float:
         """1 - the highest level at which the interval of the contrast (MOVER) excludes zero."""
+        # MOVER: the interval of the difference, out of both intervals and their correlation
         now, before = reach(self.now), reach(self.before)
         assert now is not None
         assert before is not None

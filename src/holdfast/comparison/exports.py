@@ -60,7 +60,9 @@ def rows(data: Comparison) -> Iterator[dict[str, Any]]:
             about_encoder = {"encoder": row.encoder, "run": encoder.run, "fingerprint": encoder.fingerprint}
             about_encoder |= {"measure": name, "title": m.title, "better": m.better}
             about_encoder |= {"correction": data.correction, "round": encoder.round, **asked}
+            # Of what is answered from both sides: which score is the attack, and which the proof
             sides = {side.score: side for side in sides_of(row.scores, row.headline, m.better)}
+            # An encoder that could not be measured has a row as well: who reads the table must see it
             if not row.scores:
                 yield about_encoder | {"score": None, "headline": False, "unit": m.unit} | _standing(row, m)
             for key, score in row.scores.items():

@@ -98,6 +98,7 @@ def sentences(data: Comparison) -> list[Text]:
     for encoder in data.encoders:
         if encoder.unfit:
             checks = _checks(encoder.unfit)
+            # A check that voids all numbers; other failures leave bounds
             sentence = f"{encoder.name} is not ranked: it fails {checks}, so its numbers mean nothing"
             lines.append(Text(sentence, "bold red"))
         elif encoder.fails:
@@ -112,6 +113,7 @@ def sentences(data: Comparison) -> list[Text]:
 def first_names(data: Comparison) -> list[str]:
     """Return the measures that come first: what answers in words, then what is in brief; all where none is either."""
     measures = data.measures
+    # What is answered in words comes before what is only a number
     answering = [name for name, m in measures.items() if m.answers]
     brief = [name for name, m in measures.items() if m.in_brief and name not in answering]
     return ([*answering, *brief] or list(measures))[:FEW]

@@ -71,6 +71,7 @@ def _columns(m: ComparedMeasure, name: str, data: Comparison, layout: Layout) ->
     """Return a column for the headline of a measure, or one for each side of it, and one for its p-values."""
     title = f"{heading(m, name)} {ARROW[m.better]}"
     known = {row.encoder: row for row in m.rows}
+    # What is answered from both sides has a column for each
     sides = next((s for row in m.rows if (s := sides_of(row.scores, row.headline, m.better))), ())
     columns = [
         _Column(
@@ -122,6 +123,7 @@ def keys(data: Comparison) -> list[str]:
     for name, m in data.measures.items():
         for row in m.rows:
             sides = sides_of(row.scores, row.headline, m.better)
+            # Proofs are dear, so they are often of fewer images than the attack
             counts = [row.scores[side.score].n for side in sides]
             several |= bool(sides)
             if len(set(counts)) > 1 and all(map(finite, counts)):

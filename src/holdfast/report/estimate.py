@@ -49,6 +49,7 @@ def _parts(encoder: EncoderEstimate) -> Table:
     # Dearest first
     total = sum(part.seconds for part in encoder.parts) or 1.0
     ordered = sorted(encoder.parts, key=lambda part: -part.seconds)
+    # What nobody could time is named even where it looks short
     small = [part for part in ordered if part.seconds < SHOWN * total and not _unknown(part)]
     rows: list[list[str | Text]] = []
     for part in [part for part in ordered if part not in small]:

@@ -100,6 +100,7 @@ def actually(finding: Finding) -> str:
 def outcome(data: Gate) -> Text:
     """Return what became of the requirements, and of the measures held against a baseline."""
     findings, regression = data.findings, data.regression
+    # What cannot be told passes, unless --strict says otherwise, but is counted
     verdicts = [row.verdict for row in regression.verdicts] if regression else []
     untold = verdicts.count("cannot tell")
     if data.passed:
@@ -182,6 +183,7 @@ def numbers(row: HeldScore) -> list[str]:
 
 def _advice(row: HeldScore, needed: Needed) -> str:
     """Return how many images would decide; never more than there are."""
+    # Of a bound nobody knows how far the truth is, so no number of images shows that there is no change
     sound = all(score is not None and score.standing == SOUND for score in (row.now, row.baseline))
     available, act = needed.available, "attack" if needed.of == "attacked images" else "use"
     cases = [] if row.reason else [("the change is as measured", needed.as_measured)]

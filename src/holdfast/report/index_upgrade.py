@@ -70,6 +70,7 @@ def sides_table(record: IndexRecord) -> Table:
         if "mean" not in entry.scores and name != "false_positives"
     ]
     if (positives := record.measures.get("false_positives")) is not None:
+        # Both thresholds are put where as many pairs lie below; at the old one the new encoder has another share
         rate = _cell(positives, "old")
         rows.insert(1, [positives.title, rate, rate, "", _cell(positives, "kept")])
     return Table(["", old, new, "change", "new, old threshold"], rows)
@@ -155,6 +156,7 @@ def _chart(record: IndexRecord) -> str:
         return ""
     at, values, low, high = zip(*rows, strict=True)
     ratio = record.measures["distance_scale"].scores["mean"].value
+    # Beside what each distance becomes: what it would be if all distances had only been scaled
     curves = [Curve(at, values, low, high, colour(1))]
     if ratio is not None:
         scaled = [ratio * value for value in at]

@@ -85,6 +85,7 @@ def impersonations(encoder: EncoderEntry, folder: RunFiles) -> list[Impersonatio
 
 
 def _impersonations(entry: Impersonation, folder: RunFiles) -> Impersonations:
+    # Each class above what was made of it; a target is the other class of the pair
     rows, taken, shown = {}, 0, 0
     for own, target, side in zip(entry.classes, entry.classes[::-1], entry.sides, strict=True):
         rows[f"class {own}"] = [shot(folder, e.clean, e.id, f"{e.id}, of class {own}") for e in side]
@@ -122,6 +123,7 @@ def _short(radius: Number | None) -> str:
 def changes(encoder: EncoderEntry, folder: RunFiles, encoders: int) -> list[Worst]:
     """Return the smallest changes that broke images of one encoder, from the smallest to the largest."""
     entries = encoder.changes
+    # As many in all, however many encoders share the page; spread from the smallest to the largest
     count = min(len(entries), max(FEWEST, CHANGES // max(1, encoders)))
     return [_change(entries[round(i * (len(entries) - 1) / max(1, count - 1))], folder) for i in range(count)]
 
@@ -165,6 +167,7 @@ def _worst(entry: Moved, folder: RunFiles) -> Worst:
         for side, neighbours in (("before", entry.before), ("after", entry.after))
     )
     text = f"drift {number(entry.drift)}"
+    # Of many images the quantile was found among some, which is said
     if finite(entry.quantile):
         images = "clean images" if entry.placed_among is None else f"{entry.placed_among:,} of the clean images"
         text += f", beyond {number(entry.quantile, 'share')} of the distances between {images}"

@@ -171,6 +171,7 @@ def _empty(record: ReproductionRecord) -> list[str]:
     reasons: dict[str, list[str]] = {}
     whole = set()  # columns without any number, for one reason
     for place, column in enumerate(record.columns):
+        # A column that is empty for one reason is said once
         why = {row.cells[place].why for row in record.rows}
         if len(why) == 1 and all(why):
             whole.add(place)

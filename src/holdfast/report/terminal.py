@@ -174,6 +174,7 @@ def _problems(record: Record, wholes: Mapping[str, str]) -> list[str]:
     ]
     failures += [line for error, line in lines if not any(error in text for text in failures)]
     lost = list_omissions(record)  # which says more than that it could not be observed
+    # A failure that is told with its cause is not told again without
     failures = [text for text in failures if not any(text.endswith(line.partition("”: ")[2]) for line in lost)] + lost
 
     # What was left out, or made again

@@ -29,6 +29,7 @@ def document(trained: Trained, monitors: Sequence[MonitorRecord], seconds: float
     shown = FACTS if any(row.get("attacked") for row in trained.rows) else ("loss", "spread")
     lines = [[Text(name, "bold"), number(first[name]), number(last[name])] for name in shown]
     for seen in monitors:
+        # What a monitor saw first and last stands beside the losses of the first and the last step
         ends = [seen.looks[0], seen.looks[-1]] if seen.looks else []
         for name in _headlines(ends[-1].values if ends else {}):
             lines.append([Text(name, "bold"), *(_cell(look.values, name) for look in ends)])

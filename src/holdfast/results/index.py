@@ -30,6 +30,7 @@ class IndexRecord(Shown, dict[str, Any]):
     """
 
     def __init__(self, record: stored.IndexRecord):
+        # Readers index it as what index.json holds
         super().__init__(as_json(record))
         self._record = record
 

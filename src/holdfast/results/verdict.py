@@ -50,6 +50,7 @@ class CheckResult(Shown):
     @property
     def verdicts(self) -> tuple[Mapping[str, Any], ...]:
         """Of each score held against the baseline its `verdict`; see `holdfast.comparison.regression.regressions`."""
+        # Nothing is held against a baseline that nobody gave
         return tuple(self.data["regression"]["verdicts"]) if self.data["regression"] else ()
 
     def markdown(self) -> str:

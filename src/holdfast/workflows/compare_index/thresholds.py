@@ -58,6 +58,7 @@ class Distanced:
 
     def under(self, rate: float) -> int:
         """How many pairs a rate allows."""
+        # 0.1 x 30 is a little below 3 in floating point
         return math.floor(rate * self.pairs.count * (1 + 1e-12))
 
 
@@ -110,6 +111,7 @@ def thresholds_at(distanced: Distanced, rate: float) -> Thresholds:
             "distance tells them from copies; take a larger rate"
         )
 
+    # The rate at which the old threshold is kept: its interval moves with the threshold, which is estimated itself
     by_rate = AtRate(
         lambda share: distanced.below(distanced.new, distanced.at(0, share)), near[0], rate, float(pairs.count)
     )

@@ -62,6 +62,7 @@ def rehearse(
         for row in record.rows
         for column, cell in zip(record.columns, row.cells, strict=True)
     }
+    # Tiny stand-ins leave some shares undefined; only what got no number at all would fail with the true ones
     undefined = {cell.why for cell in cells.values() if cell.score and cell.value is None}
     empty = [f"{row}, {name}: {cell.why}" for (row, name), cell in cells.items() if not _is_resolved(cell, undefined)]
     lost = [claim.text for claim in recipe.claims if not all(_is_resolved(c, undefined) for c in claim.about(cells))]
@@ -85,6 +86,7 @@ def stand_in(recipe: Reproduction, folder: Path) -> Reproduction:
     audits = {name: _shrink(table) for name, table in recipe.audits.items()}
     studies = {name: _shrink_training(table) for name, table in recipe.studies.items()}
     networks = _networks(recipe)
+    # The shape of the images decides which small network reads them
     specs = " ".join(source.spec or "" for source in recipe.inputs.values())
     network = "mnist" if "MNIST" in specs else "224" if "size=224" in specs else "cifar"
     inputs, benchmarks = {}, _benchmarks(recipe)
@@ -164,6 +166,7 @@ def _shrink(table: Any, key: str = "") -> Any:
 def _write_digits(place: Path, part: int, side: int, channels: int) -> None:
     """Write digits, as many of each class, enlarged."""
     images, labels = (column.roll(-part * IMAGES, 0) for column in train_images())
+    # As many of each class, so that every probe learns all of them
     first = torch.cat([(labels == label).nonzero()[: IMAGES // 10, 0] for label in labels.unique()]).sort().values
     images, labels = images[first], labels[first]
     images = interpolate(images, size=(side, side)).repeat(1, channels, 1, 1)
