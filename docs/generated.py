@@ -248,7 +248,7 @@ def commands() -> str:
 
 def verdicts(pages: Iterable[Path]) -> str:
     """Return what became of the claims of each reproduction, on the authors' own networks first; then the others."""
-    from holdfast.report.reproduction import NETWORKS, as_sentence
+    from holdfast.report.documents.reproduction import NETWORKS, as_sentence
     from holdfast.workflows.reproduce.recipe import read
 
     # Every page's claims by what they were tried on

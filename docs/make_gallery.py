@@ -21,10 +21,10 @@ from rich.text import Text
 from screenshots import screenshot
 
 from holdfast.report.brief import each_answer
+from holdfast.report.documents.audit import document
 from holdfast.report.html import publish
 from holdfast.report.names import shorten_names
 from holdfast.report.numbers import duration
-from holdfast.report.terminal import document
 from holdfast.report.verdict import scope, winners
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record import Record

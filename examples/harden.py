@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from holdfast.report.hardening import document
+from holdfast.report.documents.hardening import document
 from holdfast.report.media import print_document
 from holdfast.workflows.harden.plan import Hardening
 from holdfast.workflows.harden.run import harden

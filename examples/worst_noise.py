@@ -44,9 +44,9 @@ from holdfast.parts.probes.logits import Logits
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.truncated_gaussian import TruncatedGaussian
 from holdfast.parts.threats.uniform import Uniform
+from holdfast.report.documents.audit import document
 from holdfast.report.html import write_report
 from holdfast.report.media import print_document
-from holdfast.report.terminal import document
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.progress import Bars
 from holdfast.sources.data.arrays import Arrays

@@ -10,7 +10,7 @@ from msgspec import structs
 import holdfast
 from holdfast.comparison.compare import compare_runs
 from holdfast.core import HoldfastError
-from holdfast.report.comparison_table import Layout, document, latex
+from holdfast.report.documents.comparison_table import Layout, document, latex
 from holdfast.report.media import to_markdown
 from holdfast.report.numbers import statement
 from holdfast.results import Comparison, Record

@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.report.brief import brief, first_keys, leader, trust
-from holdfast.report.comparison import first_names, front, opening
-from holdfast.report.comparison import trust as trust_compared
+from holdfast.report.documents.comparison import first_names, front, opening
+from holdfast.report.documents.comparison import trust as trust_compared
 from holdfast.report.names import LONGEST, short_names, shorten_names
 from holdfast.report.numbers import bracket
 from holdfast.storage.comparison import ComparedPair, Comparison, Pareto, ParetoPoint

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from holdfast.report.documents.audit import document
 from holdfast.report.media import print_document
 from holdfast.report.table import Table
-from holdfast.report.terminal import document
 from json_records import typed
 from report_fixture import NAMES, NO_TARGETS, SHORT, in_brief, in_words, make_run
 

@@ -14,7 +14,7 @@ from holdfast.api import Data, Model, Numbers, _encoders, _listener, _run_folder
 from holdfast.comparison.records import open_run
 from holdfast.core import Encoder, HoldfastError
 from holdfast.report.document import Document
-from holdfast.report.hardening import document
+from holdfast.report.documents.hardening import document
 from holdfast.report.media import Shown
 from holdfast.report.paper.figure import Figure
 from holdfast.results import Record

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from holdfast.auditing.plan_file import make_plan
 from holdfast.report.answer import duplicates
+from holdfast.report.documents.audit import document
 from holdfast.report.media import print_document
-from holdfast.report.terminal import document
 from holdfast.sources.data import open_images
 from holdfast.sources.data.arrays import Arrays
 from holdfast.storage.record import DataEntry

@@ -17,8 +17,8 @@ import PIL.Image
 import pytest
 
 from holdfast.core import registry
+from holdfast.report.documents.reproduction import document
 from holdfast.report.media import to_markdown
-from holdfast.report.reproduction import document
 from json_records import typed_reproduction
 
 ROOT = Path(__file__).parents[2]

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 from holdfast.auditing.plan_file import make_plan
 from holdfast.cli import app
 from holdfast.core import Encoder, HoldfastError
+from holdfast.report.documents.training import document
 from holdfast.report.media import print_document
-from holdfast.report.training import document
 from holdfast.runtime.listener import Silent
 from holdfast.runtime.optional import optional
 from holdfast.sources.data import open_images

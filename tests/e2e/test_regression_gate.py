@@ -10,7 +10,7 @@ from test_command_line import refused, run
 
 import holdfast
 from holdfast.report.annotations import annotations
-from holdfast.report.gate import summary
+from holdfast.report.documents.gate import summary
 from holdfast.report.junit import junit
 from holdfast.report.media import to_markdown
 from holdfast.sources.encoders import open_encoder

@@ -258,7 +258,7 @@ def test_a_record_is_written_and_shown_whatever_becomes_of_its_report(
     assert out.split(" images of digits")[0] == whole.split(" images of digits")[0]
     assert "the report could not be drawn: ZeroDivisionError: drawn; the record is written" in err
     assert timeless(json.loads((tmp_path / "record.json").read_text())) == timeless(before)
-    monkeypatch.setattr("holdfast.report.terminal.document", fail)
+    monkeypatch.setattr("holdfast.report.documents.audit.document", fail)
     with contextlib.suppress(typer.Exit):  # by the record's own merit
         common.run_and_report(lambda bars: typed(before), str(tmp_path), json_output=False)
     assert "the table could not be drawn" in capsys.readouterr().err

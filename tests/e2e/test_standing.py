@@ -14,12 +14,12 @@ from holdfast.auditing.plan_file import make_plan
 from holdfast.comparison import compare
 from holdfast.comparison.exports import rows
 from holdfast.comparison.records import open_run
-from holdfast.report.comparison_table import document as table_document
-from holdfast.report.comparison_table import latex
+from holdfast.report.documents.audit import document
+from holdfast.report.documents.comparison_table import document as table_document
+from holdfast.report.documents.comparison_table import latex
 from holdfast.report.html import publish
 from holdfast.report.leaderboard import render
 from holdfast.report.media import print_document, to_markdown
-from holdfast.report.terminal import document
 from holdfast.storage.comparison import Leaderboard
 from holdfast.storage.entry import as_json
 from holdfast.storage.record_file import add_seal

@@ -14,7 +14,7 @@ from holdfast.core import HoldfastError, Score, registry
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics import clopper_pearson, mean
 from holdfast.numerics.statistics.planning import times_needed
-from holdfast.report.gate import against, sentence
+from holdfast.report.documents.gate import against, sentence
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.gate import HeldScore, Needed, SharedImages
 from holdfast.storage.record import EncoderEntry, MeasureEntry

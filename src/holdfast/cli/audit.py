@@ -175,7 +175,7 @@ def _estimate(
     """Print what an audit will take; encoders that cannot be opened or run end the command as `partly` says."""
     from holdfast.auditing.estimate.estimate import estimate
     from holdfast.auditing.partition import part_of
-    from holdfast.report.estimate import document
+    from holdfast.report.documents.estimate import document
 
     part = None if shard is None else part_of(shard)
     with listening(quiet) as bars:

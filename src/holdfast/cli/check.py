@@ -79,7 +79,7 @@ def check(
     """Check a run against requirements or an earlier run: status 0 if all hold, 1 if one does not."""
     from holdfast.comparison.records import open_run
     from holdfast.report.annotations import annotations
-    from holdfast.report.gate import document
+    from holdfast.report.documents.gate import document
     from holdfast.storage.standing import refuse_unknown
     from holdfast.workflows.gate import hold
     from holdfast.workflows.index_gate import IndexQuestions
@@ -114,7 +114,7 @@ def check(
 
 def _write(data: "Gate", junit_file: str | None, summary: Path | None) -> None:
     """Write what other programs show."""
-    from holdfast.report.gate import summary as summarise
+    from holdfast.report.documents.gate import summary as summarise
     from holdfast.report.junit import junit
     from holdfast.report.media import to_markdown
     from holdfast.storage.outputs import append_text, write_text

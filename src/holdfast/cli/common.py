@@ -204,7 +204,7 @@ def run_plan(
 
                 publish(folder)
         if not quiet:
-            from holdfast.report.terminal import round_lines
+            from holdfast.report.documents.audit import round_lines
 
             for line in round_lines(record):
                 err.print(brief(line), soft_wrap=True, highlight=False)
@@ -283,8 +283,8 @@ def tell(record: Any, folder: str, report: str | None, json_output: bool, strict
         answer(record)
     else:
         with _drawing("the table", folder):
+            from holdfast.report.documents.audit import document
             from holdfast.report.media import print_document
-            from holdfast.report.terminal import document
 
             print_document(document(record, brief(report) if report else None), out)
     if record.failures and (log := Path(folder, LOG)).is_file():

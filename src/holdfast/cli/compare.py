@@ -53,10 +53,10 @@ def compare(
     from holdfast.comparison.eval_results import write_eval_results
     from holdfast.comparison.exports import write_csv, write_parquet
     from holdfast.comparison.records import open_runs
-    from holdfast.report.comparison import document
-    from holdfast.report.comparison_table import Layout
-    from holdfast.report.comparison_table import document as table_document
-    from holdfast.report.comparison_table import latex as latex_of
+    from holdfast.report.documents.comparison import document
+    from holdfast.report.documents.comparison_table import Layout
+    from holdfast.report.documents.comparison_table import document as table_document
+    from holdfast.report.documents.comparison_table import latex as latex_of
     from holdfast.report.media import to_markdown
     from holdfast.runtime.errors import HoldfastError
     from holdfast.storage.outputs import write_text

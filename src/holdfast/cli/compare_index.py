@@ -59,7 +59,8 @@ def compare_index(
 
     Exit status 1 where a requirement is not met, or a canary is right with the old encoder and wrong with the new one.
     """
-    from holdfast.report.index_upgrade import document, publish
+    from holdfast.report.documents.index_upgrade import document
+    from holdfast.report.index_upgrade import publish
     from holdfast.workflows.compare_index.plan import IndexPlan
     from holdfast.workflows.compare_index.run import compare_index as run
 

@@ -80,7 +80,7 @@ def harden(
     quiet: QuietOption = False,
 ) -> None:
     """Make an encoder more robust, without labels, and audit it before and after."""
-    from holdfast.report.hardening import document, has_measurements
+    from holdfast.report.documents.hardening import document, has_measurements
     from holdfast.runtime.durations import seconds
     from holdfast.workflows.harden.plan import Hardening, read_pace
     from holdfast.workflows.harden.run import harden as run

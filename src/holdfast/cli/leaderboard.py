@@ -30,7 +30,7 @@ def leaderboard(
 ) -> None:
     """Write a leaderboard: one table per group of comparable audits, ranks with their uncertainty."""
     from holdfast.comparison.leaderboard import leaderboard as read
-    from holdfast.report.comparison import scope
+    from holdfast.report.documents.comparison import scope
     from holdfast.report.leaderboard import render
     from holdfast.report.numbers import plural
     from holdfast.storage.outputs import write_text

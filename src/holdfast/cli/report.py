@@ -25,8 +25,8 @@ def report(
 ) -> None:
     """Print the summary of a run folder again, and rewrite its report."""
     from holdfast.comparison.records import open_run
+    from holdfast.report.documents.audit import document
     from holdfast.report.html import publish
-    from holdfast.report.terminal import document
     from holdfast.storage.record_file import run_files
 
     if encoder is not None and model_card is None:

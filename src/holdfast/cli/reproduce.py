@@ -44,7 +44,7 @@ def reproduce(
     ] = False,
 ) -> None:
     """Reproduce a table or figure of a paper: its numbers beside ours, and a verdict on each claim."""
-    from holdfast.report.reproduction import document
+    from holdfast.report.documents.reproduction import document
     from holdfast.workflows.reproduce.recipe import read
     from holdfast.workflows.reproduce.run import reproduce as run
 
@@ -78,7 +78,7 @@ def reproduce(
 
 def _rehearse(name: str, profile: str, device: str, json_output: bool, quiet: bool) -> None:
     """Rehearse a table, and print which cells got no number."""
-    from holdfast.report.reproduction import rehearsal_document
+    from holdfast.report.documents.reproduction import rehearsal_document
     from holdfast.workflows.reproduce.recipe import read
     from holdfast.workflows.reproduce.rehearse import rehearse
 

@@ -20,7 +20,7 @@ def study(
     quiet: QuietOption = False,
 ) -> None:
     """Train several methods on corrupted data, and report the accuracy that each loses."""
-    from holdfast.report.study import document, problems
+    from holdfast.report.documents.study import document, problems
     from holdfast.workflows.study.file import read_study
     from holdfast.workflows.study.run import run_study
 

@@ -40,7 +40,7 @@ def train(
     quiet: QuietOption = False,
 ) -> None:
     """Train an encoder from a recipe, with or without an adversary; torchrun starts several processes."""
-    from holdfast.report.training import document
+    from holdfast.report.documents.training import document
     from holdfast.storage.entry import read_json
     from holdfast.storage.monitor import MonitorRecord
     from holdfast.storage.run_folder import Store

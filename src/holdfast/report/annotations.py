@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from holdfast.report.gate import actually, holds, statement, title
+from holdfast.report.documents.gate import actually, holds, statement, title
 from holdfast.storage.gate import Gate
 
 

@@ -3,7 +3,7 @@
 import re
 from xml.etree import ElementTree
 
-from holdfast.report.gate import actually, holds, statement
+from holdfast.report.documents.gate import actually, holds, statement
 from holdfast.storage.gate import Gate
 
 _UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

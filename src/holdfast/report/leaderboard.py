@@ -11,8 +11,8 @@ from holdfast.report.apart import Apart
 from holdfast.report.cells import NO_SCORE
 from holdfast.report.charts.kinds import Contribution, draw_together
 from holdfast.report.charts.points import Cross, Front
-from holdfast.report.comparison import first_names, heading, leader, p_text, rank, scope, trust
-from holdfast.report.comparison import front as front_sentence
+from holdfast.report.documents.comparison import first_names, heading, leader, p_text, rank, scope, trust
+from holdfast.report.documents.comparison import front as front_sentence
 from holdfast.report.leader import format_score, format_score_inline
 from holdfast.report.names import shorten_names
 from holdfast.report.numbers import BETTER, count, finite, listing, plural

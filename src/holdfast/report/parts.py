@@ -80,8 +80,8 @@ def print_part(name: str, console: Console) -> None:
     # A profile, a part, or both
     kinds = [(kind, registry.find_outline(kind, name)) for kind in registry.KINDS if name in registry.names(kind)]
     if name in profile_names() or name.endswith(".toml"):
+        from holdfast.report.documents.profile import document
         from holdfast.report.media import print_document
-        from holdfast.report.profile import document
 
         print_document(document(name), console)
         if kinds:  # a measure may be called like its profile

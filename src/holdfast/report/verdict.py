@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from holdfast.report.hardening import price
+from holdfast.report.documents.hardening import price
 from holdfast.report.numbers import count, listing, plural, score
 from holdfast.report.rounds import explain_stop
 from holdfast.storage.record import EncoderEntry, Record

@@ -9,10 +9,10 @@ from holdfast.comparison.compare import compare_runs
 from holdfast.comparison.joint import joint
 from holdfast.comparison.records import Run
 from holdfast.report import leaderboard
-from holdfast.report.comparison import document
-from holdfast.report.comparison_table import Layout, latex
-from holdfast.report.comparison_table import document as table_document
 from holdfast.report.document import Document
+from holdfast.report.documents.comparison import document
+from holdfast.report.documents.comparison_table import Layout, latex
+from holdfast.report.documents.comparison_table import document as table_document
 from holdfast.report.media import Shown, to_html, to_markdown
 from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.gather import Figures, figures_of_comparison

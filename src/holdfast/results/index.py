@@ -12,7 +12,8 @@ from torch import Tensor
 from holdfast.api import Data, Model, Numbers, _encoders, _listener, _run_folder, _source
 from holdfast.core import Encoder, HoldfastError
 from holdfast.report.document import Document
-from holdfast.report.index_upgrade import document, publish
+from holdfast.report.documents.index_upgrade import document
+from holdfast.report.index_upgrade import publish
 from holdfast.report.media import Shown
 from holdfast.runtime.checked import check_arguments
 from holdfast.storage import index_upgrade as stored

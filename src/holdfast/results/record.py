@@ -14,15 +14,15 @@ from holdfast.comparison.records import Run, open_run
 from holdfast.config.overrides import holds
 from holdfast.core import HoldfastError, Score
 from holdfast.report import html
-from holdfast.report.comparison_table import Layout, latex
-from holdfast.report.comparison_table import document as table_document
 from holdfast.report.document import Document
+from holdfast.report.documents.audit import document
+from holdfast.report.documents.comparison_table import Layout, latex
+from holdfast.report.documents.comparison_table import document as table_document
 from holdfast.report.media import Shown, to_markdown
 from holdfast.report.model_card import write_model_card
 from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.gather import Figures, figures_of_record
 from holdfast.report.paper.style import Style
-from holdfast.report.terminal import document
 from holdfast.results.number import read_score
 from holdfast.results.shown import frame, import_pandas, save_text
 from holdfast.runtime.checked import check_arguments, describe_value

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError
 from holdfast.report.document import Document
-from holdfast.report.gate import document, summary
+from holdfast.report.documents.gate import document, summary
 from holdfast.report.junit import junit
 from holdfast.report.media import Shown, to_markdown
 from holdfast.results.record import Record

@@ -6,8 +6,8 @@ from itertools import groupby
 from rich.text import Text
 
 from holdfast.numerics.statistics.score import Score
-from holdfast.report.comparison import p_text
 from holdfast.report.document import Block, Document, Heading, Items, items
+from holdfast.report.documents.comparison import p_text
 from holdfast.report.index_sentences import sentences as upgrade_sentences
 from holdfast.report.leader import format_score
 from holdfast.report.numbers import BETTER, finite, number, plural

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from holdfast.report.comparison import ARROW, first_names, heading, opening, p_text, p_title, rank, sentences
 from holdfast.report.document import Document, Items
+from holdfast.report.documents.comparison import ARROW, first_names, heading, opening, p_text, p_title, rank, sentences
 from holdfast.report.leader import format_score_inline
 from holdfast.report.names import shorten_names
 from holdfast.report.numbers import finite, vacuous
