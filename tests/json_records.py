@@ -110,9 +110,16 @@ def compared_measure(rows: list[RankedRow], **said: Any) -> ComparedMeasure:
     return ComparedMeasure(rows=rows, **{**usual, **said})
 
 
-def ranked_row(encoder: str, score: Score, **said: Any) -> RankedRow:
+def ranked_row(encoder: str, score: Score | None, **said: Any) -> RankedRow:
     """Return an encoder on a measure, of which a test says what it is about."""
-    usual = {"headline": "s", "scores": {"s": score}, "rank": None, "best": False, "behind": None, "why_not": None}
+    usual = {
+        "headline": "s",
+        "scores": {"s": score} if score else {},
+        "rank": None,
+        "best": False,
+        "behind": None,
+        "why_not": None,
+    }
     return RankedRow(encoder=encoder, score=score, **{**usual, **said})
 
 

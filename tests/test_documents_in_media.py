@@ -7,9 +7,13 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
+from holdfast.core import Score
 from holdfast.report.document import Heading, Items, ToCopy, items
+from holdfast.report.documents import comparison
 from holdfast.report.media import Shown, print_document, to_html, to_markdown, to_text
 from holdfast.report.table import Table
+from holdfast.storage.comparison import Behind
+from json_records import compared_encoder, compared_measure, ranked_row, small_comparison
 
 EVIL = "<b>`x` | [y](z) *a*\n- b"
 """Text that is markup in each medium."""
@@ -128,3 +132,29 @@ def test_what_is_shown_prints_and_draws_itself(monkeypatch) -> None:
     assert str(Result()) == repr(Result()) == to_text(WHOLE)
     assert "\x1b" not in str(Result())
     assert Result()._repr_html_() == to_html(WHOLE)
+
+
+def test_a_comparison_shows_every_number_whatever_the_width() -> None:
+    difference = Score(-0.07, -0.09, -0.05, n=40, interval="MOVER")
+    behind = Behind(difference=difference, p=0.001, p_adjusted=0.002)
+    rows = [
+        ranked_row("good", Score(0.12, 0.1, 0.14, n=40, interval="x"), rank=(1, 1), best=True),
+        ranked_row("a longer name than many", Score(0.19, 0.17, 0.21, n=40, interval="x"), rank=(2, 2), behind=behind),
+        ranked_row("void", None, why_not="failed: no memory"),
+    ]
+    encoders = [compared_encoder(row.encoder) for row in rows]
+    shown = comparison.document(small_comparison(encoders, {"m": compared_measure(rows)}))
+    wide, narrow = printed(shown, width=120), printed(shown, width=60)
+    assert "paired difference to the best" in wide
+    assert "paired difference to the best" not in narrow
+    for text in (wide, narrow):
+        words = " ".join(text.split())
+        for number in (
+            "12.0 % [10.0, 14.0] *",
+            "19.0 % [17.0, 21.0]",
+            "−7.0 % [−9.0, −5.0]",
+            "0.002",
+            "void",
+            "failed",
+        ):
+            assert number in words

@@ -46,14 +46,7 @@ def heading(m: ComparedMeasure, name: str) -> str:
 def document(data: Comparison) -> Document:
     """Return who holds best, whom to trust, every measure with its encoders, best value first, then the rest."""
     data, _ = shorten_names(data)
-    first = first_names(data)
-    rows = list[list[Text]]()
-    for name in [*first, *(name for name in data.measures if name not in first)]:
-        m = data.measures[name]
-        rows.append([Text.assemble((heading(m, name), "bold"), f" {ARROW[m.better]}"), *map(Text, [""] * 4)])
-        rows += [_line(row, m) for row in m.rows]
-    head = ["measure / encoder", "value", "rank", "paired difference to the best", p_title(data.correction)]
-    shown: list[Block] = [*opening(data), Table(head, rows)]
+    shown: list[Block] = [*opening(data), _table(data)]
     if any(m.best for m in data.measures.values()):
         shown.append(Text("* best: significantly better than every other encoder, after correction", style="dim"))
     return [*shown, *sentences(data)]
@@ -69,6 +62,26 @@ def opening(data: Comparison) -> list[Text]:
         status, words = trust(encoder)
         lines.append(Text.assemble((encoder.name, "bold"), ": ", (words, styles[status])))
     return lines
+
+
+def _table(data: Comparison) -> Table:
+    """Return every measure with its encoders below it; a line for each encoder where the columns do not fit."""
+    first, p = first_names(data), p_title(data.correction)
+    head = ["measure / encoder", "value", "rank", "paired difference to the best", p]
+    rows, lines = list[list[Text]](), list[Text]()
+    for name in [*first, *(name for name in data.measures if name not in first)]:
+        m = data.measures[name]
+        title = Text.assemble((heading(m, name), "bold"), f" {ARROW[m.better]}")
+        rows.append([title, *map(Text, [""] * 4)])
+        lines.append(title)
+        for row in m.rows:
+            rows.append(cells := _line(row, m))
+            encoder, value, place, gap, chance = (cell.copy() for cell in cells)
+            value.rstrip()  # room for the mark of the best
+            behind = ["; to the best ", gap, f", {p} ", chance] if gap.plain else []
+            lines.append(Text.assemble(encoder, ": ", value, ", rank ", place, *behind))
+    wide = sum(2 + max(len(line[at]) for line in (head, *rows)) for at in range(len(head)))
+    return Table(head, rows, narrow=lines, wide=wide)
 
 
 def _line(row: RankedRow, m: ComparedMeasure) -> list[Text]:
