@@ -2,13 +2,16 @@
 
 import io
 import re
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 from rich.text import Text
 
+from holdfast.cli.common import show_markdown
 from holdfast.core import Score
-from holdfast.report.document import Heading, Items, ToCopy, items
+from holdfast.report.document import Document, Heading, Items, ToCopy, items
 from holdfast.report.documents import comparison
 from holdfast.report.media import Shown, print_document, to_html, to_markdown, to_text
 from holdfast.report.table import Table
@@ -98,6 +101,32 @@ def test_nothing_of_anybody_is_markdown() -> None:
         "- \\<b\\>\\`x\\` \\| \\[y\\](z) \\*a\\* - b",
         "- a: ``` x`` `y ```",
     ]
+
+
+TOKEN, KEY = "hf_abcdefghijklmnop_rstuv", "api_key=s_ecret*1"
+"""Credentials with letters that Markdown escapes."""
+
+WITH_SECRETS = [
+    Heading(f"of {TOKEN}"),
+    Text.assemble(("bold ", "bold"), (TOKEN, "code"), f" and s3://b?{KEY}"),
+    Text.assemble("hf_abcdefghij", ("klmnop_rstuv", "bold")),
+    Items([Text(f"failed: {TOKEN}")]),
+    Table([TOKEN, KEY], [[TOKEN, Text(KEY, "bold")]], TOKEN),
+    ToCopy({TOKEN: f"holdfast audit x?{KEY}"}),
+]
+
+
+@pytest.mark.parametrize("render", [to_markdown, to_html, to_text])
+def test_no_medium_says_a_credential(render: Callable[[Document], str]) -> None:
+    shown = render(WITH_SECRETS).replace("\\", "")
+    for secret in ("abcdefghij", "klmnop", "rstuv", "ecret"):
+        assert secret not in shown
+    assert shown.count("***") >= 9 - (render is to_text)  # the title of a table is folded in a terminal
+
+
+def test_what_is_written_into_a_run_folder_names_no_place(tmp_path: Path) -> None:
+    show_markdown({}, True, items([f"cannot open /home/alice_b/x_y.npz with {TOKEN}"]), tmp_path / "said.md")
+    assert (tmp_path / "said.md").read_text(encoding="utf-8") == "- cannot open …/x\\_y.npz with \\*\\*\\*\n"
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def show_markdown(record: Any, json_output: bool, document: "Document", place: P
     from holdfast.report.media import to_markdown
     from holdfast.storage.run_folder import Store
 
-    Store(place.parent).write_text(place.name, public(to_markdown(document)))
+    Store(place.parent).write_text(place.name, to_markdown(document, public))
     show_document(record, json_output, lambda: document)
     if not json_output:
         out.print(f"as Markdown: {place}", soft_wrap=True)

@@ -3,7 +3,8 @@
 import io
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 from markupsafe import Markup
@@ -14,6 +15,7 @@ from holdfast.report.document import Block, Document, Heading, Items, ToCopy
 from holdfast.report.page import fragment
 from holdfast.report.table import Table, markdown_text
 from holdfast.runtime.console import Screen
+from holdfast.runtime.privacy import redact_secrets
 
 CLASSES = ("bold", "dim", "red", "yellow", "green")
 """Words of styles that pages know."""
@@ -22,13 +24,13 @@ CLASSES = ("bold", "dim", "red", "yellow", "green")
 def print_document(document: Document, console: Console) -> None:
     """Print a document; its colours follow the console: none when the output is piped."""
     for block in document:
-        match block:
+        match block := _hide_in(block, redact_secrets):
             case Table() if console.width < block.wide:
                 print_document(block.narrow, console)
             case Table():
                 console.print(block.terminal())
             case Heading():
-                console.print(block.text, style="" if block.level == 1 else "bold", markup=False, highlight=False)
+                console.print(Text.assemble(block.text, style="" if block.level == 1 else "bold"))
             case Items():
                 for line in block.lines:
                     console.print(line)
@@ -50,15 +52,47 @@ def to_text(document: Document) -> str:
     return out.getvalue().rstrip("\n")
 
 
-def to_markdown(document: Document) -> str:
-    """Return a document as Markdown; every text of it is escaped."""
-    return "\n\n".join(map(_markdown, document)) + "\n"
+def to_markdown(document: Document, hide: Callable[[str], str] = redact_secrets) -> str:
+    """Return a document as Markdown; every text of it is escaped.
+
+    Args:
+        document: what is said.
+        hide: takes out of each text what nobody else may read; before it is escaped, for a credential that is escaped
+            looks like none.
+    """
+    return "\n\n".join(_markdown(_hide_in(block, hide)) for block in document) + "\n"
 
 
 def to_html(document: Document) -> str:
-    """Return a document as a piece of HTML, without scripts; every text of it is escaped."""
-    blocks = [(type(block).__name__, block) for block in document]
+    """Return a document as a piece of HTML, without scripts and credentials; every text of it is escaped."""
+    blocks = [(type(block).__name__, _hide_in(block, redact_secrets)) for block in document]
     return fragment("document.html", blocks=blocks, pieces=_html)
+
+
+def _hide_in(block: Block, hide: Callable[[str], str]) -> Block:
+    """Return a block without what is to be hidden in its texts."""
+
+    def hidden(text: str | Text) -> Text:
+        text = Text(text) if isinstance(text, str) else text
+        if (whole := hide(text.plain)) == text.plain:
+            return text
+        # In the styles of its pieces, unless what is hidden lies across some
+        parts = [(hide(piece), " ".join(words)) for piece, words in _pieces(text)]
+        styled = Text.assemble(*parts, style=text.style)
+        return styled if styled.plain == whole else Text(whole, text.style)
+
+    match block:
+        case Table():
+            rows = [[hidden(cell) for cell in row] for row in block.rows]
+            return replace(block, title=hide(block.title), head=[hidden(cell) for cell in block.head], rows=rows)
+        case Heading():
+            return replace(block, text=hidden(block.text))
+        case Items():
+            return Items([hidden(line) for line in block.lines])
+        case ToCopy():
+            return ToCopy({hide(name): hide(line) for name, line in block.lines.items()})
+        case Text():
+            return hidden(block)
 
 
 def _markdown(block: Block) -> str:
