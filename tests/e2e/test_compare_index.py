@@ -108,6 +108,8 @@ def test_the_command_says_what_changes_and_makes_no_pass_twice(capsys, tmp_path:
     code, out, _ = run(capsys, *TWO, "--images", "200", "--out", str(folder), "--require", "overlap@10 > 99 %")
     assert code == 1
     assert "✗ overlap@10 > 99 %" in out
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert re.findall(r"<p>([✓✗] .*?): [\d.]+ %", page) == [f"✗ overlap@10 &gt; 99 %, {NEW}"]
     line = refused(capsys, *TWO, "--images", "200", "--out", str(folder), "--require", "overlap@9 > 1 %")
     assert "did you mean 'overlap@" in line
     (folder / "record.json").write_text("{}")

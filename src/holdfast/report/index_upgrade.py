@@ -5,7 +5,7 @@ from pathlib import Path
 
 from holdfast.report.charts.figure import colour
 from holdfast.report.charts.lines import Curve, Horizontal, Lines
-from holdfast.report.documents.gate import requirements
+from holdfast.report.documents.gate import MARKS, actually
 from holdfast.report.documents.index_upgrade import canaries, outcome, sides_table, tabulate_overlap
 from holdfast.report.index_sentences import sentences
 from holdfast.report.numbers import number
@@ -47,7 +47,8 @@ def render(record: IndexRecord, folder: RunFiles) -> str:
         sentences=sentences(record),
         outcome=outcome(record).plain,
         tables=[(table.head, [list(map(str, row)) for row in table.rows]) for table in _tables(record)],
-        findings=[line.plain for block in requirements(record.findings) for line in block.lines],
+        # one encoder, so a line for each requirement
+        findings=[f"{MARKS[one.met][0]} {one.requirement}, {one.encoder}: {actually(one)}" for one in record.findings],
         canaries=canaries(record),
         number=number,
         chart=_chart(record),
@@ -57,7 +58,7 @@ def render(record: IndexRecord, folder: RunFiles) -> str:
 
 def _tables(record: IndexRecord) -> list[Table]:
     tables = tabulate_overlap(record), sides_table(record)
-    return [table for table in tables if list(table.rows)]
+    return [table for table in tables if table.rows]
 
 
 def _chart(record: IndexRecord) -> str:

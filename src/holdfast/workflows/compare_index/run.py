@@ -107,6 +107,6 @@ def compare_index(
         status=int(ExitStatus.DONE if passed else ExitStatus.UNMET),
     )
     # Shown as it is written: without places, and without numbers that are not finite
-    record = read_json(public(as_json(record)), IndexRecord)
-    store.write_json(RECORD, as_json(record))
-    return record
+    written = public(as_json(record))
+    store.write_json(RECORD, written)
+    return read_json(written, IndexRecord)
