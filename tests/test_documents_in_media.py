@@ -11,7 +11,7 @@ from rich.text import Text
 
 from holdfast.cli.common import show_markdown
 from holdfast.core import Score
-from holdfast.report.document import Document, Heading, Items, ToCopy, items
+from holdfast.report.document import Document, Heading, Items, ToCopy, list_items
 from holdfast.report.documents import comparison
 from holdfast.report.media import Shown, print_document, to_html, to_markdown, to_text
 from holdfast.report.table import Table
@@ -30,8 +30,8 @@ WHOLE = [
     Text.assemble(("Price: ", "bold"), "none, ", ("small", "code")),
     Heading("A part"),
     TABLE,
-    *items(["one", "two"], "yellow"),
-    *items([]),
+    *list_items(["one", "two"], "yellow"),
+    *list_items([]),
     Items([Text("above"), Text("  below")]),
     ToCopy({"Again": "holdfast audit a --data b"}),
 ]
@@ -125,7 +125,7 @@ def test_no_medium_says_a_credential(render: Callable[[Document], str]) -> None:
 
 
 def test_what_is_written_into_a_run_folder_names_no_place(tmp_path: Path) -> None:
-    show_markdown({}, True, items([f"cannot open /home/alice_b/x_y.npz with {TOKEN}"]), tmp_path / "said.md")
+    show_markdown({}, True, list_items([f"cannot open /home/alice_b/x_y.npz with {TOKEN}"]), tmp_path / "said.md")
     assert (tmp_path / "said.md").read_text(encoding="utf-8") == "- cannot open …/x\\_y.npz with \\*\\*\\*\n"
 
 

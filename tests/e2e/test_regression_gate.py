@@ -10,7 +10,7 @@ from test_command_line import refused, run
 
 import holdfast
 from holdfast.report.annotations import annotations
-from holdfast.report.documents.gate import summary
+from holdfast.report.documents.gate import summarise
 from holdfast.report.junit import junit
 from holdfast.report.media import to_markdown
 from holdfast.sources.encoders import open_encoder
@@ -130,8 +130,8 @@ def test_what_pipelines_could_misread_is_escaped() -> None:
     assert "title=not met%3A a%2Cb%3A 100 %25%0A%3A%3Aerror%3A%3A<x>" in command
     (case,) = ElementTree.fromstring(junit(data).encode()).iter("testcase")
     assert case.get("classname") == "a,b: 100 %\n::error::<x> & � | `y`"
-    assert "<x>" not in to_markdown(summary(data)).replace("\\<x", "")
-    assert len(to_markdown(summary(data)).splitlines()) == 6
+    assert "<x>" not in to_markdown(summarise(data)).replace("\\<x", "")
+    assert len(to_markdown(summarise(data)).splitlines()) == 6
 
 
 def test_radii_are_said_in_grey_levels(runs, capsys) -> None:

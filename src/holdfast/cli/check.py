@@ -114,7 +114,7 @@ def check(
 
 def _write(data: "Gate", junit_file: str | None, summary: Path | None) -> None:
     """Write what other programs show."""
-    from holdfast.report.documents.gate import summary as summarise
+    from holdfast.report.documents.gate import summarise
     from holdfast.report.junit import junit
     from holdfast.report.media import to_markdown
     from holdfast.storage.outputs import append_text, write_text

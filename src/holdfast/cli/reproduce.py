@@ -78,13 +78,13 @@ def reproduce(
 
 def _rehearse(name: str, profile: str, device: str, json_output: bool, quiet: bool) -> None:
     """Rehearse a table, and print which cells got no number."""
-    from holdfast.report.documents.reproduction import rehearsal_document
+    from holdfast.report.documents.reproduction import document_rehearsal
     from holdfast.workflows.reproduce.recipe import read
     from holdfast.workflows.reproduce.rehearse import rehearse
 
     with listening(quiet) as bars:
         rehearsal = rehearse(read(name, profile), device, listener=bars)
-    show_document(rehearsal, json_output, lambda: rehearsal_document(rehearsal))
+    show_document(rehearsal, json_output, lambda: document_rehearsal(rehearsal))
     partly((*rehearsal.empty, *rehearsal.failures), True)
 
 

@@ -45,6 +45,6 @@ Document = Sequence[Block]
 """All that is shown, in its order."""
 
 
-def items(lines: Sequence[str], style: str = "") -> list[Items]:
+def list_items(lines: Sequence[str], style: str = "") -> list[Items]:
     """Return a list of sentences in one style; nothing where there are none."""
     return [Items([Text(line, style) for line in lines])] if lines else []

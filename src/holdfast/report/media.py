@@ -72,7 +72,7 @@ def to_html(document: Document) -> str:
 def _hide_in(block: Block, hide: Callable[[str], str]) -> Block:
     """Return a block without what is to be hidden in its texts."""
 
-    def hidden(text: str | Text) -> Text:
+    def conceal(text: str | Text) -> Text:
         text = Text(text) if isinstance(text, str) else text
         if (whole := hide(text.plain)) == text.plain:
             return text
@@ -83,16 +83,16 @@ def _hide_in(block: Block, hide: Callable[[str], str]) -> Block:
 
     match block:
         case Table():
-            rows = [[hidden(cell) for cell in row] for row in block.rows]
-            return replace(block, title=hide(block.title), head=[hidden(cell) for cell in block.head], rows=rows)
+            rows = [[conceal(cell) for cell in row] for row in block.rows]
+            return replace(block, title=hide(block.title), head=[conceal(cell) for cell in block.head], rows=rows)
         case Heading():
-            return replace(block, text=hidden(block.text))
+            return replace(block, text=conceal(block.text))
         case Items():
-            return Items([hidden(line) for line in block.lines])
+            return Items([conceal(line) for line in block.lines])
         case ToCopy():
             return ToCopy({hide(name): hide(line) for name, line in block.lines.items()})
         case Text():
-            return hidden(block)
+            return conceal(block)
 
 
 def _markdown(block: Block) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError
 from holdfast.report.document import Document
-from holdfast.report.documents.gate import document, summary
+from holdfast.report.documents.gate import document, summarise
 from holdfast.report.junit import junit
 from holdfast.report.media import Shown, to_markdown
 from holdfast.results.record import Record
@@ -55,7 +55,7 @@ class CheckResult(Shown):
 
     def markdown(self) -> str:
         """Return it as Markdown."""
-        return to_markdown(summary(self._gate))
+        return to_markdown(summarise(self._gate))
 
     def junit(self, path: str | os.PathLike[str]) -> str:
         """Write it as JUnit XML, and return where it is.

@@ -6,7 +6,7 @@ from itertools import groupby
 from rich.text import Text
 
 from holdfast.numerics.statistics.score import Score
-from holdfast.report.document import Block, Document, Heading, Items, items
+from holdfast.report.document import Block, Document, Heading, Items, list_items
 from holdfast.report.documents.comparison import p_text
 from holdfast.report.index_sentences import sentences as upgrade_sentences
 from holdfast.report.leader import format_score
@@ -41,7 +41,7 @@ def document(data: Gate) -> Document:
     return [*_answers(data), outcome(data)]
 
 
-def summary(data: Gate) -> Document:
+def summarise(data: Gate) -> Document:
     """Return the same for a page of many jobs: what was held, and its outcome, come first."""
     mark, _ = MARKS[data.passed]
     return [Heading(f"{mark} holdfast check {data.record}", level=1), outcome(data), *_answers(data)]
@@ -49,7 +49,7 @@ def summary(data: Gate) -> Document:
 
 def _answers(data: Gate) -> list[Block]:
     shown: list[Block] = [*requirements(data.findings)]
-    shown += items([sentence for compared in data.index for sentence in upgrade_sentences(compared)])
+    shown += list_items([sentence for compared in data.index for sentence in upgrade_sentences(compared)])
     if regression := data.regression:
         shown += [Heading(against(regression)), *(table(*group) for group in by_encoder(regression))]
         shown += [Items(said)] if (said := notes(regression)) else []

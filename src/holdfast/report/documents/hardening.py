@@ -5,7 +5,7 @@ import shlex
 from rich.text import Text
 
 from holdfast.numerics.statistics.score import Score
-from holdfast.report.document import Block, Document, ToCopy, items
+from holdfast.report.document import Block, Document, ToCopy, list_items
 from holdfast.report.numbers import BETTER, duration, number, plural, score
 from holdfast.report.table import Table
 from holdfast.storage.hardening import Change, Hardening, HardeningRecord
@@ -31,8 +31,8 @@ def document(hardening: HardeningRecord) -> Document:
     if not any(row.needs_labels for row in hardening.measures):
         shown.append(Text("no labels, so no accuracy: give labelled images, --train and --test", style="dim"))
     shown.append(Text(_scope(hardening), style="dim"))
-    shown += items([f"Warning: {line}" for line in hardening.warnings], "bold yellow")
-    shown += items(hardening.failures, "bold red")
+    shown += list_items([f"Warning: {line}" for line in hardening.warnings], "bold yellow")
+    shown += list_items(hardening.failures, "bold red")
 
     # How the encoder is used, where it could be measured
     spec = bool(hardening.command)  # a network of somebody's memory has none

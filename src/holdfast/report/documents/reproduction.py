@@ -6,7 +6,7 @@ from math import inf
 from rich.text import Text
 
 from holdfast.numerics.statistics.score import Score
-from holdfast.report.document import Block, Document, Heading, items
+from holdfast.report.document import Block, Document, Heading, list_items
 from holdfast.report.numbers import duration, plural
 from holdfast.report.table import Table
 from holdfast.storage.reproduction import (
@@ -52,28 +52,28 @@ def document(record: ReproductionRecord) -> Document:
     # The table, and what a reader must know of its cells
     rows = [[Text.assemble((row.name, "bold")), *map(_cell, row.cells)] for row in record.rows]
     shown += [Table(["", *map(_heading, record.columns)], rows), Text(f"{as_sentence(_legend(record))}.", "dim")]
-    shown += items(_empty(record), "yellow")
+    shown += list_items(_empty(record), "yellow")
     if stand_ins := [(name, source) for name, source in record.inputs.items() if source.says]:
         sentences = [f"{name}: {source.says} instead of {source.about}" for name, source in stand_ins]
-        shown += [*items(sentences, "dim"), Text(STOOD_IN, "dim")]
+        shown += [*list_items(sentences, "dim"), Text(STOOD_IN, "dim")]
     shown += [Text(line, "yellow") for line in _alike(record)]
 
     # What became of each claim, and what failed
     for network, claims in by_network(record.claims).items():
         shown += [Heading(f"Claims, {network}"), _claims(claims)]
-    return [*shown, *items(record.failures, "bold red")]
+    return [*shown, *list_items(record.failures, "bold red")]
 
 
-def rehearsal_document(rehearsal: Rehearsal) -> Document:
+def document_rehearsal(rehearsal: Rehearsal) -> Document:
     """Return which cells of a rehearsed table got no number, and which claims could not be tried."""
     full, tried = rehearsal.cells - len(rehearsal.empty), rehearsal.claims - len(rehearsal.lost)
     cells, claims = plural(rehearsal.cells, "cell"), plural(rehearsal.claims, "claim")
     words = f"{full} of {cells} got a number, {tried} of {claims} could be tried; {duration(rehearsal.seconds)}."
     return [
         Text(words, "bold"),
-        *items([f"no number for {cell}" for cell in rehearsal.empty], "yellow"),
-        *items([f"not tried: {claim}" for claim in rehearsal.lost], "yellow"),
-        *items(rehearsal.failures, "bold red"),
+        *list_items([f"no number for {cell}" for cell in rehearsal.empty], "yellow"),
+        *list_items([f"not tried: {claim}" for claim in rehearsal.lost], "yellow"),
+        *list_items(rehearsal.failures, "bold red"),
     ]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from rich.text import Text
 
 from holdfast.numerics.statistics.score import Score
-from holdfast.report.document import Block, Document, ToCopy, items
+from holdfast.report.document import Block, Document, ToCopy, list_items
 from holdfast.report.numbers import score
 from holdfast.report.table import Table
 from holdfast.storage.study import StudyRecord, StudyRow, Trainings
@@ -16,7 +16,7 @@ AVERAGE, AGAIN = "Avg Δ ↓", "over trainings"
 def document(record: StudyRecord) -> Document:
     """Return one table for every probe and setting, with intervals."""
     shown: list[Block] = [*tables(record), *(Text(line, "dim") for line in intervals(record))]
-    shown += items(problems(record), "bold red")
+    shown += list_items(problems(record), "bold red")
     return [*shown, ToCopy({"Again": record.command})] if record.command else shown
 
 
