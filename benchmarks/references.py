@@ -22,6 +22,7 @@ from typing import Any
 from benchmarks.predictions import predictions
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.prepare import label
+from holdfast.auditing.request import AuditRequest
 from holdfast.auditing.run import run_audit
 from holdfast.comparison.leaderboard import leaderboard
 from holdfast.core.spec_string import parse
@@ -93,13 +94,15 @@ def audited(kind: Known, folder: Path, protocol: str = "protocol", settings: Ite
     for spec in sorted(set(specs) - set(there)):
         print(f"{spec}: left out, there is no such file", file=sys.stderr)
     plan = make_plan(
-        there,
-        kind.data.format(data),
-        profile=str(HERE / f"{protocol}.toml"),
-        eps=kind.eps,
-        attacked=None if labelled else kind.attacked,
-        settings=[*settings, *([] if labelled else [f"breaking_radius.certified={kind.certified}"])],
-        **({"train": (kind.train or "").format(data), "train_images": 10_000} if labelled else {}),
+        AuditRequest(
+            tuple(there),
+            kind.data.format(data),
+            profile=str(HERE / f"{protocol}.toml"),
+            eps=kind.eps,
+            attacked=None if labelled else kind.attacked,
+            settings=(*settings, *([] if labelled else [f"breaking_radius.certified={kind.certified}"])),
+            **({"train": (kind.train or "").format(data), "train_images": 10_000} if labelled else {}),
+        )
     )
     print(f"auditing {len(there)} encoders on {kind.name}, {protocol}", file=sys.stderr, flush=True)
     return run_audit(plan, folder)

@@ -25,6 +25,7 @@ from benchmarks.sharing import ENCODER, alone, plan_of
 from holdfast.auditing.batch_size import batch_size_for
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.auditing.run import run_audit
 from holdfast.core import Passes, registry
 from holdfast.sources.encoders import open_encoder
@@ -122,10 +123,10 @@ def of_profile(name: str, images: int, attacked: int, rounds: int = 2) -> Result
         attacked: how many of them are attacked, in one batch.
         rounds: of the audit and of its floor, in turns.
     """
-    plan = make_plan(
-        [RESNET], "digits?channels=3&size=32", profile=name, images=images, attacked=attacked, examined=attacked,
+    plan = make_plan(AuditRequest(
+        (RESNET,), "digits?channels=3&size=32", profile=name, images=images, attacked=attacked, examined=attacked,
         batch_size=attacked, budget="none",
-    )  # fmt: skip
+    ))  # fmt: skip
     plan = replace(plan, measures=tuple(m for m in plan.measures if not registry.part_name(m).startswith("certified")))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

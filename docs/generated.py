@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 DOCS = Path(__file__).parent
 ASKED = re.compile(
-    r"^<!-- (facts|measures|profiles|radii|verdicts|commands|parts|grades|references|layers|formats|gallery|examples)"
-    r"(?:: (\S+))? -->$",
+    r"^<!-- (facts|measures|profiles|options|radii|verdicts|commands|parts|grades|references|layers|formats|gallery"
+    r"|examples)(?:: (\S+))? -->$",
     re.MULTILINE,
 )
 FACTS = re.compile(r"^<!-- facts: (\w+) -->$", re.MULTILINE)
@@ -28,9 +28,9 @@ OUTCOMES = ("holds", "fails", "not shown")
 def on_page_markdown(markdown: str, files: Any, **_: Any) -> str:
     """Replace each comment by what it asks for (MkDocs calls this for every page)."""
     makers: dict[str, Callable[..., str]] = {
-        "facts": facts, "measures": measures, "profiles": profiles, "radii": radii, "commands": commands,
-        "parts": parts, "grades": grades, "references": references, "layers": layers, "formats": formats,
-        "gallery": gallery, "examples": examples,
+        "facts": facts, "measures": measures, "profiles": profiles, "options": options, "radii": radii,
+        "commands": commands, "parts": parts, "grades": grades, "references": references, "layers": layers,
+        "formats": formats, "gallery": gallery, "examples": examples,
     }  # fmt: skip
 
     def made(found: re.Match[str]) -> str:
@@ -243,6 +243,32 @@ def commands() -> str:
             named = one.name.upper() if one in places else ", ".join([*one.opts, *one.secondary_opts])
             lines.append(f"| `{named}` | {_plain(one.help or '')} |")
         lines.append("")
+    return "\n".join(lines)
+
+
+def options(name: str) -> str:
+    """Return a table of what can be asked of an audit, a hardening or a comparison, and how each door calls it."""
+    from holdfast.api import audit, compare_index, harden
+    from holdfast.auditing.request import AuditRequest
+    from holdfast.runtime.option import fields_of
+    from holdfast.workflows.compare_index.request import IndexRequest
+    from holdfast.workflows.harden.request import HardenRequest
+
+    doors: dict[str, tuple[type, type]] = {
+        "audit": (audit.Audit, AuditRequest), "harden": (harden.Harden, HardenRequest),
+        "compare_index": (compare_index.CompareIndex, IndexRequest),
+    }  # fmt: skip
+    in_python, in_text = ({field.name: field for field in fields_of(door)} for door in doors[name])
+    lines = ["| Python | command line | plan file | |", "|---|---|---|---|"]
+    lines = lines if name == "audit" else ["| Python | command line | |", "|---|---|---|"]
+    for field in {**in_text, **in_python}.values():
+        written, option = in_text.get(field.name), field.option
+        flag = f"`--{(option.flag or field.name).replace('_', '-')}`"
+        command = "" if written is None or not option.command else "its place" if option.argument else flag
+        cells = [f"`{field.name}`" if field.name in in_python else "", command]
+        cells += [f"`{written.key}`" if written is not None else ""] * (name == "audit")
+        usual = f" Default: {option.default}." if option.default else ""
+        lines.append(f"| {' | '.join(cells)} | {_plain(option.help + usual)} |")
     return "\n".join(lines)
 
 

@@ -18,8 +18,10 @@ import msgspec.inspect as types
 import typer
 from msgspec.inspect import type_info
 
-from holdfast.auditing import plan_file, profile
+from holdfast.auditing import profile
+from holdfast.auditing.request import AuditRequest
 from holdfast.cli import app
+from holdfast.config.reader import kinds_of
 from holdfast.core import registry
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.storage.chart import AnyChart
@@ -38,7 +40,7 @@ NOUNS = "holdfast.core"
 """Of what its `__all__` names, that is public which a part of one's own must define."""
 
 FILES: dict[str, Mapping[str, Any]] = {
-    "plan": plan_file.KEYS, "profile": profile.KEYS, "[monitor]": training_monitor.KEYS,
+    "plan": kinds_of(AuditRequest), "profile": profile.KEYS, "[monitor]": training_monitor.KEYS,
     "recipe of a training": dict.fromkeys(field.name for field in fields(Recipe)),
     "study": dict.fromkeys(field.name for field in fields(Study)),
     "recipe of a table": recipe.KEYS, "recipe of a table, line": recipe.LINE, "recipe of a table, claim": recipe.CLAIM,

@@ -10,6 +10,7 @@ import torch
 import holdfast
 from holdfast.auditing.balls import DIGITS, PHOTOS, SMALL, describe_balls, in_words, kind_of, usual_ball
 from holdfast.auditing.plan_file import make_plan, plan_from
+from holdfast.auditing.request import AuditRequest
 from holdfast.core import HoldfastError, registry
 from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.parts.measures.neighbours.breaking_radius import BreakingRadius
@@ -20,7 +21,7 @@ from holdfast.sources.data.arrays import Arrays
 
 def balls(data: str | None, **options) -> set:
     """The balls in which the drift of some images is asked for."""
-    plan = make_plan(["zoo:digits-simclr"], data, profile="quick", measures=["breakaway_risk"], **options)
+    plan = make_plan(AuditRequest(["zoo:digits-simclr"], data, profile="quick", measures=["breakaway_risk"], **options))
     return {measure.ball for measure in plan.measures if isinstance(measure, BreakawayRisk)}
 
 
@@ -77,7 +78,7 @@ def test_who_names_a_radius_gets_it() -> None:
 
 def test_a_papers_profile_keeps_the_papers_ball(tmp_path: Path) -> None:
     def radii(**options) -> set[float]:
-        plan = make_plan(["zoo:digits-simclr"], "digits", **options)
+        plan = make_plan(AuditRequest(["zoo:digits-simclr"], "digits", **options))
         return {registry.spec(measure)["ball"]["radius"] for measure in plan.measures}
 
     assert radii(profile="paper") == {0.05, 0.1}

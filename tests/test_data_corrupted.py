@@ -84,7 +84,7 @@ def test_the_recipe_for_cifar10_c_asks_all_corruptions_and_severities(home: Path
     own = {"encoders": ("pixels",), "data": "clean.npz", "train": "other.npz"}
     with pytest.raises(HoldfastError, match="the stored one has 3x8x8 pixels, the clean one 1x8x8"):
         load_stored(torch.zeros(1, 1, 8, 8), Rng(0, ids=("0",)), "data/CIFAR-10-C", "fog", 1)
-    plan = read_plan(RECIPE, **sizes, **own)
+    plan = read_plan(RECIPE, {**sizes, **own})
     assert {len(m.threats) for m in plan.measures if isinstance(m, CorruptedAccuracy | CorruptionDrift)} == {75}
     encoder = Encoder(nn.Sequential(nn.Flatten()), mean=0, std=1, name="pixels")
     record = run_audit(plan, home / "run", encoders={"pixels": encoder})

@@ -15,6 +15,8 @@ from msgspec import structs
 from typer.testing import CliRunner
 
 import holdfast
+from holdfast.api.compare import Comparison
+from holdfast.api.record import Record
 from holdfast.cli import app
 from holdfast.comparison.compare import compare_runs
 from holdfast.core import HoldfastError
@@ -29,7 +31,6 @@ from holdfast.report.charts.points import Cloud, Cross, Front, Scattered
 from holdfast.report.panel import Panel
 from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.style import COLOURS, Style
-from holdfast.results import Comparison, Record
 from holdfast.storage.filesystem import Folder
 
 VALUES = np.linspace(0.1, 0.9, 9)

@@ -5,6 +5,7 @@ import pytest
 from holdfast.auditing.plan_file import make_plan, plan_from
 from holdfast.auditing.profile import profile
 from holdfast.auditing.profile_files import profile_names
+from holdfast.auditing.request import AuditRequest
 from holdfast.config.grammar import part_table, setting
 from holdfast.config.overrides import apply_changes, holds
 from holdfast.core import HoldfastError, registry
@@ -19,7 +20,7 @@ from holdfast.training.recipe_file import make_recipe
 
 
 def asked(*measures, **run) -> tuple:
-    return make_plan(["zoo:digits-simclr"], "digits", measures=measures, **{"eps": 0.1, **run}).measures
+    return make_plan(AuditRequest(["zoo:digits-simclr"], "digits", measures=measures, **{"eps": 0.1, **run})).measures
 
 
 @pytest.mark.parametrize(

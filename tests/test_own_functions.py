@@ -13,6 +13,7 @@ import holdfast
 import registered
 from holdfast import HoldfastError
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.core import Encoder, Observation, Rng, registry
 from holdfast.core.fingerprint import fingerprint
 from holdfast.parts.attacks.apgd import Apgd
@@ -58,7 +59,7 @@ def searched(network: Encoder, function) -> Tensor:
 
 
 def planned(*measures) -> tuple:
-    return make_plan(["zoo:digits-simclr"], "digits", eps=0.1, measures=measures).measures
+    return make_plan(AuditRequest(["zoo:digits-simclr"], "digits", eps=0.1, measures=measures)).measures
 
 
 def test_a_function_measures_what_the_attack_finds(tiny: Encoder) -> None:

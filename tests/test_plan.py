@@ -15,6 +15,7 @@ from holdfast.auditing.plan_file import make_plan, read_plan, refuse_idle_ball
 from holdfast.auditing.profile import profile
 from holdfast.auditing.profile_files import profile_names
 from holdfast.auditing.record import slugs
+from holdfast.auditing.request import AuditRequest
 from holdfast.config.overrides import set_parameters
 from holdfast.core import Check, HoldfastError, Measure, Passes, Search, Verdict, registry
 from holdfast.core.naming import name_parts, title
@@ -123,11 +124,11 @@ def test_bad_settings_are_refused(setting: str) -> None:
 def test_the_panel_examines_each_search_that_numbers_rely_on_once() -> None:
     """Whatever the profile and the measure: no search is examined that none relies on, none is left out, none twice."""
     settings = ["*.ball.radius=0.2", "*.attack=apgd"]
-    plan = make_plan(["zoo:digits-simclr"], "digits", profile="quick", settings=settings)
+    plan = make_plan(AuditRequest(["zoo:digits-simclr"], "digits", profile="quick", settings=settings))
     drift = Search(Apgd(50), Linf(0.2), Untargeted())
     assert drift in [check.search for check in plan.checks if isinstance(check, StepsConverged)]
     for name in profile_names():
-        plan = make_plan(["zoo:digits-simclr"], "digits", profile=name)
+        plan = make_plan(AuditRequest(["zoo:digits-simclr"], "digits", profile=name))
         needed = {search for measure in plan.measures for search in measure.searches}
         smallest = {search for search in needed if search.smallest}
         for kind, expected in (
@@ -141,7 +142,7 @@ def test_the_panel_examines_each_search_that_numbers_rely_on_once() -> None:
 
 
 def test_robust_accuracy_alone_is_judged_by_its_own_search() -> None:
-    plan = make_plan(["zoo:digits-simclr"], "digits", measures=[{"name": "robust_accuracy"}], eps=2 / 255)
+    plan = make_plan(AuditRequest(["zoo:digits-simclr"], "digits", measures=[{"name": "robust_accuracy"}], eps=2 / 255))
     (check,) = [check for check in plan.checks if isinstance(check, StrongerAttack)]
     assert check.ball == Linf(2 / 255)
     assert check.objective == Misclassified(Linear())
@@ -196,7 +197,7 @@ def test_checks_of_ones_own_join_the_panel_where_they_say_so(own_parts_forgotten
 
 def test_zero_images_are_not_the_default() -> None:
     with pytest.raises(HoldfastError, match="at least 2"):
-        make_plan(["zoo:digits-simclr"], "digits", attacked=0)
+        make_plan(AuditRequest(["zoo:digits-simclr"], "digits", attacked=0))
 
 
 @pytest.mark.parametrize(
@@ -256,7 +257,7 @@ def test_a_star_means_the_measures_that_have_the_parameter() -> None:
 
 def test_probes_are_left_images_to_learn_from_unless_told_otherwise() -> None:
     def plan(**asked) -> Plan:
-        return make_plan(["zoo:digits-simclr"], "digits", **{"profile": "contrastive", **asked})
+        return make_plan(AuditRequest(["zoo:digits-simclr"], "digits", **{"profile": "contrastive", **asked}))
 
     assert plan().count_attacked(600) == 300
     assert plan(train="digits?part=train").count_attacked(600) == 600
@@ -287,7 +288,7 @@ def test_eps_is_the_radius_of_measures_that_state_none() -> None:
         {"name": "probabilistic_robustness"},
         {"name": "uniformity"},
     ]
-    plan = make_plan(["zoo:digits-simclr"], "digits", eps=0.2, measures=given)
+    plan = make_plan(AuditRequest(["zoo:digits-simclr"], "digits", eps=0.2, measures=given))
     balls = [one.get("ball", one.get("noise", {}).get("ball")) for one in map(registry.spec, plan.measures)]
     assert [ball and (ball["name"], ball["radius"]) for ball in balls] == [
         ("linf", 0.2),
@@ -301,7 +302,7 @@ def test_eps_is_the_radius_of_measures_that_state_none() -> None:
 
 
 def asked(profile: str, *measures, **more) -> tuple[Measure, ...]:
-    return make_plan(["zoo:digits-simclr"], "digits", profile=profile, measures=measures, **more).measures
+    return make_plan(AuditRequest(["zoo:digits-simclr"], "digits", profile=profile, measures=measures, **more)).measures
 
 
 @pytest.mark.parametrize(
@@ -315,7 +316,7 @@ def asked(profile: str, *measures, **more) -> tuple[Measure, ...]:
 def test_a_name_and_a_bare_table_are_the_measure_of_the_profile(name: str, ball, monkeypatch) -> None:
     monkeypatch.setattr(plan_file, "validity_panel", lambda *_: ())  # measures are looked at, checks are not
     monkeypatch.setattr(plan_file, "open_profile", cache(plan_file.open_profile))
-    whole = make_plan(["zoo:digits-simclr"], "digits", profile=name, **ball).measures
+    whole = make_plan(AuditRequest(["zoo:digits-simclr"], "digits", profile=name, **ball)).measures
     for one in dict.fromkeys(map(registry.part_name, whole)):
         twins = tuple(measure for measure in whole if registry.part_name(measure) == one)
         assert asked(name, one, **ball) == asked(name, {"name": one}, **ball) == twins
@@ -401,14 +402,16 @@ def test_plan_files_take_names_and_tables(tmp_path: Path) -> None:
 
 
 def test_a_setting_without_a_name_changes_all_parts_of_a_list_that_have_it() -> None:
-    plan = make_plan(["zoo:digits-simclr"], "digits", profile="corruptions", settings=["*.threats.severity=5"])
+    plan = make_plan(
+        AuditRequest(["zoo:digits-simclr"], "digits", profile="corruptions", settings=["*.threats.severity=5"])
+    )
     titles = [title for measure in plan.measures for title in getattr(measure, "corruptions", ())]
     assert {title for title in titles if title.startswith(("fog", "G4", "γ 5"))} == {"fog 5", "G4x4", "γ 5"}
-    plan = make_plan(["a"], "digits", profile="corruptions", settings=["*.threats.resolution=encoder"])
+    plan = make_plan(AuditRequest(["a"], "digits", profile="corruptions", settings=["*.threats.resolution=encoder"]))
     titles = [title for measure in plan.measures for title in getattr(measure, "corruptions", ())]
     assert all(title.endswith(", resized first") for title in titles)
     with pytest.raises(HoldfastError, match="a part needs a 'kind' and a 'name'"):
-        make_plan(["a"], "digits", profile="corruptions", settings=["*.threats.nothing=3"])
+        make_plan(AuditRequest(["a"], "digits", profile="corruptions", settings=["*.threats.nothing=3"]))
 
 
 @pytest.mark.parametrize(
@@ -424,4 +427,4 @@ def test_a_ball_that_no_measure_of_a_profile_would_take_is_refused(profile: str,
     [("quick", "l2", None), ("patches", "patch", None), ("patches", None, None), ("rvcl", None, 0.05)],
 )
 def test_a_ball_that_some_measure_takes_is_not(profile: str, norm: str | None, eps: float | None) -> None:
-    refuse_idle_ball(profile, norm, eps)
+    refuse_idle_ball(AuditRequest((), profile=profile, norm=norm, eps=eps))

@@ -14,6 +14,7 @@ from holdfast.auditing.panel import validity_panel
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.profile import profile
+from holdfast.auditing.request import AuditRequest
 from holdfast.core import Attack, Encoder, HoldfastError, Images, Observation, Passes, Rng, Shard
 from holdfast.core.precision import tf32
 from holdfast.parts.attacks.apgd import Apgd
@@ -360,7 +361,7 @@ def test_the_check_belongs_to_reduced_precision_alone() -> None:
     measures = profile("quick", Linf(0.1)).measures
     for precision, there in (("float32", False), ("bf16", True)):
         assert any(isinstance(c, Precision) for c in validity_panel(measures, 8, 8, precision)) == there
-        plan = make_plan(["zoo:digits-simclr"], "digits", profile="quick", precision=precision)
+        plan = make_plan(AuditRequest(["zoo:digits-simclr"], "digits", profile="quick", precision=precision))
         assert any(isinstance(c, Precision) for c in plan.checks) == there
 
 

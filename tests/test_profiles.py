@@ -8,6 +8,7 @@ import pytest
 from holdfast.auditing.plan_file import make_plan, read_plan
 from holdfast.auditing.profile import profile
 from holdfast.auditing.profile_files import profile_names
+from holdfast.auditing.request import AuditRequest
 from holdfast.core import HoldfastError, registry
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
@@ -47,7 +48,7 @@ def of(name: str, kind: type, ball=None) -> list:
 
 @pytest.mark.parametrize("name", profile_names())
 def test_every_profile_can_be_asked(name: str) -> None:
-    plan = make_plan(["zoo:digits-simclr"], "digits", profile=name)
+    plan = make_plan(AuditRequest(["zoo:digits-simclr"], "digits", profile=name))
     assert plan.profile == name
     assert profile(name).description
 
@@ -90,7 +91,7 @@ def test_a_profile_lies_over_the_one_that_it_is_like() -> None:
 
 
 def test_a_profile_of_your_own(tmp_path: Path) -> None:
-    plan = make_plan(["zoo:digits-simclr"], "digits", profile=own(tmp_path), eps=0.2)
+    plan = make_plan(AuditRequest(["zoo:digits-simclr"], "digits", profile=own(tmp_path), eps=0.2))
     ball = Linf(0.2)
     assert plan.measures == (
         UniversalQuantile(Pgd(7), ball), BreakawayRisk(Pgd(3), ball), BreakawayRisk(Pgd(5), ball)

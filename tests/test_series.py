@@ -7,6 +7,7 @@ import torch
 
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan, read_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.auditing.series import Series, expand, natural, series_entries
 from holdfast.core import HoldfastError
 from holdfast.core.spec_string import parse
@@ -61,11 +62,11 @@ def test_checkpoints_may_lie_deeper_and_be_of_other_kinds(folder: Path) -> None:
 
 def test_plans_know_their_series(folder: Path, tmp_path: Path) -> None:
     spec = f"series:{folder}?pattern=e*.safetensors"
-    plan = make_plan([spec], "digits")
+    plan = make_plan(AuditRequest([spec], "digits"))
     assert plan.encoders == plan.series[0].encoders
     (tmp_path / "plan.toml").write_text(f'encoders = ["{spec}"]\ndata = "digits"')
     assert read_plan(tmp_path / "plan.toml") == plan
-    assert make_plan(["zoo:digits-simclr"], "digits").series == ()
+    assert make_plan(AuditRequest(["zoo:digits-simclr"], "digits")).series == ()
 
 
 @pytest.mark.parametrize(

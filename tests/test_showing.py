@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.results import Record
+from holdfast.api.record import Record
 from holdfast.storage import study as stored
 from holdfast.storage.entry import as_json
 from holdfast.storage.study import ColumnEntry, StudyEntry, StudyRow

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.listener import Silent
 from holdfast.storage.entry import read_json
@@ -336,7 +337,7 @@ PLAN = {"profile": "quick", "images": 24, "attacked": 8, "measures": ["uniformit
 
 
 def plan(*encoders: str, **changes):
-    return make_plan(encoders, "digits", **{**PLAN, **changes})
+    return make_plan(AuditRequest(encoders, "digits", **{**PLAN, **changes}))
 
 
 def test_an_audit_at_work_tells_its_progress_and_takes_it_away(tmp_path: Path, monkeypatch) -> None:

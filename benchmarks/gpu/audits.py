@@ -16,6 +16,7 @@ from benchmarks.gpu.networks import DIGITS, RESNET18, RESNET50, VIT_B16, Network
 from benchmarks.gpu.row import Finding
 from benchmarks.gpu.task import Task
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.auditing.run import run_audit
 from holdfast.core import registry
 from holdfast.core.precision import use_precision
@@ -57,7 +58,9 @@ def together(device: Device) -> Iterator[Task]:
 
 
 def _audit(network: Network, place: str, **options: Any) -> Record:
-    plan = make_plan([network.spec], _images(network), profile="quick", device=place, budget="none", **options)
+    plan = make_plan(
+        AuditRequest((network.spec,), _images(network), profile="quick", device=place, budget="none", **options)
+    )
     with TemporaryDirectory() as folder:
         record = run_audit(plan, Path(folder))
     if record.failures:
@@ -129,7 +132,7 @@ def _several(device: Device, engine: str, gpus: int) -> Finding:
     options: dict[str, Any] = {"images": 512, "attacked": 256, "batch_size": 64} if device.is_gpu else {}
     options = options or {"images": 24, "attacked": 4, "examined": 1, "queries": 4}
     network, place = RESNET18 if device.is_gpu else DIGITS, "cuda" if device.is_gpu else "cpu"
-    plan = make_plan([network.spec], _images(network), budget="none", device=place, **options)
+    plan = make_plan(AuditRequest((network.spec,), _images(network), budget="none", device=place, **options))
     each = min(1.0, gpus / WORKERS) if engine == "ray" else gpus
     made, seconds = [], []
     for workers in (WORKERS, 1):

@@ -10,6 +10,7 @@ from torch import nn
 
 from benchmarks.hiding.family import Family
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.auditing.run import run_audit
 from holdfast.core import HoldfastError
 from holdfast.storage.record import Record
@@ -84,10 +85,10 @@ def audit(network: nn.Module, family: Family) -> Audit:
         RuntimeError: an audit of other images than the family's, or in another order.
     """
     encoder, name = family.encoder_of(network), "encoder"
-    plan = make_plan(
+    plan = make_plan(AuditRequest(
         (name,), family.located(family.data), profile="quick", eps=family.eps, images=family.images,
         attacked=family.attacked, budget="none", seed=family.seed,
-    )  # fmt: skip
+    ))  # fmt: skip
     with TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -18,17 +18,17 @@ from holdfast.runtime.lazy import lazy
 from holdfast.runtime.version import VERSION
 
 if TYPE_CHECKING:
-    from holdfast.api import audit as audit
-    from holdfast.api import compare as compare
-    from holdfast.api import open as open
+    from holdfast.api.audit import audit as audit
+    from holdfast.api.check import CheckResult as CheckResult
+    from holdfast.api.check import check as check
+    from holdfast.api.compare import Comparison as Comparison
+    from holdfast.api.compare import compare as compare
+    from holdfast.api.compare_index import compare_index as compare_index
+    from holdfast.api.harden import harden as harden
+    from holdfast.api.record import Record as Record
+    from holdfast.api.record import open as open
     from holdfast.extend import loss as loss
     from holdfast.extend import measure as measure
-    from holdfast.hardened import harden as harden
-    from holdfast.results import CheckResult as CheckResult
-    from holdfast.results import Comparison as Comparison
-    from holdfast.results import Record as Record
-    from holdfast.results import check as check
-    from holdfast.results.index import compare_index as compare_index
     from holdfast.runtime.errors import HoldfastError as HoldfastError
     from holdfast.workflows.exchange.export import export_vnnlib as export_vnnlib
     from holdfast.workflows.exchange.verify import verify_vnnlib as verify_vnnlib
@@ -41,12 +41,12 @@ __all__ = [
 ]  # fmt: skip
 
 _HOME = {
-    "audit": "holdfast.api", "compare": "holdfast.api", "check": "holdfast.results", "open": "holdfast.api",
-    "compare_index": "holdfast.results.index",
-    "harden": "holdfast.hardened", "Record": "holdfast.results", "Comparison": "holdfast.results",
-    "measure": "holdfast.extend", "loss": "holdfast.extend", "CheckResult": "holdfast.results",
-    "HoldfastError": "holdfast.runtime.errors", "export_vnnlib": "holdfast.workflows.exchange.export",
-    "verify_vnnlib": "holdfast.workflows.exchange.verify",
+    "audit": "holdfast.api.audit", "check": "holdfast.api.check", "CheckResult": "holdfast.api.check",
+    "compare": "holdfast.api.compare", "Comparison": "holdfast.api.compare",
+    "compare_index": "holdfast.api.compare_index", "harden": "holdfast.api.harden",
+    "open": "holdfast.api.record", "Record": "holdfast.api.record",
+    "measure": "holdfast.extend", "loss": "holdfast.extend", "HoldfastError": "holdfast.runtime.errors",
+    "export_vnnlib": "holdfast.workflows.exchange.export", "verify_vnnlib": "holdfast.workflows.exchange.verify",
 }  # fmt: skip
 """Name -> the module that holds it, imported when the name is first used: `import holdfast` brings no torch."""
 

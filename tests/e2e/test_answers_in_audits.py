@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.core import Encoder
 from holdfast.report.answer import answers
 from holdfast.report.brief import leader
@@ -35,10 +36,10 @@ class Wrapped(nn.Module):
 def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return the record of four encoders on a few digits."""
     opened = {kind: Encoder(Wrapped(kind), mean=0, std=1, name=kind) for kind in ("collapsed", "rounded")}
-    plan = make_plan(
+    plan = make_plan(AuditRequest(
         [TRAINED, UNTRAINED, *opened], "digits", profile="quick", images=64, attacked=16,
         measures=[{"name": "breaking_radius", "steps": 40}],
-    )  # fmt: skip
+    ))  # fmt: skip
     return run_audit(plan, tmp_path_factory.mktemp("run"), encoders=opened)
 
 
@@ -77,10 +78,10 @@ def test_images_that_look_alike_are_told_and_left_out(tmp_path: Path) -> None:
     images[20:] = images[:4] + 0.001
     told = {}
     for skip in (False, True):
-        plan = make_plan(
+        plan = make_plan(AuditRequest(
             [TRAINED], "twins", profile="quick", images=20, attacked=8, eps=0.1, skip_duplicates=skip,
             measures=[{"name": "breaking_radius", "steps": 10}],
-        )  # fmt: skip
+        ))  # fmt: skip
         told[skip] = run_audit(plan, tmp_path / str(skip), source=Arrays(images.clamp(0, 1)))
     data = {skip: record["data"] for skip, record in told.items()}
     assert 1 <= len(data[False]["duplicates"]) <= len(data[True]["duplicates"]) <= 4

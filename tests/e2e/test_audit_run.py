@@ -25,6 +25,7 @@ from holdfast.auditing.plan import Plan, merge
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.prepare import prepare
 from holdfast.auditing.profile import profile
+from holdfast.auditing.request import AuditRequest
 from holdfast.core import Encoder, HoldfastError, Passes
 from holdfast.core.engine import Engine
 from holdfast.core.naming import name_parts
@@ -82,7 +83,7 @@ def timeless(record: dict) -> dict:
 def test_a_killed_audit_resumes_to_the_same_record(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     killed = holdfast(*SMALL, "--out", str(tmp_path / "killed"), before=KILLED_WHILE_WRITING)
     settings = {"images": 24, "attacked": 16, "batch_size": 8, "eps": 0.1, "settings": ["*.attack.steps=5"]}
-    run_audit(make_plan([ENCODER], "digits", profile="quick", **settings), tmp_path / "whole")
+    run_audit(make_plan(AuditRequest([ENCODER], "digits", profile="quick", **settings)), tmp_path / "whole")
     _, err = killed.communicate(timeout=200)
     assert killed.returncode == -signal.SIGKILL, err
     assert not (tmp_path / "killed" / "record.json").exists()

@@ -14,6 +14,7 @@ from typer.main import get_command
 
 from holdfast import cli
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.runtime.exit_status import ExitStatus
 from json_records import run_audit
 
@@ -134,7 +135,9 @@ def put(kind: str, place: Path) -> None:
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("good") / "run"
-    plan = make_plan([ENCODER, "zoo:digits-supervised"], "digits", measures=["breakaway_risk"], images=12, attacked=4)
+    plan = make_plan(
+        AuditRequest([ENCODER, "zoo:digits-supervised"], "digits", measures=["breakaway_risk"], images=12, attacked=4)
+    )
     run_audit(plan, folder)
     return folder
 

@@ -10,6 +10,7 @@ from torch import nn
 
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.core import Encoder
 from holdfast.parts.measures.certified.certified_radius import CertifiedRadius
 from holdfast.parts.measures.certified.linear_radius import LinearRadius
@@ -95,7 +96,7 @@ def test_what_cannot_be_certified_is_shown_and_is_no_failure(capsys, tmp_path: P
 
     attack = {"name": "pgd", "steps": 3}
     asked = [{"name": name, "attack": attack} for name in ("breakaway_risk", "certified_breakaway_risk")]
-    plan = make_plan(["normed"], "digits", measures=[*asked, "certified_radius"], images=30, attacked=8)
+    plan = make_plan(AuditRequest(["normed"], "digits", measures=[*asked, "certified_radius"], images=30, attacked=8))
     record = run_audit(plan, tmp_path, encoders={"normed": Encoder(Normed(), mean=0, std=1)})
     assert record["failures"] == []
     measures = record["encoders"][0]["measures"]

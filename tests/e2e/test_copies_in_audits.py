@@ -11,6 +11,7 @@ from rich.console import Console
 from torch import Tensor
 
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.report.answer import duplicates
 from holdfast.report.documents.audit import document
 from holdfast.report.media import print_document
@@ -39,7 +40,7 @@ def digits() -> Tensor:
 def audited(images: Tensor, folder: Path, **options: Any) -> dict[str, Any]:
     how = {"profile": "quick", "attacked": 20, "eps": 0.1, "examined": 4, **options}
     settings = ["breaking_radius.steps=10", "breakaway_risk.attack.steps=3"]
-    plan = make_plan(ENCODERS, "copies", measures=MEASURES, settings=settings, **how)
+    plan = make_plan(AuditRequest(ENCODERS, "copies", measures=MEASURES, settings=settings, **how))
     return run_audit(plan, folder, source=Arrays(images))
 
 

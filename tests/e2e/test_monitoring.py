@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from typer.testing import CliRunner
 
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.cli import app
 from holdfast.core import Encoder, HoldfastError
 from holdfast.report.documents.training import document
@@ -92,7 +93,7 @@ def test_values_are_those_of_an_audit(tmp_path: Path) -> None:
     encoder = open_encoder("zoo:digits-simclr")
     seen = monitor(encoder, "digits", ["uniformity", BREAKAWAY, KNN], images=120, attacked=30, seed=3)
     asked = [{"name": "uniformity"}, BREAKAWAY, KNN]
-    plan = make_plan(["zoo:digits-simclr"], "digits", measures=asked, images=120, attacked=30, seed=3)
+    plan = make_plan(AuditRequest(["zoo:digits-simclr"], "digits", measures=asked, images=120, attacked=30, seed=3))
     found = run_audit(plan, tmp_path)["encoders"][0]["measures"]
     for name in ("uniformity", "breakaway_risk", "probe_accuracy"):
         score = found[name]["scores"][found[name]["headline"]]

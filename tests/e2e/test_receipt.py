@@ -14,6 +14,7 @@ import safetensors.torch
 
 from holdfast.auditing import inputs
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.cli import common
 from holdfast.cli.common import run_plan, standing_answer
 from holdfast.runtime import doors
@@ -39,7 +40,9 @@ def audited(tmp_path_factory) -> tuple[Path, Path, Path]:
     state = open_encoder("zoo:cnn_a_mnist").module.network.state_dict()
     safetensors.torch.save_file(state, weights, {"mean": "0", "std": "1"})
     time.sleep(2 * receipt.YOUNG)  # what is younger leaves no receipt
-    plan = make_plan([f"zoo:cnn_a_mnist?weights={weights}"], str(images), measures=["cosine_to_self"], images=8)
+    plan = make_plan(
+        AuditRequest([f"zoo:cnn_a_mnist?weights={weights}"], str(images), measures=["cosine_to_self"], images=8)
+    )
     run_plan(plan, str(place / "run"), json_output=True, quiet=True, request=REQUEST)
     return place / "run", images, weights
 
@@ -84,7 +87,9 @@ def test_a_receipt_that_takes_long_shows_how_far_it_is(audited, monkeypatch, cap
     place, images, weights = audited
     assert standing_answer(REQUEST, str(place), True, quiet, False)
     assert ("comparing the files with the receipt: begun" in capsys.readouterr().err) == (slow and not quiet)
-    plan = make_plan([f"zoo:cnn_a_mnist?weights={weights}"], str(images), measures=["cosine_to_self"], images=8)
+    plan = make_plan(
+        AuditRequest([f"zoo:cnn_a_mnist?weights={weights}"], str(images), measures=["cosine_to_self"], images=8)
+    )
     run_plan(plan, str(place), json_output=True, quiet=quiet, request=REQUEST)
     assert ("hashing the inputs, for the receipt: begun" in capsys.readouterr().err) == (slow and not quiet)
 
@@ -148,7 +153,7 @@ def test_every_byte_of_a_shard_is_sealed(run):
 
 
 def leaves(folder: Path, data: Path | str, encoder: str = "zoo:digits-simclr", **options) -> bool:
-    plan = make_plan([encoder], str(data), measures=["cosine_to_self"], images=8, **options)
+    plan = make_plan(AuditRequest([encoder], str(data), measures=["cosine_to_self"], images=8, **options))
     run_plan(plan, str(folder), json_output=True, quiet=True, request=REQUEST)
     return (folder / RECEIPT).exists()
 
@@ -214,7 +219,9 @@ def test_a_receipt_that_cannot_be_written_is_said_and_the_answer_stands(audited,
     _, images, weights = audited
     full = OSError(28, "No space left on device")
     monkeypatch.setattr(inputs, "write_receipt", lambda *_: (_ for _ in ()).throw(full))
-    plan = make_plan([f"zoo:cnn_a_mnist?weights={weights}"], str(images), measures=["cosine_to_self"], images=8)
+    plan = make_plan(
+        AuditRequest([f"zoo:cnn_a_mnist?weights={weights}"], str(images), measures=["cosine_to_self"], images=8)
+    )
     run_plan(plan, str(tmp_path), json_output=True, quiet=True, request=REQUEST)
     written = capsys.readouterr()
     assert json.loads(written.out)["encoders"]

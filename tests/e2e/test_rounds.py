@@ -16,6 +16,7 @@ from holdfast.auditing import rounds
 from holdfast.auditing.cuts import cuts_of
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.auditing.until import Until, until_of
 from holdfast.cli import common
 from holdfast.core import Encoder, HoldfastError, Score
@@ -27,7 +28,11 @@ from holdfast.storage.record_file import unbroken
 from json_records import read_record, run_audit, typed
 from report_fixture import make_run
 
-PLAN = replace(make_plan(["it"], "digits", images=40, attacked=24, examined=4, queries=10), budget=3600.0, batch_size=8)
+PLAN = replace(
+    make_plan(AuditRequest(["it"], "digits", images=40, attacked=24, examined=4, queries=10)),
+    budget=3600.0,
+    batch_size=8,
+)
 """The profile quick on few images; its first round attacks 6 of them."""
 
 
@@ -179,7 +184,7 @@ def test_what_is_learned_does_not_change_from_round_to_round(
 ) -> None:
     monkeypatch.setattr(rounds, "AT_ONCE", 0.0)
     few = {"images": 300, "attacked": 16, "budget": "1h", "batch_size": 8}
-    plan = replace(make_plan(["it"], "digits", profile=profile, measures=[measure], **few), checks=())
+    plan = replace(make_plan(AuditRequest(["it"], "digits", profile=profile, measures=[measure], **few)), checks=())
     it, again, told = encoder(), encoder(), list[Any]()
     record = run_audit(plan, tmp_path / "rounds", encoders={"it": it}, told=told.append)
     assert record["failures"] == []

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.auditing.series import Series
 from holdfast.cli import app
 from holdfast.core import Encoder, Score
@@ -72,7 +73,7 @@ def spec(trained: Path, name: str) -> str:
 def run(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     folder = tmp_path_factory.mktemp("run")
     specs = [spec(trained, name) for name in ("calm", "wild")]
-    plan = make_plan(specs, "digits", measures=MEASURES, images=250, attacked=100)
+    plan = make_plan(AuditRequest(specs, "digits", measures=MEASURES, images=250, attacked=100))
     record = run_audit(plan, folder)
     assert record["failures"] == []
     return folder, record

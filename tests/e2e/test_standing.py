@@ -11,6 +11,7 @@ from test_command_line import status_of
 
 import holdfast
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.comparison import compare
 from holdfast.comparison.exports import rows
 from holdfast.comparison.records import open_run
@@ -39,10 +40,10 @@ def run(tmp_path_factory) -> Path:
         {"name": "nearest_neighbour_accuracy"},
         {"name": "uniformity"},
     ]
-    plan = make_plan(
+    plan = make_plan(AuditRequest(
         [WEAK, STRONG], "digits", profile="quick", measures=measures, eps=0.15, images=60, attacked=60,
         settings=["nearest_neighbour_accuracy.attack.steps=5"],
-    )  # fmt: skip
+    ))  # fmt: skip
     run_audit(plan, folder)
     return folder
 
@@ -193,10 +194,10 @@ def test_one_event_has_one_number(tmp_path) -> None:
     ]  # fmt: skip
     shared, own = (
         run_audit(
-            make_plan(
+            make_plan(AuditRequest(
                 [STRONG], "digits", profile="quick", measures=measures, eps=0.15, images=60, attacked=20,
                 settings=["*.attack=pgd", "*.attack.steps=8"], shared_searches=flag,
-            ),
+            )),
             tmp_path / str(flag),
         )["encoders"][0]["measures"]
         for flag in (True, False)

@@ -13,6 +13,7 @@ from holdfast import HoldfastError
 from holdfast.auditing.estimate.estimate import estimate
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.auditing.surrogates import Surrogate
 from holdfast.core import Encoder
 from holdfast.parts.attacks.apgd import Apgd
@@ -43,21 +44,23 @@ def test_each_encoder_of_an_audit_is_a_surrogate_of_the_others(tmp_path: Path) -
 
 
 def test_a_surrogate_adds_its_measures_to_any_profile() -> None:
-    plan = make_plan([HARDENED], "digits", measures=["universal_quantile"], surrogates=[LABELLED, "each"])
+    plan = make_plan(AuditRequest([HARDENED], "digits", measures=["universal_quantile"], surrogates=[LABELLED, "each"]))
     assert [*plan.measures_by_name] == ["universal_quantile", "transfer_rate", "transfer_quantile"]
     asked = plan.measures_by_name["transfer_rate"]
     assert isinstance(asked, TransferRate)
     assert asked.surrogates == (LABELLED, HARDENED)
     # a measure's own surrogates stay, unless others are given
     own = TransferRate((LABELLED,))
-    assert make_plan([HARDENED], "digits", measures=[own]).measures == (own,)
-    (other,) = make_plan([HARDENED], "digits", measures=[own], surrogates="each").measures
+    assert make_plan(AuditRequest([HARDENED], "digits", measures=[own])).measures == (own,)
+    (other,) = make_plan(AuditRequest([HARDENED], "digits", measures=[own], surrogates="each")).measures
     assert other == TransferRate((HARDENED,))
 
 
 def test_an_estimate_counts_the_images_of_a_surrogate_once(tmp_path: Path) -> None:
     asked = TransferRate((HARDENED,), Apgd(3), asking=Square(5))
-    plan = make_plan([HARDENED, LABELLED], "digits", measures=[asked], images=40, attacked=8, examined=2, queries=5)
+    plan = make_plan(
+        AuditRequest([HARDENED, LABELLED], "digits", measures=[asked], images=40, attacked=8, examined=2, queries=5)
+    )
     first, second = estimate(plan, tmp_path, seconds=5).encoders
     assert first.error is second.error is None
     attacking = [sum("images attacked" in p.title and p.images for p in e.parts) for e in (first, second)]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.core import registry
 from holdfast.parts.measures.certified.certified_radius import CertifiedRadius
 from json_records import run_audit
@@ -38,7 +39,7 @@ def test_rvcl_mnist_encoders_rank_by_their_training(shared: Path, tmp_path: Path
     files = [shared / "data" / "encoders" / f"mnist_cnn_a_eps{eps}.safetensors" for eps in ("0", "0.2")]
     encoders = [f"file:{file}?mean=0&std=1&label={file.stem}" for file in files]
     data = str(shared / "data" / "mnist_test.npz")
-    plan = make_plan(encoders, data, profile="standard", eps=0.1, images=300, attacked=160)
+    plan = make_plan(AuditRequest(encoders, data, profile="standard", eps=0.1, images=300, attacked=160))
     asked = [measure for measure in plan.measures if registry.part_name(measure) in BETTER]
     proved = CertifiedRadius(negatives=5, steps=20, tolerance=2e-3, first=8)
     record = run_audit(replace(plan, measures=(*asked, proved), checks=()), tmp_path)
@@ -56,7 +57,7 @@ def test_the_shipped_hardened_digit_encoder_is_better(tmp_path: Path) -> None:
     """On half of the demo's images; the intervals of four risks do not overlap."""
     encoders = ("zoo:digits-simclr", "zoo:digits-simclr-adv")
     risks = ("breakaway_risk", "breaking_radius", "overlap_risk", "universal_quantile")
-    plan = make_plan(encoders, "digits", profile="standard", eps=0.15, images=600, attacked=300)
+    plan = make_plan(AuditRequest(encoders, "digits", profile="standard", eps=0.15, images=600, attacked=300))
     asked = tuple(measure for measure in plan.measures if registry.part_name(measure) in risks)
     record = run_audit(replace(plan, measures=asked, checks=()), tmp_path)
     fragile, robust = map(headlines, record["encoders"])
@@ -84,7 +85,7 @@ def test_the_shipped_hardened_digit_encoder_is_better(tmp_path: Path) -> None:
 def test_real_encoders_on_real_images(shared: Path, tmp_path: Path, data: str, encoders: list[str]) -> None:
     """The audit runs to the end, with nothing failed and the passes that were predicted."""
     specs = [spec.format(shared / "data" / "encoders") for spec in encoders]
-    plan = make_plan(specs, str(shared / "data" / data), profile="quick", images=48, attacked=8)
+    plan = make_plan(AuditRequest(specs, str(shared / "data" / data), profile="quick", images=48, attacked=8))
     record = run_audit(plan, tmp_path)
     assert record["failures"] == []
     for entry in record["encoders"]:

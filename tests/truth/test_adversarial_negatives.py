@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.cli import app
 from holdfast.core import Encoder, HoldfastError, Passes, Rng, Shard, registry
 from holdfast.numerics.geometry.margins import between
@@ -244,7 +245,7 @@ def test_negatives_are_set_on_the_command_line(tmp_path: Path) -> None:
     made = {"kind": "observations", "name": "adversarial_negatives", "ball": {"name": "linf", "radius": 0.25}}
     made["attack"] = {"name": "pgd", "steps": 5, "step_size": 0.05}
     setting = f"instance_accuracy.negatives={json.dumps(made)}"
-    plan = make_plan(["it"], "digits", profile="certify", settings=[setting])
+    plan = make_plan(AuditRequest(["it"], "digits", profile="certify", settings=[setting]))
     (accuracy,) = [measure for measure in plan.measures if isinstance(measure, InstanceAccuracy)]
     assert accuracy.negatives == AdversarialNegatives(Linf(0.25), Pgd(5, 0.05))
     file = tmp_path / "plan.toml"

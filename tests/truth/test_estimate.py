@@ -18,6 +18,7 @@ from holdfast.auditing.estimate.time_shards import SPARED, Stopwatch, TimeUp, Ti
 from holdfast.auditing.partition import Part
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.auditing.session import Session
 from holdfast.core import Encoder, HoldfastError, Margin, Passes
 from holdfast.numerics.bounds import effort
@@ -139,7 +140,7 @@ def test_parts_add_up_to_the_whole(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_predicted_passes_are_those_of_the_record(tmp_path: Path) -> None:
     settings = {"images": 24, "attacked": 8, "batch_size": 8, "settings": ["*.attack.steps=10"]}
-    plan = make_plan(["zoo:digits-simclr"], "digits", profile="hardening", **settings)
+    plan = make_plan(AuditRequest(["zoo:digits-simclr"], "digits", profile="hardening", **settings))
     whole = estimate(plan, tmp_path, seconds=1.0)
     record = run_audit(plan, tmp_path)
     spent = record["encoders"][0]["passes"]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.core import Encoder, HoldfastError, Rng, Shard, registry
 from holdfast.numerics.gaussian_classes import synbench
 from holdfast.parts.observations import mixtures as module
@@ -242,7 +243,7 @@ def test_the_covariance_of_images_and_their_mean() -> None:
 
 def test_an_audit_without_data(tmp_path: Path) -> None:
     settings = ["synbench.mixtures.samples=64", "synbench.mixtures.separations=[1.0, 2.0, 3.0]"]
-    plan = make_plan(["zoo:digits-simclr"], None, profile="synbench", settings=settings)
+    plan = make_plan(AuditRequest(["zoo:digits-simclr"], None, profile="synbench", settings=settings))
     record = run_audit(plan, tmp_path)
     assert record["failures"] == []
     (row,) = record["encoders"]
@@ -258,10 +259,12 @@ def test_an_audit_without_data(tmp_path: Path) -> None:
 
 def test_measures_of_images_need_data() -> None:
     with pytest.raises(HoldfastError, match=r"no images for breakaway_risk.*synbench needs none"):
-        make_plan(["zoo:digits-simclr"], None, measures=[{"name": "breakaway_risk"}, {"name": "synbench"}])
+        make_plan(
+            AuditRequest(["zoo:digits-simclr"], None, measures=[{"name": "breakaway_risk"}, {"name": "synbench"}])
+        )
     settings = ["synbench.mixtures.covariance=images"]
     with pytest.raises(HoldfastError, match="no images for synbench"):
-        make_plan(["zoo:digits-simclr"], None, profile="synbench", settings=settings)
+        make_plan(AuditRequest(["zoo:digits-simclr"], None, profile="synbench", settings=settings))
 
 
 def test_balls_of_the_largest_coordinate_in_an_audit(tmp_path: Path) -> None:
@@ -272,10 +275,12 @@ def test_balls_of_the_largest_coordinate_in_an_audit(tmp_path: Path) -> None:
     ]
     for number, infinity in enumerate(("inf", "Infinity")):
         plan = make_plan(
-            ["zoo:digits-simclr"],
-            None,
-            profile="synbench",
-            settings=[*small, f"synbench.mixtures.norm={infinity}"],
+            AuditRequest(
+                ["zoo:digits-simclr"],
+                None,
+                profile="synbench",
+                settings=[*small, f"synbench.mixtures.norm={infinity}"],
+            )
         )
         record = run_audit(plan, tmp_path / str(number))
         assert record["failures"] == []

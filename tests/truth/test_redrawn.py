@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.core import Encoder, HoldfastError, Score, registry
 from holdfast.core.randomness import GROUPS
 from holdfast.numerics import statistics
@@ -357,5 +358,5 @@ def test_specs_that_are_wrong(opened, options: str, message: str) -> None:
 
 
 def test_the_profile_asks_for_both_attacks() -> None:
-    plan = make_plan(["zoo:digits-simclr"], "digits", profile="randomised")
+    plan = make_plan(AuditRequest(["zoo:digits-simclr"], "digits", profile="randomised"))
     assert "naive_overstatement" in {registry.part_name(measure) for measure in plan.measures}

@@ -9,9 +9,10 @@ from typing import Any
 from holdfast.auditing import profile_files
 from holdfast.auditing.balls import NORM, audit_ball
 from holdfast.auditing.profile_files import profile_names
+from holdfast.auditing.request import AuditRequest
 from holdfast.config.grammar import part_table
 from holdfast.config.overrides import Change, apply_changes
-from holdfast.config.reader import arguments, locate_errors, read
+from holdfast.config.reader import arguments, kinds_of, locate_errors, read
 from holdfast.config.tables import Table, over, resolve_inheritance, spread
 from holdfast.core import Ball, Measure, registry
 from holdfast.runtime.checked import Checked
@@ -19,10 +20,12 @@ from holdfast.runtime.durations import seconds
 from holdfast.runtime.errors import unknown
 from holdfast.storage.documents import read_toml
 
+OF_AN_AUDIT = ("images", "attacked", "examined", "queries", "shared_searches", "budget", "norm", "eps")
+"""What a profile may say of an audit."""
+
 KEYS: dict[str, Any] = {
-    "like": str, "description": str, "images": int, "attacked": int, "examined": int, "queries": int,
-    "shared_searches": bool, "budget": str, "norm": str, "eps": float | str, "defaults": dict,
-    "measures": tuple[str | dict, ...],
+    **{key: kinds_of(AuditRequest)[key] for key in OF_AN_AUDIT}, **dict.fromkeys(("like", "description"), str),
+    "defaults": dict, "measures": tuple[str | dict, ...],
 }  # fmt: skip
 """Keys of a profile and their types."""
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.common import AllowOption, JsonOption, err, listening, number, out, show_document
+from holdfast.cli.common import AllowOption, JsonOption, err, listening, out, show_document
+from holdfast.cli.options import number
 from holdfast.runtime.doors import read_list, real
 from holdfast.runtime.errors import HoldfastError, os_reason
 from holdfast.runtime.exit_status import ExitStatus

@@ -17,8 +17,7 @@ from rich.text import Text
 from typer.core import TyperCommand
 
 from holdfast.cli import completion
-from holdfast.runtime.checked import LARGEST
-from holdfast.runtime.checked import number as read_number
+from holdfast.cli.options import of_audit
 from holdfast.runtime.console import Screen
 from holdfast.runtime.doors import real
 from holdfast.runtime.errors import Unwritable, describe_error
@@ -41,14 +40,6 @@ REPORT_EVERY = 10.0
 """Seconds between the reports of rounds: sooner, drawing one takes as long as the round that replaces it."""
 
 
-def number(text: str | float) -> float:
-    """Read 0.05 or 4/255; typer hands over defaults too, which are numbers already."""
-    try:
-        return read_number(str(text))
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-
-
 PartsOption = Annotated[
     list[Path] | None,
     typer.Option("--parts", help="Python file with parts of your own, run here and in workers; repeatable."),
@@ -58,25 +49,11 @@ OutOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Print no progress on stderr.")]
-AllowOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--allow",
-        metavar="CHECK",
-        autocompletion=completion.of_kind("checks"),
-        help="Accept numbers as they are although this check fails; repeatable.",
-    ),
-]
+AllowOption = Annotated[list[str] | None, of_audit("allow")]
 StrictOption = Annotated[bool, typer.Option("--strict", help="Exit with status 1 if a validity check fails.")]
-SeedOption = Annotated[int | None, typer.Option(min=0, max=LARGEST, help="Seed for everything random. (default: 0)")]
-DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps. (default: cpu)")]
-EpsOption = Annotated[
-    float | None,
-    typer.Option(
-        parser=number,
-        help="Radius in pixels of a [0, 1] image: 0.05 or 4/255. (default: the usual one for such images)",
-    ),
-]
+SeedOption = Annotated[int | None, of_audit("seed")]
+DeviceOption = Annotated[str | None, of_audit("device")]
+EpsOption = Annotated[float | None, of_audit("eps")]
 CorrectionOption = Annotated[
     str,
     typer.Option(

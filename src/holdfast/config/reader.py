@@ -14,10 +14,12 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from holdfast.core import HoldfastError, registry
 from holdfast.runtime.checked import derive_name, describe_value, fitting
 from holdfast.runtime.errors import unknown
+from holdfast.runtime.option import fields_of, without_option
 
 
 def read(kind: Any, value: Any, where: str) -> Any:
     """Return plain data as an annotation wants them."""
+    kind = kind if value is None else _without_none(without_option(kind))
     origin, inner = get_origin(kind), get_args(kind)
     if origin is tuple and inner[1:] == (Ellipsis,) and isinstance(value, (list, tuple)):
         return tuple(read(inner[0], item, where) for item in value)
@@ -51,14 +53,22 @@ def locate_errors(where: str) -> Iterator[None]:
         raise HoldfastError(f"{where}: {error}") from error
 
 
+def _without_none(kind: Any) -> Any:
+    """Return what else than None an annotation takes, for a file has no None."""
+    if get_origin(kind) not in (Union, types.UnionType):
+        return kind
+    return Union[tuple(inner for inner in get_args(kind) if inner is not type(None))]  # noqa: UP007 made here
+
+
 def _dataclass(cls: type, table: Any, where: str) -> Any:
-    values = arguments(_kinds(cls), table, where)
+    keys = _keys(cls)
+    values = arguments(kinds_of(cls), table, where)
     for field in dataclasses.fields(cls):
         # Said here with the file, where the class would say it with its own name
-        if field.name not in values and field.default is field.default_factory is dataclasses.MISSING:
-            raise HoldfastError(f"{where}: expected {field.name!r}, got none")
+        if keys[field.name] not in values and field.default is field.default_factory is dataclasses.MISSING:
+            raise HoldfastError(f"{where}: expected {keys[field.name]!r}, got none")
     with locate_errors(where):
-        return cls(**values)
+        return cls(**{name: values[key] for name, key in keys.items() if key in values})
 
 
 def _part(family: str, value: Any, where: str) -> Any:
@@ -72,11 +82,18 @@ def _part(family: str, value: Any, where: str) -> Any:
 
 
 @cache
-def _kinds(cls: type) -> dict[str, Any]:
-    """Return the fields of a dataclass with their annotations."""
+def kinds_of(cls: type) -> dict[str, Any]:
+    """Return the keys of a dataclass in a file, with the annotations of its fields."""
     # With the extras of annotations, such as "above 0"
     hints = get_type_hints(cls, include_extras=True)
-    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+    return {key: hints[name] for name, key in _keys(cls).items()}
+
+
+@cache
+def _keys(cls: type) -> dict[str, str]:
+    """Return what the fields of a dataclass are called in a file, by their names."""
+    other = {field.name: field.key for field in fields_of(cls)}
+    return {field.name: other.get(field.name, field.name) for field in dataclasses.fields(cls)}
 
 
 @cache

@@ -12,8 +12,8 @@ from filelock import FileLock
 from torch import Tensor, nn
 
 import holdfast
+from holdfast.api.record import Record
 from holdfast.report.html import publish
-from holdfast.results import Record
 
 PLAIN = (str, int, float, bool, type(None), Path)
 """What is the same in every process that says the same."""

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.results import CheckResult, Record
+from holdfast.api.check import CheckResult
+from holdfast.api.record import Record
 from holdfast.runtime.errors import unknown
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import RECORD

@@ -44,7 +44,10 @@ _WORDS = {
 
 
 class Checked(ABCMeta):
-    """Makes classes whose instances are made of checked arguments only; for dataclasses, before `__post_init__`."""
+    """Makes classes whose instances are made of checked arguments only; for dataclasses, before `__post_init__`.
+
+    Errors call a class as its name is written, or as its attribute `called` says.
+    """
 
     @property
     def __signature__(cls) -> inspect.Signature:
@@ -56,7 +59,7 @@ class Checked(ABCMeta):
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
             """Make an instance."""
             if dataclasses.is_dataclass(cls):
-                args, kwargs = _bound(cls, derive_name(cls), args, kwargs)
+                args, kwargs = _bound(cls, getattr(cls, "called", derive_name(cls)), args, kwargs)
             return super().__call__(*args, **kwargs)
 
 
@@ -304,7 +307,9 @@ def _words(kind: Any) -> str:
     if origin in (Union, types.UnionType):
         return " or ".join(dict.fromkeys(map(_words, inner)))
     if origin is Annotated:
-        return "a number" if math.inf in inner[1:] else f"{_words(inner[0])} above 0"
+        return (
+            "a number" if math.inf in inner[1:] else _words(inner[0]) + (" above 0" if "above 0" in inner[1:] else "")
+        )
     if origin is Literal:
         return " or ".join(map(repr, inner))
     if origin is tuple and inner:

@@ -1,6 +1,6 @@
 """Compare two encoders of one index: represent, measure, judge, record."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -36,7 +36,6 @@ def compare_index(
     *,
     encoders: Mapping[str, Encoder] | None = None,
     source: ImageSource | None = None,
-    requirements: Collection[str] = (),
     listener: Listener | None = None,
     command: str = "",
 ) -> IndexRecord:
@@ -46,7 +45,7 @@ def compare_index(
     there: interrupted, or with other questions, the same encoders and images make no pass again.
     """
     opened, listener = encoders or {}, listener or Silent()
-    for requirement in requirements:
+    for requirement in plan.require:
         parse(requirement)  # raises now, not after the passes
     check_device(plan.device)
     for spec in (plan.old, plan.new):
@@ -76,14 +75,14 @@ def compare_index(
     changed = most_changed(store, (old.images, new.images), columns["rank_biased_overlap"], max(plan.k), upgraded.lists)
 
     # What became of requirements and canaries
-    answers = findings(new.entry.name, upgraded.measures, upgraded.threshold, requirements)
+    answers = findings(new.entry.name, upgraded.measures, upgraded.threshold, plan.require)
     broken = any(canary.is_broken for canary in upgraded.canaries)
     passed = all(finding.met for finding in answers) and not broken
     record = IndexRecord(
         schema=SCHEMA,
         holdfast=software(),
         command=command,
-        plan=IndexPlanEntry(**asdict(plan)),
+        plan=IndexPlanEntry(**{key: value for key, value in asdict(plan).items() if key != "require"}),
         data=IndexImages(
             spec=plan.data,
             description=str(images),

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.core import Encoder, ImageSource, registry
 from holdfast.core.spec_string import parse
 from holdfast.runtime.errors import no_labels
@@ -65,8 +66,17 @@ class Audits:
         """
         spec, apart = hardening.test or hardening.data, opened.test is not None or hardening.test is not None
         names = [_relabel(hardening.encoder, "before"), _relabel(after, "after")] if after else ["before", "after"]
-        ball, run = hardening.ball(), {"seed": hardening.seed, "device": hardening.device, "budget": "none"}
-        plan = make_plan(names, spec, profile=hardening.profile, norm=hardening.norm, eps=ball.radius, **run)
+        asked = AuditRequest(
+            tuple(names),
+            spec,
+            profile=hardening.profile,
+            norm=hardening.norm,
+            eps=hardening.ball().radius,
+            budget="none",
+            seed=hardening.seed,
+            device=hardening.device,
+        )
+        plan = make_plan(asked)
         images = opened.test or (spec if apart else opened.data or spec)
         available = open_images(images, seed=hardening.seed).available
         share = available if apart else min(available // 2, max(LEAST, int(SHARE * available)))

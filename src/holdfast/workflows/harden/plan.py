@@ -1,7 +1,7 @@
 """What is hardened, against what, and for how long; and the training that this asks for."""
 
 import shlex
-from dataclasses import dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,9 +9,10 @@ from holdfast.auditing.balls import audit_ball, shape_of
 from holdfast.config.grammar import part_table
 from holdfast.core import Ball, HoldfastError, Method, Objective, registry
 from holdfast.numerics.geometry.views import Views
-from holdfast.runtime.checked import Checked
 from holdfast.runtime.doors import read_bytes
+from holdfast.runtime.durations import seconds
 from holdfast.runtime.errors import first_line, unknown
+from holdfast.runtime.option import fields_of
 from holdfast.sources.data import ImageSet
 from holdfast.storage.documents import parse_json
 from holdfast.training.adversary import Adversary
@@ -19,6 +20,7 @@ from holdfast.training.optimiser import Optimiser
 from holdfast.training.pace import Pace
 from holdfast.training.recipe import Recipe
 from holdfast.workflows.harden.rate import RATES
+from holdfast.workflows.harden.request import HardenRequest
 
 ATTACKS: dict[str, Objective | None] = {
     "untargeted": registry.part("objectives", "untargeted"),
@@ -70,56 +72,20 @@ RECORD = "harden.json"
 
 
 @dataclass(frozen=True)
-class Hardening(metaclass=Checked):
-    """What is hardened, against what, and for how long.
+class Hardening(HardenRequest):
+    """What is hardened, against what, and for how long; see `HardenRequest` for what is asked.
+
+    Without an attack, the adversary maximises what the objective's `Choice` says, and the images are augmented as it
+    says. Without a rate it is the largest that is borne, see `losses`, or .01 for objectives that forget what was
+    before; it is that of Adam in units of each tensor's root mean square, rises for a tenth of the steps or of the
+    time, then falls to 0 along a cosine.
 
     Attributes:
-        encoder: encoder spec, see `holdfast.sources.encoders`.
-        data: data spec of the images to learn from, see `holdfast.sources.data`; labels are not needed.
-        objective: "auto", the encoder's own clean representations (`self_distillation`), kept by clean images and by
-            attacked ones; "fare", kept by attacked ones alone; "tecoa[path=FILE]", classes by their names, of attacked
-            images alone; or a method, NAME or NAME[key=value,...].
-        attack: what the adversary maximises: "untargeted", "targeted" or "loss"; None: loss for tecoa, else untargeted.
-        norm: the ball in which images are attacked, in training and in the audits.
-        eps: its radius ε in pixels of a [0, 1] image, 0.05 or "4/255"; None: what is usual for the images, see
-            `in_ball`.
-        steps: steps of the optimiser; None: the clock decides, see `budget`.
-        budget: seconds that the training takes, by the clock; the audits come on top.
         pace: of a hardening that followed the clock, to do it again in as many steps, see `Pace`.
-        views: augmentation, "none", "light" or "full"; None: light for these three, full for other methods.
-        rate: learning rate of Adam in units of each tensor's root mean square; it rises for a tenth of the steps or of
-            the time, then falls to 0 along a cosine. None: the largest that is borne, see `losses`; .01 for objectives
-            that forget what was before.
-        batch_size: images per step.
-        batchnorm: whose statistics attacked images share, "shared", "split" or "frozen", see `Recipe`.
-        test: data spec of the images of the audits; None: some of `data`, held out.
-        train: data spec of labelled images for the kNN accuracy; None: `data`, where it is labelled.
-        head: file of a linear head that is in use on the encoder, see the probe `trained`; its accuracy before and
-            after is told, in place of that of probes.
-        profile: what the audits ask.
-        seed: the one seed.
-        device: where it runs, as torch names it.
     """
 
-    encoder: str
-    data: str
-    objective: str = "auto"
-    attack: str | None = None
-    norm: str = "linf"
-    eps: float | str | None = None
-    steps: int | None = None
-    budget: float = 1800.0
+    _: KW_ONLY
     pace: tuple[int, ...] = ()
-    views: str | None = None
-    rate: float | None = None
-    batch_size: int = 64
-    batchnorm: str = "shared"
-    test: str | None = None
-    train: str | None = None
-    head: str | None = None
-    profile: str = "hardening"
-    seed: int = 0
-    device: str = "cpu"
 
     def __post_init__(self) -> None:
         for field, value, choices in (
@@ -129,8 +95,8 @@ class Hardening(metaclass=Checked):
         ):
             if value not in choices:
                 raise unknown(field, value, choices)
-        if not self.budget > 0:
-            raise HoldfastError(f"budget: expected a time above 0, got {self.budget:g} s; for example 30m")
+        if not self.seconds > 0:
+            raise HoldfastError(f"budget: expected a time above 0, got {self.seconds:g} s; for example 30m")
         if self.rate is not None and not self.rate > 0:
             raise HoldfastError(f"rate: expected a number above 0, got {self.rate:g}; leave it out to try some")
         if self.head is not None and not Path(self.head).is_file():
@@ -138,6 +104,11 @@ class Hardening(metaclass=Checked):
         self.recipe()  # raises now what it refuses
         if self.pace or self.steps is not None:
             Pace(self.steps, marks=self.pace)
+
+    @property
+    def seconds(self) -> float:
+        """The time that the training takes, by the clock; the audits come on top."""
+        return seconds(self.budget) if isinstance(self.budget, str) else self.budget
 
     def ball(self) -> Ball:
         """Return the ball; without ε, the one that is usual for images of which nothing is known."""
@@ -190,8 +161,8 @@ class Hardening(metaclass=Checked):
 
     def command(self, folder: Path, clocked: bool = False) -> str:
         """Return the command that does exactly this again: in as many steps, at the pace of the folder's record."""
-        apart = {"encoder", "budget", "pace"} | ({"steps"} if clocked else set())
-        written = [field for field in fields(self) if field.name not in apart]
+        apart = {"encoder", "budget"} | ({"steps"} if clocked else set())
+        written = [field for field in fields_of(HardenRequest) if field.name not in apart]
         options = {f.name: value for f in written if (value := getattr(self, f.name)) != f.default}
         options |= {"pace": folder / RECORD} if clocked else {}
         words = [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", str(value))]

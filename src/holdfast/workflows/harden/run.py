@@ -150,7 +150,7 @@ def _identity(hardening: Hardening, start: Encoder, held_out: ImageSet, learned:
 
 def _pace(hardening: Hardening, store: Store, identity: dict[str, Any]) -> Pace:
     """Return how long to train: as the user says, if that is what the folder says."""
-    length = (hardening.budget if hardening.steps is None else None), hardening.steps, list(hardening.pace)
+    length = (hardening.seconds if hardening.steps is None else None), hardening.steps, list(hardening.pace)
     plan = store.read_json(PLAN)
     if not (store.exists(ENCODER) or store.exists("checkpoint.pt")):  # what came to nothing claims no folder
         plan = {"asked": identity, **dict(zip(("budget", "steps", "marks"), length, strict=True)), "seconds": None}

@@ -1,13 +1,17 @@
-"""Several audits side by side, as an object."""
+"""`holdfast.compare`: several audits side by side."""
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal
 
+from holdfast.api.outputs import frame, pairs_frame, save_text
+from holdfast.api.record import Record
 from holdfast.comparison.compare import compare_runs
 from holdfast.comparison.joint import joint
-from holdfast.comparison.records import Run
+from holdfast.comparison.records import Run, open_run
+from holdfast.core import HoldfastError
 from holdfast.report import leaderboard
 from holdfast.report.document import Document
 from holdfast.report.documents.comparison import document
@@ -17,10 +21,10 @@ from holdfast.report.media import Shown, to_html, to_markdown
 from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.gather import Figures, figures_of_comparison
 from holdfast.report.paper.style import Style
-from holdfast.results.shown import frame, pairs_frame, save_text
-from holdfast.runtime.checked import check_arguments
+from holdfast.runtime.checked import check_arguments, describe_value
 from holdfast.storage import comparison as stored
 from holdfast.storage.entry import as_json
+from holdfast.storage.standing import allowing, refuse_unknown
 
 
 class Comparison(Shown):
@@ -113,3 +117,36 @@ class Comparison(Shown):
 def build_comparison(runs: Sequence[Run], measures: Sequence[str], correction: str) -> Comparison:
     """Return the comparison of some runs; see `holdfast.compare`."""
     return Comparison(compare_runs(runs, measures=measures, correction=correction), runs)
+
+
+@check_arguments
+def compare(
+    *records: Record | str | os.PathLike[str] | Mapping[str, Record | str | os.PathLike[str]],
+    measures: Sequence[str] = (),
+    correction: str = "holm",
+    allow: Sequence[str] = (),
+) -> Comparison:
+    """Compare the encoders of several audits on the same images: paired intervals, corrected verdicts, ranks.
+
+    Args:
+        records: records or run folders; or one dict of them, whose keys tell encoders of one name apart.
+        measures: which measures; all that they share where none is given.
+        correction: for many comparisons at once: "holm", "bh" or "none".
+        allow: checks whose failure is accepted; the numbers that depend on them are then compared as they are.
+
+    Raises:
+        HoldfastError: audits that cannot be compared, with what differs, or fewer than two encoders.
+    """
+    runs: dict[str, Run] = {}
+    for argument in records:
+        named = argument.items() if isinstance(argument, Mapping) else [(None, argument)]
+        for name, record in named:
+            if not isinstance(record, (Record, str, os.PathLike)):
+                raise HoldfastError(f"compare: expected records or their folders, got {describe_value(record)}")
+            run = record.run if isinstance(record, Record) else open_run(os.fspath(record))
+            place = run.place if name is None else str(name)
+            if place in runs:
+                raise HoldfastError(f"expected different records, got {place!r} twice; give each once")
+            runs[place] = replace(run, place=place, record=allowing(run.record, allow))
+    refuse_unknown(allow, [run.record for run in runs.values()])
+    return build_comparison(list(runs.values()), measures, correction)

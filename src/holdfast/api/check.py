@@ -6,14 +6,14 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from holdfast.api.outputs import save_text
+from holdfast.api.record import Record
 from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError
 from holdfast.report.document import Document
 from holdfast.report.documents.gate import document, summarise
 from holdfast.report.junit import junit
 from holdfast.report.media import Shown, to_markdown
-from holdfast.results.record import Record
-from holdfast.results.shown import save_text
 from holdfast.runtime.checked import check_arguments
 from holdfast.storage.entry import as_json
 from holdfast.storage.gate import Gate

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
+from holdfast.api.outputs import frame, import_pandas, save_text
+from holdfast.api.score import read_score
 from holdfast.comparison.compare import compare_runs
 from holdfast.comparison.records import Run, open_run
 from holdfast.config.overrides import holds
@@ -23,8 +25,6 @@ from holdfast.report.model_card import write_model_card
 from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.gather import Figures, figures_of_record
 from holdfast.report.paper.style import Style
-from holdfast.results.number import read_score
-from holdfast.results.shown import frame, import_pandas, save_text
 from holdfast.runtime.checked import check_arguments, describe_value
 from holdfast.runtime.errors import Unwritable, os_reason, unknown
 from holdfast.storage import record as stored
@@ -285,3 +285,16 @@ def _remove(folder: Path, process: int) -> None:
     """Delete a temporary folder; only in the process that made it, for copies of it may end earlier."""
     if os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@check_arguments
+def open(folder: str | os.PathLike[str]) -> Record:
+    """Return the record in a run folder, or at its URL.
+
+    Args:
+        folder: what `holdfast audit` or `Record.save` wrote.
+
+    Raises:
+        HoldfastError: no record that can be read.
+    """
+    return Record(open_run(os.fspath(folder)))

@@ -1,0 +1,120 @@
+"""What an audit is asked: by its command, in a plan file, in Python; a profile says the rest."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar
+
+from holdfast.runtime.checked import Checked, Count
+from holdfast.runtime.option import Option
+
+NORMS = "linf|l2|patch"
+"""Names of balls that are offered."""
+
+# What several requests ask alike
+Eps = Annotated[
+    float | str | None,
+    Option("Radius in pixels of a [0, 1] image: 0.05 or 4/255.", default="the usual one for such images"),
+]
+Device = Annotated[Any, Option("cpu, cuda, cuda:1, mps.")]
+Seed = Annotated[int, Option("Seed for everything random.", least=0)]
+BatchSize = Annotated[Count | None, Option("Images per encoder pass.", default="by image size")]
+SkipCorrupt = Annotated[bool, Option("Leave out unreadable files.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions(metaclass=Checked):
+    """What can be asked of an audit, whatever its encoders and images are given as.
+
+    What is `Any` here is text on the command line and in files, and may be an object in Python.
+    """
+
+    called: ClassVar[str] = "audit"
+
+    train: Annotated[
+        Any,
+        Option("Labelled images to train probes on.", default="the images that are not attacked", offers="data"),
+    ] = None
+    train_images: Annotated[int | None, Option("How many training images.", default="all")] = None
+    profile: Annotated[str, Option("Set of measures, see holdfast list profiles.", offers="profiles")] = "quick"
+    budget: Annotated[
+        str | float | None,
+        Option("Time limit such as 2m or 1h; none: no limit.", default="the profile's; quick: 2m"),
+    ] = None
+    until: Annotated[
+        str | None,
+        Option("When to stop: '24 images', 'breaking_radius ± 10%'.", default="when all is done"),
+    ] = None
+    eps: Eps = None
+    norm: Annotated[str | None, Option("Norm of the ball: linf, l2 or patch.", default="linf", offers=NORMS)] = None
+    measures: Annotated[
+        Any,
+        Option(
+            "Compute this measure instead of the profile's: NAME or NAME[parameter=value,...]; repeatable.",
+            flag="measure",
+        ),
+    ] = ()
+    settings: Annotated[Any, Option("measure.parameter=value; * means all measures.", flag="set", key="set")] = ()
+    surrogates: Annotated[
+        Any,
+        Option(
+            "Encoder that an outsider attacks instead; each: all of this audit; repeatable. Adds its measures.",
+            flag="surrogate",
+            offers="encoders",
+        ),
+    ] = ()
+    images: Annotated[
+        int | None,
+        Option("Number of images: the population that attacked images are compared with.", default="the profile's"),
+    ] = None
+    attacked: Annotated[int | None, Option("How many of them to attack.", default="the profile's")] = None
+    device: Device = None
+    seed: Seed = 0
+    batch_size: BatchSize = None
+    skip_corrupt: SkipCorrupt = False
+    skip_duplicates: Annotated[bool, Option("Leave out duplicates.")] = False
+    precision: Annotated[
+        str,
+        Option(
+            "Precision of searches: float32, tf32, bf16, fp16; reported numbers are always float32.",
+        ),
+    ] = "float32"
+    compiled: Annotated[bool, Option("Run the encoder through torch.compile.")] = False
+    allow: Annotated[
+        tuple[str, ...],
+        Option("Accept numbers as they are although this check fails; repeatable.", offers="checks", metavar="CHECK"),
+    ] = ()
+    examined: Annotated[
+        int | None,
+        Option("Images on which the checks that cost passes are made.", default="the profile's", command=False),
+    ] = None
+    queries: Annotated[
+        int | None,
+        Option("Of the gradient-free attack among the checks, for each image.", default="the profile's", command=False),
+    ] = None
+    shared_searches: Annotated[
+        bool | None,
+        Option(
+            "Whether what any search met in a ball counts for every measure of that ball.",
+            default="the profile's",
+            command=False,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class AuditRequest(AuditOptions):
+    """What an audit is asked in text: encoders and images by their specs, measures by names or tables."""
+
+    encoders: Annotated[
+        tuple[str, ...],
+        Option("Encoder specs (holdfast list encoders), or one plan.toml.", offers="encoders", argument=True),
+    ]
+    data: Annotated[
+        str | None,
+        Option("Images: a folder, a file or a spec (holdfast list data); synbench needs none.", offers="data"),
+    ] = None
+    _: KW_ONLY
+    train: str | None = None
+    measures: tuple[Any, ...] = ()
+    settings: tuple[str, ...] = ()
+    surrogates: tuple[str, ...] = ()
+    device: str = "cpu"

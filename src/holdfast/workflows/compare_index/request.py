@@ -1,0 +1,50 @@
+"""What a comparison of two encoders of one index is asked: by its command, and in Python."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar
+
+from holdfast.auditing.request import BatchSize, Device, Seed, SkipCorrupt
+from holdfast.runtime.checked import Checked, Count
+from holdfast.runtime.option import Option
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexOptions(metaclass=Checked):
+    """What can be asked of a comparison, whatever its encoders and images are given as.
+
+    What is `Any` here is text on the command line, and may be an object in Python.
+    """
+
+    called: ClassVar[str] = "compare_index"
+
+    images: Annotated[int | None, Option("How many of the images.", default="all")] = None
+    k: Annotated[tuple[Count, ...], Option("Neighbours to look at; repeatable.")] = (1, 5, 10)
+    divergence: Annotated[str, Option("Distance of representations: l2, cosine or another symmetric one.")] = "l2"
+    rate: Annotated[float | None, Option("Share of false positives at which thresholds are set.", default="0.001")] = (
+        None
+    )
+    threshold: Annotated[float | None, Option("The old threshold, a distance, instead of the rate.")] = None
+    canaries: Annotated[
+        Any, Option("CSV file of pairs by image id: first,second,together or first,second,apart.", metavar="FILE")
+    ] = None
+    edits: Annotated[bool, Option("Also search and match edited copies: JPEG, resizing, crops, light.")] = False
+    require: Annotated[
+        tuple[str, ...],
+        Option("'overlap@10 > 90 %': what the new encoder must hold, as for check; repeatable."),
+    ] = ()
+    device: Device = None
+    seed: Seed = 0
+    batch_size: BatchSize = None
+    skip_corrupt: SkipCorrupt = False
+
+
+@dataclass(frozen=True)
+class IndexRequest(IndexOptions):
+    """What a comparison is asked in text: encoders and images by their specs."""
+
+    old: Annotated[str, Option("Encoder behind the index.", offers="encoders", argument=True)]
+    new: Annotated[str, Option("Encoder that is to replace it.", offers="encoders", argument=True)]
+    data: Annotated[str, Option("Images, see holdfast list data.", offers="data")]
+    _: KW_ONLY
+    canaries: str | None = None
+    device: str = "cpu"

@@ -1,0 +1,68 @@
+"""What a hardening is asked: by its command, and in Python."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar
+
+from holdfast.auditing.request import NORMS, Device, Eps, Seed
+from holdfast.runtime.checked import Checked
+from holdfast.runtime.option import Option
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardenOptions(metaclass=Checked):
+    """What can be asked of a hardening, whatever its encoder and images are given as.
+
+    What is `Any` here is text on the command line, and may be an object in Python.
+    """
+
+    called: ClassVar[str] = "harden"
+
+    objective: Annotated[
+        str,
+        Option(
+            "auto (its own representations), fare, tecoa[path=FILE], or see holdfast list methods.", offers="methods"
+        ),
+    ] = "auto"
+    budget: Annotated[str | float, Option("Time for training, such as 90s, 30m or 2h; the audits come on top.")] = "30m"
+    steps: Annotated[int | None, Option("Steps of the training, instead of a budget.")] = None
+    eps: Eps = None
+    norm: Annotated[str, Option("Norm of the ball: linf, l2 or patch.", offers=NORMS)] = "linf"
+    attack: Annotated[
+        str | None,
+        Option("What the adversary maximises: untargeted, targeted or loss.", default="as the objective has it"),
+    ] = None
+    views: Annotated[str | None, Option("Augmentation: none, light or full.", default="as the objective has it")] = None
+    rate: Annotated[
+        float | None,
+        Option("Learning rate, in units of each weight's size.", default="tried on a few steps"),
+    ] = None
+    batch_size: Annotated[int, Option("Images per step.")] = 64
+    batchnorm: Annotated[str, Option("Whose statistics attacked images share: shared, split or frozen.")] = "shared"
+    test: Annotated[Any, Option("Images of the audits.", default="some of the data, held out", offers="data")] = None
+    train: Annotated[
+        Any, Option("Labelled images for the kNN accuracy before and after.", default="the data", offers="data")
+    ] = None
+    head: Annotated[
+        Any, Option("A linear head in use (.safetensors, .onnx); reports its accuracy before and after.")
+    ] = None
+    profile: Annotated[str, Option("Profile of the audits, see holdfast list profiles.", offers="profiles")] = (
+        "hardening"
+    )
+    device: Device = None
+    seed: Seed = 0
+
+
+@dataclass(frozen=True)
+class HardenRequest(HardenOptions):
+    """What a hardening is asked in text: the encoder and images by their specs."""
+
+    encoder: Annotated[
+        str,
+        Option("Encoder spec, see holdfast list encoders; it is not changed.", offers="encoders", argument=True),
+    ]
+    data: Annotated[str, Option("Images to learn from; labels are not needed.", offers="data")]
+    _: KW_ONLY
+    test: str | None = None
+    train: str | None = None
+    head: str | None = None
+    device: str = "cpu"
