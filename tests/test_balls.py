@@ -11,7 +11,7 @@ import holdfast
 from holdfast.auditing.balls import DIGITS, PHOTOS, SMALL, describe_balls, in_words, kind_of, usual_ball
 from holdfast.auditing.plan_file import make_plan, plan_from
 from holdfast.auditing.request import AuditRequest
-from holdfast.core import HoldfastError, registry
+from holdfast.core import HoldfastError, ImageSource, registry
 from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.parts.measures.neighbours.breaking_radius import BreakingRadius
 from holdfast.parts.threats.l2 import L2
@@ -19,9 +19,9 @@ from holdfast.parts.threats.linf import Linf
 from holdfast.sources.data.arrays import Arrays
 
 
-def balls(data: str | None, **options) -> set:
+def balls(data: str | None, source: ImageSource | None = None, **options) -> set:
     """The balls in which the drift of some images is asked for."""
-    plan = make_plan(AuditRequest(["zoo:digits-simclr"], data, profile="quick", measures=["breakaway_risk"], **options))
+    plan = make_plan(AuditRequest(["zoo:digits-simclr"], data, measures=["breakaway_risk"], **options), source)
     return {measure.ball for measure in plan.measures if isinstance(measure, BreakawayRisk)}
 
 

@@ -52,7 +52,7 @@ def test_a_surrogate_adds_its_measures_to_any_profile() -> None:
     # a measure's own surrogates stay, unless others are given
     own = TransferRate((LABELLED,))
     assert make_plan(AuditRequest([HARDENED], "digits", measures=[own])).measures == (own,)
-    (other,) = make_plan(AuditRequest([HARDENED], "digits", measures=[own], surrogates="each")).measures
+    (other,) = make_plan(AuditRequest([HARDENED], "digits", measures=[own], surrogates=("each",))).measures
     assert other == TransferRate((HARDENED,))
 
 

@@ -31,7 +31,7 @@ from holdfast.core.engine import Engine
 from holdfast.extend import measure as own_measure
 from holdfast.runtime.checked import describe_value, plain
 from holdfast.runtime.errors import NothingAudited
-from holdfast.runtime.option import Option, takes, values_of
+from holdfast.runtime.option import Option, convert, takes
 from holdfast.workflows.monitor.snapshot import isolate_global_state
 
 Question = Change | Callable[..., Any]
@@ -59,7 +59,7 @@ class Audit(Kept, AuditOptions, InMemory):
     measures: Question | Sequence[Question] = ()
     settings: Mapping[str, Any] | Sequence[str] | str = ()
     surrogates: Model | Sequence[Model] | Mapping[str, Model] = ()
-    allow: str | Sequence[str] = ()  # pyright: ignore[reportIncompatibleVariableOverride] one needs no list
+    allow: str | Sequence[str] = ()
     workers: Annotated[
         int | None,
         Option('Worker processes that share the audit. A script then begins under `if __name__ == "__main__":`.'),
@@ -90,15 +90,18 @@ def audit(asked: Audit) -> Record:
             f"surrogates: expected names that no audited encoder has, got {twice[0]!r} twice; name it in a dict, or "
             "give the name alone where it is the same encoder"
         )
-    in_text = {
-        "train": train_spec,
-        "measures": _measures(asked.measures, asked.eps, asked.norm),
-        "settings": _settings(asked.settings),
-        "surrogates": specs_of(others),
-        "device": str(usual if asked.device is None else asked.device),
-        "allow": [asked.allow] if isinstance(asked.allow, str) else asked.allow,
-    }
-    request = AuditRequest(tuple(specs_of(opened)), spec, **values_of(asked, AuditOptions) | in_text)
+    request = convert(
+        asked,
+        AuditRequest,
+        encoders=specs_of(opened),
+        data=spec,
+        train=train_spec,
+        measures=_measures(asked.measures, asked.eps, asked.norm),
+        settings=_settings(asked.settings),
+        surrogates=specs_of(others),
+        device=str(usual if asked.device is None else asked.device),
+        allow=[asked.allow] if isinstance(asked.allow, str) else asked.allow,
+    )
     refuse_idle_ball(request)
     plan = make_plan(request, tested)
     engine = INLINE if asked.workers in (None, 1) else _processes(asked.workers, plan.device)

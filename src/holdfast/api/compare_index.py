@@ -11,7 +11,7 @@ from holdfast.report.document import Document
 from holdfast.report.documents.index_upgrade import document
 from holdfast.report.index_upgrade import publish
 from holdfast.report.media import Shown
-from holdfast.runtime.option import Option, takes, values_of
+from holdfast.runtime.option import Option, convert, takes
 from holdfast.storage import index_upgrade as stored
 from holdfast.storage.entry import as_json
 from holdfast.workflows.compare_index.plan import IndexPlan
@@ -69,11 +69,15 @@ def compare_index(asked: CompareIndex) -> IndexRecord:
         raise HoldfastError("data: expected the images of an index, got None")
     first, second = (name if name in networks else str(network) for name, network in opened.items())
     usual = next(iter(networks.values())).device if networks else "cpu"
-    in_text = {
-        "canaries": None if asked.canaries is None else os.fspath(asked.canaries),
-        "device": str(usual if asked.device is None else asked.device),
-    }
-    plan = IndexPlan(first, second, spec, **values_of(asked, IndexOptions) | in_text)
+    plan = convert(
+        asked,
+        IndexPlan,
+        old=first,
+        new=second,
+        data=spec,
+        canaries=None if asked.canaries is None else os.fspath(asked.canaries),
+        device=str(usual if asked.device is None else asked.device),
+    )
     with run_folder(asked.out) as folder, isolate_global_state(), listen(asked.quiet) as bars:
         record = run(plan, folder, encoders=networks, source=source, listener=bars)
         if asked.out is not None:

@@ -16,7 +16,7 @@ from holdfast.report.document import Document
 from holdfast.report.documents.hardening import document
 from holdfast.report.media import Shown
 from holdfast.report.paper.figure import Figure
-from holdfast.runtime.option import Option, takes, values_of
+from holdfast.runtime.option import Option, convert, takes
 from holdfast.storage.filesystem import local_folder
 from holdfast.storage.hardening import HardeningRecord
 from holdfast.workflows.harden.audits import Opened
@@ -101,14 +101,16 @@ def harden(asked: Harden) -> HardenedModel:
     if spec is None:
         raise HoldfastError("harden: expected data, images to learn from, got None")
     usual = "cpu" if network is None else network.device
-    in_text = {
-        "test": test_spec,
-        "train": train_spec,
-        "head": None if asked.head is None else os.fspath(asked.head),
-        "device": str(asked.device or usual),
-    }
-    name = str(encoder) if network is None else name
-    plan = Hardening(encoder=name, data=spec, **values_of(asked, HardenOptions) | in_text)
+    plan = convert(
+        asked,
+        Hardening,
+        encoder=str(encoder) if network is None else name,
+        data=spec,
+        test=test_spec,
+        train=train_spec,
+        head=None if asked.head is None else os.fspath(asked.head),
+        device=str(asked.device or usual),
+    )
     # train and audit; then the copy's weights may be trained where yours may
     with run_folder(asked.out) as place:
         folder = local_folder(place)

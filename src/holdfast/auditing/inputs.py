@@ -1,6 +1,6 @@
 """What an audit's answer depends on beside its plan and installed code: files, as far as its parts know them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ def inputs_of(audit: PreparedAudit) -> list[Path] | None:
 def leave_receipt(
     audit: PreparedAudit,
     record: Record,
-    request: Mapping[str, Any],
+    request: Any,
     heard: Heard = lambda done, total: None,
 ) -> None:
     """Leave the receipt of a request in the run folder, if its answer is complete and what it depends on is known."""

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.auditing.balls import NORM, audit_ball, shape_of
 from holdfast.auditing.panel import validity_panel
 from holdfast.auditing.plan import Plan, unread
-from holdfast.auditing.profile import Profile, profile_table
 from holdfast.auditing.profile import profile as open_profile
+from holdfast.auditing.profile import profile_table
 from holdfast.auditing.request import AuditRequest
 from holdfast.auditing.series import expand
 from holdfast.auditing.until import until_of
@@ -22,6 +22,8 @@ from holdfast.runtime.durations import seconds
 from holdfast.runtime.option import fields_of
 from holdfast.sources.data import open_images
 from holdfast.storage.documents import read_toml
+
+T = TypeVar("T")
 
 TRANSFER = "transfer"
 """The profile whose measures surrogates add to those that take none."""
@@ -67,42 +69,37 @@ def make_plan(request: AuditRequest, source: ImageSource | None = None) -> Plan:
         )
 
     # What is not written is as in the profile; half of the images are spared for probes, unless they have their own
-    asked = _fill_in(request, base)
+    images = _fall_back(request.images, base.images)
     learns = any(measure.learns for measure in measures)
+    examined, queries = _fall_back(request.examined, base.examined), _fall_back(request.queries, base.queries)
     return Plan(
         encoders,
-        NO_DATA if asked.data is None else asked.data,
+        NO_DATA if request.data is None else request.data,
         measures,
-        validity_panel(measures, asked.examined, asked.queries, asked.precision),
-        images=asked.images,
-        attacked=asked.attacked,
-        seed=asked.seed,
-        batch_size=asked.batch_size,
-        device=asked.device,
-        skip_corrupt=asked.skip_corrupt,
-        skip_duplicates=asked.skip_duplicates,
-        profile=Path(asked.profile).stem,
-        train=asked.train,
-        train_images=asked.train_images,
-        spare=learns and request.attacked is None and asked.train is None,
+        validity_panel(measures, examined, queries, request.precision),
+        images=images,
+        attacked=_fall_back(request.attacked, min(base.attacked, images) // 2 * 2),
+        seed=request.seed,
+        batch_size=request.batch_size,
+        device=request.device,
+        skip_corrupt=request.skip_corrupt,
+        skip_duplicates=request.skip_duplicates,
+        profile=Path(request.profile).stem,
+        train=request.train,
+        train_images=request.train_images,
+        spare=learns and request.attacked is None and request.train is None,
         series=series,
-        precision=asked.precision,
-        compiled=asked.compiled,
-        shared_searches=asked.shared_searches,
-        allow=asked.allow,
+        precision=request.precision,
+        compiled=request.compiled,
+        shared_searches=_fall_back(request.shared_searches, base.shared_searches),
+        allow=request.allow,
         budget=_budget(request.budget, None if request.until else base.budget),
         until=None if request.until is None else until_of(request.until),
     )
 
 
-def _fill_in(request: AuditRequest, base: Profile) -> Any:
-    """Return the request with what the profile says where it says nothing itself."""
-    images = base.images if request.images is None else request.images
-    usual = {
-        "images": images, "attacked": min(base.attacked, images) // 2 * 2, "examined": base.examined,
-        "queries": base.queries, "shared_searches": base.shared_searches,
-    }  # fmt: skip
-    return replace(request, **{name: value for name, value in usual.items() if getattr(request, name) is None})
+def _fall_back(value: T | None, usual: T) -> T:
+    return usual if value is None else value
 
 
 def _ball(request: AuditRequest, source: ImageSource | None) -> Ball:

@@ -79,7 +79,7 @@ class AuditOptions(metaclass=Checked):
     ] = "float32"
     compiled: Annotated[bool, Option("Run the encoder through torch.compile.")] = False
     allow: Annotated[
-        tuple[str, ...],
+        Any,
         Option("Accept numbers as they are although this check fails; repeatable.", offers="checks", metavar="CHECK"),
     ] = ()
     examined: Annotated[
@@ -118,3 +118,4 @@ class AuditRequest(AuditOptions):
     settings: tuple[str, ...] = ()
     surrogates: tuple[str, ...] = ()
     device: str = "cpu"
+    allow: tuple[str, ...] = ()

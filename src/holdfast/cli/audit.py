@@ -54,9 +54,9 @@ def audit(
     if calibrate <= 0:
         raise HoldfastError(f"--calibrate: expected seconds above 0, got {calibrate:g}")
     # The answer of the same request, where it stands: neither torch nor any part is imported for it
-    encoders = given["encoders"]
-    files = any(name.endswith(".toml") for name in (*encoders, given.get("profile", "")))
-    known = None if files or dry_run or shard is not None else {**given, "overwrite": overwrite}
+    asked = AuditRequest(**given)
+    files = any(name.endswith(".toml") for name in (*asked.encoders, asked.profile))
+    known = None if files or dry_run or shard is not None else [given, overwrite]
     if known is not None and standing_answer(known, out_folder, json_output, quiet, strict):
         return
     if not dry_run:
@@ -64,11 +64,10 @@ def audit(
     from holdfast.auditing.plan_file import make_plan, read_plan, refuse_idle_ball
 
     # The plan: of a file and the options over it, or of the options alone
-    if len(encoders) == 1 and encoders[0].endswith(".toml"):
+    if len(asked.encoders) == 1 and asked.encoders[0].endswith(".toml"):
         over = {name: value for name, value in given.items() if name != "encoders"}
-        plan = read_plan(Path(encoders[0]), over)
+        plan = read_plan(Path(asked.encoders[0]), over)
     else:
-        asked = AuditRequest(**given)
         refuse_idle_ball(asked)
         plan = make_plan(asked)
     # The estimate, a part, or the whole of it
@@ -78,7 +77,7 @@ def audit(
     elif shard is not None:
         if not chosen.in_process:
             raise HoldfastError("--shard is for processes that you start yourself; leave out --workers and --engine")
-        if given.get("budget", "none") != "none" or "until" in given:
+        if asked.budget not in (None, "none") or asked.until is not None:
             raise HoldfastError("--shard makes its part of all shards; leave out --budget and --until")
         make_shard(replace(plan, budget=None, until=None), out_folder, shard, json_output, overwrite, quiet)
     else:

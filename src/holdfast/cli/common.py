@@ -23,6 +23,7 @@ from holdfast.runtime.doors import real
 from holdfast.runtime.errors import Unwritable, describe_error
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.foreign import foreign
+from holdfast.runtime.option import set_signature
 from holdfast.runtime.privacy import brief, public, redact_secrets
 from holdfast.runtime.streams import answering
 
@@ -89,8 +90,7 @@ def with_parts(command: Callable[..., Any]) -> Callable[..., Any]:
 
     signature = inspect.signature(command)
     option = inspect.Parameter("parts", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=PartsOption)
-    vars(run)["__signature__"] = signature.replace(parameters=[*signature.parameters.values(), option])
-    run.__annotations__ = {**command.__annotations__, "parts": PartsOption}
+    set_signature(run, signature.replace(parameters=[*signature.parameters.values(), option]))
     return run
 
 

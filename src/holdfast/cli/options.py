@@ -14,7 +14,7 @@ from holdfast.auditing.request import AuditRequest
 from holdfast.cli import completion
 from holdfast.runtime.checked import LARGEST
 from holdfast.runtime.checked import number as read_number
-from holdfast.runtime.option import Field, fields_of
+from holdfast.runtime.option import Field, fields_of, set_signature
 
 SPECS = {"encoders": completion.encoders, "data": completion.data, "profiles": completion.profiles}
 """What offers words that are neither written down nor the names of parts."""
@@ -44,8 +44,7 @@ def asks(request: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
         signature = inspect.signature(command)
         _, *own = signature.parameters.values()
         parameters = [*map(_parameter, fields), *own]
-        vars(run)["__signature__"] = signature.replace(parameters=parameters)
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        set_signature(run, signature.replace(parameters=parameters))
         return run
 
     return decorate
@@ -69,13 +68,16 @@ def _parameter(field: Field) -> inspect.Parameter:
 
 def _option(field: Field) -> Any:
     option = field.option
-    flag = f"--{(option.flag or field.name).replace('_', '-')}"
-    said: dict[str, Any] = {"help": _help(field), "metavar": option.metavar, "autocompletion": _offers(option.offers)}
-    if _kind(field.kind) is float:
-        said["parser"] = number
-    if option.least is not None:
-        said |= {"min": option.least, "max": LARGEST}
-    return typer.Argument(**said) if option.argument else typer.Option(flag, **said)
+    flag = [] if option.argument else [f"--{(option.flag or field.name).replace('_', '-')}"]
+    return (typer.Argument if option.argument else typer.Option)(
+        *flag,
+        help=_help(field),
+        metavar=option.metavar,
+        autocompletion=_offers(option.offers),
+        parser=number if _kind(field.kind) is float else None,
+        min=option.least,
+        max=None if option.least is None else LARGEST,
+    )
 
 
 def _kind(kind: Any) -> Any:

@@ -98,13 +98,13 @@ def without_option(kind: Any) -> Any:
     if get_origin(kind) is not Annotated:
         return kind
     inner, *extras = get_args(kind)
-    others = tuple(extra for extra in extras if not isinstance(extra, Option))
-    return Annotated[(inner, *others)] if others else inner  # pyright: ignore[reportInvalidTypeForm] made here
+    return inner if any(isinstance(extra, Option) for extra in extras) else kind
 
 
-def values_of(request: Any, kind: type) -> dict[str, Any]:
-    """Return what a request says in the fields of another kind of request."""
-    return {field.name: getattr(request, field.name) for field in dataclasses.fields(kind)}
+def convert(request: Any, kind: Callable[..., R], **changes: Any) -> R:
+    """Return a request of another kind: what both have, as it is but for the changes."""
+    alike = {field.name: getattr(request, field.name) for field in fields_of(kind) if hasattr(request, field.name)}
+    return kind(**{**alike, **changes})
 
 
 def takes(request: Callable[P, R]) -> Callable[[Callable[[R], T]], Callable[P, T]]:
@@ -115,16 +115,22 @@ def takes(request: Callable[P, R]) -> Callable[[Callable[[R], T]], Callable[P, T
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             return function(request(*args, **kwargs))
 
-        signature = inspect.signature(request)
+        taken = [
+            one.replace(annotation=without_option(one.annotation))
+            for one in inspect.signature(request).parameters.values()
+        ]
         returns = inspect.signature(function).return_annotation
-        vars(call)["__signature__"] = signature.replace(return_annotation=returns)
-        call.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()} | {
-            "return": returns
-        }
+        set_signature(call, inspect.Signature(taken, return_annotation=returns))
         call.__doc__ = _describe(inspect.getdoc(function) or "", request)
         return call
 
     return decorate
+
+
+def set_signature(function: Callable[..., Any], signature: inspect.Signature) -> None:
+    """Let a function that takes anything say what it takes."""
+    vars(function)["__signature__"] = signature
+    function.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
 
 
 def _describe(doc: str, request: Any) -> str:

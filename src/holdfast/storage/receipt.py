@@ -9,7 +9,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ Heard = Callable[[int, int], object]
 
 def write_receipt(
     folder: Folder,
-    request: Mapping[str, Any],
+    request: Any,
     inputs: Iterable[Path],
     files: Iterable[str],
     began: float,
@@ -68,7 +68,7 @@ def write_receipt(
     folder.write_text(RECEIPT, text)
 
 
-def standing(folder: Folder, request: Mapping[str, Any], heard: Heard = lambda done, total: None) -> Record | None:
+def standing(folder: Folder, request: Any, heard: Heard = lambda done, total: None) -> Record | None:
     """Return the record of a local run folder if it answers a request, and all that it was made of is as it was."""
     if folder.local is None:
         return None
@@ -94,7 +94,7 @@ def standing(folder: Folder, request: Mapping[str, Any], heard: Heard = lambda d
         return None
 
 
-def _request(request: Mapping[str, Any]) -> str:
+def _request(request: Any) -> str:
     """Return the digest of what is asked: where, and under which settings of the environment."""
     settings = {key: value for key, value in os.environ.items() if key.startswith("HOLDFAST_")}
     return digest_of(json.dumps([request, os.getcwd(), settings], sort_keys=True).encode())

@@ -1,5 +1,7 @@
 """What a comparison of two encoders of one index is made of."""
 
+from dataclasses import dataclass
+
 from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.divergences import divergence
 from holdfast.workflows.compare_index.request import IndexRequest
@@ -8,6 +10,7 @@ RATE = 1e-3
 """False positives that a threshold is set at where nobody says otherwise, a share of the pairs of different images."""
 
 
+@dataclass(frozen=True)
 class IndexPlan(IndexRequest):
     """What is compared, and how; without a rate and a threshold, the rate is `RATE`."""
 
