@@ -15,7 +15,7 @@ from holdfast.cli.common import (
     command_line,
     listening,
     number,
-    show_document,
+    show,
 )
 from holdfast.storage.filesystem import local_folder
 
@@ -86,6 +86,6 @@ def compare_index(
         bars.stage("writing the report")
         report = publish(out_folder, record)
 
-    show_document(record, json_output, lambda: document(record, brief(report)))
+    show(record, json_output, document(record, brief(report)))
     if not record.passed:
         raise typer.Exit(record.status)

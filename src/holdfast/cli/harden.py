@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import completion
-from holdfast.cli.common import DeviceOption, EpsOption, JsonOption, QuietOption, listening, partly, show_document
+from holdfast.cli.common import DeviceOption, EpsOption, JsonOption, QuietOption, listening, partly, show
 from holdfast.storage.filesystem import local_folder
 
 
@@ -92,5 +92,5 @@ def harden(
         steps, options["pace"] = read_pace(pace)
     with listening(quiet) as bars:
         record = run(Hardening(encoder, data, objective, steps=steps, **options), out_folder, listener=bars).record
-    show_document(record, json_output, lambda: document(record))
+    show(record, json_output, document(record))
     partly(record.failures, has_measurements(record))
