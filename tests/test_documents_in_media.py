@@ -11,7 +11,7 @@ from rich.text import Text
 
 from holdfast.cli.common import show_markdown
 from holdfast.core import Score
-from holdfast.report.document import Document, Heading, Items, ToCopy, list_items
+from holdfast.report.document import Document, Heading, Items, ToCopy, Verbatim, list_items
 from holdfast.report.documents import comparison
 from holdfast.report.media import Shown, print_document, to_html, to_markdown, to_text
 from holdfast.report.table import Table
@@ -34,6 +34,7 @@ WHOLE = [
     *list_items([]),
     Items([Text("above"), Text("  below")]),
     ToCopy({"Again": "holdfast audit a --data b"}),
+    Verbatim("  >>> f(```)\n  1"),
 ]
 
 
@@ -52,13 +53,14 @@ def test_markdown_has_headings_lists_tables_and_code() -> None:
         "| second | 3 | \\<b\\>\\`x\\` \\| \\[y\\](z) \\*a\\* - b |",
         "- one\n- two",
         "- above\n  - below",
-        "- Again: `holdfast audit a --data b`\n",
+        "- Again: `holdfast audit a --data b`",
+        "````\n  >>> f(```)\n  1\n````\n",
     ])  # fmt: skip
 
 
 def test_the_terminal_shows_every_word_and_breaks_nothing_that_is_copied() -> None:
     place = "/a/path/" + 20 * "longer/"
-    text = printed([*WHOLE, ToCopy({"Report": place})], width=40)
+    text = printed([*WHOLE, ToCopy({"Report": place}), Verbatim(f"  {place} a\n  b")], width=40)
     for words in (
         "The title",
         "Price: none, small",
@@ -70,11 +72,12 @@ def test_the_terminal_shows_every_word_and_breaks_nothing_that_is_copied() -> No
         "holdfast audit a --data b",
     ):
         assert words in text
-    assert f"Report: {place}\n" in text
+    assert f"Report: {place}\n  {place} a\n  b\n" in text
 
 
 def test_a_page_has_no_markup_but_ours() -> None:
-    html = to_html([Heading(EVIL), Text(EVIL, "bold red"), Items([Text(EVIL)]), ToCopy({EVIL: EVIL}), TABLE])
+    blocks = [Heading(EVIL), Text(EVIL, "bold red"), Items([Text(EVIL)]), ToCopy({EVIL: EVIL}), TABLE, Verbatim(EVIL)]
+    html = to_html(blocks)
     assert "<b>" not in html
     assert '<span class="bold red">&lt;b&gt;' in html
     assert html.count("<tr>") == 3
@@ -82,6 +85,7 @@ def test_a_page_has_no_markup_but_ours() -> None:
         "code",
         "div",
         "p",
+        "pre",
         "span",
         "style",
         "table",
@@ -113,6 +117,7 @@ WITH_SECRETS = [
     Items([Text(f"failed: {TOKEN}")]),
     Table([TOKEN, KEY], [[TOKEN, Text(KEY, "bold")]], TOKEN),
     ToCopy({TOKEN: f"holdfast audit x?{KEY}"}),
+    Verbatim(f"audit x?{KEY}\n{TOKEN}"),
 ]
 
 
@@ -121,7 +126,7 @@ def test_no_medium_says_a_credential(render: Callable[[Document], str]) -> None:
     shown = render(WITH_SECRETS).replace("\\", "")
     for secret in ("abcdefghij", "klmnop", "rstuv", "ecret"):
         assert secret not in shown
-    assert shown.count("***") >= 9 - (render is to_text)  # the title of a table is folded in a terminal
+    assert shown.count("***") >= 11 - (render is to_text)  # the title of a table is folded in a terminal
 
 
 def test_what_is_written_into_a_run_folder_names_no_place(tmp_path: Path) -> None:
@@ -150,6 +155,13 @@ def test_what_does_not_fit_a_terminal_has_another_form_there_alone() -> None:
     assert printed([table], width=49) == "narrow\n"
     assert "wide" in to_markdown([table])
     assert "wide" in to_html([table])
+
+
+def test_rows_that_name_themselves_need_no_head() -> None:
+    table = Table(["", ""], [[Text("first", "bold"), "its words"]], words=(0, 1))
+    assert printed([table, Text("after")]) == "first  its words\n\nafter\n"
+    assert to_markdown([table]) == "|  |  |\n| --- | --- |\n| **first** | its words |\n"
+    assert "<thead>" not in to_html([table])
 
 
 def test_what_is_shown_prints_and_draws_itself(monkeypatch) -> None:

@@ -88,6 +88,29 @@ def test_optional_packages_are_not_imported_eagerly() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_one_place_prints_what_is_said() -> None:
+    """Answers are JSON, or documents, which one module shows; progress and errors go to stderr, `err`."""
+    renders = {"report/media.py", "report/table.py", "runtime/console.py", "runtime/progress.py"}
+    found = []
+    for path in FILES:
+        name = path.relative_to(ROOT).as_posix()
+        if name not in renders:
+            found += [f"{name}: {module}" for module in modules(path) & {"rich", "rich.console", "rich.table"}]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(func=ast.Name(id="print")):
+                    found.append(f"{name}: print")
+                case ast.Call(func=ast.Attribute(value=whose, attr="print")):
+                    if name not in renders and ast.unparse(whose) != "err":
+                        found.append(f"{name}: {ast.unparse(whose)}.print")
+                case ast.Call(func=ast.Attribute(value=ast.Attribute() as whose, attr="write")):
+                    if ast.unparse(whose) in ("out.file", "sys.stdout") and name != "cli/common.py":
+                        found.append(f"{name}: {ast.unparse(whose)}.write")
+                case ast.FunctionDef(name=called) if called.startswith("print_") and called != "print_document":
+                    found.append(f"{name}: {called}")
+    assert not found, "give it a `document`, and show that: report/documents/"
+
+
 def test_every_module_can_be_imported() -> None:
     for path in FILES:
         name = ".".join(("holdfast", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")

@@ -16,7 +16,8 @@ from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
 import holdfast
-from holdfast import HoldfastError, api
+from holdfast import HoldfastError
+from holdfast.api import audit as api
 from holdfast.core import Encoder, Score
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd

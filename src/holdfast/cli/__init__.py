@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from holdfast.cli.audit import audit
 from holdfast.cli.check import check
@@ -43,7 +44,9 @@ app = typer.Typer(epilog=SUMMARY, no_args_is_help=True, pretty_exceptions_enable
 def _version(wanted: bool) -> bool:
     """Print the version and end where it is wanted; typer passes on what this returns as the option."""
     if wanted:
-        out.print(f"holdfast {VERSION}")
+        from holdfast.report.media import print_document
+
+        print_document([Text(f"holdfast {VERSION}")], out)
         raise typer.Exit
     return wanted
 

@@ -15,7 +15,7 @@ from holdfast.cli.common import (
     listening,
     partly,
     run_plan,
-    show_document,
+    show,
     standing_answer,
 )
 from holdfast.cli.options import Given, asks, number
@@ -95,6 +95,6 @@ def _estimate(
     part = None if shard is None else part_of(shard)
     with listening(quiet) as bars:
         expected = estimate(plan, folder, seconds=seconds, workers=workers, part=part, say=bars.stage)
-    show_document(expected, json_output, lambda: document(expected))
+    show(expected, json_output, document(expected))
     broken = [encoder.error for encoder in expected.encoders if encoder.error]
     partly(broken, len(broken) < len(expected.encoders))

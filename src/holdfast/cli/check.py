@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.common import AllowOption, JsonOption, err, listening, out, show_document
+from holdfast.cli.common import AllowOption, JsonOption, err, listening, out, show
 from holdfast.cli.options import number
 from holdfast.runtime.doors import read_list, real
 from holdfast.runtime.errors import HoldfastError, os_reason
@@ -80,7 +80,9 @@ def check(
     """Check a run against requirements or an earlier run: status 0 if all hold, 1 if one does not."""
     from holdfast.comparison.records import open_run
     from holdfast.report.annotations import annotations
+    from holdfast.report.document import Verbatim
     from holdfast.report.documents.gate import document
+    from holdfast.report.media import print_document
     from holdfast.storage.standing import refuse_unknown
     from holdfast.workflows.gate import hold
     from holdfast.workflows.index_gate import IndexQuestions
@@ -104,10 +106,9 @@ def check(
             index=index,
             listener=bars,
         )
-    show_document(data, json_output, lambda: document(data))
+    show(data, json_output, document(data))
     if annotate:
-        for command in annotations(data):
-            (err if json_output else out).print(command, markup=False, highlight=False, soft_wrap=True)
+        print_document([Verbatim(command) for command in annotations(data)], err if json_output else out)
     _write(data, junit, summary)
     if not data.passed:
         raise typer.Exit(ExitStatus.UNMET)

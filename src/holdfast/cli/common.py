@@ -123,30 +123,24 @@ def answer(data: Any) -> None:
     out.file.write(redact_secrets(json.dumps(as_json(data), allow_nan=False)) + "\n")
 
 
-def show(data: Any, json_output: bool, draw: Callable[[], object]) -> None:
-    """Print an answer: as JSON where that is wanted, else as `draw` does."""
-    if json_output:
-        answer(data)
-    else:
-        draw()
-
-
-def show_document(data: Any, json_output: bool, document: Callable[[], "Document"]) -> None:
+def show(data: Any, json_output: bool, document: "Document") -> None:
     """Print an answer: as JSON where that is wanted, else as the document that says it."""
     from holdfast.report.media import print_document
 
-    show(data, json_output, lambda: print_document(document(), out))
+    if json_output:
+        answer(data)
+    else:
+        print_document(document, out)
 
 
 def show_markdown(record: Any, json_output: bool, document: "Document", place: Path) -> None:
     """Write a document as Markdown into its run folder, and print it, with the place of the Markdown."""
+    from holdfast.report.document import ToCopy
     from holdfast.report.media import to_markdown
     from holdfast.storage.run_folder import Store
 
     Store(place.parent).write_text(place.name, to_markdown(document, public))
-    show_document(record, json_output, lambda: document)
-    if not json_output:
-        out.print(f"as Markdown: {place}", soft_wrap=True)
+    show(record, json_output, [*document, ToCopy({"as Markdown": str(place)})])
 
 
 def warn(strong: str, text: str = "") -> None:

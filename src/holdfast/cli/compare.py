@@ -4,10 +4,9 @@ from collections.abc import Callable
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from holdfast.cli import completion
-from holdfast.cli.common import AllowOption, CorrectionOption, JsonOption, XOption, YOption, out, partly, show_document
+from holdfast.cli.common import AllowOption, CorrectionOption, JsonOption, XOption, YOption, partly, show
 
 
 def compare(
@@ -53,6 +52,7 @@ def compare(
     from holdfast.comparison.eval_results import write_eval_results
     from holdfast.comparison.exports import write_csv, write_parquet
     from holdfast.comparison.records import open_runs
+    from holdfast.report.document import ToCopy
     from holdfast.report.documents.comparison import document
     from holdfast.report.documents.comparison_table import Layout
     from holdfast.report.documents.comparison_table import document as table_document
@@ -89,7 +89,5 @@ def compare(
     requested = [(place, write) for place, write in exports if place is not None]
     for place, write in requested:
         write(place)
-    show_document(data, json_output, lambda: document(data))
-    for place, _ in () if json_output else requested:
-        out.print(Text.assemble("written: ", (place, "bold")), soft_wrap=True, highlight=False)
+    show(data, json_output, [*document(data), *(ToCopy({"written": place}) for place, _ in requested)])
     partly(data.problems, True)

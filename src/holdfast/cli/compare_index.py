@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.common import JsonOption, QuietOption, brief, command_line, listening, show_document
+from holdfast.cli.common import JsonOption, QuietOption, brief, command_line, listening, show
 from holdfast.cli.options import Given, asks
 from holdfast.storage.filesystem import local_folder
 from holdfast.workflows.compare_index.request import IndexRequest
@@ -35,6 +35,6 @@ def compare_index(
         bars.stage("writing the report")
         report = publish(out_folder, record)
 
-    show_document(record, json_output, lambda: document(record, brief(report)))
+    show(record, json_output, document(record, brief(report)))
     if not record.passed:
         raise typer.Exit(record.status)

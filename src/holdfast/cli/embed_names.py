@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import completion
-from holdfast.cli.common import JsonOption, QuietOption, listening, out, show
+from holdfast.cli.common import JsonOption, QuietOption, listening, show
 
 
 def embed_names(
@@ -33,6 +33,7 @@ def embed_names(
     quiet: QuietOption = False,
 ) -> None:
     """Write the embeddings of class names, for the probe zero_shot, or of captions, for caption_retrieval."""
+    from holdfast.report.document import ToCopy
     from holdfast.workflows.embed_captions import embed_captions
     from holdfast.workflows.embed_names import TEMPLATE
     from holdfast.workflows.embed_names import embed_names as run
@@ -48,8 +49,4 @@ def embed_names(
             assert captions is not None
             path = embed_captions(encoder, captions, out=out_file or Path("captions.safetensors"), listener=bars)
             use = f"caption_retrieval[path={path}]"
-
-    def draw() -> None:
-        out.print(f"{path}: measure with it: --measure '{use}'", soft_wrap=True)
-
-    show({"path": str(path)}, json_output, draw)
+    show({"path": str(path)}, json_output, [ToCopy({f"{path}: measure with it": f"--measure '{use}'"})])

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from holdfast.cli import completion
-from holdfast.cli.common import EpsOption, JsonOption, QuietOption, SeedOption, listening, out, show, warn
+from holdfast.cli.common import EpsOption, JsonOption, QuietOption, SeedOption, listening, show, warn
 from holdfast.storage.filesystem import local_folder
 
 
@@ -45,6 +44,8 @@ def export_vnnlib(
     quiet: QuietOption = False,
 ) -> None:
     """Write what certificates answer as ONNX and VNN-LIB files, for other verifiers."""
+    from holdfast.report.document import ToCopy
+    from holdfast.report.table import Table
     from holdfast.workflows.exchange.export import export_vnnlib as run
 
     with listening(quiet) as bars:
@@ -64,14 +65,11 @@ def export_vnnlib(
             seed=seed or 0,
             listener=bars,
         )
-
-    def draw() -> None:
-        table = Table("image", "query", "network", "clean margin", box=None, pad_edge=False)
-        for instance in instances:
-            table.add_row(instance.image, instance.vnnlib, instance.onnx, f"{instance.margin:.4g}")
-        out.print(table)
-        out.print(f"all of them: {out_folder}/instances.csv", soft_wrap=True, highlight=False)
-
-    show({"folder": str(out_folder), "instances": [asdict(instance) for instance in instances]}, json_output, draw)
+    rows = [[instance.image, instance.vnnlib, instance.onnx, f"{instance.margin:.4g}"] for instance in instances]
+    shown = [
+        Table(("image", "query", "network", "clean margin"), rows, words=(0, 1, 2)),
+        ToCopy({"all of them": f"{out_folder}/instances.csv"}),
+    ]
+    show({"folder": str(out_folder), "instances": [asdict(instance) for instance in instances]}, json_output, shown)
     if lost := sum(instance.margin <= 0 for instance in instances):
         warn("sat already:", f"{lost} of {len(instances)} clean images are unsafe as they are, without any change")

@@ -3,9 +3,8 @@
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
-from holdfast.cli.common import AllowOption, JsonOption, out, partly, show, warn
+from holdfast.cli.common import AllowOption, JsonOption, partly, show, warn
 
 
 def figures(
@@ -28,6 +27,7 @@ def figures(
     from holdfast.comparison.compare import compare_runs
     from holdfast.comparison.joint import joint
     from holdfast.comparison.records import open_runs
+    from holdfast.report.documents.figures import document
     from holdfast.report.paper.folder import formats_of, write_figures
     from holdfast.report.paper.gather import figures_of_comparison, figures_of_record
     from holdfast.report.paper.style import Style, width_of
@@ -45,14 +45,7 @@ def figures(
     written = write_figures(drawn, folder, kinds, style, only or (), dpi)
     facts = [{"name": f.name, "title": f.title, "caption": f.caption, "files": places} for f, places in written]
     problems = [*drawn.problems, *unreadable]
-
-    def draw() -> None:
-        for figure, places in written:
-            out.print(Text.assemble((figure.name, "bold"), f": {figure.subject}"), soft_wrap=True, highlight=False)
-            out.print(Text("  " + ", ".join(places), "dim"), soft_wrap=True, highlight=False)
-        out.print(f"captions: {folder}/captions.txt, and captions.tex for LaTeX", soft_wrap=True, highlight=False)
-
-    show({"figures": facts, "problems": problems}, json_output, draw)
+    show({"figures": facts, "problems": problems}, json_output, document(written, folder))
     for problem in problems:
         warn("left out:", problem)
     partly(problems, True)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.common import JsonOption, QuietOption, listening, partly, show_document
+from holdfast.cli.common import JsonOption, QuietOption, listening, partly, show
 from holdfast.cli.options import Given, asks
 from holdfast.storage.filesystem import local_folder
 from holdfast.workflows.harden.request import HardenRequest
@@ -33,5 +33,5 @@ def harden(
         again["steps"], again["pace"] = read_pace(pace)
     with listening(quiet) as bars:
         record = run(Hardening(**{**given, **again}), out_folder, listener=bars).record
-    show_document(record, json_output, lambda: document(record))
+    show(record, json_output, lambda: document(record))
     partly(record.failures, has_measurements(record))

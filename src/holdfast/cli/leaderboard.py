@@ -3,7 +3,6 @@
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from holdfast.cli.common import (
     AllowOption,
@@ -12,9 +11,8 @@ from holdfast.cli.common import (
     QuietOption,
     XOption,
     YOption,
-    answer,
     listening,
-    out,
+    show,
 )
 
 
@@ -30,9 +28,8 @@ def leaderboard(
 ) -> None:
     """Write a leaderboard: one table per group of comparable audits, ranks with their uncertainty."""
     from holdfast.comparison.leaderboard import leaderboard as read
-    from holdfast.report.documents.comparison import scope
+    from holdfast.report.documents.leaderboard import document
     from holdfast.report.leaderboard import render
-    from holdfast.report.numbers import plural
     from holdfast.storage.outputs import write_text
 
     with listening(quiet) as bars:
@@ -41,16 +38,4 @@ def leaderboard(
         bars.stage("writing the page")
         page = render(data)
     write_text(out_file, page)
-    if json_output:
-        answer(data)
-        return
-    # Each group, what is wrong with it, and what is on no table
-    for group in data.groups:
-        out.print(scope(group), soft_wrap=True, highlight=False)
-        for text in group.problems:
-            out.print(Text(text, "bold red"), soft_wrap=True, highlight=False)
-    for run in data.unreadable:
-        out.print(Text(f"not shown: {run.place}: {run.reason}", "yellow"), soft_wrap=True)
-    encoders = plural(sum(len(group.encoders) for group in data.groups), "encoder")
-    groups = plural(len(data.groups), "group")
-    out.print(Text.assemble(f"{encoders} in {groups}: ", (out_file, "bold")), soft_wrap=True)
+    show(data, json_output, document(data, out_file))

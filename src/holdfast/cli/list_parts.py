@@ -3,10 +3,8 @@
 from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from holdfast.cli.common import JsonOption, answer, out
+from holdfast.cli.common import JsonOption, show
 from holdfast.runtime.errors import unknown
 
 
@@ -15,6 +13,8 @@ def list_parts(
     json_output: JsonOption = False,
 ) -> None:
     """List encoders, data, threats, attacks, certifiers, measures, checks, profiles and more."""
+    from holdfast.report.documents.catalogue import document
+
     if kind == "profiles":  # which are read at once, without the parts that they name
         from holdfast.auditing.profile_files import descriptions
 
@@ -25,11 +25,4 @@ def list_parts(
         if kind is not None and kind not in LISTED:
             raise unknown("kind", kind, LISTED)
         parts = catalogue([kind] if kind else LISTED)
-    if json_output:
-        answer(parts)
-        return
-    for name, entries in parts.items():
-        table = Table("name", "", title=name, title_justify="left", box=None, pad_edge=False, show_header=False)
-        for key, line in entries.items():
-            table.add_row(Text(key, "bold"), line)
-        out.print(table, "")
+    show(parts, json_output, document({name: [*entries.items()] for name, entries in parts.items()}))

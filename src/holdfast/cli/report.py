@@ -3,9 +3,8 @@
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
-from holdfast.cli.common import JsonOption, out, show_document
+from holdfast.cli.common import JsonOption, show
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.privacy import brief
 
@@ -25,6 +24,7 @@ def report(
 ) -> None:
     """Print the summary of a run folder again, and rewrite its report."""
     from holdfast.comparison.records import open_run
+    from holdfast.report.document import ToCopy
     from holdfast.report.documents.audit import document
     from holdfast.report.html import publish
     from holdfast.storage.record_file import run_files
@@ -43,6 +43,5 @@ def report(
         write_mteb_results(run, mteb)
         places.append(mteb)
     written = publish(folder, with_pictures=not no_pictures)
-    show_document(run.record, json_output, lambda: document(run.record, brief(written)))
-    for place in () if json_output else places:
-        out.print(Text.assemble("written: ", (brief(place), "bold")), soft_wrap=True, highlight=False)
+    shown = [*document(run.record, brief(written)), *(ToCopy({"written": brief(place)}) for place in places)]
+    show(run.record, json_output, shown)

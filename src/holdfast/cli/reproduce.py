@@ -3,8 +3,6 @@
 from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from holdfast.cli.common import (
     DeviceOption,
@@ -15,7 +13,7 @@ from holdfast.cli.common import (
     listening,
     out,
     partly,
-    show_document,
+    show,
     show_markdown,
 )
 from holdfast.cli.workers import engine_of
@@ -84,25 +82,24 @@ def _rehearse(name: str, profile: str, device: str, json_output: bool, quiet: bo
 
     with listening(quiet) as bars:
         rehearsal = rehearse(read(name, profile), device, listener=bars)
-    show_document(rehearsal, json_output, lambda: document_rehearsal(rehearsal))
+    show(rehearsal, json_output, document_rehearsal(rehearsal))
     partly((*rehearsal.empty, *rehearsal.failures), True)
 
 
 def _list_all() -> None:
     """Print every table and figure, paper by paper, with its profiles and how long they take."""
+    from holdfast.report.documents.catalogue import document
+    from holdfast.report.media import print_document
     from holdfast.workflows.reproduce.recipe import FULL, assemble, folder, names, profiles, read_file
 
-    papers: dict[str, Table] = {}
+    papers: dict[str, list[list[str]]] = {}
     for name in names():
         values = read_file(folder() / f"{name}.toml")
         recipe = assemble(values, name, FULL)
-        if recipe.paper not in papers:
-            papers[recipe.paper] = Table("name", "what", "profiles", box=None, pad_edge=False, show_header=False)
         times = []
         for profile in profiles(values):
             minutes = None if profile == FULL else assemble(values, name, profile).minutes
             times.append(profile if minutes is None else f"{profile} (~{minutes:g} min)")
-        papers[recipe.paper].add_row(Text(name, "bold"), f"{recipe.where}: {recipe.title}", ", ".join(times))
-    for paper, table in papers.items():
-        out.print(f"\n{paper}", style="underline")
-        out.print(table)
+        row = [name, f"{recipe.where}: {recipe.title}", ", ".join(times)]
+        papers.setdefault(recipe.paper, []).append(row)
+    print_document(document(papers), out)

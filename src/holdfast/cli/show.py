@@ -28,27 +28,32 @@ def show(
     ] = None,
 ) -> None:
     """Explain a part (formula, parameters), a profile (its measures) or an encoder (how images become its input)."""
-    from holdfast.report.parts import names_encoder, print_part
+    from holdfast.report.media import print_document
+    from holdfast.report.parts import names_encoder
 
     if path is not None and data is None:
         raise HoldfastError("--out: expected --data as well, images of which a picture is made")
     if not names_encoder(name):
         if data is not None:
             raise HoldfastError(f"--data: expected an encoder to see the images, such as timm:resnet18, got {name!r}")
-        print_part(name, out)
+        from holdfast.report.documents.part import document as document_part
+
+        print_document(document_part(name), out)
         return
-    from holdfast.report.encoder import SHOWN, print_encoder, write_row
+    from holdfast.report.document import ToCopy
+    from holdfast.report.documents.encoder import document
+    from holdfast.report.seen import SHOWN, write_row
     from holdfast.sources.data import open_images
     from holdfast.sources.encoders import open_encoder
 
     encoder = open_encoder(name)
     if data is None:
-        print_encoder(encoder, None, out)
+        print_document(document(encoder), out)
         return
     images = open_images(data, geometry=encoder.geometry, images=SHOWN)
     images = images.with_geometry(encoder.geometry or images.common_geometry)
     x = images.batch(0, len(images))
     file = Path("seen.png" if path is None else path)
     write_row(x, file)
-    print_encoder(encoder, x, out, images.geometry)
-    out.print(f"\n{len(images)} of {images.available} images as it sees them, before normalisation: {file}")
+    picture = f"{len(images)} of {images.available} images as it sees them, before normalisation"
+    print_document([*document(encoder, x, images.geometry), ToCopy({picture: str(file)})], out)

@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from holdfast.cli import completion
-from holdfast.cli.common import JsonOption, QuietOption, SeedOption, listening, out, show, warn
+from holdfast.cli.common import JsonOption, QuietOption, SeedOption, listening, show, warn
 from holdfast.runtime.exit_status import ExitStatus
 
 STATUS = {"unsat": ExitStatus.DONE, "sat": ExitStatus.UNMET, "unknown": ExitStatus.NOTHING}
@@ -55,7 +56,7 @@ def verify(
         )
     if answer.inputs is not None and answer.outputs is not None and counterexample is not None:
         write_counterexample(counterexample, answer.inputs, answer.outputs)
-    show(answer.facts, json_output, lambda: out.print(answer.result))
+    show(answer.facts, json_output, [Text(answer.result)])
     if answer.why:
         warn("unknown:", answer.why)
     raise typer.Exit(STATUS[answer.result])

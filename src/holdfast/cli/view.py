@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from holdfast.cli.common import err, listening, out, partly, warn
 from holdfast.runtime.privacy import brief
@@ -26,6 +25,8 @@ def view(
     ] = None,
 ) -> None:
     """Show all runs below a folder in a browser: reports, running audits, images side by side across encoders."""
+    from holdfast.report.document import Verbatim
+    from holdfast.report.media import print_document
     from holdfast.storage.filesystem import local_folder
     from holdfast.workflows.view.server import Server, is_local
 
@@ -40,7 +41,7 @@ def view(
         with listening(False) as bars:
             bars.stage(f"reading the records below {brief(folder)}")
             server = Server(root, host, port)
-        out.print(Text.assemble((server.address, "bold"), f" shows {brief(folder)}; Ctrl-C ends it"), soft_wrap=True)
+        print_document([Verbatim(f"{server.address} shows {brief(folder)}; Ctrl-C ends it")], out)
         out.file.flush()
         if open_browser:
             webbrowser.open(server.address)
@@ -50,11 +51,13 @@ def view(
 
 def _write(root: Path, out_folder: Path) -> None:
     """Write the pages, and say where they begin."""
+    from holdfast.report.document import ToCopy
+    from holdfast.report.media import print_document
     from holdfast.workflows.view.write import index_of, write_site
 
     with listening(False) as bars:
         written, lost = write_site(root, out_folder, bars.stage)
     for line in lost:
         warn(line)
-    out.print(Text.assemble(f"{written} files: ", (brief(str(index_of(out_folder))), "bold")), soft_wrap=True)
+    print_document([ToCopy({f"{written} files": brief(str(index_of(out_folder)))})], out)
     partly(lost, written > 0)

@@ -3,7 +3,9 @@
 import os
 from typing import Any
 
-from holdfast.cli.common import answer, listening, out, partly, warn
+from rich.text import Text
+
+from holdfast.cli.common import listening, partly, show, warn
 from holdfast.runtime.errors import HoldfastError
 
 
@@ -45,17 +47,19 @@ def make_shard(plan: Any, folder: str, shard: str, json_output: bool, overwrite:
     """Make one part of an audit's shards, and say what was made; what failed ends the command as `partly` says."""
     from holdfast.auditing.partition import make_part, part_of
     from holdfast.auditing.prepare import prepare
+    from holdfast.report.document import ToCopy
     from holdfast.sources.trust import executes
 
     part = part_of(shard)
     with listening(quiet) as bars:
         result = make_part(prepare(plan, folder, overwrite=overwrite, verify=False, shared=True, listener=bars), part)
-    if json_output:
-        answer({"part": str(part), "made": result.shards, "stored": result.stored, "failures": result.failures})
-    else:
-        out.print(f"part {part}: {result.shards} shards made, {result.stored} of its own were stored already")
-        trust = " --trust" if any(map(executes, (*plan.encoders, plan.data, plan.train or "digits"))) else ""
-        out.print(f"when all {part.count} parts are done: holdfast merge {folder}{trust}", soft_wrap=True)
+    trust = " --trust" if any(map(executes, (*plan.encoders, plan.data, plan.train or "digits"))) else ""
+    shown = [
+        Text(f"part {part}: {result.shards} shards made, {result.stored} of its own were stored already"),
+        ToCopy({f"when all {part.count} parts are done": f"holdfast merge {folder}{trust}"}),
+    ]
+    data = {"part": str(part), "made": result.shards, "stored": result.stored, "failures": result.failures}
+    show(data, json_output, shown)
     for failure in result.failures:
         warn(failure)
     partly(result.failures, bool(result.shards or result.stored))

@@ -38,7 +38,14 @@ class ToCopy:
     lines: Mapping[str, str]
 
 
-Block = Heading | Text | Items | Table | ToCopy
+@dataclass(frozen=True)
+class Verbatim:
+    """Lines that stay as they are, however long: an example, commands for a program, places."""
+
+    text: str
+
+
+Block = Heading | Text | Items | Table | ToCopy | Verbatim
 """A piece of a document; a `Text` is a sentence, or some of them."""
 
 Document = Sequence[Block]

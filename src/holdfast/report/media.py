@@ -11,8 +11,7 @@ from markupsafe import Markup
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.report.document import Block, Document, Heading, Items, ToCopy
-from holdfast.report.page import fragment
+from holdfast.report.document import Block, Document, Heading, Items, ToCopy, Verbatim
 from holdfast.report.table import Table, markdown_text
 from holdfast.runtime.console import Screen
 from holdfast.runtime.privacy import redact_secrets
@@ -37,6 +36,8 @@ def print_document(document: Document, console: Console) -> None:
             case ToCopy():
                 for name, line in block.lines.items():
                     console.print(Text.assemble(f"{name}: ", (line, "bold")), soft_wrap=True)
+            case Verbatim():
+                console.print(Text(block.text), soft_wrap=True)
             case Text():
                 console.print(block)
 
@@ -65,6 +66,8 @@ def to_markdown(document: Document, hide: Callable[[str], str] = redact_secrets)
 
 def to_html(document: Document) -> str:
     """Return a document as a piece of HTML, without scripts and credentials; every text of it is escaped."""
+    from holdfast.report.page import fragment  # brings jinja2, which no terminal needs
+
     blocks = [(type(block).__name__, _hide_in(block, redact_secrets)) for block in document]
     return fragment("document.html", blocks=blocks, pieces=_html)
 
@@ -91,6 +94,8 @@ def _hide_in(block: Block, hide: Callable[[str], str]) -> Block:
             return Items([conceal(line) for line in block.lines])
         case ToCopy():
             return ToCopy({hide(name): hide(line) for name, line in block.lines.items()})
+        case Verbatim():
+            return Verbatim(hide(block.text))
         case Text():
             return conceal(block)
 
@@ -106,6 +111,8 @@ def _markdown(block: Block) -> str:
             return "\n".join(f"{'  ' * line.plain.startswith('  ')}- {_sentence(line)}" for line in block.lines)
         case ToCopy():
             return "\n".join(f"- {markdown_text(name)}: {_code(line)}" for name, line in block.lines.items())
+        case Verbatim():
+            return f"{(fence := _fence(block.text, 3))}\n{block.text.rstrip()}\n{fence}"
         case Text():
             return _sentence(block)
 
@@ -126,8 +133,13 @@ def _sentence(text: Text) -> str:
 def _code(text: str) -> str:
     """Return text as Markdown's code, between more backticks than it has in a row itself."""
     line = " ".join(text.split())
-    fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
+    fence = _fence(line, 1)
     return f"{fence}{line}{fence}" if len(fence) == 1 else f"{fence} {line} {fence}"
+
+
+def _fence(text: str, least: int) -> str:
+    """Return more backticks than a text has in a row itself."""
+    return "`" * max(least, 1 + max(map(len, re.findall("`+", text)), default=0))
 
 
 def _html(text: str | Text) -> Markup:

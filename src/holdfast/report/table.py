@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from rich import box
+from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -17,7 +18,7 @@ class Table:
     """A head and rows of cells; styles are those of the terminal, and bold cells are bold everywhere.
 
     Attributes:
-        head: titles of the columns.
+        head: titles of the columns; all empty where rows need none.
         rows: as many cells each.
         title: above it; "" for none.
         words: places of columns that hold words: from the left, folded, and escaped where they might be markup.
@@ -32,10 +33,16 @@ class Table:
     narrow: "Sequence[Text | Table]" = ()
     wide: float = 0
 
-    def terminal(self) -> RichTable:
+    @property
+    def is_headed(self) -> bool:
+        """Whether any column has a title."""
+        return any(map(str, self.head))
+
+    def terminal(self) -> RichTable | Group:
         """Return it for the terminal; long names are folded, between words where these are no longer than `WORD`."""
         title = {"title": Text(self.title), "title_justify": "left"} if self.title else {}
-        table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, **title)
+        lines = box.SIMPLE_HEAD if self.is_headed else None
+        table = RichTable(box=lines, pad_edge=False, show_header=self.is_headed, **title)
         rows = [list(map(_text, row)) for row in self.rows]
         words = [word for row in rows for word in str(row[0]).split()]
         for place, name in enumerate(self.head):
@@ -44,7 +51,7 @@ class Table:
             table.add_column(_text(name), justify=justify, overflow="fold", min_width=least)
         for row in rows:
             table.add_row(*row)
-        return table
+        return table if self.is_headed else Group(table, "")  # an empty line after it, as the lines of a head bring
 
     def markdown(self) -> str:
         """Return it as Markdown."""

@@ -27,8 +27,8 @@ _PACKAGES = {  # module -> (distribution, extra)
 
 
 _ADVICE = {
-    "broken": "to repair what is broken, type: pip install --force-reinstall {}",
-    "missing": "ready; for what is missing, type: pip install {}",
+    "broken": ("to repair what is broken, type", "pip install --force-reinstall"),
+    "missing": ("ready; for what is missing, type", "pip install"),
 }
 """What to type where a package is of this status, the worst first."""
 
@@ -39,13 +39,13 @@ def doctor() -> list[tuple[str, str, str]]:
     return [("torch", "ok", f"{torch.__version__}, {devices}"), *(_examine(name) for name in _PACKAGES)]
 
 
-def advice(findings: list[tuple[str, str, str]]) -> str:
-    """Return one line: that all is ready, or what to type; absent packages are needed by some sources only."""
+def advise(findings: list[tuple[str, str, str]]) -> tuple[str, str]:
+    """Return that all is ready and "", or why to type something and what; some sources alone need absent packages."""
     extras = {status: [_PACKAGES[name][1] for name, found, _ in findings if found == status] for status in _ADVICE}
-    for status, line in _ADVICE.items():
+    for status, (why, command) in _ADVICE.items():
         if extras[status]:
-            return line.format(f"'holdfast[{','.join(dict.fromkeys(extras[status]))}]'")
-    return "ready"
+            return why, f"{command} 'holdfast[{','.join(dict.fromkeys(extras[status]))}]'"
+    return "ready", ""
 
 
 def _examine(name: str) -> tuple[str, str, str]:

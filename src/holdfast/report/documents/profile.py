@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from holdfast.report.document import Document
+from holdfast.report.document import Document, Heading
 from holdfast.report.numbers import duration, plural
 from holdfast.report.profile_page import profile_page
 from holdfast.report.table import Table
@@ -32,7 +32,7 @@ def document(name: str) -> Document:
     if page.budget is not None:
         closing.append(f"After {duration(page.budget)} no further round begins, unless --budget says so.")
     return [
-        Text.assemble((Path(name).stem, "bold"), f" (profile): {page.description}\n"),
+        Heading(Text.assemble((Path(name).stem, "bold"), f" (profile): {page.description}\n"), level=1),
         Text(page.ball),
         Text(f"At most {plural(page.images, 'image')}, of which {page.attacked:,} are attacked.\n"),
         Table(("question", "per image", "in all"), rows),

@@ -8,12 +8,12 @@ from holdfast.core import registry
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource, TextTower
 from holdfast.core.spec_string import Options, parse, positive, take
-from holdfast.runtime.doctor import advice, doctor
+from holdfast.runtime.doctor import advise, doctor
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.guess import ALIKE, format_suggestions, likeness, nearest
 
 __all__ = [
-    "advice",
+    "advise",
     "check_encoder",
     "doctor",
     "draws_of",
