@@ -4,6 +4,7 @@ A page asks for it by a comment in a line of its own, for example `<!-- facts: b
 """
 
 import ast
+import dataclasses
 import inspect
 import json
 import re
@@ -17,8 +18,8 @@ from typing import Any, NamedTuple
 
 DOCS = Path(__file__).parent
 ASKED = re.compile(
-    r"^<!-- (facts|measures|profiles|options|radii|verdicts|commands|parts|grades|references|layers|formats|gallery"
-    r"|examples)(?:: (\S+))? -->$",
+    r"^<!-- (facts|measures|profiles|options|function|radii|verdicts|commands|parts|grades|references|layers|formats"
+    r"|gallery|examples)(?:: (\S+))? -->$",
     re.MULTILINE,
 )
 FACTS = re.compile(r"^<!-- facts: (\w+) -->$", re.MULTILINE)
@@ -28,8 +29,8 @@ OUTCOMES = ("holds", "fails", "not shown")
 def on_page_markdown(markdown: str, files: Any, **_: Any) -> str:
     """Replace each comment by what it asks for (MkDocs calls this for every page)."""
     makers: dict[str, Callable[..., str]] = {
-        "facts": facts, "measures": measures, "profiles": profiles, "options": options, "radii": radii,
-        "commands": commands, "parts": parts, "grades": grades, "references": references, "layers": layers,
+        "facts": facts, "measures": measures, "profiles": profiles, "options": options, "function": function,
+        "radii": radii, "commands": commands, "parts": parts, "grades": grades, "references": references, "layers": layers,
         "formats": formats, "gallery": gallery, "examples": examples,
     }  # fmt: skip
 
@@ -246,22 +247,27 @@ def commands() -> str:
     return "\n".join(lines)
 
 
-def options(name: str) -> str:
-    """Return a table of what can be asked of an audit, a hardening or a comparison, and how each door calls it."""
+def _doors() -> Mapping[str, tuple[type, type]]:
+    """Return what is asked in Python, and in text."""
     from holdfast.api import audit, compare_index, harden
     from holdfast.auditing.request import AuditRequest
-    from holdfast.runtime.option import fields_of
     from holdfast.workflows.compare_index.request import IndexRequest
     from holdfast.workflows.harden.request import HardenRequest
 
-    doors: dict[str, tuple[type, type]] = {
+    return {
         "audit": (audit.Audit, AuditRequest), "harden": (harden.Harden, HardenRequest),
         "compare_index": (compare_index.CompareIndex, IndexRequest),
     }  # fmt: skip
-    in_python, in_text = ({field.name: field for field in fields_of(door)} for door in doors[name])
+
+
+def options(name: str) -> str:
+    """Return a table of what can be asked of an audit, a hardening or a comparison, and how each door calls it."""
+    from holdfast.runtime.option import fields_of
+
+    in_python, in_text = ({field.name: field for field in fields_of(door)} for door in _doors()[name])
     lines = ["| Python | command line | plan file | |", "|---|---|---|---|"]
     lines = lines if name == "audit" else ["| Python | command line | |", "|---|---|---|"]
-    for field in {**in_text, **in_python}.values():
+    for field in {**in_python, **in_text}.values():
         written, option = in_text.get(field.name), field.option
         flag = f"`--{(option.flag or field.name).replace('_', '-')}`"
         command = "" if written is None or not option.command else "its place" if option.argument else flag
@@ -269,6 +275,32 @@ def options(name: str) -> str:
         cells += [f"`{written.key}`" if written is not None else ""] * (name == "audit")
         usual = f" Default: {option.default}." if option.default else ""
         lines.append(f"| {' | '.join(cells)} | {_plain(option.help + usual)} |")
+    return "\n".join(lines)
+
+
+def function(name: str) -> str:
+    """Return what a function of Python takes, one that is asked by a request: its signature and its docstring."""
+    import holdfast
+    from holdfast.runtime.option import fields_of
+
+    called = getattr(holdfast, name)
+    signature = inspect.signature(called)
+    taken = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
+    # Everything but the arguments, which are a table
+    about, _, rest = (inspect.getdoc(called) or "").partition("\n\nArgs:\n")
+    _, *ends = rest.split("\n\n")
+    lines = [f"## holdfast.{name}", "", "```python"]
+    lines += textwrap.wrap(
+        f"holdfast.{name}{signature.replace(parameters=taken, return_annotation=signature.empty)}", 100
+    )
+    lines += ["```", "", about, "", "| parameter | default | |", "|---|---|---|"]
+    for field in fields_of(_doors()[name][0]):
+        default = "required" if field.default is dataclasses.MISSING else _usual(field.default)
+        usual = f" Default: {field.option.default}." if field.option.default else ""
+        lines.append(f"| `{field.name}` | {default} | {_plain(field.option.help + usual)} |")
+    for end in ends:
+        title, _, text = end.partition("\n")
+        lines += ["", f"**{title}** {' '.join(text.split())}"]
     return "\n".join(lines)
 
 

@@ -56,9 +56,24 @@ class Audit(Kept, AuditOptions, InMemory):
     _: KW_ONLY
     train: Data = None
     train_labels: Annotated[Labels, Option("A class for each training image of an array."), "signed"] = None
-    measures: Question | Sequence[Question] = ()
-    settings: Mapping[str, Any] | Sequence[str] | str = ()
-    surrogates: Model | Sequence[Model] | Mapping[str, Model] = ()
+    measures: Annotated[
+        Question | Sequence[Question],
+        Option(
+            'Ask these instead of the profile\'s: names, "breakaway_risk[attack.steps=50]", tables of a name and the '
+            "fields to change, measures, or functions of yours, see `holdfast.measure`."
+        ),
+    ] = ()
+    settings: Annotated[
+        Mapping[str, Any] | Sequence[str] | str,
+        Option('Changes of single parameters, {"breakaway_risk.attack.steps": 100}; "*" is every measure.'),
+    ] = ()
+    surrogates: Annotated[
+        Model | Sequence[Model] | Mapping[str, Model],
+        Option(
+            "Encoders that an outsider may have, attacked in the place of each audited one: specs, `Encoder`s, names "
+            'of audited ones, or "each", which is all of these. Adds measures of transferred attacks.'
+        ),
+    ] = ()
     allow: str | Sequence[str] = ()
     workers: Annotated[
         int | None,
