@@ -30,8 +30,8 @@ def on_page_markdown(markdown: str, files: Any, **_: Any) -> str:
     """Replace each comment by what it asks for (MkDocs calls this for every page)."""
     makers: dict[str, Callable[..., str]] = {
         "facts": facts, "measures": measures, "profiles": profiles, "options": options, "function": function,
-        "radii": radii, "commands": commands, "parts": parts, "grades": grades, "references": references, "layers": layers,
-        "formats": formats, "gallery": gallery, "examples": examples,
+        "radii": radii, "commands": commands, "parts": parts, "grades": grades, "references": references,
+        "layers": layers, "formats": formats, "gallery": gallery, "examples": examples,
     }  # fmt: skip
 
     def made(found: re.Match[str]) -> str:
