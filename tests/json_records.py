@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
-from holdfast.auditing import merge, run
+from holdfast.auditing import merge, rounds, run
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.prepare import prepare
 from holdfast.comparison import compare
 from holdfast.comparison import leaderboard as board
-from holdfast.core import Score
+from holdfast.core import Encoder, Score
 from holdfast.storage import record_file
 from holdfast.storage.comparison import ComparedEncoder, ComparedMeasure, ComparedRun, Comparison, Pareto, RankedRow
 from holdfast.storage.entry import PassesEntry, as_json, read_json
@@ -39,18 +42,30 @@ def typed_reproduction(record: dict[str, Any]) -> ReproductionRecord:
 
 
 def _as_json(function: Any) -> Any:
-    """Return a function whose answer is JSON data, as is what its `told` is told."""
+    """Return a function whose answer is JSON data."""
 
     @wraps(function)
-    def answer(*arguments: Any, told: Callable[[Any], Any] | None = None, **options: Any) -> Any:
-        if told is not None:
-            options["told"] = lambda record: told(as_json(record))
+    def answer(*arguments: Any, **options: Any) -> Any:
         return as_json(function(*arguments, **options))
 
     return answer
 
 
 run_audit = _as_json(run.run_audit)
+
+
+def run_rounds(plan: Plan, folder: Path, told: Callable[[Any], Any], **encoders: Encoder) -> Any:
+    """Return the last record of an audit; `told` is told that of each round, and may interrupt."""
+    records, record = rounds.run_rounds(prepare(plan, folder, encoders)), None
+    for record in records:
+        if not rounds.is_last(record):
+            try:
+                told(as_json(record))
+            except KeyboardInterrupt as stop:
+                record = records.throw(stop)
+    return as_json(record)
+
+
 merge_parts = _as_json(merge.merge_parts)
 compare_runs = _as_json(compare.compare_runs)
 leaderboard = _as_json(board.leaderboard)

@@ -25,7 +25,7 @@ from holdfast.workflows.view.runs import FRESH, Runs
 from holdfast.workflows.view.server import application
 from holdfast.workflows.view.site import Site
 from holdfast.workflows.view.write import write_site
-from json_records import run_audit
+from json_records import run_audit, run_rounds
 from report_fixture import make_run, no_charts, write_record
 from view_fixture import EVIL, dead_process, make_runs, progress, write_progress
 
@@ -370,7 +370,7 @@ def test_rounds_leave_their_scores(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writer, "EVERY", 0.01)
-        record = run_audit(plan("zoo:digits-simclr", budget="1m", measures=()), tmp_path, told=told)
+        record = run_rounds(plan("zoo:digits-simclr", budget="1m", measures=()), tmp_path, told)
     assert [len(one.rounds) for one in heard] == list(range(1, len(heard) + 1))
     assert record["run"]["rounds"]["number"] == len(heard)
     last = heard[-1].rounds[-1]

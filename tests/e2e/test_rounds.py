@@ -25,7 +25,7 @@ from holdfast.report.rounds import explain_stop
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record import Record
 from holdfast.storage.record_file import unbroken
-from json_records import read_record, run_audit, typed
+from json_records import read_record, run_audit, run_rounds, typed
 from report_fixture import make_run
 
 PLAN = replace(
@@ -54,10 +54,10 @@ def encoder() -> Encoder:
         return Encoder(network, mean=0.5, std=0.5, name="it")
 
 
-def audit(plan: Plan, folder: Path, **options: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def audit(plan: Plan, folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the last record, and those of all rounds."""
     told: list[dict[str, Any]] = []
-    return run_audit(plan, folder, encoders={"it": encoder()}, told=told.append, **options), told
+    return run_rounds(plan, folder, told.append, it=encoder()), told
 
 
 def answers(record: dict[str, Any]) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def test_the_first_round_answers_in_a_sentence_and_each_leaves_a_valid_record(tm
         seen.append(read_record(Folder(tmp_path)))  # it stands in the folder, sealed
         assert unbroken(seen[-1])
 
-    run_audit(PLAN, tmp_path, encoders={"it": encoder()}, told=told)
+    run_rounds(PLAN, tmp_path, told, it=encoder())
     first, *later = seen
     assert first["data"]["attacked"] == 6
     assert list(first["encoders"][0]["measures"]) == ["breaking_radius"]
@@ -127,7 +127,7 @@ def test_rounds_compute_nothing_twice(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(rounds, "AT_ONCE", 0.0)
     it = encoder()
     told: list[Any] = []
-    record = run_audit(PLAN, tmp_path / "rounds", encoders={"it": it}, told=told.append)
+    record = run_rounds(PLAN, tmp_path / "rounds", told.append, it=it)
     assert len(told) > 3
     again = encoder()
     run_audit(replace(PLAN, budget=None), tmp_path / "whole", encoders={"it": again})
@@ -186,7 +186,7 @@ def test_what_is_learned_does_not_change_from_round_to_round(
     few = {"images": 300, "attacked": 16, "budget": "1h", "batch_size": 8}
     plan = replace(make_plan(AuditRequest(["it"], "digits", profile=profile, measures=[measure], **few)), checks=())
     it, again, told = encoder(), encoder(), list[Any]()
-    record = run_audit(plan, tmp_path / "rounds", encoders={"it": it}, told=told.append)
+    record = run_rounds(plan, tmp_path / "rounds", told.append, it=it)
     assert record["failures"] == []
     assert len(told) > 1
     whole = run_audit(replace(plan, budget=None), tmp_path / "whole", encoders={"it": again})
@@ -199,7 +199,7 @@ def test_an_interrupt_ends_with_what_is_there(tmp_path: Path) -> None:
         if not record["run"]["rounds"]["answers_only"]:
             raise KeyboardInterrupt
 
-    record = run_audit(PLAN, tmp_path, encoders={"it": encoder()}, told=told)
+    record = run_rounds(PLAN, tmp_path, told, it=encoder())
     assert record["run"]["rounds"]["ended"] == "interrupted"
     assert read_record(Folder(tmp_path)) == record
     assert "the same command goes on from here" in explain_stop(typed(record))

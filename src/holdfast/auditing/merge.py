@@ -9,7 +9,7 @@ from holdfast.auditing.execute import INLINE
 from holdfast.auditing.partition import mark_of
 from holdfast.auditing.plan_entry import plan_of
 from holdfast.auditing.prepare import CACHE, PLACES, PLAN, PreparedAudit, prepare
-from holdfast.auditing.run_prepared import run_prepared
+from holdfast.auditing.rounds import run_round
 from holdfast.auditing.work import OpenedEncoder, Step, Worker, WorkItem
 from holdfast.core import HoldfastError
 from holdfast.core.engine import Engine
@@ -73,7 +73,7 @@ def merge_parts(
                 f"{str(store.files)!r} is not complete: {format_list(missing)}; run the parts that are missing again, "
                 "or add --complete to make it here"
             )
-        return run_prepared(audit, engine, command)
+        return run_round(audit, engine, command)
 
 
 def _part_files(part: Folder) -> tuple[bytes, list[str]]:

@@ -2,50 +2,83 @@
 
 Images are in a seeded random order, and what is observed of one does not depend on how many others are attacked. So
 each round adds images to those of the round before, and its record is that of an audit of so many images made in one
-go. The first round asks only the measures that answer in a sentence.
+go, which is a single round. The first round asks only the measures that answer in a sentence.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, TypeVar
 
+import msgspec
 from msgspec import structs
 
+from holdfast.auditing import record as entries
 from holdfast.auditing.cuts import cuts_of
+from holdfast.auditing.differences import compare
+from holdfast.auditing.execute import INLINE, execute, results_of
+from holdfast.auditing.images import first_of_pictures
 from holdfast.auditing.plan import Plan, Round
-from holdfast.auditing.prepare import PreparedAudit, find_record, is_of_plan
-from holdfast.auditing.run_prepared import run_prepared, write_record
+from holdfast.auditing.prepare import PLAN, PreparedAudit, find_record, is_of_plan
+from holdfast.auditing.progress_file import ProgressFile
+from holdfast.auditing.relations import relations
+from holdfast.auditing.series import series_entries
+from holdfast.core import HoldfastError, Measure, Score, Table
 from holdfast.core.engine import Engine
+from holdfast.numerics.statistics.copies import rows_of_pictures
+from holdfast.runtime.errors import NothingAudited, first_line
+from holdfast.runtime.foreign import foreign
 from holdfast.runtime.privacy import public
-from holdfast.storage.record import Ended, Record, Rounds
+from holdfast.storage.entry import as_json, read_json
+from holdfast.storage.record import SCHEMA, Compared, Ended, PlanEntry, Record, Rounds, RunEntry
+from holdfast.storage.record_file import LOG, RECORD, SEAL, add_seal, digest_of, files_of
+from holdfast.storage.run_folder import Store
+from holdfast.storage.standing import void_checks
+
+T = TypeVar("T")
 
 AT_ONCE = 10.0
 """Seconds that a round may take however short those before it were."""
 
-Told = Callable[[Record], None]
-"""Told the record of each round."""
 
+def run_rounds(audit: PreparedAudit, engine: Engine = INLINE, command: str = "") -> Generator[Record, None, None]:
+    """Run an audit, and yield its record after each round, and once more at its end, see `is_last`.
 
-def run_rounds(audit: PreparedAudit, engine: Engine, command: str = "", told: Told = lambda record: None) -> Record:
-    """Run an audit round by round, and return the last record; each stands in the run folder once it is made.
-
-    A first round is always made. Another one begins where, by the pace of those before, it ends within the budget; it
-    adds as many images as take no longer than all of them together, or else as few as it can. A folder that holds a
-    round of this audit goes on after it; what that took is part of the budget.
-
+    An audit with neither a budget nor an aim is made in one go, and has one record. Else a first round is always made.
+    Another one begins where, by the pace of those before, it ends within the budget; it adds as many images as take no
+    longer than all of them together, or else as few as it can. A folder that holds a round of this audit goes on after
+    it; what that took is part of the budget. Each record stands in the run folder when it is yielded;
     `record.run.rounds` says which round it is, and why none follows, see `Rounds`.
+
+    A keyboard interrupt, one that is thrown in too, ends the audit with what is there. While it is at work a local
+    folder holds `progress.json`, see `ProgressFile`.
     """
-    rounds = _Rounds(audit, engine, command)
-    record = rounds.begin()
-    try:
-        told(record)
-        while (end := rounds.next_end()) is not None:
-            told(rounds.go_on(end))
-        ended = rounds.why_over()
-    except KeyboardInterrupt:
-        ended = "interrupted"
-    return rounds.close(ended)
+    with closing(audit.claim), ProgressFile(audit) as progress:
+        audit = replace(audit, listener=progress)
+        if not audit.plan.in_rounds:
+            yield run_round(audit, engine, command)
+            return
+        rounds = _Rounds(audit, engine, command)
+        record = rounds.begin()
+        try:
+            progress.add_round(record)
+            yield record
+            while (end := rounds.next_end()) is not None:
+                record = rounds.go_on(end)
+                progress.add_round(record)
+                yield record
+            ended = rounds.why_over()
+        except KeyboardInterrupt:
+            ended = "interrupted"
+        yield rounds.close(ended)
+
+
+def is_last(record: Record) -> bool:
+    """Whether no other record of its audit follows."""
+    return record.run.rounds is None or record.run.rounds.ended is not None
 
 
 class _Rounds:
@@ -158,7 +191,7 @@ class _Rounds:
         # shards of an earlier round are not those of an earlier command
         resumed = None if self._record is None else self._record.run.resumed_shards
         audit = replace(self._audit, plan=replace(plan, round=Round(end, look)))
-        self._record = run_prepared(audit, self._engine, self._command, rounds, resumed)
+        self._record = run_round(audit, self._engine, self._command, rounds, resumed)
         self._work = self._work_of(plan, end)
         self._seconds += time.perf_counter() - began
         return self._record
@@ -201,3 +234,117 @@ def answering(plan: Plan) -> Plan | None:
         if check.concerns(searches) and {observation.key() for observation in check.prerequisites()} <= read
     ]
     return replace(plan, measures=measures, checks=tuple(checks), until=None)
+
+
+def run_round(
+    audit: PreparedAudit, engine: Engine, command: str = "", rounds: Rounds | None = None, resumed: int | None = None
+) -> Record:
+    """Run a round, or an audit in one go, and return its record, which is also written to the run folder.
+
+    Args:
+        audit: what is to be run.
+        engine: where.
+        command: that asks it again.
+        rounds: which round of an audit it is; None: it is made in one go.
+        resumed: how many shards an earlier command had stored; None: as many as there were.
+    """
+    plan, images, store = audit.plan, audit.images, audit.store
+    if audit.damaged:
+        audit.listener.stage(f"{audit.damaged} stored shards are damaged: they are made again")
+    schedule = execute(audit, engine)
+    results = results_of(audit, schedule)
+
+    # Keep tracebacks; where no encoder could be audited there is no record
+    audit.listener.stage("putting the record together")
+    failures = [failure for result in results for failure in result.failures]
+    if log := "".join(result.log for result in results):
+        store.write_text(LOG, public(log))
+    else:
+        store.delete(LOG)  # of an earlier run in this folder
+    rows = [result.entry for result in results]
+    if all(row.error for row in rows):
+        raise _nothing(store, failures)
+
+    # Compare the encoders on each measure
+    scored: dict[str, dict[str, tuple[str, Score]]] = {}
+    asked: dict[str, dict[str, Measure]] = {}  # by encoder, whose images an entry of a list may not fit
+    for name, result in zip(audit.names, results, strict=True):
+        for measure, file_and_score in result.scored.items():
+            scored.setdefault(measure, {})[name] = file_and_score
+            asked.setdefault(measure, {})[name] = result.reduced.get(measure, plan.measures_by_name[measure])
+    unfit = {row.name for row in rows if void_checks(row, plan.allow)}
+    names = dict(zip(plan.encoders, audit.names, strict=True))
+    look = 0 if plan.round is None else plan.round.look
+
+    def tables_of(measure: str) -> dict[str, Table]:
+        """Return the tables of one measure; those of all, of many images, would take much memory."""
+        return {name: store.read_table(file) for name, (file, _) in scored[measure].items()}
+
+    def compare_encoders(name: str) -> Compared:
+        """Return the comparison of all encoders on one measure."""
+        first, *others = asked[name].values()
+        if any(other != first for other in others):
+            raise HoldfastError(
+                "expected the same question for all encoders, got other parts of it left out for some; ask for what "
+                "fits all of them"
+            )
+        pictures = first_of_pictures(images.tested)
+        tables = {e: rows_of_pictures(first, table, pictures) for e, table in tables_of(name).items()}
+        return compare(first, {e: (tables[e], score) for e, (_, score) in scored[name].items()}, look)
+
+    def apart(title: str, make: Callable[[], T], default: T) -> T:
+        """Return what is made of scores that are there; what fails is noted and costs none of them."""
+        try:
+            with foreign(title, "run"):
+                return make()
+        except Exception as error:
+            failures.append(f"{title}: {first_line(error)}")
+            return default
+
+    store.write_table(entries.IMAGES, images.tested.ids, {})
+    record = Record(
+        schema=SCHEMA,
+        holdfast=entries.software(),
+        plan=msgspec.convert({**audit.entry, "command": command}, PlanEntry),
+        data=entries.data_entry(plan, images, audit.labels, audit.train_facts),
+        encoders=rows,
+        comparison={
+            name: apart(f"comparison of {name}", partial(compare_encoders, name), Compared(best=None, pairs=[]))
+            for name, by_encoder in scored.items()
+            if len(by_encoder) > 1
+        },
+        relations=apart("relations", lambda: relations(rows, unfit), []),
+        series=apart("series", lambda: series_entries(plan.series, names, scored, tables_of), []),
+        environment=entries.environment(),
+        failures=failures,
+        run=RunEntry(
+            started=audit.started.isoformat(timespec="seconds"),
+            finished=datetime.now(UTC).isoformat(timespec="seconds"),
+            seconds=round(time.perf_counter() - audit.began, 3),
+            resumed_shards=sum(result.resumed for result in results) if resumed is None else resumed,
+            remade_shards=audit.damaged + sum(result.remade for result in results),
+            engine=engine.title,
+            workers_lost=schedule.deaths,
+            rounds=rounds,
+        ),
+    )
+
+    # Name the files that it speaks of with their digests, so that the seal is of these too
+    data = public(as_json(record))
+    files = {name: digest_of(store.files.read(name)) for name in sorted(set(files_of(data)))}
+    return write_record(store, read_json(data | {"files": files}, Record))
+
+
+def write_record(store: Store, record: Record) -> Record:
+    """Write a record into the run folder with its seal, and return it."""
+    data = add_seal(as_json(record))
+    store.write_json(RECORD, data)
+    return structs.replace(record, seal=data[SEAL])
+
+
+def _nothing(store: Store, failures: Sequence[str]) -> NothingAudited:
+    """Give up the claim of an audit that came to nothing, unless the folder holds its record; return the error."""
+    if find_record(store) is None:
+        store.write_json(PLAN, add_seal({"plan": None, "data": ""}))
+    log = f"; tracebacks are in {store.files.format_path(LOG)!r}" if store.exists(LOG) else ""
+    return NothingAudited(f"nothing could be audited: {'; '.join(failures)}{log}")

@@ -1,16 +1,13 @@
-"""Run a plan: in one go, or in rounds."""
+"""Run a plan, to its end."""
 
+from collections import deque
 from collections.abc import Mapping
-from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 from holdfast.auditing.execute import INLINE
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.prepare import PreparedAudit, prepare
-from holdfast.auditing.progress_file import ProgressFile
-from holdfast.auditing.rounds import Told, run_rounds
-from holdfast.auditing.run_prepared import run_prepared
+from holdfast.auditing.prepare import prepare
+from holdfast.auditing.rounds import run_rounds
 from holdfast.core import Encoder, ImageSource
 from holdfast.core.engine import Engine
 from holdfast.runtime.listener import Listener
@@ -29,29 +26,13 @@ def run_audit(
     command: str = "",
     overwrite: bool = False,
     some: bool = False,
-    told: Told = lambda record: None,
 ) -> Record:
     """Run an audit and return its record, which is also written to `folder/record.json`.
 
     A part that fails is recorded with its error and the audit goes on; a killed audit, run again, continues. One with a
-    budget, or that says until when, is made in rounds, see `run_rounds`. While it is at work a local folder holds
-    `progress.json`, see `ProgressFile`.
+    budget, or that says until when, is made in rounds, see `run_rounds`.
     """
     options = {"overwrite": overwrite, "engine": engine, "some": some, "listener": listener}
-    return carry_out(prepare(plan, folder, encoders, source, training, **options), engine, command, told)
-
-
-def carry_out(
-    audit: PreparedAudit, engine: Engine = INLINE, command: str = "", told: Told = lambda record: None
-) -> Record:
-    """Run an audit that is prepared, and return its record, see `run_audit`."""
-    with closing(audit.claim), ProgressFile(audit) as progress:
-        audit = replace(audit, listener=progress)
-        if not audit.plan.in_rounds:
-            return run_prepared(audit, engine, command)
-
-        def report_round(record: Record) -> None:
-            progress.add_round(record)
-            told(record)
-
-        return run_rounds(audit, engine, command, report_round)
+    records = run_rounds(prepare(plan, folder, encoders, source, training, **options), engine, command)
+    (record,) = deque(records, maxlen=1)
+    return record

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich.text import Text
@@ -159,71 +159,75 @@ def run_plan(
     strict: bool = False,
     request: Any = None,
 ) -> None:
-    """Run an audit as `run_and_report` does; a `request` leaves a receipt: by it `standing_answer` knows it again."""
+    """Run an audit, say what each round answers, write its report, and print its record, see `tell`.
+
+    A `request` leaves a receipt: by it `standing_answer` knows the record again.
+    """
     from holdfast.auditing.execute import INLINE
     from holdfast.auditing.prepare import prepare
-    from holdfast.auditing.rounds import complete
-    from holdfast.auditing.run import carry_out
+    from holdfast.auditing.rounds import run_rounds
 
-    def report_round(record: Any) -> None:
-        """Write the report of a round, and say what it answers; `run_and_report` writes that of the last one."""
-        nonlocal drawn
-        if not complete(record) and time.monotonic() - drawn >= REPORT_EVERY:
-            drawn = time.monotonic()
-            with _drawing("the report", folder):
-                from holdfast.report.html import publish  # brings matplotlib: after the first image, not before it
-
-                publish(folder)
-        if not quiet:
-            from holdfast.report.documents.audit import round_lines
-
-            for line in round_lines(record):
-                err.print(brief(line), soft_wrap=True, highlight=False)
-
-    def run(bars: Any) -> Any:
-        nonlocal audit
-        on = engine or INLINE
-        audit = prepare(plan, folder, overwrite=overwrite, engine=on, listener=bars)
-        return carry_out(audit, on, command_line(), report_round)
-
-    def save_receipt(record: Any) -> None:
-        if request is not None:
-            from holdfast.auditing.inputs import leave_receipt
-
-            with patiently("hashing the inputs, for the receipt", quiet) as heard:
-                leave_receipt(audit, record, request, heard)
-
-    audit: Any = None
-    drawn = time.monotonic()
-    run_and_report(run, folder, json_output, quiet, strict, save_receipt)
-
-
-def run_and_report(
-    run: Callable[[Any], Any],
-    folder: str,
-    json_output: bool,
-    quiet: bool = False,
-    strict: bool = False,
-    paid: Callable[[Any], None] = lambda record: None,
-) -> None:
-    """Run an audit, write its report and print its record, see `tell`; `paid` hears the record once all is written.
-
-    The record is written before anything is drawn: what cannot be drawn is a warning.
-    """
+    drawn, engine = time.monotonic(), engine or INLINE
+    record: Any = None
     with listening(quiet) as bars:
-        record = run(bars)
-        bars.stage("writing the report")
-        report = None
-        with _drawing("the report", folder) as lost:
+        audit = prepare(plan, folder, overwrite=overwrite, engine=engine, listener=bars)
+        records = run_rounds(audit, engine, command_line())
+        for record in records:
+            try:
+                drawn = _show_round(record, folder, drawn, quiet)
+            except KeyboardInterrupt as stop:
+                record = records.throw(stop)  # which ends the audit with what is there
+        report = write_report(folder, bars)
+        if report.place is not None and request is not None:
+            with _drawing("the receipt", folder, "written"):
+                from holdfast.auditing.inputs import leave_receipt
+
+                with patiently("hashing the inputs, for the receipt", quiet) as heard:
+                    leave_receipt(audit, record, request, heard)
+    tell(record, folder, report, json_output, strict)
+
+
+def _show_round(record: Any, folder: str, drawn: float, quiet: bool) -> float:
+    """Say what a round answers, and write its report unless one was drawn just now; return when the last one was."""
+    from holdfast.auditing.rounds import complete, is_last
+
+    if is_last(record):  # its report is written when all is over
+        return drawn
+    if not complete(record) and time.monotonic() - drawn >= REPORT_EVERY:
+        drawn = time.monotonic()
+        with _drawing("the report", folder):
             from holdfast.report.html import publish  # brings matplotlib: after the first image, not before it
 
-            report = publish(folder)
-        if report is not None:
-            with _drawing("the receipt", folder, "written"):
-                paid(record)
-    tell(record, folder, report, json_output, strict)
-    if any(isinstance(error, Unwritable) for error in lost):
-        raise typer.Exit(ExitStatus.NOTHING)
+            publish(folder)
+    if not quiet:
+        from holdfast.report.documents.audit import round_lines
+
+        for line in round_lines(record):
+            err.print(brief(line), soft_wrap=True, highlight=False)
+    return drawn
+
+
+class Report(NamedTuple):
+    """The report of a record.
+
+    Attributes:
+        place: where it is; None: it could not be drawn.
+        refused: whether the disk has refused it.
+    """
+
+    place: str | None
+    refused: bool = False
+
+
+def write_report(folder: str, bars: Any) -> Report:
+    """Write the report of the record in a folder; one that cannot be drawn is a warning, for the record is written."""
+    bars.stage("writing the report")
+    place = None
+    with _drawing("the report", folder) as problems:
+        from holdfast.report.html import publish  # brings matplotlib: after the first image, not before it
+
+        place = publish(folder)
+    return Report(place, any(isinstance(problem, Unwritable) for problem in problems))
 
 
 def standing_answer(request: Any, folder: str, json_output: bool, quiet: bool, strict: bool) -> bool:
@@ -238,14 +242,14 @@ def standing_answer(request: Any, folder: str, json_output: bool, quiet: bool, s
         return False
     if not quiet:
         err.print(f"nothing has changed since {record.run.finished}: the record stands", soft_wrap=True)
-    tell(record, folder, place.format_path(REPORT), json_output, strict)
+    tell(record, folder, Report(place.format_path(REPORT)), json_output, strict)
     return True
 
 
-def tell(record: Any, folder: str, report: str | None, json_output: bool, strict: bool) -> None:
+def tell(record: Any, folder: str, report: Report, json_output: bool, strict: bool) -> None:
     """Print a record; where a part failed, `partly` ends the command.
 
-    Strictly, a failed check ends it with status 1, unless the audit allows it.
+    Strictly, a failed check ends it with status 1, unless the audit allows it; a report that the disk refuses with 3.
     """
     from holdfast.storage.record_file import LOG
     from holdfast.storage.standing import find_failed_checks
@@ -257,7 +261,7 @@ def tell(record: Any, folder: str, report: str | None, json_output: bool, strict
             from holdfast.report.documents.audit import document
             from holdfast.report.media import print_document
 
-            print_document(document(record, brief(report) if report else None), out)
+            print_document(document(record, brief(report.place) if report.place else None), out)
     if record.failures and (log := Path(folder, LOG)).is_file():
         warn("tracebacks:", str(log))
     # The status: an interrupt, then what could not be measured, then the checks
@@ -269,6 +273,8 @@ def tell(record: Any, folder: str, report: str | None, json_output: bool, strict
         for encoder, check in failed:
             warn(f"{encoder}: the check {check} failed")
         raise typer.Exit(ExitStatus.UNMET)
+    if report.refused:
+        raise typer.Exit(ExitStatus.NOTHING)
 
 
 @contextmanager

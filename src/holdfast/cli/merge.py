@@ -1,10 +1,10 @@
 """holdfast merge: parts of an audit become its record."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from holdfast.cli.common import JsonOption, QuietOption, StrictOption, command_line, run_and_report
+from holdfast.cli.common import JsonOption, QuietOption, StrictOption, command_line, listening, tell, write_report
 from holdfast.cli.workers import engine_of
 
 
@@ -24,10 +24,8 @@ def merge(
     """Score the shards that `holdfast audit --shard I/N` computed, and write record and report."""
     from holdfast.auditing.merge import merge_parts
 
-    engine = engine_of(None, workers, "cpu")
-    options = {"complete": complete, "overwrite": overwrite, "trust": trust, "engine": engine}
-
-    def run(bars: Any) -> Any:
-        return merge_parts(folder, others or (), **options, listener=bars, command=command_line())
-
-    run_and_report(run, folder, json_output, quiet, strict)
+    options = {"complete": complete, "overwrite": overwrite, "trust": trust, "engine": engine_of(None, workers, "cpu")}
+    with listening(quiet) as bars:
+        record = merge_parts(folder, others or (), **options, listener=bars, command=command_line())
+        report = write_report(folder, bars)
+    tell(record, folder, report, json_output, strict)

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from holdfast.auditing.rounds import write_record
 from holdfast.auditing.run import run_audit
-from holdfast.auditing.run_prepared import write_record
 from holdfast.core import Encoder, HoldfastError, registry
 from holdfast.report.html import write_report
 from holdfast.runtime.listener import Listener, Silent
