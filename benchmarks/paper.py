@@ -10,8 +10,7 @@ speed of an accelerator. Its tables are in docs/benchmarks.md.
 from benchmarks.result import Result, report
 from benchmarks.store import Run, Runs
 from benchmarks.tables import figures, markdown
-from holdfast.auditing.panel import validity_panel
-from holdfast.auditing.plan import Plan
+from holdfast.auditing.plan import Plan, validity_panel
 from holdfast.auditing.profile import profile
 
 IMAGES, ATTACKED, ENCODERS = 50_000, (500, 5000, 50_000), 50

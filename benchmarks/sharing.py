@@ -10,8 +10,7 @@ from tempfile import TemporaryDirectory
 from torch import Tensor, nn
 
 from benchmarks.result import Result, report
-from holdfast.auditing.panel import validity_panel
-from holdfast.auditing.plan import Plan, merge
+from holdfast.auditing.plan import Plan, merge, validity_panel
 from holdfast.auditing.profile import profile
 from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, Measure, Passes

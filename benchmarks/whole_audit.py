@@ -22,8 +22,7 @@ from torch import Tensor
 
 from benchmarks.result import Result, from_rounds, report
 from benchmarks.sharing import ENCODER, alone, plan_of
-from holdfast.auditing.batch_size import batch_size_for
-from holdfast.auditing.plan import Plan
+from holdfast.auditing.plan import Plan, batch_size_for
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.request import AuditRequest
 from holdfast.auditing.run import run_audit

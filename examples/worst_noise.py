@@ -25,8 +25,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from holdfast.auditing.panel import validity_panel
-from holdfast.auditing.plan import Plan
+from holdfast.auditing.plan import Plan, validity_panel
 from holdfast.auditing.run import run_audit
 from holdfast.core import Ball, Encoder, Failure, ImageSource, Measure
 from holdfast.parts.attacks.apgd import Apgd

@@ -61,8 +61,9 @@ def test_a_function_takes_the_fields_and_describes_them() -> None:
     assert "    eps: The radius. (default: what is usual)" in about
     assert ends.strip() == "HoldfastError: never."
     assert ask(5, eps=0.1, changes=["a"]) == InText("5", eps=0.1, changes=("a",))
-    with pytest.raises(HoldfastError, match=r"unknown parameter of ask 'ep'; did you mean 'eps'"):
+    with pytest.raises(HoldfastError) as refused:
         ask(5, ep=0.1)  # pyright: ignore
+    assert "unknown parameter of ask 'ep'; did you mean 'eps'" in str(refused.value)
 
 
 def test_a_file_has_the_keys_and_no_others() -> None:
@@ -70,10 +71,11 @@ def test_a_file_has_the_keys_and_no_others() -> None:
     for table, message in (
         ({}, "f: expected 'who', got none"),
         ({"who": "me", "changes": []}, "unknown key of f 'changes'"),
-        ({"who": "me", "eps": []}, r"f: eps: expected a finite number or text, got \[\]"),
+        ({"who": "me", "eps": []}, "f: eps: expected a finite number or text, got []"),
     ):
-        with pytest.raises(HoldfastError, match=message):
+        with pytest.raises(HoldfastError) as refused:
             read(InText, table, "f")
+        assert message in str(refused.value)
 
 
 def test_a_command_hands_on_what_was_given_and_no_defaults() -> None:

@@ -8,9 +8,7 @@ import pytest
 
 import holdfast
 from holdfast.auditing import plan_file
-from holdfast.auditing.batch_size import batch_size_for
-from holdfast.auditing.panel import validity_panel
-from holdfast.auditing.plan import Plan, merge
+from holdfast.auditing.plan import Plan, batch_size_for, merge, validity_panel
 from holdfast.auditing.plan_file import make_plan, read_plan, refuse_idle_ball
 from holdfast.auditing.profile import profile
 from holdfast.auditing.profile_files import profile_names

@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast.auditing.panel import validity_panel
-from holdfast.auditing.plan import Plan
+from holdfast.auditing.plan import Plan, validity_panel
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.profile import profile
 from holdfast.auditing.request import AuditRequest

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu.device import Device
-from holdfast.auditing.batch_size import batch_size_for
-from holdfast.auditing.image_range import memory_format
+from holdfast.auditing.images import memory_format
+from holdfast.auditing.plan import batch_size_for
 from holdfast.core import Encoder
 from holdfast.sources.encoders import open_encoder
 

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from holdfast.auditing.audit_encoder import Scoring
 from holdfast.auditing.plan import Plan
+from holdfast.auditing.score import Scoring
 from holdfast.core import HoldfastError, Rng
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.failures.misclassified import Misclassified

@@ -13,10 +13,10 @@ from torch import nn
 
 import holdfast
 from holdfast.auditing import rounds
-from holdfast.auditing.cuts import cuts_of
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.request import AuditRequest
+from holdfast.auditing.shards import cuts_of
 from holdfast.auditing.until import Until, until_of
 from holdfast.cli import common
 from holdfast.core import Encoder, HoldfastError, Score

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast.auditing.panel import validity_panel
-from holdfast.auditing.plan import Plan
+from holdfast.auditing.plan import Plan, validity_panel
 from holdfast.auditing.profile import profile
 from holdfast.auditing.profile_files import profile_names
 from holdfast.core import Check, Encoder, HoldfastError, Measure, registry

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from holdfast.auditing.probing import classifier_of
+from holdfast.auditing.session import classifier_of
 from holdfast.core import Bank, Classifier, Encoder, Head, HoldfastError, Probe, Threat
 from holdfast.parts.measures.shared.probe import head_of
 from holdfast.parts.observations.clean import Clean

@@ -179,7 +179,7 @@ def test_other_draws_give_the_scores_of_an_encoder_of_these_draws(tmp_path: Path
         seen.append(others)
         return widen_interval(score, others, *limits)
 
-    monkeypatch.setattr("holdfast.auditing.redrawn.widen_interval", keep)
+    monkeypatch.setattr("holdfast.auditing.score.widen_interval", keep)
     encoder = of(0.2, draws=3)
     measure = NaiveOverstatement(Pgd(5), Linf(0.1), readouts=(5,))
     record = audit(tmp_path, encoder, measures=(measure,), checks=())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from holdfast.auditing.execute import INLINE
 from holdfast.auditing.partition import mark_of
-from holdfast.auditing.plan_entry import plan_of
+from holdfast.auditing.plan import plan_of
 from holdfast.auditing.prepare import CACHE, PLACES, PLAN, PreparedAudit, prepare
 from holdfast.auditing.rounds import run_round
 from holdfast.auditing.work import OpenedEncoder, Step, Worker, WorkItem

@@ -1,19 +1,38 @@
-"""The plan of an audit: which encoders, images, measures and checks; known before any encoder runs."""
+"""The plan of an audit: which encoders, images, measures, checks and observations; known before any encoder runs."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from typing import Any
 
-from holdfast.auditing.batch_size import batch_size_for
-from holdfast.auditing.representations import CLEAN, training
 from holdfast.auditing.series import Series
 from holdfast.auditing.until import Until
-from holdfast.core import Check, HoldfastError, Measure, Observation, Passes, Scope, registry
+from holdfast.core import (
+    Check,
+    Examination,
+    HoldfastError,
+    Measure,
+    Observation,
+    Passes,
+    Scope,
+    Search,
+    Threat,
+    registry,
+)
 from holdfast.core.naming import name_parts
 from holdfast.core.precision import check_precision
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import unknown
 from holdfast.storage.standing import check_allowed
+
+CLEAN: Observation = registry.part("observations", "clean")
+"""Representations of all images as they are: what other observations know as `Shard.clean`."""
+
+
+def training(threat: Threat | None = None) -> Observation:
+    """Return the observation of the training images, disturbed by a threat or as they are."""
+    return registry.find("observations", "training")(threat)
 
 
 @dataclass(frozen=True)
@@ -299,3 +318,61 @@ def merge(read_by: Iterable[tuple[str, Iterable[Observation]]]) -> dict[Observat
             joined[key] = joined[key].join(observation) if key in joined else observation
             readers.setdefault(key, []).append(name)
     return {observation: tuple(dict.fromkeys(readers[key])) for key, observation in joined.items()}
+
+
+def batch_size_for(shape: tuple[int, int, int], device: str) -> int:
+    """Return a batch size that keeps an encoder busy without losing much to a kill: a power of two, 8 to 1,024.
+
+    About 2^18 pixel values per pass on a CPU (512 digits, 64 CIFAR images, 8 at 224 x 224), 2^24 on an accelerator;
+    where that is too much for the device's memory, passes are halved.
+    """
+    values = 2**18 if device == "cpu" else 2**24
+    most = 512 if device == "cpu" else 1024
+    fits = max(1, values // math.prod(shape))
+    return max(8, min(most, 2 ** (fits.bit_length() - 1)))
+
+
+def validity_panel(
+    measures: Iterable[Measure], examined: int, queries: int, precision: str = "float32"
+) -> tuple[Check, ...]:
+    """Return the checks that belong to some measures: of each kind those that it says belong to them.
+
+    Where no measure reads the audit's images, what could be wrong with these is not examined.
+    """
+    audit = Examination(tuple(measures), examined, queries, precision)
+    position: dict[Search | None, int] = {search: number for number, search in enumerate(audit.searches)}
+    kinds = [registry.find("checks", name) for name in registry.names("checks")]
+    checks = [check for kind in kinds for check in kind.checks_for(audit)]
+    return tuple(sorted(checks, key=lambda check: (check.place // 10, position.get(check.search, -1), check.place)))
+
+
+SIMPLE = (
+    "images", "attacked", "data", "seed", "batch_size", "device", "skip_corrupt", "skip_duplicates", "profile", "train",
+    "train_images", "precision", "compiled", "shared_searches",
+)  # fmt: skip
+"""Fields of a plan that stand in its entry as they are."""
+
+
+def plan_entry(plan: Plan, images: int, attacked: int) -> dict[str, Any]:
+    """Return the plan as JSON data, with the numbers of images as they turned out."""
+    return {name: getattr(plan, name) for name in SIMPLE} | {
+        "images": images,
+        "attacked": attacked,
+        "encoders": list(plan.encoders),
+        "measures": [registry.spec(measure) for measure in plan.measures],
+        "checks": [registry.spec(check) for check in plan.checks],
+        "series": [asdict(series) for series in plan.series],
+        "allow": list(plan.allow),
+    }
+
+
+def plan_of(entry: Mapping[str, Any]) -> Plan:
+    """Return the plan that a record, or a run folder, tells of; see `plan_entry`."""
+    return Plan(
+        encoders=tuple(entry["encoders"]),
+        measures=registry.build(entry["measures"]),
+        checks=registry.build(entry["checks"]),
+        series=tuple(Series(series["name"], tuple(series["encoders"])) for series in entry["series"]),
+        allow=tuple(entry["allow"]),
+        **{name: entry[name] for name in SIMPLE},
+    )

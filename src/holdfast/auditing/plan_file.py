@@ -7,8 +7,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from holdfast.auditing.balls import NORM, audit_ball, shape_of
-from holdfast.auditing.panel import validity_panel
-from holdfast.auditing.plan import Plan, unread
+from holdfast.auditing.plan import Plan, unread, validity_panel
 from holdfast.auditing.profile import profile as open_profile
 from holdfast.auditing.profile import profile_table
 from holdfast.auditing.request import AuditRequest

@@ -17,8 +17,7 @@ import torch
 from holdfast.auditing import record as entries
 from holdfast.auditing.balls import describe_balls, shape_of
 from holdfast.auditing.images import AuditImages, open_all, open_selected
-from holdfast.auditing.plan import Plan
-from holdfast.auditing.plan_entry import plan_entry
+from holdfast.auditing.plan import Plan, plan_entry
 from holdfast.core import Encoder, HoldfastError, ImageSource
 from holdfast.core.engine import Engine
 from holdfast.core.spec_string import label

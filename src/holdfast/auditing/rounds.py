@@ -17,7 +17,6 @@ import msgspec
 from msgspec import structs
 
 from holdfast.auditing import record as entries
-from holdfast.auditing.cuts import cuts_of
 from holdfast.auditing.differences import compare
 from holdfast.auditing.execute import INLINE, execute, results_of
 from holdfast.auditing.images import first_of_pictures
@@ -26,6 +25,7 @@ from holdfast.auditing.prepare import PLAN, PreparedAudit, find_record, is_of_pl
 from holdfast.auditing.progress_file import ProgressFile
 from holdfast.auditing.relations import relations
 from holdfast.auditing.series import series_entries
+from holdfast.auditing.shards import cuts_of
 from holdfast.core import HoldfastError, Measure, Score, Table
 from holdfast.core.engine import Engine
 from holdfast.numerics.statistics.copies import rows_of_pictures

@@ -9,13 +9,21 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from holdfast.auditing.image_range import ImageRange, memory_format
+from holdfast.auditing.images import ImageRange, memory_format
 from holdfast.auditing.memory import MemoryLimits
-from holdfast.auditing.plan import Split
-from holdfast.auditing.probing import classifier_of
-from holdfast.auditing.representations import CLEAN, not_observed, training
-from holdfast.auditing.shard_names import ShardNames
-from holdfast.auditing.shards import Cost, Rows, ShardFile, ShardResults, Written, fits, join_rows, spans, unlike
+from holdfast.auditing.plan import CLEAN, Plan, Split, training
+from holdfast.auditing.shards import (
+    Cost,
+    Rows,
+    ShardFile,
+    ShardNames,
+    ShardResults,
+    Written,
+    fits,
+    join_rows,
+    spans,
+    unlike,
+)
 from holdfast.auditing.surrogates import Surrogates
 from holdfast.core import (
     Ball,
@@ -35,10 +43,14 @@ from holdfast.core import (
     Rng,
     Scope,
     Shard,
+    Subject,
     Threat,
+    registry,
 )
 from holdfast.core.ids import Ids
+from holdfast.core.observation import learning_of
 from holdfast.core.precision import use_precision
+from holdfast.numerics.geometry.spread import rounding, spread
 from holdfast.runtime.errors import no_labels
 from holdfast.runtime.foreign import forbid_mutation
 from holdfast.sources.data import ImageSet
@@ -390,3 +402,85 @@ class Session:
         rng = Rng(self.seed, ids=tuple(images.ids[:count]))
         context = (clean, images.at, labels, None, self.read, images.disturb)
         return Shard(self.encoder, images.batch(0, 1), torch.arange(1), rng, *context)
+
+
+def not_observed(observation: Observation) -> HoldfastError:
+    """Return the error for an observation that is read and was not made."""
+    return HoldfastError(f"{registry.part_name(observation)} was not observed: it failed, or no measure names it first")
+
+
+FEWEST = 2
+"""Images that every class of the attacked images must have among those that are not attacked."""
+
+
+def classifier_of(
+    subject: Subject, probe: Probe, threat: Threat | None = None, classes_apart: bool = False
+) -> Classifier:
+    """Return what a probe learns from the representations of the training images, disturbed by a threat or not.
+
+    Without training images of their own these are the images at positions >= `subject.attacked`, so that no image that
+    is attacked, certified or tested was seen in training. A probe that does not train reads nothing.
+    """
+    labels = subject.labels
+    if labels is None:
+        raise no_labels("this measure", "the audit's source of images")
+    if not probe.trains:
+        return probe.fit(subject.read(CLEAN)["reps"], labels)
+
+    # Every class that is tested needs images to learn from
+    bank = subject.bank(threat)
+    for label in [] if classes_apart else labels[: subject.attacked].unique().tolist():
+        count = int((bank.labels == label).sum())
+        if subject.has_training_set and count < 1:
+            raise HoldfastError(
+                f"probes learn from the training images: expected some of each class of the tested images among these "
+                f"{len(bank.labels)}, got none of class {label}; leave the class out, or give training images of it"
+            )
+        if not subject.has_training_set and count < FEWEST:
+            raise HoldfastError(
+                f"probes learn from the images that are not attacked: expected at least {FEWEST} of each class among "
+                f"these {len(bank.labels)} of {len(labels)}, got {count} of class {label}; give training images "
+                "(--train), attack fewer images, use more, or a head from a file"
+            )
+
+    # Learned through the encoder, by an observation, or from representations
+    if probe.through:
+        return probe.build_classifier(subject.read(learning_of(probe, threat)))
+    return probe.learn(bank)
+
+
+MOVED = 1e-2
+"""How far the same encoder may represent an image elsewhere, in units of `spread`: batches and devices round."""
+
+
+def forget_stale(session: Session, plan: Plan, store: Store, recorded: bool) -> int | None:
+    """Delete what other code of an encoder has stored behind the same weights.
+
+    Returns:
+        How many shards that were; None: there are some, and they belong to the record.
+    """
+    if not _is_stale(session, store):
+        return 0
+    if recorded:
+        return None
+    files = {shard.file for observation in (CLEAN, *plan.order) for shard in session.shard_files(observation)}
+    stored = [file for file in files if store.exists(file)]
+    for file in stored:
+        store.delete(file)
+    return len(stored)
+
+
+def _is_stale(session: Session, store: Store) -> bool:
+    """Whether the encoder no longer gives the first stored representations: its code has changed, its weights not."""
+    for shard in session.shard_files(CLEAN):
+        if (stored := store.read_tensors(shard.file)) is None:
+            continue
+        reps, before = stored[0]["reps"], session.encoder.passes
+        with torch.no_grad():
+            again = session.encoder(session.batch(shard.start, shard.start + min(2, len(reps)))).float().cpu()
+        session.encoder.passes = before  # two passes that only a resumed audit makes
+        moved = (again - reps[: len(again)]).double().norm(dim=1)
+        # of one image there is no spread: then its own length must do
+        unit = spread(reps) if len(reps) > 1 else float(reps.double().norm(dim=1).max())
+        return not bool((moved <= torch.clamp_min(rounding(reps)[: len(again)], MOVED * unit)).all())
+    return False

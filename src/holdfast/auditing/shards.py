@@ -1,15 +1,19 @@
-"""Shards: which images one covers, the file that holds what was seen of them, what it cost, and whether it fits."""
+"""Shards: which images one covers, the name of the file that holds what was seen, what it cost, whether it fits."""
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from holdfast.core import Failure, HoldfastError, Observation, Passes, Scope, registry
+from holdfast.auditing.surrogates import Surrogates
+from holdfast.core import Encoder, Failure, Geometry, HoldfastError, Observation, Passes, Scope, registry
+from holdfast.runtime.version import VERSION
+from holdfast.sources.data import ImageSet
+from holdfast.storage.run_folder import digest, files_read
 
 TOGETHER = 64
 """Batches of training images in one file: there may be a million of them."""
@@ -178,3 +182,79 @@ def unlike(observation: Observation, shard: ShardFile) -> HoldfastError:
         f"{shard.file!r}, with the same tensors as in its other shards, got others; if its code has changed, delete "
         f"the folder {shard.file.rpartition('/')[0]!r} of the run"
     )
+
+
+FEWEST = 6
+"""Images of the first round: the fewest whose median has a 95 % interval."""
+
+
+def cuts_of(most: int, batch_size: int) -> tuple[int, ...]:
+    """Return after how many images a round can end: 6, 12, 24, … within the first batch, then each whole batch.
+
+    Shards end there too, so that no round has to make a shard of an earlier one again.
+
+    Example:
+        >>> cuts_of(40, 16), cuts_of(4, 16)
+        ((6, 12, 16, 32, 40), (4,))
+    """
+    doubled = (FEWEST * 2**power for power in range(batch_size.bit_length()))
+    ends = {*(end for end in doubled if end < batch_size), *range(batch_size, most, batch_size)}
+    even = {end // 2 * 2 for end in ends}  # images are attacked in pairs
+    return (*sorted(end for end in even if FEWEST <= end < most), most)
+
+
+LAYOUT = 6
+"""Version of what shard files hold; part of their key."""
+
+
+class ShardNames:
+    """Names for what is observed of one encoder on the images of an audit.
+
+    Args:
+        encoder: the encoder under audit.
+        surrogates: the encoders that observations run on instead.
+        images: the population, rendered for the audited encoder.
+        train: the images that probes learn from; None: those that are not attacked.
+        settings: what else decides all that is stored: seed, batch size and the like.
+
+    Attributes:
+        identity: what the encoder is: the digest of its weights and of what else decides the representation.
+        decisive: what decides all that is stored, beside the observation.
+    """
+
+    def __init__(
+        self, encoder: Encoder, surrogates: Surrogates, images: ImageSet, train: ImageSet | None, settings: list[Any]
+    ):
+        self._surrogates, self._images, self._train = surrogates, images, train
+        own, described = encoder.refresh_fingerprint(), _describe_encoder(encoder, images.geometry)
+        self.identity = digest([own, described])
+        files = sorted(registry.files().values())
+        self._common = [images.fingerprint, str(images.conversion), *settings, *files]
+        self.decisive = [LAYOUT, VERSION, own, described, *self._common]
+
+    def folder(self, observation: Observation) -> str:
+        """Return the folder of an observation's shards."""
+        spec = registry.spec(observation)
+        decisive = self._of_surrogate(observation.surrogate) if observation.surrogate else self.decisive
+        others = [self._surrogates.identity(read.surrogate) for read in observation.prerequisites() if read.surrogate]
+        return f"cache/{digest([decisive, spec, *others, *self._labels_read(observation), *files_read(spec)])}"
+
+    def _of_surrogate(self, spec: str) -> list[Any]:
+        """Return what decides what is seen of a surrogate: it, and the pixels, whichever encoder is audited."""
+        geometry = self._images.geometry and replace(self._images.geometry, source="")
+        pixels = [str(geometry), list(self._images.shape)]
+        return [LAYOUT, VERSION, *self._surrogates.identity(spec), *pixels, *self._common]
+
+    def _labels_read(self, observation: Observation) -> list[str | None]:
+        """Return the fingerprints of what else an observation depends on: training images, labels of both."""
+        train, images = self._train, self._images
+        known: list[str | None] = [] if train is None else [train.fingerprint, str(train.conversion)]
+        if not observation.needs_labels:
+            return known if observation.scope.training else []
+        return [images.labels_fingerprint, *known, *([] if train is None else [train.labels_fingerprint])]
+
+
+def _describe_encoder(encoder: Encoder, geometry: Geometry | None) -> list[str]:
+    """Return what, beside the weights, decides the representation."""
+    facts = {key: str(value) for key, value in encoder.origin.items()}
+    return [str(encoder.module), str(geometry), *(f"{key}={facts[key]}" for key in sorted(facts))]

@@ -8,16 +8,14 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import NamedTuple
 
-from holdfast.auditing.audit_encoder import Scoring
 from holdfast.auditing.bound_progress import BoundProgress
-from holdfast.auditing.cuts import cuts_of
 from holdfast.auditing.encoder_result import EncoderResult, ItemError, make_failed_result
 from holdfast.auditing.images import AuditImages
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.prepare import PreparedAudit
-from holdfast.auditing.resume import forget_stale
-from holdfast.auditing.session import Progress, Session
-from holdfast.auditing.shards import ShardFile
+from holdfast.auditing.score import Scoring
+from holdfast.auditing.session import Progress, Session, forget_stale
+from holdfast.auditing.shards import ShardFile, cuts_of
 from holdfast.core import Encoder
 from holdfast.runtime.foreign import foreign
 from holdfast.sources.encoders import open_encoder

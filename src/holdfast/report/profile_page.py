@@ -79,8 +79,7 @@ def read(name: str) -> ProfilePage:
 
 def work_out(name: str) -> ProfilePage:
     """Return the page of a profile, as its plan says it."""
-    from holdfast.auditing.panel import validity_panel
-    from holdfast.auditing.plan import Plan, merge, total_passes
+    from holdfast.auditing.plan import Plan, merge, total_passes, validity_panel
     from holdfast.auditing.profile import profile
 
     chosen = profile(name)

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.auditing.representations import CLEAN
+from holdfast.auditing.plan import CLEAN
 from holdfast.comparison.baseline import same_images
 from holdfast.comparison.records import Audited, Run
 from holdfast.comparison.stored import load_observation

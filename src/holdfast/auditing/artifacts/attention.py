@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from torch import Tensor
 
 from holdfast.auditing.artifacts.grad_cam import Maps, attention
+from holdfast.auditing.plan import CLEAN
 from holdfast.auditing.record import passes_entry
-from holdfast.auditing.representations import CLEAN
 from holdfast.auditing.session import Session
 from holdfast.core import HoldfastError, Images, LinearProbe, Measure, Reps, Rng, Scope, Threat, registry
 from holdfast.numerics.geometry.pictures import glowing, shrunk

@@ -3,7 +3,7 @@
 import msgspec
 from torch import Tensor
 
-from holdfast.auditing.representations import CLEAN
+from holdfast.auditing.plan import CLEAN
 from holdfast.auditing.session import Session
 from holdfast.core import Album, Measure, Observation, Table
 from holdfast.storage.entry import as_json

@@ -18,8 +18,7 @@ from holdfast.auditing.balls import describe_balls, shape_of
 from holdfast.auditing.estimate.extrapolate import extrapolate, relative_range
 from holdfast.auditing.estimate.time_passes import Clock, PassTimes, synchronise_clock, time_passes
 from holdfast.auditing.estimate.time_shards import Stopwatch, time_shards
-from holdfast.auditing.image_range import memory_format
-from holdfast.auditing.images import AuditImages, open_all, open_unread
+from holdfast.auditing.images import AuditImages, memory_format, open_all, open_unread
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.prepare import check_encoders
 from holdfast.auditing.schedule import Part, own_shards

@@ -8,7 +8,7 @@ from statistics import fmean
 
 import torch
 
-from holdfast.auditing.image_range import memory_format, move_to_device
+from holdfast.auditing.images import memory_format, move_to_device
 from holdfast.core import Encoder, HoldfastError, Images, Passes
 from holdfast.sources.data import ImageSet
 from holdfast.storage.estimate import UnitSeconds

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.auditing.batch_size import batch_size_for
+from holdfast.auditing.plan import CLEAN, batch_size_for
 from holdfast.auditing.prepare import label
 from holdfast.auditing.record import encoder_entry, passes_entry
-from holdfast.auditing.representations import CLEAN
 from holdfast.auditing.session import Session
 from holdfast.core import Encoder, Observation, Passes, registry
 from holdfast.runtime.foreign import foreign

@@ -1,6 +1,7 @@
-"""The audit of one encoder: its observations, its scores, its checks, its entry in the record."""
+"""One encoder is scored: what was observed becomes tables, scores, verdicts of checks, and its entry in the record."""
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -15,26 +16,26 @@ from torch import Tensor
 from holdfast.auditing import record as entries
 from holdfast.auditing.artifacts.attention import write_attention
 from holdfast.auditing.artifacts.pictures import album, select_pictured, write_extremes
-from holdfast.auditing.copied import readable_by
 from holdfast.auditing.encoder_result import EncoderResult, ItemError, at, format_log
 from holdfast.auditing.images import first_of_pictures
 from holdfast.auditing.misfits import Fitted, drop_misfits, questions_that_fit
-from holdfast.auditing.plan import Plan
-from holdfast.auditing.redrawn import with_draws
-from holdfast.auditing.representations import CLEAN
+from holdfast.auditing.plan import CLEAN, Plan, merge, total_passes
 from holdfast.auditing.session import Session
-from holdfast.auditing.spent import cost_entry, observation_entry, passes_alone
-from holdfast.auditing.verdicts import verdict_of
-from holdfast.core import Check, Measure, Observation, Score, Table
+from holdfast.core import Bank, Check, Images, Measure, Observation, Passes, Score, Subject, Table, Threat, registry
 from holdfast.core.naming import title
+from holdfast.core.randomness import GROUPS, redrawn
 from holdfast.numerics.statistics.copies import rows_of_pictures, score_pictures
 from holdfast.numerics.statistics.looks import looking
+from holdfast.numerics.statistics.redrawn import widen_interval
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.listener import Listener
+from holdfast.runtime.privacy import public
 from holdfast.storage.chart import AnyChart
+from holdfast.storage.entry import as_json, read_json
 from holdfast.storage.pictured import AttentionEntry, Extremes
-from holdfast.storage.record import CheckEntry, EncoderEntry, InWordsEntry, MeasureEntry
-from holdfast.storage.run_folder import Store, StoreError
+from holdfast.storage.record import CheckEntry, EncoderEntry, InWordsEntry, MeasureEntry, ObservationEntry, Spent
+from holdfast.storage.record_file import add_seal, unbroken
+from holdfast.storage.run_folder import Store, StoreError, digest
 from holdfast.storage.standing import settle
 
 P = TypeVar("P", Measure, Check)
@@ -402,3 +403,171 @@ def _charts_of(session: Session, observation: Observation) -> list[AnyChart]:
         return []
     clean = session.read(CLEAN)["reps"]
     return [entries.chart_entry(chart) for chart in observation.charts(session.read(observation), clean)]
+
+
+def verdict_of(check: Check, session: Session, store: Store) -> CheckEntry:
+    """Return the verdict of a check and its own passes; one that made passes is kept, and read by later rounds."""
+    file = _verdict_file(check, session)
+    kept: Any = store.read_json(file) if check.lasts else None
+    if unbroken(kept):
+        return _check_entry(check, kept["verdict"])
+    before = session.encoder.passes
+    judged = asdict(check.judge(readable_by(check, session)))
+    passes = session.encoder.passes - before
+    verdict = public(as_json({**judged, "passes": entries.passes_entry(passes)}))
+    if check.lasts and passes.total:
+        store.write_json(file, add_seal({"verdict": verdict}))
+    return _check_entry(check, verdict)
+
+
+def _check_entry(check: Check, verdict: Mapping[str, Any]) -> CheckEntry:
+    """Return the entry of a check in the record."""
+    return read_json({"title": check.title, "consequence": check.consequence, **verdict}, CheckEntry)
+
+
+def _verdict_file(check: Check, session: Session) -> str:
+    """Return the file of a verdict; its name says all that decides it."""
+    extents = [session.split.extent(observation) for observation in check.prerequisites()]
+    return f"cache/checks/{digest([session.decisive, registry.spec(check), extents])}.json"
+
+
+class Copied:
+    """A subject that gives copies of what was observed; everything else is the subject's own.
+
+    Args:
+        subject: who was observed.
+    """
+
+    def __init__(self, subject: Subject):
+        self._subject = subject
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._subject, name)
+
+    def batch(self, start: int, stop: int) -> Images:
+        """Return some images of the population."""
+        return self._subject.batch(start, stop).clone()
+
+    def read(self, observation: Observation) -> dict[str, Tensor]:
+        """Return what the observation saw."""
+        return {key: value.clone() for key, value in self._subject.read(observation).items()}
+
+    def bank(self, threat: Threat | None = None) -> Bank:
+        """Return the representations of the training images."""
+        bank = self._subject.bank(threat)
+        return Bank(bank.labels.clone(), lambda: (chunk.clone() for chunk in bank.chunks()))
+
+
+def readable_by(part: object, subject: Any) -> Any:
+    """Return the subject as a measure or a check may read it: Holdfast's own leave it as it is."""
+    is_own = type(part).__module__.partition(".")[0] == __name__.partition(".")[0]
+    return subject if is_own else Copied(subject)
+
+
+RANGES = {"share": (0.0, 1.0), "similarity": (-1.0, 1.0), "pixels": (0.0, math.inf)}
+"""The least and the most that scores can be, by their unit."""
+
+
+class _GivenDraws(Exception):
+    """A measure reads what was observed by the encoder's own draws alone."""
+
+
+class Redrawn:
+    """A subject as another group of draws sees it.
+
+    Args:
+        subject: who was observed.
+        group: which draws, from 1.
+    """
+
+    def __init__(self, subject: Any, group: int):
+        self._subject, self._prefix = subject, redrawn("", group)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._subject, name)
+        return _refuse if callable(value) else value
+
+    def read(self, observation: Observation) -> dict[str, Tensor]:
+        """Return what the observation saw, with the representations of this group in place of the encoder's own."""
+        results = self._subject.read(observation)
+        again = {key.removeprefix(self._prefix): v for key, v in results.items() if key.startswith(self._prefix)}
+        if not again:
+            raise _GivenDraws
+        return {**results, **again}
+
+
+def _refuse(*_: object, **__: object) -> Any:
+    raise _GivenDraws
+
+
+def with_draws(
+    measure: Measure, subject: Any, scores: Mapping[str, Score], first: Int[Tensor, "images"] | None = None
+) -> dict[str, Score]:
+    """Return scores of a mean over draws with intervals that know of other draws, or that say that they do not.
+
+    Args:
+        measure: the measure.
+        subject: who was observed, as the measure reads it.
+        scores: by the encoder's own draws.
+        first: the first image that shows the picture of each; None where none is a copy.
+    """
+    try:
+        groups: list[Any] = [Redrawn(subject, group) for group in range(1, GROUPS + 1)]
+        again = [score_pictures(measure, measure.observe(group), first) for group in groups]
+    except _GivenDraws:
+        return {
+            name: dataclasses.replace(score, interval=f"{score.interval}, given its draws")
+            for name, score in scores.items()
+        }
+    return {
+        name: widen_interval(
+            score, [_number(group.get(name)) for group in again], *RANGES.get(score.unit or measure.unit, ())
+        )
+        for name, score in scores.items()
+    }
+
+
+def _number(score: Score | None) -> float:
+    return math.nan if score is None or score.value is None else score.value
+
+
+Readers = list[tuple[Observation, tuple[str, ...]]]
+"""What was observed, and the names of the measures and checks that it serves."""
+
+
+def observation_entry(session: Session, observation: Observation, readers: tuple[str, ...]) -> ObservationEntry:
+    """Return what the record says of an observation."""
+    cost, files = session.costs[observation], session.shard_files(observation)
+    return ObservationEntry(
+        part=registry.spec(observation),
+        title=observation.title,
+        passes=entries.passes_entry(cost.passes),
+        predicted=entries.passes_entry(cost.predicted),
+        serves=list(readers),
+        seconds=round(cost.seconds, 3),
+        shards=files[0].file.rpartition("/")[0] if files else "",
+    )
+
+
+def cost_entry(session: Session, plan: Plan, observed: Readers) -> Spent:
+    """Return what the measures' observations cost, what they would have cost alone, and what the checks add."""
+    measures = set(plan.measures_by_name)
+    spent = sum((cost.passes for cost in session.costs.values()), Passes())
+    useful = sum((session.costs[o].passes for o, readers in observed if measures & set(readers)), Passes())
+    alone = sum((passes_alone(m, session) for m in plan.measures), Passes())
+    predicted = plan.predict(session.population, session.split.train, session.encoder.draws)
+    return Spent(
+        forward=spent.forward,
+        backward=spent.backward,
+        bounds=spent.bounds,
+        predicted=entries.passes_entry(predicted),
+        measures=entries.passes_entry(useful),
+        alone=entries.passes_entry(alone),
+        shared_fraction=round(1 - useful.total / alone.total, 4) if alone.total else 0.0,
+    )
+
+
+def passes_alone(measure: Measure, session: Session) -> Passes:
+    """Return what a measure would cost if it shared nothing with others."""
+    encoder = session.encoder
+    return total_passes(merge([("", measure.prerequisites())]), session.split, encoder.precision, encoder.draws)
