@@ -4,6 +4,7 @@ import gc
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="holdfast-tests-")  # what is remembered is remembered for a run
@@ -18,7 +19,7 @@ from torch import nn
 import typechecker
 
 gc.disable()  # until all is imported
-install_import_hook("holdfast", "typechecker.check")  # before the first import of holdfast
+install_import_hook(typechecker.list_modules(find_spec("holdfast")), "typechecker.check")  # before they are imported
 
 
 import registered  # noqa: E402
