@@ -25,7 +25,7 @@ install_import_hook(typechecker.list_modules(find_spec("holdfast")), "typechecke
 import registered  # noqa: E402
 from holdfast.core import Encoder  # noqa: E402
 from report_fixture import draw_charts_once, no_charts  # noqa: E402
-from slices import kept, slice_of  # noqa: E402
+from slices import be_patient, kept, slice_of  # noqa: E402
 
 pytest.register_assert_rewrite("sameness")  # which says what differs
 torch.set_num_threads(1)  # the networks are tiny, and the suite runs in parallel processes
@@ -36,7 +36,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep a slice of the slow tests, where one is asked for."""
+    """Give slow tests time; keep a slice of them, where one is asked for."""
+    be_patient(items)
     if part := config.getoption("--slow-slice"):
         remaining = kept(items, part)
         left_out = set(items) - set(remaining)
