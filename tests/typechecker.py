@@ -1,7 +1,8 @@
 """The run-time type checker of the tests: annotations and array shapes are enforced at the calls of a test.
 
-They are in the modules that name shapes of arrays, which no other tool checks; pyright reads all annotations. A function is checked at its first calls in each test and then at one in so many: a search calls its bounds thousands of
-times with the same shapes, and checking them all took a third of the suite's time.
+Those of the modules that name shapes of arrays, which no other tool checks; pyright reads all annotations. A function
+is checked at its first calls in each test and then at one in so many: a search calls its bounds thousands of times with
+the same shapes, and checking them all took a third of the suite's time.
 """
 
 import dataclasses
