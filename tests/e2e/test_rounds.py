@@ -27,8 +27,10 @@ from holdfast.storage.record_file import unbroken
 from json_records import read_record, run_audit, typed
 from report_fixture import make_run
 
-PLAN = replace(make_plan(["it"], "digits", images=40, attacked=24, examined=4, queries=10), budget=3600.0, batch_size=8)
-"""The profile quick on few images; its first round attacks 6 of them."""
+SHORT = ["*.attack.steps=5", "breaking_radius.steps=10"]
+FEW = {"images": 40, "attacked": 24, "examined": 4, "queries": 10}
+PLAN = replace(make_plan(["it"], "digits", settings=SHORT, **FEW), budget=3600.0, batch_size=8)
+"""The profile quick on few images, in few steps; its first round attacks 6 of them."""
 
 
 class Clock:

@@ -41,7 +41,7 @@ def run(tmp_path_factory) -> Path:
     ]
     plan = make_plan(
         [WEAK, STRONG], "digits", profile="quick", measures=measures, eps=0.15, images=60, attacked=60,
-        settings=["nearest_neighbour_accuracy.attack.steps=5"],
+        settings=["nearest_neighbour_accuracy.attack.steps=5"], examined=6, queries=50,
     )  # fmt: skip
     run_audit(plan, folder)
     return folder
