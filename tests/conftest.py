@@ -48,6 +48,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """Collect garbage of the tests alone: what was imported stays, and need not be walked again and again."""
     gc.freeze()
+    gc.set_threshold(100_000, 20, 50)  # tests make many objects and few cycles
     gc.enable()
 
 
