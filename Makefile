@@ -12,7 +12,7 @@ test: check
 	$(VENV)/bin/python -m pytest --durations=10
 
 slow: $(VENV)/installed-test
-	HOLDFAST_SHAPES=1 $(VENV)/bin/python -m pytest -m '' --timeout=1800
+	HOLDFAST_SHAPES=1 $(VENV)/bin/python -m pytest -m ''
 
 mutants: $(VENV)/installed-test
 	$(VENV)/bin/python -m benchmarks.mutants

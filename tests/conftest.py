@@ -4,6 +4,7 @@ import gc
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="holdfast-tests-")  # what is remembered is remembered for a run
@@ -18,13 +19,13 @@ from torch import nn
 import typechecker
 
 gc.disable()  # until all is imported
-install_import_hook("holdfast", "typechecker.check")  # before the first import of holdfast
+install_import_hook(typechecker.list_modules(find_spec("holdfast")), "typechecker.check")  # before they are imported
 
 
 import registered  # noqa: E402
 from holdfast.core import Encoder  # noqa: E402
 from report_fixture import draw_charts_once, no_charts  # noqa: E402
-from slices import kept, slice_of  # noqa: E402
+from slices import be_patient, kept, slice_of  # noqa: E402
 
 pytest.register_assert_rewrite("sameness")  # which says what differs
 torch.set_num_threads(1)  # the networks are tiny, and the suite runs in parallel processes
@@ -35,7 +36,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep a slice of the slow tests, where one is asked for."""
+    """Give slow tests time; keep a slice of them, where one is asked for."""
+    be_patient(items)
     if part := config.getoption("--slow-slice"):
         remaining = kept(items, part)
         left_out = set(items) - set(remaining)
@@ -46,6 +48,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """Collect garbage of the tests alone: what was imported stays, and need not be walked again and again."""
     gc.freeze()
+    gc.set_threshold(100_000, 20, 50)  # tests make many objects and few cycles
     gc.enable()
 
 

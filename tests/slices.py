@@ -5,8 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-LONG = 900
-"""Seconds: tests whose own limit is larger are in no slice, for some take an hour; `make slow` runs them."""
+LONG = 2
+"""Minutes: slow tests that say that they take longer are in no slice, for some take an hour; `make slow` runs them."""
+
+LIMIT = 30
+"""Minutes after which a slow test has failed, or three times as many as it says that it takes: machines may be busy."""
 
 Slice = tuple[int, int]
 """K and N: each N-th test from the K-th on."""
@@ -26,7 +29,19 @@ def kept(items: Sequence[pytest.Item], part: Slice) -> list[pytest.Item]:
     Neighbours, which take about as long, go to different slices.
     """
     first, step = part
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    short = [item for item in slow if not (limit := item.get_closest_marker("timeout")) or limit.args[0] <= LONG]
-    left_out = set(slow) - set(short[first::step])
+    slow = {item: minutes for item in items if (minutes := minutes_of(item)) is not None}
+    short = [item for item, minutes in slow.items() if minutes <= LONG]
+    left_out = slow.keys() - set(short[first::step])
     return [item for item in items if item not in left_out]
+
+
+def minutes_of(item: pytest.Item) -> float | None:
+    """Return how many minutes a slow test says that it takes, 0 where it says nothing; None of all others."""
+    return max((mark.kwargs.get("minutes", 0) for mark in item.iter_markers("slow")), default=None)
+
+
+def be_patient(items: Sequence[pytest.Item]) -> None:
+    """Give slow tests time enough on a busy machine."""
+    for item in items:
+        if (minutes := minutes_of(item)) is not None and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(60 * max(LIMIT, 3 * minutes)))

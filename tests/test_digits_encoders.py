@@ -58,8 +58,7 @@ def test_the_hardened_encoder_holds():
     assert max(stays["digits-simclr"], stays["digits-supervised"]) < 0.5
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.slow(minutes=10)
 @pytest.mark.parametrize("name", SHIPPED)
 def test_their_recipes_reproduce_them(name, tmp_path):
     """Same recipe, same quality; equal to the bit only on a machine with the same arithmetic."""

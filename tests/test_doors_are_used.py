@@ -101,9 +101,9 @@ def bypasses(text: str) -> list[str]:
 FILES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py"))
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name not in ALLOWED])
-def test_nothing_passes_by_the_doors(name: str) -> None:
-    assert bypasses((SOURCE / name).read_text(encoding="utf-8")) == []
+def test_nothing_passes_by_the_doors() -> None:
+    found = {name: bypasses((SOURCE / name).read_text(encoding="utf-8")) for name in FILES if name not in ALLOWED}
+    assert not {name: lines for name, lines in found.items() if lines}
 
 
 @pytest.mark.parametrize("name", sorted(ALLOWED))

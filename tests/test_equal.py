@@ -37,8 +37,7 @@ def test_a_processor_in_many_configurations(name, refused):
     assert all("\n" not in case.refused for case in cases.values())
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.slow(minutes=10)
 @pytest.mark.parametrize("name", sorted(families()))
 def test_nothing_is_different_that_is_not_refused(name):
     of_name = families()[name]

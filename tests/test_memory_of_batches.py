@@ -57,6 +57,13 @@ def audit(folder: Path, net: nn.Module, **more):
     return run_audit(plan, folder, encoders={"it": Encoder(net, mean=0.1, std=1)})
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _only_garbage_of_these_tests() -> None:
+    """Let the many collections here look at nothing that was there before."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.mark.parametrize(
     "error",
     [pytest.param(error, id=name, marks=[pytest.mark.slow] * (name != "cpu")) for name, error in ERRORS.items()],

@@ -140,10 +140,8 @@ def test_every_colour_of_a_chart_follows_the_theme(whole):
     assert "var(--muted)" in charts[0]
 
 
-@pytest.mark.parametrize(
-    "hostile", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }} $x$ &amp;"]
-)
-def test_texts_of_the_record_are_escaped(folder, record, hostile):
+def test_texts_of_the_record_are_escaped(folder, record):
+    hostile = '<script>alert(1)</script>"><img src=x onerror=alert(1)>{{ 7 * 7 }} $x$ &amp;'
     data, encoder = record["data"], record["encoders"][0]
     encoder.update(name=hostile, fingerprint=hostile, origin={hostile: hostile})
     record["plan"]["command"] = hostile

@@ -500,7 +500,6 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.filterwarnings("ignore")  # torch's, about what it reads
 @pytest.mark.parametrize("kind", ["safetensors", "zip", "pickle"])
 def test_a_damaged_file_is_one_line_or_opens(kind: str, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""The run-time type checker of the tests: annotations and array shapes of holdfast are enforced at the calls of a test.
+"""The run-time type checker of the tests: annotations and array shapes are enforced at the calls of a test.
 
-A function is checked at its first calls in each test and then at one in so many: a search calls its bounds thousands of
-times with the same shapes, and checking them all took a third of the suite's time.
+Those of the modules that name shapes of arrays, which no other tool checks; pyright reads all annotations. A function
+is checked at its first calls in each test and then at one in so many: a search calls its bounds thousands of times with
+the same shapes, and checking them all took a third of the suite's time.
 """
 
 import dataclasses
@@ -9,6 +10,8 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from pathlib import Path
 from typing import Any
 
 import jaxtyping
@@ -22,6 +25,15 @@ check = beartype(conf=BeartypeConf(is_pep484_tower=True))  # an int is a float, 
 _at_every_call = jaxtyping.jaxtyped
 _calls: dict[int, int] = {}
 _on: list[bool] = [False]
+
+
+def list_modules(package: ModuleSpec | None) -> list[str]:
+    """Return the names of the modules of a package that name shapes of arrays."""
+    assert package is not None
+    assert package.origin is not None
+    root = Path(package.origin).parent
+    files = [path.relative_to(root.parent) for path in root.rglob("*.py") if "jaxtyping" in path.read_text("utf-8")]
+    return [".".join(file.with_suffix("").parts).removesuffix(".__init__") for file in files]
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from holdfast.sources.data.shared.torch_dataset import TorchDataset
 
 ASKED = ["breakaway_risk", "overlap_risk"]
 FAST = {"profile": "quick", "measures": ASKED, "attacked": 6, "settings": {"*.attack.steps": 3}, "eps": 0.3}
+FAST |= {"examined": 4, "queries": 20}
 CHEAP = {"profile": "quick", "measures": ["uniformity", "effective_rank"]}  # nothing is attacked
 
 

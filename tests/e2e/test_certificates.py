@@ -33,7 +33,7 @@ def record_of(folder: Path) -> dict:
 
 def test_the_profile_certify_reports_brackets(capsys, tmp_path: Path) -> None:
     encoders = ["zoo:digits-supervised", "zoo:digits-simclr-adv"]
-    asked = ["audit", *encoders, "--profile", "certify", "--eps", "0.05", "--images", "40", "--attacked", "8"]
+    asked = ["audit", *encoders, "--profile", "certify", "--eps", "0.05", "--images", "24", "--attacked", "8"]
     code, out, err = run(capsys, *asked, *SMALL, *CHEAP, "--out", str(tmp_path))
     assert code == 0, err
     assert "broken at" in out

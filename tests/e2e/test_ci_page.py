@@ -45,7 +45,6 @@ def test_workflows_ask_the_action_for_what_it_has() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_every_command_does_what_the_page_says(tmp_path: Path) -> None:
     log = []
     for language, note, code in BLOCKS:

@@ -106,8 +106,7 @@ def test_what_it_installs_can_be_installed(tmp_path: Path) -> None:
     assert "Would install holdfast-" in own.stdout
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.slow(minutes=10)
 def test_it_is_built_and_audits(tmp_path: Path) -> None:
     builder = next((found for name in ("docker", "podman") if (found := shutil.which(name))), None)
     if builder is None or subprocess.run([builder, "info"], capture_output=True, check=False).returncode:

@@ -39,7 +39,7 @@ def digits() -> Tensor:
 
 def audited(images: Tensor, folder: Path, **options: Any) -> dict[str, Any]:
     how = {"profile": "quick", "attacked": 20, "eps": 0.1, "examined": 4, **options}
-    settings = ["breaking_radius.steps=10", "breakaway_risk.attack.steps=3"]
+    settings = ["breaking_radius.steps=10", "*.attack.steps=3"]
     plan = make_plan(AuditRequest(ENCODERS, "copies", measures=MEASURES, settings=settings, **how))
     return run_audit(plan, folder, source=Arrays(images))
 

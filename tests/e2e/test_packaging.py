@@ -79,8 +79,7 @@ def test_shells_complete_commands() -> None:
     assert ended.stdout.split() == ["leaderboard"], ended.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.slow(minutes=5)
 def test_packages_are_built_installed_and_used() -> None:
     ended = subprocess.run(["bash", ROOT / ".ci/package", sys.executable], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr

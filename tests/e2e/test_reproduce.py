@@ -225,9 +225,12 @@ def test_stand_ins_are_as_large_as_the_images(tmp_path: Path) -> None:
     assert (training["epochs"], training["encoder"]) == (2, "zoo:cnn_a_mnist")
 
 
+LONG = ("contrastive-tabled1", "contrastive-tabled5")
+"""Tables of fine-tuning, whose rehearsals take minutes."""
+
+
 def _each() -> list[Any]:
-    """Return the tables; one that takes minutes is in no slice of slow tests, by its limit."""
-    return [pytest.param(n, marks=pytest.mark.timeout(1800)) if n == "contrastive-tabled5" else n for n in names()]
+    return [pytest.param(name, marks=pytest.mark.slow(minutes=5)) if name in LONG else name for name in names()]
 
 
 @pytest.mark.slow

@@ -28,12 +28,10 @@ from holdfast.storage.record_file import unbroken
 from json_records import read_record, run_audit, run_rounds, typed
 from report_fixture import make_run
 
-PLAN = replace(
-    make_plan(AuditRequest(["it"], "digits", images=40, attacked=24, examined=4, queries=10)),
-    budget=3600.0,
-    batch_size=8,
-)
-"""The profile quick on few images; its first round attacks 6 of them."""
+SHORT = ["*.attack.steps=5", "breaking_radius.steps=10"]
+FEW = {"images": 40, "attacked": 24, "examined": 4, "queries": 10}
+PLAN = replace(make_plan(AuditRequest(["it"], "digits", settings=SHORT, **FEW)), budget=3600.0, batch_size=8)
+"""The profile quick on few images, in few steps; its first round attacks 6 of them."""
 
 
 class Clock:
@@ -104,7 +102,7 @@ def test_the_first_round_answers_in_a_sentence_and_each_leaves_a_valid_record(tm
     assert read_record(Folder(tmp_path))["run"]["rounds"]["ended"] == "complete"
 
 
-@pytest.mark.parametrize("images", [6, 8, 24])
+@pytest.mark.parametrize("images", [pytest.param(6, marks=pytest.mark.slow), 8, 24])
 def test_a_record_of_rounds_is_that_of_as_many_images_in_one_go(images: int, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(rounds, "AT_ONCE", 0.0)  # as many rounds as there can be
     plan = replace(PLAN, budget=None, until=Until(images=images))

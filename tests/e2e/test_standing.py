@@ -42,7 +42,7 @@ def run(tmp_path_factory) -> Path:
     ]
     plan = make_plan(AuditRequest(
         [WEAK, STRONG], "digits", profile="quick", measures=measures, eps=0.15, images=60, attacked=60,
-        settings=["nearest_neighbour_accuracy.attack.steps=5"],
+        settings=["nearest_neighbour_accuracy.attack.steps=5"], examined=6, queries=50,
     ))  # fmt: skip
     run_audit(plan, folder)
     return folder
@@ -126,7 +126,8 @@ def test_no_requirement_is_met_by_weakness_and_allow_opts_out(run, capsys) -> No
 
 def test_strictly_a_failed_check_is_status_1_and_allowed_ones_are_recorded(tmp_path, capsys) -> None:
     words = ("audit", STRONG, "--data", "digits", "--profile", "quick", "--images", "40", "--attacked", "8", "--quiet")
-    words += ("--set", "*.attack=pgd", "--set", "*.attack.steps=2", "--set", "*.attack.step_size=0.0001")
+    words += ("--measure", "breakaway_risk", "--set", "*.attack=pgd", "--set", "*.attack.steps=2")
+    words += ("--set", "*.attack.step_size=0.0001")
     assert status_of(*words, "--out", str(tmp_path / "a")) == 0
     assert status_of(*words, "--out", str(tmp_path / "a"), "--strict") == 1
     assert "the check reach" in capsys.readouterr().err

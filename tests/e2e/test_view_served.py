@@ -243,7 +243,7 @@ def test_a_run_at_work_is_followed(browser, tmp_path: Path) -> None:  # noqa: F8
 
 
 @in_browser
-@pytest.mark.parametrize("served", [True, False], ids=["served", "from a disk"])
+@pytest.mark.parametrize("served", [pytest.param(True, marks=pytest.mark.slow), False], ids=["served", "from a disk"])
 def test_images_side_by_side(browser, root: Path, address: str, tmp_path: Path, served: bool) -> None:  # noqa: F811
     if not served:
         with no_charts():

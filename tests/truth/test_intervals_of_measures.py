@@ -119,8 +119,7 @@ def test_universal_quantiles_hold_for_other_pairs() -> None:
         assert apart <= 0.06 + slack(50)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.mark.slow(minutes=20)
 @pytest.mark.parametrize(("images", "attacked", "drift"), PAIRS)
 def test_universal_quantiles_hold_at_every_size(images, attacked, drift) -> None:
     held, apart = universal_quantiles(images, attacked, drift, 1000)
@@ -128,8 +127,7 @@ def test_universal_quantiles_hold_at_every_size(images, attacked, drift) -> None
     assert apart <= 0.06 + slack(1000)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.mark.slow(minutes=20)
 @pytest.mark.parametrize("name", [*NAMES, *laws.SAMPLED])
 def test_intervals_hold_the_truth(name) -> None:
     for size, strength in coverage.SETTINGS:

@@ -208,7 +208,12 @@ def test_thresholds_that_no_pair_reaches_are_refused() -> None:
 
 
 @RUNS
-@pytest.mark.parametrize(("noise", "rare"), [(0.3, False), (1.0, False), (1.0, True)])
+@pytest.mark.parametrize(
+    ("noise", "rare"),
+    [
+        pytest.param(0.3, False, marks=pytest.mark.slow), pytest.param(1.0, False, marks=pytest.mark.slow), (1.0, True),
+    ],
+)  # fmt: skip
 def test_intervals_hold_the_truth_as_often_as_they_promise(noise: float, rare: bool, runs: int) -> None:
     """Of samples of 100 images; the truth of lists is the mean over samples, that of pairs a large sample's."""
     n, rate = 100, 0.03

@@ -71,8 +71,7 @@ def test_bounds_of_random_networks_are_in_order() -> None:
     assert not out_of_order((4,))
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.mark.slow(minutes=20)
 def test_bounds_of_many_random_networks_are_in_order() -> None:
     assert not out_of_order(tuple(range(40)))
 

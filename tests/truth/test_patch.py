@@ -110,8 +110,14 @@ def convolutions(seed: int) -> Encoder:
     return Encoder(network, mean=0.4, std=0.3)
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("place", ["anywhere", "top-left"])
+@pytest.mark.parametrize(
+    ("seed", "place"),
+    [
+        pytest.param(seed, place, marks=[pytest.mark.slow] * ((seed, place) not in ((0, "anywhere"), (2, "top-left"))))
+        for seed in range(4)
+        for place in ("anywhere", "top-left")
+    ],
+)
 def test_no_patch_of_many_beats_a_certificate(seed: int, place: str) -> None:
     """Random and extreme pixels in every window, and what attacks find."""
     patch = Patch(1.0 if seed < 2 else 0.25, share=0.06, place=place)
@@ -178,7 +184,9 @@ def rivals() -> tuple[Encoder, Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]
     return encoder, x, goal, event
 
 
-@pytest.mark.parametrize("attack", [Pgd(20), Apgd(20)], ids=["pgd", "apgd"])
+@pytest.mark.parametrize(
+    "attack", [pytest.param(Pgd(20), id="pgd", marks=pytest.mark.slow), pytest.param(Apgd(20), id="apgd")]
+)
 def test_anywhere_attacks_are_no_weaker_than_at_one_place_and_than_one_patch_for_all(attack: Attack) -> None:
     encoder, x, goal, event = rivals()
     patch, rng = Patch(0.14, share=0.03), Rng(0, ids=tuple(map(str, range(len(x)))))

@@ -33,7 +33,7 @@ def table(broken: list[float], proved: list[float] | None = None, population: in
 
 @RUNS
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
-@pytest.mark.parametrize("n", [16, 64])
+@pytest.mark.parametrize("n", [16, pytest.param(64, marks=pytest.mark.slow)])
 def test_bands_and_medians_hold_the_truth_as_often_as_they_say(law: Law, n: int, runs: int) -> None:
     covered = simulate(law, n, runs)
     least = 0.95 - 3 * math.sqrt(0.95 * 0.05 / runs)

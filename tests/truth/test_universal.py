@@ -101,7 +101,7 @@ def test_ascent_finds_the_best_of_a_linear_classifier(ball: Ball) -> None:
     assert float(ball.size(learned.delta[None])) <= ball.radius
 
 
-@pytest.mark.parametrize("ball", BALLS, ids=["linf", "l2"])
+@pytest.mark.parametrize("ball", [BALLS[0], pytest.param(BALLS[1], marks=pytest.mark.slow)], ids=["linf", "l2"])
 def test_aggregation_reaches_one_side_of_a_linear_classifier(ball: Ball) -> None:
     """Taking turns it pushes to and fro; after an epoch most of what one side can lose is lost."""
     learned = learn(Universal("aggregation", epochs=5, restarts=3), ball)
@@ -125,7 +125,7 @@ def test_aggregation_on_one_class_is_a_newton_step_to_the_farthest_image() -> No
     assert float(away[rows].max()) <= shift <= 1.05 * float(away[rows].max())
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_the_worst_epoch_is_kept(seed: int) -> None:
     """Turns of single images push to and fro, from epoch to epoch; what is kept is what was met."""
     learned = learn(Universal("aggregation", epochs=8), BALLS[1], seed)

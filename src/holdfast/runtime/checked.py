@@ -94,6 +94,7 @@ def integer(text: str) -> int:
     return int(text)
 
 
+@cache
 def derive_name(cls: type) -> str:
     """Return the name by which a class goes in specs and messages: `RelativeDrift` as "relative_drift"."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
@@ -135,7 +136,7 @@ def _bound(
     target: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of a call as their annotations want them."""
-    signature, kinds, takes, several = _signature(target)
+    signature, kinds, takes, several, signed = _signature(target)
     own = isinstance(target, type) and target.__module__.startswith("holdfast.")
     # Before `bind`, whose error would name no near name
     for key in kwargs:
@@ -151,17 +152,18 @@ def _bound(
             continue
         bound.arguments[key] = fit = fitting(value, kinds.get(key, Any), f"{name}.{key}")
         # Parts of ours have no use for numbers below 0, unless an annotation says so
-        if own and "signed" not in get_args(kinds.get(key)) and any(number < 0 for number in _numbers(fit)):
+        if own and key not in signed and any(number < 0 for number in _numbers(fit)):
             raise HoldfastError(f"{name}.{key}: expected 0 or more, got {describe_value(value)}")
     return bound.args, bound.kwargs
 
 
 @cache
-def _signature(target: Any) -> tuple[inspect.Signature, dict[str, Any], list[str], bool]:
+def _signature(target: Any) -> tuple[inspect.Signature, dict[str, Any], list[str], bool, set[str]]:
     """Return the signature of a class or function.
 
     Returns:
-        The signature; its annotations, those in quotes too; the names of what it takes; whether it takes any name.
+        The signature; its annotations, those in quotes too; the names of what it takes; whether it takes any name;
+        which of them may be below 0.
     """
     call = target.__init__ if isinstance(target, type) else target
     try:
@@ -173,7 +175,8 @@ def _signature(target: Any) -> tuple[inspect.Signature, dict[str, Any], list[str
     parameters = signature.parameters.values()
     takes = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
     takes = [name for name in takes if name != "self"]  # of a method, before it is one of an object
-    return signature, kinds, takes, any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    several = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    return signature, kinds, takes, several, {key for key, kind in kinds.items() if "signed" in get_args(kind)}
 
 
 def _without_self(cls: type) -> inspect.Signature:
@@ -191,6 +194,8 @@ def plain(value: Any) -> Any:
 
 def _fit(value: Any, kind: Any) -> Any:
     """Return a value as an annotation wants it; raise `_Misfit` with what was expected."""
+    if kind in (int, float, bool, str):  # most annotations, and the test is cheap
+        return _simple(value, kind)
     origin, inner = get_origin(kind), get_args(kind)
     if kind is Any or isinstance(kind, (str, TypeVar, ParamSpec)):
         return value
@@ -213,9 +218,6 @@ def _fit(value: Any, kind: Any) -> Any:
     if origin is Sequence and isinstance(value, (list, tuple)):
         # A class of somebody's own stays
         return type(value)(_tuple(value, (*inner, Ellipsis))) if type(value) in (list, tuple) else value
-    # plain values and classes
-    if kind in (int, float, bool, str):
-        return _simple(value, kind)
     if kind is None or kind is type(None):
         fits = value is None
     # Classes can be called, but are hardly meant

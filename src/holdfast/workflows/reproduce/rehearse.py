@@ -27,10 +27,14 @@ IMAGES = 60
 
 LIMITS = {
     "images": IMAGES, "train_images": IMAGES, "test_images": IMAGES, "attacked": 8, "batch_size": IMAGES // 2,
-    "epochs": 2, "seconds": 2.0, "threshold": 0.5, "draws": 5000, "distances": 5000,
+    "epochs": 2, "seconds": 2.0, "threshold": 0.5, "draws": 5000, "distances": 5000, "examined": 4, "queries": 20,
+    "first": 3, "steps": 5, "inside": 3, "leaf_steps": 3, "splits": 4,
 }  # fmt: skip
 """Keys of audits, studies and trainings, and how large their numbers may be; a training of snapshots has its epochs.
 Networks with random weights pass no high threshold accuracy; eight digits are of more than five classes (top-5)."""
+
+COSTLY = ("measures", "attacks", "certifiers")
+"""Kinds of parts that may take more than that where a table says nothing."""
 
 SHORT = {"first": 8, "steps": 4, "tolerance": 0.02}
 """What measures of certified radii search: so many images, of some of which random weights know the class, in so many
@@ -83,7 +87,7 @@ def _is_resolved(cell: Cell, undefined: Collection[str]) -> bool:
 
 def stand_in(recipe: Reproduction, folder: Path) -> Reproduction:
     """Return a table whose inputs are tiny: digits as large as its images, written to a folder, and small networks."""
-    audits = {name: _shrink(table) for name, table in recipe.audits.items()}
+    audits = {name: _most("examined", "queries") | _shrink(table) for name, table in recipe.audits.items()}
     studies = {name: _shrink_training(table) for name, table in recipe.studies.items()}
     networks = _networks(recipe)
     # The shape of the images decides which small network reads them
@@ -141,7 +145,11 @@ def _training(source: Input) -> Mapping[str, Any]:
 
 def _shrink_training(table: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a table that trains networks, with batches smaller than the usual ones."""
-    return {"batch_size": LIMITS["batch_size"], **_shrink(table)}
+    return _most("batch_size") | _shrink(table)
+
+
+def _most(*keys: str) -> dict[str, float]:
+    return {key: LIMITS[key] for key in keys}
 
 
 def _shrink(table: Any, key: str = "") -> Any:
@@ -149,9 +157,11 @@ def _shrink(table: Any, key: str = "") -> Any:
     if key in CLASSES:
         return CLASSES[key]
     if isinstance(table, Mapping):
-        if (name := table.get("name")) in registry.names("measures"):
-            fields = registry.find("measures", name).__dataclass_fields__
-            table = {**table, **SHORT} if SHORT.keys() <= fields.keys() else table
+        for kind in COSTLY:
+            if (name := table.get("name")) in registry.names(kind):
+                usual = {key: field.default for key, field in registry.find(kind, name).__dataclass_fields__.items()}
+                table = _most(*(k for k in LIMITS if k in usual and (usual[k] is None or usual[k] > LIMITS[k]))) | table
+                table |= SHORT if usual.keys() >= SHORT.keys() else {}
         has_snapshots = bool(table.get("snapshots"))
         return {k: v if has_snapshots and k == "epochs" else _shrink(v, k) for k, v in table.items()}
     if isinstance(table, list):

@@ -76,7 +76,7 @@ def gallery(results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]
     before = nearest(clean[positions], clean, NEIGHBOURS + 1)
     after = nearest(results[last][positions], clean, NEIGHBOURS)
     # pictures and an entry for each of them
-    folder, ids, entries = f"pictures/{album.slug}", album.ids, []
+    folder, ids, entries, neighbours = f"pictures/{album.slug}", album.ids, [], set[int]()
     for rank, position in enumerate(positions.tolist()):
         x = album.picture(position)
         largest, share = unpack_change(results, rows[rank])
@@ -93,10 +93,12 @@ def gallery(results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]
         near: dict[str, list[dict[str, str]]] = {}
         for side, places in others.items():
             near[side] = [{"id": ids[int(p)], "picture": f"{folder}/neighbour-{p}.png"} for p in places]
-            for p in places:
-                album.files.write_picture(f"{folder}/neighbour-{p}.png", album.picture(p))
+            neighbours.update(places)
         numbers = {"drift": float(drift[position]), "quantile": float(quantiles[rank])}
         entries.append({"id": ids[position]} | numbers | placed_among | files | near)
+    # Once each, however many images they are near to
+    for p in sorted(neighbours):
+        album.files.write_picture(f"{folder}/neighbour-{p}.png", album.picture(p))
     return entries
 
 
