@@ -25,7 +25,7 @@ from holdfast.auditing.prepare import label
 from holdfast.auditing.request import AuditRequest
 from holdfast.auditing.run import run_audit
 from holdfast.comparison.leaderboard import leaderboard
-from holdfast.core.spec_string import parse
+from holdfast.core.source_spec import parse
 from holdfast.parts.measures.classifiers.robust_accuracy import CLEAN
 from holdfast.report.leaderboard import render
 from holdfast.report.references import Reference

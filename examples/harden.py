@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from holdfast.report.documents.hardening import document
-from holdfast.report.media import print_document
+from holdfast.report.render import print_document
 from holdfast.workflows.harden.plan import Hardening
 from holdfast.workflows.harden.run import harden
 

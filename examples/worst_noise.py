@@ -45,7 +45,7 @@ from holdfast.parts.threats.truncated_gaussian import TruncatedGaussian
 from holdfast.parts.threats.uniform import Uniform
 from holdfast.report.documents.audit import document
 from holdfast.report.html import write_report
-from holdfast.report.media import print_document
+from holdfast.report.render import print_document
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.progress import Bars
 from holdfast.sources.data.arrays import Arrays

@@ -26,7 +26,7 @@ from holdfast.core import (
     Threat,
     Trajectory,
 )
-from holdfast.core.spec_string import positive
+from holdfast.core.source_spec import positive
 from holdfast.extend import (
     DataSource,
     EncoderSource,

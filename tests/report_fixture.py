@@ -24,7 +24,7 @@ from holdfast.core import Score
 from holdfast.report.charts.dots import Dots
 from holdfast.report.charts.figure import Drawing
 from holdfast.storage.record import SCHEMA
-from holdfast.storage.record_file import SEAL, add_seal
+from holdfast.storage.seal import SEAL, add_seal
 
 SOUND = {"checks": [], "because": [], "standing": "sound", "if_weak": "at most"}
 """What a score says of its checks where none failed."""

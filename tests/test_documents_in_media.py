@@ -13,7 +13,7 @@ from holdfast.cli.common import show_markdown
 from holdfast.core import Score
 from holdfast.report.document import Document, Heading, Items, ToCopy, Verbatim, list_items
 from holdfast.report.documents import comparison
-from holdfast.report.media import Shown, print_document, to_html, to_markdown, to_text
+from holdfast.report.render import Shown, print_document, to_html, to_markdown, to_text
 from holdfast.report.table import Table
 from holdfast.storage.comparison import Behind
 from json_records import compared_encoder, compared_measure, ranked_row, small_comparison

@@ -45,7 +45,7 @@ ALLOWED = {
     "storage/filesystem.py": "the door for what is written inside a folder",
     "storage/claim.py": "locks, which are opened to be written, and never through a link",
     "runtime/streams.py": "standard streams, and os.devnull in their place",
-    "runtime/console.py": "os.devnull in the place of a stream that broke",
+    "runtime/screen.py": "os.devnull in the place of a stream that broke",
     "runtime/names.py": "Holdfast's own source",
     "runtime/outline.py": "Holdfast's own source",
     "report/profile_page.py": "a file of the package",

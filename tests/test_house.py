@@ -90,7 +90,7 @@ def test_optional_packages_are_not_imported_eagerly() -> None:
 
 def test_one_place_prints_what_is_said() -> None:
     """Answers are JSON, or documents, which one module shows; progress and errors go to stderr, `err`."""
-    renders = {"report/media.py", "report/table.py", "runtime/console.py", "runtime/progress.py"}
+    renders = {"report/render.py", "report/table.py", "runtime/screen.py", "runtime/progress.py"}
     found = []
     for path in FILES:
         name = path.relative_to(ROOT).as_posix()

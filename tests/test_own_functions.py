@@ -15,7 +15,7 @@ from holdfast import HoldfastError
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.request import AuditRequest
 from holdfast.core import Encoder, Observation, Rng, registry
-from holdfast.core.fingerprint import fingerprint
+from holdfast.core.function_fingerprint import fingerprint
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.observations.attacked import Attacked

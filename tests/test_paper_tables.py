@@ -13,8 +13,8 @@ from holdfast.api.record import Record
 from holdfast.comparison.compare import compare_runs
 from holdfast.core import HoldfastError
 from holdfast.report.documents.comparison_table import Layout, document, latex
-from holdfast.report.media import to_markdown
 from holdfast.report.numbers import statement
+from holdfast.report.render import to_markdown
 from holdfast.storage.sides import sides_of
 from report_fixture import make_score
 

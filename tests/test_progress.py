@@ -6,8 +6,8 @@ import time
 import pytest
 
 from holdfast.runtime import progress
-from holdfast.runtime.console import Screen
 from holdfast.runtime.progress import Bars, Lines
+from holdfast.runtime.screen import Screen
 
 
 def lines_of(shown: io.StringIO) -> list[str]:

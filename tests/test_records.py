@@ -27,7 +27,8 @@ from holdfast.runtime.errors import HoldfastError, UnreadableRecord
 from holdfast.storage.entry import as_json, read_json
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record import WRITTEN, Record
-from holdfast.storage.record_file import SEAL, RunFiles, add_seal, read_record
+from holdfast.storage.record_file import RunFiles, read_record
+from holdfast.storage.seal import SEAL, add_seal
 from json_records import parse_record, run_audit, typed
 from random_records import Draw, damaged
 

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from holdfast.report.documents.audit import document
-from holdfast.report.media import print_document
+from holdfast.report.render import print_document
 from holdfast.report.table import Table
 from json_records import typed
 from report_fixture import NAMES, NO_TARGETS, SHORT, in_brief, in_words, make_run

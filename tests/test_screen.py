@@ -7,8 +7,8 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.report.media import to_text
-from holdfast.runtime.console import Screen, plain
+from holdfast.report.render import to_text
+from holdfast.runtime.screen import Screen, plain
 
 HOSTILE = ["\x1b]0;title\x07", "\x1b[2J\x1b[31m", "\x9b31m", "a\rb", "\x08" * 5, "\u202egnp.exe", "\udc80", "\x7f"]
 

@@ -10,7 +10,7 @@ from holdfast.auditing.plan_file import make_plan, read_plan
 from holdfast.auditing.request import AuditRequest
 from holdfast.auditing.series import Series, expand, natural, series_entries
 from holdfast.core import HoldfastError
-from holdfast.core.spec_string import parse
+from holdfast.core.source_spec import parse
 from holdfast.parts.measures.corruptions.corruption_drift import CorruptionDrift
 from holdfast.report.series import places
 

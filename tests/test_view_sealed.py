@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.storage.filesystem import Folder
-from holdfast.storage.record_file import read_record, report_of
+from holdfast.storage.record_file import read_record
+from holdfast.storage.seal import report_of
 from holdfast.workflows.view import runs as runs_module
 from holdfast.workflows.view.site import Site
 from report_fixture import make_run, no_charts

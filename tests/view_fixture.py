@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.storage.progress_file import PROGRESS, this_machine
-from holdfast.storage.record_file import add_seal
+from holdfast.storage.seal import add_seal
 from report_fixture import make_run, write_record
 
 EVIL = "<img src=x onerror=alert(1)>"

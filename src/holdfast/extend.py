@@ -3,7 +3,7 @@
 from holdfast.core.data_source import DataSource
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.registry import register
-from holdfast.core.spec_string import Options, finish, take
+from holdfast.core.source_spec import Options, finish, take
 from holdfast.parts.attacks.shared.gradient import evaluate, value_and_grad
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure

@@ -16,7 +16,7 @@ from holdfast.parts.measures.certified.certified_radius import CertifiedRadius
 from holdfast.parts.measures.certified.linear_radius import LinearRadius
 from holdfast.report.documents.audit import document
 from holdfast.report.html import write_report
-from holdfast.report.media import print_document
+from holdfast.report.render import print_document
 from json_records import run_audit, typed
 
 SMALL = ["--data", "digits", "--batch-size", "8", "--set", "*.certifier=crown", "--set", "*.negatives=3"]

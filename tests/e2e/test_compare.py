@@ -26,7 +26,7 @@ from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.parts.measures.neighbours.breaking_radius import BreakingRadius
 from holdfast.parts.measures.neighbours.overlap_risk import OverlapRisk
 from holdfast.parts.probes.knn import Knn
-from holdfast.storage.record_file import add_seal
+from holdfast.storage.seal import add_seal
 from json_records import compare_runs, leaderboard, run_audit
 from test_report_html import Page
 

@@ -14,7 +14,7 @@ from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.request import AuditRequest
 from holdfast.report.answer import duplicates
 from holdfast.report.documents.audit import document
-from holdfast.report.media import print_document
+from holdfast.report.render import print_document
 from holdfast.sources.data import open_images
 from holdfast.sources.data.arrays import Arrays
 from holdfast.storage.record import DataEntry

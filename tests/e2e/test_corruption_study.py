@@ -15,8 +15,8 @@ from holdfast.parts.probes.knn import Knn
 from holdfast.parts.threats.gamma import Gamma
 from holdfast.parts.threats.global_shuffle import GlobalShuffle
 from holdfast.report.documents.study import document, tables
-from holdfast.report.media import print_document, to_markdown
 from holdfast.report.numbers import score
+from holdfast.report.render import print_document, to_markdown
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder
 from holdfast.storage.entry import as_json, read_json

@@ -18,7 +18,7 @@ import pytest
 
 from holdfast.core import registry
 from holdfast.report.documents.reproduction import document
-from holdfast.report.media import to_markdown
+from holdfast.report.render import to_markdown
 from json_records import typed_reproduction
 
 ROOT = Path(__file__).parents[2]

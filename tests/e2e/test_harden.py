@@ -21,7 +21,7 @@ from torch import nn
 from holdfast.auditing import profile_files
 from holdfast.core import Encoder, HoldfastError, Score
 from holdfast.report.documents.hardening import document
-from holdfast.report.media import print_document
+from holdfast.report.render import print_document
 from holdfast.runtime.durations import seconds
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.privacy import public

@@ -20,7 +20,7 @@ from holdfast.auditing.request import AuditRequest
 from holdfast.cli import app
 from holdfast.core import Encoder, HoldfastError
 from holdfast.report.documents.training import document
-from holdfast.report.media import print_document
+from holdfast.report.render import print_document
 from holdfast.runtime.listener import Silent
 from holdfast.runtime.optional import optional
 from holdfast.sources.data import open_images

@@ -12,7 +12,7 @@ import holdfast
 from holdfast.report.annotations import annotations
 from holdfast.report.documents.gate import summarise
 from holdfast.report.junit import junit
-from holdfast.report.media import to_markdown
+from holdfast.report.render import to_markdown
 from holdfast.sources.encoders import open_encoder
 from holdfast.storage.finding import Finding
 from holdfast.storage.gate import Gate

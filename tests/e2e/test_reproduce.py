@@ -14,7 +14,7 @@ from holdfast.auditing.plan_file import plan_from
 from holdfast.cli import app
 from holdfast.core import HoldfastError
 from holdfast.report.documents.reproduction import document
-from holdfast.report.media import to_markdown
+from holdfast.report.render import to_markdown
 from holdfast.training.recipe_file import make_recipe
 from holdfast.workflows.reproduce import recipe
 from holdfast.workflows.reproduce.recipe import fill_placeholders, names, over, read

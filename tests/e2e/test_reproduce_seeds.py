@@ -9,7 +9,7 @@ from scipy import stats
 
 from holdfast.core import HoldfastError, Score
 from holdfast.report.documents.reproduction import document
-from holdfast.report.media import to_markdown
+from holdfast.report.render import to_markdown
 from holdfast.workflows.reproduce.claim import Cell, Claim
 from holdfast.workflows.reproduce.recipe import read
 from holdfast.workflows.reproduce.trainings import deviation, p_between

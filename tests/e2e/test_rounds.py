@@ -24,7 +24,7 @@ from holdfast.report import html
 from holdfast.report.rounds import explain_stop
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record import Record
-from holdfast.storage.record_file import unbroken
+from holdfast.storage.seal import unbroken
 from json_records import read_record, run_audit, run_rounds, typed
 from report_fixture import make_run
 

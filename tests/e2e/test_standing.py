@@ -20,10 +20,10 @@ from holdfast.report.documents.comparison_table import document as table_documen
 from holdfast.report.documents.comparison_table import latex
 from holdfast.report.html import publish
 from holdfast.report.leaderboard import render
-from holdfast.report.media import print_document, to_markdown
+from holdfast.report.render import print_document, to_markdown
 from holdfast.storage.comparison import Leaderboard
 from holdfast.storage.entry import as_json
-from holdfast.storage.record_file import add_seal
+from holdfast.storage.seal import add_seal
 from holdfast.storage.standing import allowing, may_lose, may_meet, may_win, settle
 from json_records import compare_runs, run_audit, typed
 

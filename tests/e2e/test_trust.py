@@ -13,7 +13,7 @@ from holdfast.runtime.errors import HoldfastError
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.copies import save
 from holdfast.sources.trust import executes
-from holdfast.storage.record_file import add_seal
+from holdfast.storage.seal import add_seal
 from json_records import merge_parts
 
 SMALL = ["--profile", "quick", "--images", "12", "--attacked", "4", "--set", "*.attack.steps=2"]

@@ -34,7 +34,7 @@ from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.radii import Radii
 from holdfast.parts.threats.linf import Linf
 from holdfast.report.documents.estimate import document
-from holdfast.report.media import print_document
+from holdfast.report.render import print_document
 from holdfast.sources.data import open_images
 from holdfast.storage.estimate import Estimate
 from holdfast.storage.run_folder import Store

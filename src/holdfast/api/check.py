@@ -13,7 +13,7 @@ from holdfast.core import HoldfastError
 from holdfast.report.document import Document
 from holdfast.report.documents.gate import document, summarise
 from holdfast.report.junit import junit
-from holdfast.report.media import Shown, to_markdown
+from holdfast.report.render import Shown, to_markdown
 from holdfast.runtime.checked import check_arguments
 from holdfast.storage.entry import as_json
 from holdfast.storage.gate import Gate

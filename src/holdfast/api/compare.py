@@ -17,10 +17,10 @@ from holdfast.report.document import Document
 from holdfast.report.documents.comparison import document
 from holdfast.report.documents.comparison_table import Layout, latex
 from holdfast.report.documents.comparison_table import document as table_document
-from holdfast.report.media import Shown, to_html, to_markdown
 from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.gather import Figures, figures_of_comparison
 from holdfast.report.paper.style import Style
+from holdfast.report.render import Shown, to_html, to_markdown
 from holdfast.runtime.checked import check_arguments, describe_value
 from holdfast.storage import comparison as stored
 from holdfast.storage.entry import as_json

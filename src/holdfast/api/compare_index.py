@@ -10,7 +10,7 @@ from holdfast.core import Encoder, HoldfastError
 from holdfast.report.document import Document
 from holdfast.report.documents.index_upgrade import document
 from holdfast.report.index_upgrade import publish
-from holdfast.report.media import Shown
+from holdfast.report.render import Shown
 from holdfast.runtime.option import Option, convert, takes
 from holdfast.storage import index_upgrade as stored
 from holdfast.storage.entry import as_json

@@ -14,8 +14,8 @@ from holdfast.comparison.records import open_run
 from holdfast.core import Encoder, HoldfastError
 from holdfast.report.document import Document
 from holdfast.report.documents.hardening import document
-from holdfast.report.media import Shown
 from holdfast.report.paper.figure import Figure
+from holdfast.report.render import Shown
 from holdfast.runtime.option import Option, convert, takes
 from holdfast.storage.filesystem import local_folder
 from holdfast.storage.hardening import HardeningRecord

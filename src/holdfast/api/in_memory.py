@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from holdfast.core import Encoder, HoldfastError, ImageSource
 from holdfast.runtime.checked import Checked
-from holdfast.runtime.console import Screen
 from holdfast.runtime.listener import Listener
 from holdfast.runtime.option import Option
 from holdfast.runtime.progress import LIFE, Bars
+from holdfast.runtime.screen import Screen
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.shared.torch_dataset import TorchDataset
 from holdfast.workflows.monitor.snapshot import freeze_copy

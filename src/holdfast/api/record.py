@@ -20,11 +20,11 @@ from holdfast.report.document import Document
 from holdfast.report.documents.audit import document
 from holdfast.report.documents.comparison_table import Layout, latex
 from holdfast.report.documents.comparison_table import document as table_document
-from holdfast.report.media import Shown, to_markdown
 from holdfast.report.model_card import write_model_card
 from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.gather import Figures, figures_of_record
 from holdfast.report.paper.style import Style
+from holdfast.report.render import Shown, to_markdown
 from holdfast.runtime.checked import check_arguments, describe_value
 from holdfast.runtime.errors import Unwritable, os_reason, unknown
 from holdfast.storage import record as stored

@@ -7,8 +7,8 @@ from rich.text import Text
 from holdfast.core import Score
 from holdfast.report.brief import in_levels
 from holdfast.report.leader import format_score
-from holdfast.report.media import to_html
 from holdfast.report.numbers import BETTER
+from holdfast.report.render import to_html
 from holdfast.storage.record import MeasureEntry
 
 

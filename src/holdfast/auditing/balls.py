@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from holdfast.config.grammar import part_table
+from holdfast.config.part_syntax import part_table
 from holdfast.core import Ball, HoldfastError, Measure, registry
 from holdfast.core.registry import part_name
 from holdfast.core.threat import Shape

@@ -20,9 +20,8 @@ from holdfast.runtime.privacy import restore_paths
 from holdfast.sources.trust import demand_trust
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record import Record
-from holdfast.storage.record_file import unbroken
 from holdfast.storage.run_folder import Store
-from holdfast.storage.seal import SHARD
+from holdfast.storage.seal import SHARD, unbroken
 
 
 def merge_parts(

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from holdfast.core import HoldfastError, Observation, Score
 from holdfast.core.registry import part_name
-from holdfast.core.spec_string import label
+from holdfast.core.source_spec import label
 from holdfast.runtime.privacy import public
 
 P = TypeVar("P")

@@ -20,7 +20,7 @@ from holdfast.auditing.images import AuditImages, open_all, open_selected
 from holdfast.auditing.plan import Plan, plan_entry
 from holdfast.core import Encoder, HoldfastError, ImageSource
 from holdfast.core.engine import Engine
-from holdfast.core.spec_string import label
+from holdfast.core.source_spec import label
 from holdfast.runtime.errors import NothingAudited, UnreadableRecord, first_line, no_labels
 from holdfast.runtime.freed_memory import give_back_freed_memory
 from holdfast.runtime.listener import Listener, Silent
@@ -31,9 +31,9 @@ from holdfast.storage.claim import Claim
 from holdfast.storage.entry import as_json
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record import PlanEntry, Record
-from holdfast.storage.record_file import SEAL, add_seal, read_record, unbroken
+from holdfast.storage.record_file import read_record
 from holdfast.storage.run_folder import Store
-from holdfast.storage.seal import SHARD
+from holdfast.storage.seal import SEAL, SHARD, add_seal, unbroken
 
 PLAN = "plan.json"
 """The file by which a run folder is known."""

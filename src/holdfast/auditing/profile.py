@@ -10,8 +10,8 @@ from holdfast.auditing import profile_files
 from holdfast.auditing.balls import NORM, audit_ball
 from holdfast.auditing.profile_files import profile_names
 from holdfast.auditing.request import AuditRequest
-from holdfast.config.grammar import part_table
 from holdfast.config.overrides import Change, apply_changes
+from holdfast.config.part_syntax import part_table
 from holdfast.config.reader import arguments, kinds_of, locate_errors, read
 from holdfast.config.tables import Table, over, resolve_inheritance, spread
 from holdfast.core import Ball, Measure, registry

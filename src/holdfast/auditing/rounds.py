@@ -34,8 +34,9 @@ from holdfast.runtime.foreign import foreign
 from holdfast.runtime.privacy import public
 from holdfast.storage.entry import as_json, read_json
 from holdfast.storage.record import SCHEMA, Compared, Ended, PlanEntry, Record, Rounds, RunEntry
-from holdfast.storage.record_file import LOG, RECORD, SEAL, add_seal, digest_of, files_of
+from holdfast.storage.record_file import LOG, RECORD, files_of
 from holdfast.storage.run_folder import Store
+from holdfast.storage.seal import SEAL, add_seal, digest_of
 from holdfast.storage.standing import void_checks
 
 T = TypeVar("T")

@@ -34,8 +34,8 @@ from holdfast.storage.chart import AnyChart
 from holdfast.storage.entry import as_json, read_json
 from holdfast.storage.pictured import AttentionEntry, Extremes
 from holdfast.storage.record import CheckEntry, EncoderEntry, InWordsEntry, MeasureEntry, ObservationEntry, Spent
-from holdfast.storage.record_file import add_seal, unbroken
 from holdfast.storage.run_folder import Store, StoreError, digest
+from holdfast.storage.seal import add_seal, unbroken
 from holdfast.storage.standing import settle
 
 P = TypeVar("P", Measure, Check)

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import torch
 
 from holdfast.core import HoldfastError, Table
-from holdfast.core.spec_string import parse
+from holdfast.core.source_spec import parse
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.fluctuation import flipping, semantic_fluctuation
 from holdfast.numerics.statistics.jackknife import over_classes

@@ -44,7 +44,7 @@ app = typer.Typer(epilog=SUMMARY, no_args_is_help=True, pretty_exceptions_enable
 def _version(wanted: bool) -> bool:
     """Print the version and end where it is wanted; typer passes on what this returns as the option."""
     if wanted:
-        from holdfast.report.media import print_document
+        from holdfast.report.render import print_document
 
         print_document([Text(f"holdfast {VERSION}")], out)
         raise typer.Exit

@@ -82,7 +82,7 @@ def check(
     from holdfast.report.annotations import annotations
     from holdfast.report.document import Verbatim
     from holdfast.report.documents.gate import document
-    from holdfast.report.media import print_document
+    from holdfast.report.render import print_document
     from holdfast.storage.standing import refuse_unknown
     from holdfast.workflows.gate import hold
     from holdfast.workflows.index_gate import IndexQuestions
@@ -118,7 +118,7 @@ def _write(data: "Gate", junit_file: str | None, summary: Path | None) -> None:
     """Write what other programs show."""
     from holdfast.report.documents.gate import summarise
     from holdfast.report.junit import junit
-    from holdfast.report.media import to_markdown
+    from holdfast.report.render import to_markdown
     from holdfast.storage.outputs import append_text, write_text
 
     if junit_file is not None:

@@ -18,13 +18,13 @@ from typer.core import TyperCommand
 
 from holdfast.cli import completion
 from holdfast.cli.options import of_audit
-from holdfast.runtime.console import Screen
 from holdfast.runtime.doors import real
 from holdfast.runtime.errors import Unwritable, describe_error
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.option import set_signature
 from holdfast.runtime.privacy import brief, public, redact_secrets
+from holdfast.runtime.screen import Screen
 from holdfast.runtime.streams import answering
 
 if TYPE_CHECKING:  # the command line begins without what is shown
@@ -125,7 +125,7 @@ def answer(data: Any) -> None:
 
 def show(data: Any, json_output: bool, document: "Document") -> None:
     """Print an answer: as JSON where that is wanted, else as the document that says it."""
-    from holdfast.report.media import print_document
+    from holdfast.report.render import print_document
 
     if json_output:
         answer(data)
@@ -136,7 +136,7 @@ def show(data: Any, json_output: bool, document: "Document") -> None:
 def show_markdown(record: Any, json_output: bool, document: "Document", place: Path) -> None:
     """Write a document as Markdown into its run folder, and print it, with the place of the Markdown."""
     from holdfast.report.document import ToCopy
-    from holdfast.report.media import to_markdown
+    from holdfast.report.render import to_markdown
     from holdfast.storage.run_folder import Store
 
     Store(place.parent).write_text(place.name, to_markdown(document, public))
@@ -259,7 +259,7 @@ def tell(record: Any, folder: str, report: Report, json_output: bool, strict: bo
     else:
         with _drawing("the table", folder):
             from holdfast.report.documents.audit import document
-            from holdfast.report.media import print_document
+            from holdfast.report.render import print_document
 
             print_document(document(record, brief(report.place) if report.place else None), out)
     if record.failures and (log := Path(folder, LOG)).is_file():

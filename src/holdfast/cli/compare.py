@@ -57,7 +57,7 @@ def compare(
     from holdfast.report.documents.comparison_table import Layout
     from holdfast.report.documents.comparison_table import document as table_document
     from holdfast.report.documents.comparison_table import latex as latex_of
-    from holdfast.report.media import to_markdown
+    from holdfast.report.render import to_markdown
     from holdfast.runtime.errors import HoldfastError
     from holdfast.storage.outputs import write_text
 

@@ -89,7 +89,7 @@ def _rehearse(name: str, profile: str, device: str, json_output: bool, quiet: bo
 def _list_all() -> None:
     """Print every table and figure, paper by paper, with its profiles and how long they take."""
     from holdfast.report.documents.catalogue import document
-    from holdfast.report.media import print_document
+    from holdfast.report.render import print_document
     from holdfast.workflows.reproduce.recipe import FULL, assemble, folder, names, profiles, read_file
 
     papers: dict[str, list[list[str]]] = {}

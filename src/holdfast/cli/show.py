@@ -28,8 +28,8 @@ def show(
     ] = None,
 ) -> None:
     """Explain a part (formula, parameters), a profile (its measures) or an encoder (how images become its input)."""
-    from holdfast.report.media import print_document
     from holdfast.report.parts import names_encoder
+    from holdfast.report.render import print_document
 
     if path is not None and data is None:
         raise HoldfastError("--out: expected --data as well, images of which a picture is made")

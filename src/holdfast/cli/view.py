@@ -26,7 +26,7 @@ def view(
 ) -> None:
     """Show all runs below a folder in a browser: reports, running audits, images side by side across encoders."""
     from holdfast.report.document import Verbatim
-    from holdfast.report.media import print_document
+    from holdfast.report.render import print_document
     from holdfast.storage.filesystem import local_folder
     from holdfast.workflows.view.server import Server, is_local
 
@@ -52,7 +52,7 @@ def view(
 def _write(root: Path, out_folder: Path) -> None:
     """Write the pages, and say where they begin."""
     from holdfast.report.document import ToCopy
-    from holdfast.report.media import print_document
+    from holdfast.report.render import print_document
     from holdfast.workflows.view.write import index_of, write_site
 
     with listening(False) as bars:

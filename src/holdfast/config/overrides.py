@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from holdfast.config.grammar import part_table, setting
+from holdfast.config.part_syntax import part_table, setting
 from holdfast.config.tables import nest, over, spread
 from holdfast.core import Ball, HoldfastError, Measure, registry
 from holdfast.core.naming import flatten, name_parts

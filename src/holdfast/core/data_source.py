@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from holdfast.core.image_source import ImageSource
-from holdfast.core.spec_string import Options
+from holdfast.core.source_spec import Options
 from holdfast.runtime.checked import Checked
 
 

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core.encoder import Encoder
-from holdfast.core.spec_string import Options
+from holdfast.core.source_spec import Options
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import HoldfastError
 

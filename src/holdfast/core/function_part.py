@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 from torch import Tensor
 
 from holdfast.core import registry
-from holdfast.core.fingerprint import fingerprint
+from holdfast.core.function_fingerprint import fingerprint
 from holdfast.runtime.checked import derive_name, describe_value
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.foreign import foreign

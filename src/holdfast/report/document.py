@@ -1,4 +1,4 @@
-"""What is shown of a record, a comparison or a verdict, whatever shows it; `holdfast.report.media` does.
+"""What is shown of a record, a comparison or a verdict, whatever shows it; `holdfast.report.render` does.
 
 Text is rich's: its styles are those of the terminal. Other media read "bold", "dim", "code" and the colours from them.
 """

@@ -22,7 +22,8 @@ from holdfast.storage.filesystem import Folder
 from holdfast.storage.outputs import write_inside
 from holdfast.storage.pictured import AttentionEntry, Extremes
 from holdfast.storage.record import Record
-from holdfast.storage.record_file import REPORT, RunFiles, read_record, report_of, run_files
+from holdfast.storage.record_file import REPORT, RunFiles, read_record, run_files
+from holdfast.storage.seal import report_of
 
 SCRIPTS = ("script.js", "gallery.js", "lightbox.js")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.auditing.profile_files import descriptions
 from holdfast.core import registry
-from holdfast.core.spec_string import parse
+from holdfast.core.source_spec import parse
 from holdfast.runtime.outline import constant, headline
 
 LISTED = (*registry.KINDS, "profiles")

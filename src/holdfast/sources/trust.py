@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast.core import registry
-from holdfast.core.spec_string import parse
+from holdfast.core.source_spec import parse
 from holdfast.runtime.errors import HoldfastError
 
 

@@ -18,8 +18,8 @@ from holdfast.runtime.errors import UnreadableRecord
 from holdfast.storage.documents import parse_json
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record import Record
-from holdfast.storage.record_file import add_seal, digest_of, read_record, unbroken
-from holdfast.storage.seal import SHARD, intact
+from holdfast.storage.record_file import read_record
+from holdfast.storage.seal import SHARD, add_seal, digest_of, intact, unbroken
 
 RECEIPT = "cache/receipt.json"
 

@@ -5,7 +5,6 @@ since the audit wrote it is refused, never believed; so is one of another schema
 """
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from holdfast.runtime.errors import UnreadableRecord, os_reason
 from holdfast.storage.entry import read_json
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record import SCHEMA, Record, check_written
+from holdfast.storage.seal import SEAL, digest_of, unbroken
 
 RECORD = "record.json"
 
@@ -25,39 +25,6 @@ REPORT = "report.html"
 
 LOG = "failures.log"
 """Has the tracebacks of what should not have failed."""
-
-SEAL = "seal"
-"""The entry of a JSON file that says what else is in it."""
-
-
-def add_seal(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return JSON data with a seal: the SHA-256 of all other entries, however they are laid out in a file."""
-    return {**data, SEAL: _seal(data)}
-
-
-def unbroken(data: Any) -> bool:
-    """Whether JSON data is an object that is as it was sealed; one without a seal cannot have been."""
-    return isinstance(data, dict) and data.get(SEAL) == _seal(data)
-
-
-def _seal(data: Mapping[str, Any]) -> str:
-    entries = {key: value for key, value in data.items() if key != SEAL}
-    return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
-
-
-def report_of(record: Record, text: str) -> str:
-    """Return a report as it is written: with a seal, which says of which record it is and what is in it."""
-    return f"{text}\n<!-- seal {_seal_of_report(record, text)} -->\n"
-
-
-def is_report_of(text: str, record: Record) -> bool:
-    """Whether a report is of a record, and as it was written."""
-    body, mark, end = text.rpartition("\n<!-- seal ")
-    return bool(mark) and end == f"{_seal_of_report(record, body)} -->\n"
-
-
-def _seal_of_report(record: Record, text: str) -> str:
-    return digest_of(f"{record.seal} {text}".encode(errors="backslashreplace"))
 
 
 def read_record(folder: Folder, title: str = "") -> Record:
@@ -139,11 +106,6 @@ def holds_run(folder: Path) -> bool:
             if (folder / name).is_file() and all(word in read_bytes(folder / name) for word in words):
                 return True
     return False
-
-
-def digest_of(data: bytes) -> str:
-    """Return the SHA-256 of a file."""
-    return hashlib.sha256(data).hexdigest()
 
 
 @dataclass(frozen=True)

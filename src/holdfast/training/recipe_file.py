@@ -6,7 +6,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from holdfast.config.grammar import setting
+from holdfast.config.part_syntax import setting
 from holdfast.config.reader import read
 from holdfast.config.tables import over
 from holdfast.runtime.errors import unknown

@@ -26,7 +26,7 @@ from holdfast.auditing.session import Session
 from holdfast.auditing.work import session_of
 from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Passes
 from holdfast.core.encoder import BOUND
-from holdfast.core.spec_string import label
+from holdfast.core.source_spec import label
 from holdfast.numerics.bounds.footprint import memory
 from holdfast.numerics.bounds.trace import trace
 from holdfast.numerics.geometry.pairwise import near

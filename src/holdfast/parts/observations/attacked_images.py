@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Objective, Passes, PerImage, Reps, Search, Shard
 from holdfast.core.registry import part_name
-from holdfast.core.spec_string import label
+from holdfast.core.source_spec import label
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.shared.first import OfFirst

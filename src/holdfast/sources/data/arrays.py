@@ -13,7 +13,7 @@ from torch import Tensor
 
 from holdfast.core import ImageSource
 from holdfast.core.data_source import DataSource
-from holdfast.core.spec_string import Options, finish, take
+from holdfast.core.source_spec import Options, finish, take
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.sources.data.shared.array_file import ArrayFile, map_array
 from holdfast.sources.data.shared.in_words import join_names, plural

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.core.data_source import DataSource
-from holdfast.core.spec_string import Options
+from holdfast.core.source_spec import Options
 from holdfast.runtime.errors import HoldfastError
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.shared.array_file import map_array

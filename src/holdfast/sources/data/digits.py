@@ -12,7 +12,7 @@ from torch import Tensor
 
 from holdfast.core import ImageSource
 from holdfast.core.data_source import DataSource
-from holdfast.core.spec_string import Options, finish, one_of, take
+from holdfast.core.source_spec import Options, finish, one_of, take
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.names import file
 

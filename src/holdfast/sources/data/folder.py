@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from holdfast.core import ImageSource
 from holdfast.core.data_source import DataSource
-from holdfast.core.spec_string import Options, finish
+from holdfast.core.source_spec import Options, finish
 from holdfast.runtime.errors import HoldfastError, os_reason
 from holdfast.runtime.guess import path_meant
 from holdfast.sources.data.shared.in_words import format_counts, plural

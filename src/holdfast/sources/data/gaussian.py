@@ -12,7 +12,7 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError, ImageSource, Rng
 from holdfast.core.data_source import DataSource
-from holdfast.core.spec_string import Options, finish, sides, take
+from holdfast.core.source_spec import Options, finish, sides, take
 from holdfast.numerics.gaussian_classes.conditional import ConditionalGaussian, ones
 from holdfast.numerics.gaussian_classes.covariance import isotropic
 from holdfast.runtime.checked import integer, number

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from holdfast.core import ImageSource
 from holdfast.core.data_source import DataSource
-from holdfast.core.spec_string import Options, finish, take
+from holdfast.core.source_spec import Options, finish, take
 from holdfast.runtime.errors import HoldfastError, first_line, missing, unknown
 from holdfast.runtime.foreign import TURN
 from holdfast.sources.data.shared.in_words import join_names, plural

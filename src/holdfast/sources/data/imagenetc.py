@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from holdfast.core.data_source import DataSource
-from holdfast.core.spec_string import Options
+from holdfast.core.source_spec import Options
 from holdfast.sources.data.folder import Folder
 from holdfast.sources.data.shared.corrupted import pictures, take_corruption
 

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from holdfast.core import ImageSource
 from holdfast.core.data_source import DataSource
-from holdfast.core.spec_string import Options, finish, take
+from holdfast.core.source_spec import Options, finish, take
 from holdfast.runtime.doors import read_text
 from holdfast.runtime.errors import HoldfastError, os_reason
 from holdfast.sources.data.shared.labels import class_number

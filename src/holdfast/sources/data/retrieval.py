@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from holdfast.core import ImageSource, Relevance
 from holdfast.core.data_source import DataSource
-from holdfast.core.spec_string import Options, boolean, finish, one_of, take
+from holdfast.core.source_spec import Options, boolean, finish, one_of, take
 from holdfast.runtime.errors import HoldfastError
 from holdfast.sources.data.shared.pictures import decode, shape_in
 from holdfast.sources.data.shared.tables import Table

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from holdfast.core import ImageSource
 from holdfast.core.data_source import DataSource
-from holdfast.core.spec_string import Options, boolean, take
+from holdfast.core.source_spec import Options, boolean, take
 from holdfast.runtime.errors import HoldfastError, missing, unknown
 from holdfast.runtime.foreign import TURN
 from holdfast.runtime.names import parse_names

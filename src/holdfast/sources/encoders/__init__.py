@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.core import registry
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource, TextTower
-from holdfast.core.spec_string import Options, parse, positive, take
+from holdfast.core.source_spec import Options, parse, positive, take
 from holdfast.runtime.doctor import advise, doctor
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.guess import ALIKE, format_suggestions, likeness, nearest

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
-from holdfast.core.spec_string import Options, take
+from holdfast.core.source_spec import Options, take
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.sources.encoders.shared.assemble import assemble
 from holdfast.sources.encoders.shared.checkpoint import LAYERS, Checkpoint, align_checkpoint

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource, TextTower
-from holdfast.core.spec_string import Options, boolean, take
+from holdfast.core.source_spec import Options, boolean, take
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble

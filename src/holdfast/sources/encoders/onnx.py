@@ -8,7 +8,7 @@ import torch
 
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
-from holdfast.core.spec_string import Options, one_of, take
+from holdfast.core.source_spec import Options, one_of, take
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.guess import path_meant
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble

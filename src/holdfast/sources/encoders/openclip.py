@@ -13,7 +13,7 @@ from typing_extensions import override
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource, TextTower
 from holdfast.core.geometry import Geometry
-from holdfast.core.spec_string import Options
+from holdfast.core.source_spec import Options
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.names import list_configured_models
 from holdfast.runtime.optional import optional

@@ -12,7 +12,7 @@ from torch import nn
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.geometry import BY_CALLER
-from holdfast.core.spec_string import Options, sides, take
+from holdfast.core.source_spec import Options, sides, take
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.network import check_network, unwrap

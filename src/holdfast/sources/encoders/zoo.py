@@ -6,7 +6,7 @@ from pathlib import Path
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.geometry import Geometry
-from holdfast.core.spec_string import Options, positive, take
+from holdfast.core.source_spec import Options, positive, take
 from holdfast.runtime.errors import unknown
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.equip import load

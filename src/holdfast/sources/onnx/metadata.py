@@ -5,7 +5,7 @@ from typing import Any
 
 from holdfast.core.encoder import Encoder
 from holdfast.core.geometry import Geometry
-from holdfast.core.spec_string import Options
+from holdfast.core.source_spec import Options
 from holdfast.sources.encoders.shared.assemble import Preprocessing
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.pictures import override_geometry

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from holdfast.core import Encoder, HoldfastError, Images, registry
-from holdfast.core.spec_string import Options
+from holdfast.core.source_spec import Options
 from holdfast.storage.vnnlib import Query
 from holdfast.workflows.exchange.onnx_file import SAME, run_onnx
 

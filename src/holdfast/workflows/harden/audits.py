@@ -8,7 +8,7 @@ from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.request import AuditRequest
 from holdfast.core import Encoder, ImageSource, registry
-from holdfast.core.spec_string import parse
+from holdfast.core.source_spec import parse
 from holdfast.runtime.errors import no_labels
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.workflows.harden.plan import Hardening

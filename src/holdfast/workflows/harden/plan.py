@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.auditing.balls import audit_ball, shape_of
-from holdfast.config.grammar import part_table
+from holdfast.config.part_syntax import part_table
 from holdfast.core import Ball, HoldfastError, Method, Objective, registry
 from holdfast.numerics.geometry.views import Views
 from holdfast.runtime.doors import read_bytes

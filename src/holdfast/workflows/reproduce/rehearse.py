@@ -160,7 +160,8 @@ def _shrink(table: Any, key: str = "") -> Any:
         for kind in COSTLY:
             if (name := table.get("name")) in registry.names(kind):
                 usual = {key: field.default for key, field in registry.find(kind, name).__dataclass_fields__.items()}
-                table = _most(*(k for k in LIMITS if k in usual and (usual[k] is None or usual[k] > LIMITS[k]))) | table
+                lowered = _most(*(k for k in LIMITS if k in usual and (usual[k] is None or usual[k] > LIMITS[k])))
+                table = {**lowered, **table}
                 table |= SHORT if usual.keys() >= SHORT.keys() else {}
         has_snapshots = bool(table.get("snapshots"))
         return {k: v if has_snapshots and k == "epochs" else _shrink(v, k) for k, v in table.items()}

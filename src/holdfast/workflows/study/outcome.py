@@ -4,7 +4,7 @@ from typing import Any
 
 from holdfast.report.document import Document
 from holdfast.report.documents.study import document
-from holdfast.report.media import Shown
+from holdfast.report.render import Shown
 from holdfast.storage import study as stored
 from holdfast.storage.entry import as_json
 

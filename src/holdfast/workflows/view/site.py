@@ -18,7 +18,8 @@ from holdfast.runtime.errors import HoldfastError
 from holdfast.storage.comparison import Leaderboard, Unreadable
 from holdfast.storage.entry import as_json
 from holdfast.storage.filesystem import Folder
-from holdfast.storage.record_file import RunFiles, files_of, is_report_of, read_record, run_files
+from holdfast.storage.record_file import RunFiles, files_of, read_record, run_files
+from holdfast.storage.seal import is_report_of
 from holdfast.workflows.view import pages
 from holdfast.workflows.view.images import PICTURE, SideBySide, side_by_side
 from holdfast.workflows.view.runs import FRESH, Run, Runs

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, overload
 import torch
 from torch import Tensor
 
-from holdfast.config import grammar, overrides
+from holdfast.config import overrides, part_syntax
 from holdfast.core import Attack, Ball, HoldfastError, Objective, Subject, Table, registry
 from holdfast.core.function_part import FunctionPart, part_of, takes_target, value_per_image
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
@@ -203,7 +203,7 @@ def _objective(given: Objective | Function | str | None, name: str, targeted: bo
 
 
 def _part(given: Any, usual: Any) -> Any:
-    """Return a part, which may be written as a text; see `grammar.part_table`."""
+    """Return a part, which may be written as a text; see `part_syntax.part_table`."""
     if not isinstance(given, str):
         return usual if given is None else given
-    return registry.build(overrides.part(grammar.part_table(given), registry.spec(usual), {}))
+    return registry.build(overrides.part(part_syntax.part_table(given), registry.spec(usual), {}))

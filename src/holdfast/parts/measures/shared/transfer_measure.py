@@ -13,7 +13,7 @@ from typing_extensions import override
 from holdfast.core import Attack, Ball, HoldfastError, Measure, Objective, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Chart, Shades
 from holdfast.core.registry import part_name
-from holdfast.core.spec_string import label
+from holdfast.core.source_spec import label
 from holdfast.numerics import statistics
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.square import Square

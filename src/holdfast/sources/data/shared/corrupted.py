@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from holdfast.core.spec_string import Options, finish, take
+from holdfast.core.source_spec import Options, finish, take
 from holdfast.runtime.checked import integer
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.guess import path_meant

@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from holdfast.core import Geometry, ImageSource, registry
-from holdfast.core.spec_string import Options, boolean, finish, one_of, parse, sides, take
+from holdfast.core.source_spec import Options, boolean, finish, one_of, parse, sides, take
 from holdfast.runtime.checked import check_arguments, describe_value, integer, number
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.foreign import foreign

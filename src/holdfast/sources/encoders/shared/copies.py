@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from holdfast.core.encoder import Encoder
-from holdfast.core.spec_string import parse
+from holdfast.core.source_spec import parse
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.network import copy_of
 from holdfast.runtime.privacy import public

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from holdfast.core.spec_string import Options, boolean, take
+from holdfast.core.source_spec import Options, boolean, take
 from holdfast.runtime.errors import HoldfastError
 from holdfast.sources.encoders.shared.formats import Format
 from holdfast.sources.encoders.shared.heads import within

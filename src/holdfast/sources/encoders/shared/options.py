@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from holdfast.core.spec_string import Options, finish, one_of, sides, take
+from holdfast.core.source_spec import Options, finish, one_of, sides, take
 from holdfast.runtime.checked import integer, number
 from holdfast.runtime.errors import HoldfastError
 from holdfast.sources.encoders.shared.layer import POOLS

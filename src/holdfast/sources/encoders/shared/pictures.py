@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from holdfast.core.geometry import Geometry, Interpolation
-from holdfast.core.spec_string import Options, positive, sides, take
+from holdfast.core.source_spec import Options, positive, sides, take
 from holdfast.runtime.errors import HoldfastError
 
 SQUASH: Literal["squash"] = "squash"

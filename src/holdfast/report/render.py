@@ -13,8 +13,8 @@ from rich.text import Text
 
 from holdfast.report.document import Block, Document, Heading, Items, ToCopy, Verbatim
 from holdfast.report.table import Table, markdown_text
-from holdfast.runtime.console import Screen
 from holdfast.runtime.privacy import redact_secrets
+from holdfast.runtime.screen import Screen
 
 CLASSES = ("bold", "dim", "red", "yellow", "green")
 """Words of styles that pages know."""

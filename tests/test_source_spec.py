@@ -1,6 +1,6 @@
 import pytest
 
-from holdfast.core.spec_string import boolean, finish, one_of, parse, take
+from holdfast.core.source_spec import boolean, finish, one_of, parse, take
 from holdfast.runtime.errors import HoldfastError
 
 

@@ -6,8 +6,8 @@ from holdfast.auditing.plan_file import make_plan, plan_from
 from holdfast.auditing.profile import profile
 from holdfast.auditing.profile_files import profile_names
 from holdfast.auditing.request import AuditRequest
-from holdfast.config.grammar import part_table, setting
 from holdfast.config.overrides import apply_changes, holds
+from holdfast.config.part_syntax import part_table, setting
 from holdfast.core import HoldfastError, registry
 from holdfast.core.naming import name_parts
 from holdfast.parts.attacks.apgd import Apgd
