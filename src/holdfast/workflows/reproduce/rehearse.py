@@ -46,7 +46,7 @@ CLASSES = {"known_as": [0, 1]}
 SIDES = {"MNIST": 28, "CIFAR": 32, "STL10": 96, "": 224}
 """Sides of images, by a part of their specs."""
 
-SMALL = ("zoo:vit_small_32", "zoo:base_", "zoo:cnn_", "zoo:deep_", "zoo:digits")
+SMALL = ("zoo:base_", "zoo:cnn_", "zoo:deep_", "zoo:digits")
 """Beginnings of the specs of networks that are small enough to stay."""
 
 
