@@ -113,11 +113,14 @@ def contrasts(
     return charts
 
 
-def compare(measure: Measure, scored: Mapping[str, tuple[Table, Score]], look: int = 0) -> Compared:
+def compare(
+    measure: Measure, scored: Mapping[str, tuple[Table, Score]], barred: Collection[str] = (), look: int = 0
+) -> Compared:
     """Return the paired differences of a measure between all encoders, and the best encoder or None.
 
     The best is better than *each* other one by a paired 95 % interval that excludes zero; see `best_of`. No correction
-    is made for the number of measures. Encoders whose number is void are left out: they are no rivals.
+    is made for the number of measures. Encoders whose number is void are left out: they are no rivals; nor are those
+    that are `barred`, of which only the differences are told.
     """
     rivals = {name: (table, score) for name, (table, score) in scored.items() if score.standing != VOID}
     influences = {name: (measure.influence(table), score) for name, (table, score) in rivals.items()}
@@ -126,7 +129,7 @@ def compare(measure: Measure, scored: Mapping[str, tuple[Table, Score]], look: i
     with looking(look):
         charts = contrasts(measure, rivals, pairs)
     return Compared(
-        best=best_of(beats(influences, wins)),
+        best=best_of(beats(influences.keys() - set(barred), [win for win in wins if not set(win) & set(barred)])),
         pairs=[PairEntry(first=pair.first, second=pair.second, difference=pair.gap) for pair in pairs],
         charts=charts,
     )

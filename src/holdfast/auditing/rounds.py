@@ -37,7 +37,7 @@ from holdfast.storage.record import SCHEMA, Compared, Ended, PlanEntry, Record, 
 from holdfast.storage.record_file import LOG, RECORD, files_of
 from holdfast.storage.run_folder import Store
 from holdfast.storage.seal import SEAL, add_seal, digest_of
-from holdfast.storage.standing import void_checks
+from holdfast.storage.standing import find_bars, void_checks
 
 T = TypeVar("T")
 
@@ -274,6 +274,7 @@ def run_round(
             scored.setdefault(measure, {})[name] = file_and_score
             asked.setdefault(measure, {})[name] = result.reduced.get(measure, plan.measures_by_name[measure])
     unfit = {row.name for row in rows if void_checks(row, plan.allow)}
+    barred = {row.name for row in rows if find_bars(row, plan.allow)}
     names = dict(zip(plan.encoders, audit.names, strict=True))
     look = 0 if plan.round is None else plan.round.look
 
@@ -291,7 +292,7 @@ def run_round(
             )
         pictures = first_of_pictures(images.tested)
         tables = {e: rows_of_pictures(first, table, pictures) for e, table in tables_of(name).items()}
-        return compare(first, {e: (tables[e], score) for e, (_, score) in scored[name].items()}, look)
+        return compare(first, {e: (tables[e], score) for e, (_, score) in scored[name].items()}, barred, look)
 
     def apart(title: str, make: Callable[[], T], default: T) -> T:
         """Return what is made of scores that are there; what fails is noted and costs none of them."""

@@ -422,7 +422,9 @@ def verdict_of(check: Check, session: Session, store: Store) -> CheckEntry:
 
 def _check_entry(check: Check, verdict: Mapping[str, Any]) -> CheckEntry:
     """Return the entry of a check in the record."""
-    return read_json({"title": check.title, "consequence": check.consequence, **verdict}, CheckEntry)
+    entry = read_json({"title": check.title, "consequence": check.consequence, **verdict}, CheckEntry)
+    doubtful = entry.status in ("warn", "fail")
+    return replace(entry, bars_best=doubtful and (check.bars_best or bool(entry.called)))
 
 
 def _verdict_file(check: Check, session: Session) -> str:

@@ -1,7 +1,7 @@
 """Encoders of several audits compared: paired differences, corrected verdicts, ranks, who dominates whom."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from holdfast.auditing.differences import Pair, beats, best_of, compare_pairs, contrasts
@@ -29,7 +29,7 @@ from holdfast.storage.comparison import (
 )  # fmt: skip
 from holdfast.storage.conditions import conditions
 from holdfast.storage.record import MeasureEntry
-from holdfast.storage.standing import is_accepted, may_win, void_checks
+from holdfast.storage.standing import find_bars, is_accepted, is_rival, may_win, void_checks
 
 LEVEL = 0.05
 """Adjusted p-values up to this are verdicts."""
@@ -100,7 +100,8 @@ def compare_runs(
     entries, beaten = {}, {}
     for measure in paired_measures:
         name = measure.question.name
-        entries[name], beaten[name] = _entry(measure, [next(verdicts) for _ in measure.pairs], encoders, unfit)
+        corrected = [next(verdicts) for _ in measure.pairs]
+        entries[name], beaten[name] = _entry(measure, corrected, encoders, unfit, allowed)
     return Comparison(
         correction=correction,
         promises=CORRECTIONS[correction],
@@ -155,20 +156,27 @@ def _compare_tables(question: Question, unfit: Mapping[str, list[str]]) -> _Pair
 
 
 def _entry(
-    measure: _Paired, corrected: Sequence[float], encoders: Sequence[Audited], unfit: Mapping[str, list[str]]
+    measure: _Paired,
+    corrected: Sequence[float],
+    encoders: Sequence[Audited],
+    unfit: Mapping[str, list[str]],
+    allowed: Mapping[str, Collection[str]],
 ) -> tuple[ComparedMeasure, dict[str, set[str]]]:
     """Return the entry of a measure in the comparison, and whom each ranked encoder beats."""
     # verdicts: who wins which pair
     about, better = measure.question.answers[0][1], measure.question.measure.better
     scores = {name: score for name, (_, score) in measure.scored.items()}
-    ranked = [name for name, score in scores.items() if score.value is not None]
+    no_rivals = {e.name for e in encoders if not is_rival(e.entry, allowed[e.run.place])}
+    barred = {e.name for e in encoders if find_bars(e.entry, allowed[e.run.place])}
+    ranked = [name for name, score in scores.items() if score.value is not None and name not in no_rivals]
     pairs: list[ComparedPair] = []
     wins: list[tuple[str, str]] = []
     for pair, p, q in zip(measure.pairs, measure.p, corrected, strict=True):
         winner = None
         if p is not None and pair.gap.value is not None and q <= LEVEL:
             winner = pair.first if (pair.gap.value > 0) == (better == "higher") else pair.second
-            wins.append((winner, pair.second if winner == pair.first else pair.first))
+            loser = pair.second if winner == pair.first else pair.first
+            wins += [] if no_rivals & {winner, loser} else [(winner, loser)]
         pairs.append(
             ComparedPair(
                 first=pair.first,
@@ -187,6 +195,7 @@ def _entry(
     order = sorted(ranked, key=lambda name: (flatters[name], sign * (scores[name].value or 0.0)))
     leader = order[0] if order and not flatters[order[0]] else None
     best = best_of(beaten)
+    best = None if best in barred else best
     with_leader = {p.second: p for p in pairs if p.first == leader}
     with_leader |= {p.first: p for p in pairs if p.second == leader}
     # a row for each encoder
@@ -203,7 +212,7 @@ def _entry(
                 rank=places[name] if name in places and len(places) > 1 else None,
                 best=name == best,
                 behind=_behind(with_leader.get(name), leader),
-                why_not=_why_not(name, m, measure.reasons, unfit),
+                why_not=_why_not(name, m, measure.reasons, unfit, no_rivals),
             )
         )
     looks = [r.look for e in encoders if e.name in measure.scored and (r := e.run.record.run.rounds) is not None]
@@ -236,7 +245,11 @@ def _behind(pair: ComparedPair | None, leader: str | None) -> Behind | None:
 
 
 def _why_not(
-    name: str, m: MeasureEntry | None, reasons: Mapping[str, str], unfit: Mapping[str, Sequence[str]]
+    name: str,
+    m: MeasureEntry | None,
+    reasons: Mapping[str, str],
+    unfit: Mapping[str, Sequence[str]],
+    no_rivals: Collection[str],
 ) -> str | None:
     """Return why an encoder has no rank on a measure; None where it has one."""
     if m is None:
@@ -251,7 +264,7 @@ def _why_not(
         return reasons[name]
     score = m.headline_score
     if score is not None and score.value is not None:
-        return None
+        return "not ranked: by its checks it is no rival" if name in no_rivals else None
     return score.note if score is not None and score.note else "its score is undefined"
 
 
@@ -287,8 +300,10 @@ def _encoder(encoder: Audited, unfit: Mapping[str, list[str]]) -> ComparedEncode
     entry, run = encoder.entry, encoder.run
     checks, allowed = entry.checks, run.record.plan.allow
     warns = [name for name, check in checks.items() if check.status == "warn"]
+    bars = find_bars(entry, allowed)
     fails = [name for name, check in checks.items() if check.status == "fail" and not is_accepted(name, allowed)]
     return ComparedEncoder(
         name=encoder.name, spec=entry.name, run=run.place, fingerprint=entry.fingerprint, origin=entry.origin,
         round=_round(run), unfit=unfit.get(encoder.name, []), warns=warns, fails=fails,
+        called=" and ".join(bar.called for bar in bars if bar.called), bars=[bar.finding for bar in bars],
     )  # fmt: skip

@@ -10,7 +10,7 @@ from holdfast.report.leader import Leader, format_score, lead
 from holdfast.report.numbers import bracket, finite, listing, plural
 from holdfast.report.verdict import Sentence, find_best
 from holdfast.storage.record import CheckEntry, EncoderEntry, MeasureEntry, Record
-from holdfast.storage.standing import SOUND, VOID
+from holdfast.storage.standing import SOUND, VOID, find_bars, is_rival
 
 FEW = 5
 """Numbers of each encoder that a report begins with, at most."""
@@ -60,6 +60,10 @@ def first_keys(record: Record) -> list[str]:
     return (first or ordered)[:FEW]
 
 
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
 def _about(record: Record) -> dict[str, MeasureEntry]:
     """Return what the first encoder that has it says of each measure."""
     return {key: m for e in reversed(record.encoders) for key, m in e.measures.items()}
@@ -72,30 +76,36 @@ def answering_keys(record: Record) -> list[str]:
 
 
 def best_first(record: Record) -> list[tuple[int, EncoderEntry]]:
-    """Return (place in the record, encoder), by the first number; what has none stands last."""
+    """Return (place in the record, encoder), by the first number; who is no rival stands last, then what has none."""
     keys = first_keys(record)
 
-    def rank(item: tuple[int, EncoderEntry]) -> tuple[bool, float]:
+    def rank(item: tuple[int, EncoderEntry]) -> tuple[bool, bool, float]:
         m = item[1].measures.get(keys[0]) if keys else None
         score = m.headline_score if m else None
+        out = not is_rival(item[1], record.plan.allow)
         if not m or not score or not finite(score.value) or score.standing == VOID:
-            return True, 0.0
-        return False, -score.value if m.better == "higher" else score.value
+            return True, out, 0.0
+        return out, out, -score.value if m.better == "higher" else score.value
 
     return sorted(enumerate(record.encoders), key=rank)
 
 
 def leader(record: Record) -> Leader | None:
-    """Return who is best by the first number, and what checks call it; None where fewer than two have one."""
+    """Return who is best by the first number, and who is no rival; None where fewer than two have one."""
     if not (keys := first_keys(record)):
         return None
     key, compared = keys[0], record.comparison.get(keys[0])
-    entries = {e.name: e.measures[key] for _, e in best_first(record) if key in e.measures}
+    others = [e for e in record.encoders if not e.error and not is_rival(e, record.plan.allow)]
+    rivals = [e for _, e in best_first(record) if e not in others]
+    entries = {e.name: e.measures[key] for e in rivals if key in e.measures}
     scores = {
         name: score
         for name, m in entries.items()
         if (score := m.headline_score) and finite(score.value) and score.standing != VOID
     }
+    left_out = "; ".join(f"{e.name} is not ranked: {_lower(diagnose(e))}" for e in others)
+    if others and len(scores) < 2:
+        return Leader("There are no two encoders to rank", f"{left_out}.", "warn")
     if not scores:
         return None
     first = next(iter(scores))
@@ -106,10 +116,10 @@ def leader(record: Record) -> Leader | None:
     }
     about, name = entries[first], find_best(record, key)
     answers = key in answering_keys(record)
-    best = lead(about, scores, name, beaten, answers=answers, levels=in_levels(about))
-    doubt = next((diagnose(e) for e in record.encoders if e.name == name), "")
-    if best and doubt:
-        return replace(best, heading=f"{best.heading}, but {doubt[:1].lower()}{doubt[1:]}", tone="warn")
+    bars = [bar.finding for e in rivals if e.name in scores for bar in find_bars(e, record.plan.allow)]
+    best = lead(about, scores, name, beaten, answers=answers, levels=in_levels(about), bar=next(iter(bars), ""))
+    if best and left_out:
+        best = replace(best, text=f"{best.text} {left_out}.")
     if best and best.tone == "good" and record.hardening and record.hardening.warnings:
         return replace(best, heading=f"{best.heading}, at a price", tone="warn")
     return best

@@ -28,6 +28,7 @@ def lead(
     answers: bool,
     levels: bool,
     p: str = "",
+    bar: str = "",
 ) -> Leader | None:
     """Return who is best on a measure; None where fewer than two encoders have a number.
 
@@ -39,6 +40,7 @@ def lead(
         answers: whether it answers in words.
         levels: whether its sizes are said in grey levels.
         p: the corrected p-value of the best against the next, "0.012" or "< 0.001"; "" where it is not known.
+        bar: why nobody is called best, whatever the intervals say: what a check found; "" where somebody may be.
     """
     if len(scores) < 2:
         return None
@@ -54,6 +56,9 @@ def lead(
         paired = f" (paired, p {p if p.startswith('<') else f'= {p}'})" if p else ""
         chance = f"Image by image, that is more than chance{paired}."
         return Leader(heading, f"Its {title} is {values[best]}, {by}. {chance}", "good")
+    if bar:
+        every = listing([f"{name} ({value})" for name, value in values.items()], 4)
+        return Leader(f"No encoder is called best: {bar}", f"By {title}: {every}.", "warn")
     heading = "No encoder clearly holds best" if answers else f"No encoder is clearly best on {title}"
     level = [f"{name} ({value})" for name, value in values.items() if name not in beaten]
     return Leader(heading, f"By {title}, these images do not separate {listing(level, 4)}.")

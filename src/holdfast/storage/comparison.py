@@ -29,6 +29,8 @@ class ComparedEncoder(Entry, frozen=True, kw_only=True):
         unfit: checks by which its numbers mean nothing.
         warns: checks that warn.
         fails: checks that failed and were not accepted.
+        called: what checks call it, such as "Looks untrained": it is then not ranked; "" for most.
+        bars: what checks found for which nobody is called best on it.
     """
 
     name: str
@@ -40,6 +42,8 @@ class ComparedEncoder(Entry, frozen=True, kw_only=True):
     unfit: list[str]
     warns: list[str]
     fails: list[str]
+    called: str = ""
+    bars: list[str] = []
 
 
 class Behind(Entry, frozen=True, kw_only=True):

@@ -130,6 +130,7 @@ class Gate(Entry, frozen=True, kw_only=True):
         regression: what became worse; None without a baseline.
         index: what changes behind an index, for each encoder; empty where nothing was asked about one.
         strict: whether what cannot be told fails.
+        warnings: what checks call the encoders that are held, such as untrained, and what they found.
     """
 
     record: str
@@ -141,3 +142,4 @@ class Gate(Entry, frozen=True, kw_only=True):
     regression: Regression | None
     index: list[IndexUpgrade]
     strict: bool
+    warnings: list[str] = []

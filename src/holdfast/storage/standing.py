@@ -72,6 +72,16 @@ def void_checks(row: EncoderEntry, allowed: Collection[str] = ()) -> list[str]:
     ]
 
 
+def find_bars(row: EncoderEntry, allowed: Collection[str] = ()) -> list[CheckEntry]:
+    """Return the checks for which an encoder is called best on nothing, whatever its numbers are."""
+    return [check for name, check in row.checks.items() if check.bars_best and not is_accepted(name, allowed)]
+
+
+def is_rival(row: EncoderEntry, allowed: Collection[str] = ()) -> bool:
+    """Whether an encoder is ranked: not one that checks call something else than an encoder, such as untrained."""
+    return not any(check.called for check in find_bars(row, allowed))
+
+
 def find_failed_checks(record: Record) -> Iterator[tuple[str, str]]:
     """Yield (encoder, check) for all that failed and was not accepted when the audit was made."""
     for row in record.encoders:

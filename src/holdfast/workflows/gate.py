@@ -12,6 +12,7 @@ from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.storage.gate import Gate
 from holdfast.storage.index_upgrade import IndexUpgrade
+from holdfast.storage.standing import find_bars
 from holdfast.workflows.index_gate import IndexQuestions, hold_index, of_index
 
 
@@ -66,4 +67,11 @@ def hold(
         regression=regression,
         index=compared,
         strict=strict,
+        warnings=[
+            f"{encoder.name} {bar.called[:1].lower()}{bar.called[1:]}: {bar.finding}. {bar.meaning}"
+            for encoder in run.record.encoders
+            if not encoders or encoder.name in encoders
+            for bar in find_bars(encoder, run.record.plan.allow)
+            if bar.called
+        ],
     )

@@ -21,6 +21,7 @@ class EnoughImages(Check):
     population: int = 200
 
     place = 17
+    bars_best = True
 
     def observations(self) -> tuple[Observation, ...]:
         """None: it counts."""

@@ -114,6 +114,8 @@ def sentences(data: Comparison) -> list[Text]:
             # A check that voids all numbers; other failures leave bounds
             sentence = f"{encoder.name} is not ranked: it fails {checks}, so its numbers mean nothing"
             lines.append(Text(sentence, "bold red"))
+        elif encoder.called:
+            lines.append(Text(f"{encoder.name} is {trust(encoder)[1]}", "bold red"))
         elif encoder.fails:
             flawed = f"{encoder.name} fails {_checks(encoder.fails)}: what relies on it is a bound on one side"
             lines.append(Text(flawed, "bold red"))
@@ -145,13 +147,17 @@ def leader(data: Comparison) -> Leader | None:
     second = next((name for name in scores if name != m.best), None)
     p = next((pair.p_adjusted for pair in m.pairs if {pair.first, pair.second} == {m.best, second}), None)
     p_value = p_text(p) if finite(p) else ""
-    return lead(m, scores, m.best, beaten, answers=m.answers, levels=m.levels, p=p_value)
+    bars = [bar for encoder in data.encoders if encoder.name in scores for bar in encoder.bars]
+    bar = next(iter(bars), "")
+    return lead(m, scores, m.best, beaten, answers=m.answers, levels=m.levels, p=p_value, bar=bar)
 
 
 def trust(encoder: ComparedEncoder) -> tuple[str, str]:
     """Return (status, words) of what the checks say of an encoder."""
     if encoder.unfit:
         return "fail", f"not ranked: fails {_checks(encoder.unfit)}"
+    if encoder.called:
+        return "fail", f"not ranked: {encoder.called[:1].lower()}{encoder.called[1:]}"
     if encoder.fails:
         return "fail", f"fails {_checks(encoder.fails)}"
     if not encoder.warns:

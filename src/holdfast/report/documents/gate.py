@@ -48,7 +48,7 @@ def summarise(data: Gate) -> Document:
 
 
 def _answers(data: Gate) -> list[Block]:
-    shown: list[Block] = [*requirements(data.findings)]
+    shown: list[Block] = [*requirements(data.findings), *list_items(data.warnings, "yellow")]
     shown += list_items([sentence for compared in data.index for sentence in upgrade_sentences(compared)])
     if regression := data.regression:
         shown += [Heading(against(regression)), *(table(*group) for group in by_encoder(regression))]
