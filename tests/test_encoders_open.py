@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 import holdfast
 from holdfast.core import Encoder, registry
 from holdfast.runtime.errors import HoldfastError, NothingAudited
-from holdfast.sources.encoders import advice, doctor, open_encoder
+from holdfast.sources.encoders import advise, doctor, open_encoder
 from holdfast.sources.encoders.shared.networks import NETWORKS
 
 BAD = {
@@ -283,10 +283,10 @@ def test_doctor(monkeypatch):
     monkeypatch.setattr("holdfast.runtime.doctor.guard_torchvision", lambda: True)
     assert "builds for CPU and CUDA are mixed" in {name: detail for name, _, detail in doctor()}["torchvision"]
     ok, timm = ("torch", "ok", "2.13"), ("timm", "missing", "")
-    assert advice([ok]) == "ready"
-    assert advice([ok, timm]) == "ready; for what is missing, type: pip install 'holdfast[timm]'"
-    broken = advice([ok, timm, ("lightly", "broken", ""), ("accelerate", "broken", "")])
-    assert broken == "to repair what is broken, type: pip install --force-reinstall 'holdfast[train]'"
+    assert advise([ok]) == ("ready", "")
+    assert advise([ok, timm]) == ("ready; for what is missing, type", "pip install 'holdfast[timm]'")
+    broken = advise([ok, timm, ("lightly", "broken", ""), ("accelerate", "broken", "")])
+    assert broken == ("to repair what is broken, type", "pip install --force-reinstall 'holdfast[train]'")
     monkeypatch.setattr("holdfast.runtime.doctor.find_spec", lambda name: None)
     assert ("timm", "missing", "pip install 'holdfast[timm]'") in doctor()
 

@@ -196,10 +196,10 @@ STUDY = {"title": "one", "method": "simclr", "batch_size": 8, "steps": 1}
         ({"test": "/no/where"}, "no file or folder '/no/where'"),
         ({"test": "gaussian?shape=1x8x8", "columns": 3}, "columns: expected a list of Columns, got 3"),
         ({"test": 3}, "test: expected text, got 3"),
-        ({"test_images": "many"}, "test_images: expected a whole number or None, got 'many'"),
+        ({"test_images": "many"}, "test_images: expected a whole number, got 'many'"),
         ({"probes": "knn"}, "probes: expected a list of Probes, got 'knn'"),
         ({"encoder": "zoo:none"}, "unknown zoo encoder 'none'"),
-        ({"columns": [{"title": "more", "data": 3}]}, "columns: data: expected text or None, got 3"),
+        ({"columns": [{"title": "more", "data": 3}]}, "columns: data: expected text, got 3"),
         (
             {"columns": [{"title": "odd", "corruption": {"kind": "methods", "name": "simclr"}}]},
             "unknown threat 'simclr'",

@@ -403,7 +403,7 @@ def test_supcon_needs_classes(classes: int | None, tiny: Encoder) -> None:
 
 def test_fare_asks_attacked_images_alone(tiny: Encoder) -> None:
     """min E max ‖f(x') - f_0(x)‖²: the weights of a hardening, and the loss that they leave."""
-    auto, fare = (Hardening("memory", "memory", name, eps=0.1, steps=1).recipe() for name in ("auto", "fare"))
+    auto, fare = (Hardening("memory", "memory", objective=name, eps=0.1, steps=1).recipe() for name in ("auto", "fare"))
     assert fare.method == auto.method == registry.build({"kind": "methods", "name": "self_distillation"})
     assert (auto.adversary.clean, auto.adversary.weight, fare.adversary.clean, fare.adversary.weight) == (1, 1, 0, 1)
     assert replace(fare, adversary=auto.adversary) == auto  # in all else they are one
@@ -417,7 +417,7 @@ def test_fare_asks_attacked_images_alone(tiny: Encoder) -> None:
 
 
 def test_tecoa_attacks_its_own_loss_and_learns_from_that_alone(tmp_path: Path) -> None:
-    recipe = Hardening("memory", "memory", "tecoa[path=x.safetensors,temperature=0.5]", eps=0.1, steps=1).recipe()
+    recipe = Hardening("memory", "memory", objective="tecoa[path=x.safetensors,temperature=0.5]", eps=0.1, steps=1).recipe()
     assert recipe.method == registry.build(
         {"kind": "methods", "name": "tecoa", "path": "x.safetensors", "temperature": 0.5}
     )
@@ -429,7 +429,7 @@ def test_tecoa_attacks_its_own_loss_and_learns_from_that_alone(tmp_path: Path) -
         ("tecoa[", "expected NAME"),
     ):
         with pytest.raises(HoldfastError, match=message):
-            Hardening("memory", "memory", objective, eps=0.1, steps=1)
+            Hardening("memory", "memory", objective=objective, eps=0.1, steps=1)
 
 
 # --- (f) classes of names ---
