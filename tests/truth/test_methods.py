@@ -417,7 +417,9 @@ def test_fare_asks_attacked_images_alone(tiny: Encoder) -> None:
 
 
 def test_tecoa_attacks_its_own_loss_and_learns_from_that_alone(tmp_path: Path) -> None:
-    recipe = Hardening("memory", "memory", objective="tecoa[path=x.safetensors,temperature=0.5]", eps=0.1, steps=1).recipe()
+    recipe = Hardening(
+        "memory", "memory", objective="tecoa[path=x.safetensors,temperature=0.5]", eps=0.1, steps=1
+    ).recipe()
     assert recipe.method == registry.build(
         {"kind": "methods", "name": "tecoa", "path": "x.safetensors", "temperature": 0.5}
     )
