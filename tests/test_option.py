@@ -12,7 +12,7 @@ from holdfast import HoldfastError
 from holdfast.cli.options import Given, asks
 from holdfast.config.reader import read
 from holdfast.runtime.checked import Checked
-from holdfast.runtime.option import Option, convert, explain, fields_of, takes
+from holdfast.runtime.option import Option, convert, fields_of, takes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,6 @@ def test_a_field_keeps_what_its_base_says_of_it() -> None:
     changes = next(field for field in fields_of(InText) if field.name == "changes")
     assert (changes.kind, changes.key, changes.option.help) == (tuple[str, ...], "set", "One change[of=this].")
     assert [field.name for field in fields_of(InText)] == ["who", "eps", "changes", "loud", "rounds", "rare"]
-    assert explain(InText)["eps"] == "The radius. (default: what is usual)"
 
 
 def test_a_function_takes_the_fields_and_describes_them() -> None:

@@ -78,7 +78,7 @@ def test_both_sides_of_a_bracket_are_named(comparison: Comparison, record: Recor
         said = " ".join(statement(score, "share", 2)).replace("%", r"\%")
         assert shown[f"Certified breakaway risk $\\downarrow$, {title}"].startswith(said)
     assert "the truth lies between them" in comparison.to_markdown()
-    key = "possible ranks. Bold: significantly better than every other encoder, after correction"
+    key = "possible ranks. Bold: significantly better than every other ranked encoder, after correction"
     assert key in comparison.to_markdown()
     assert "attack (lower bound)" in comparison.to_markdown()
     compared = compare_runs([record.run])

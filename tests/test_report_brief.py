@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast.report.brief import brief, first_keys, leader, trust
+from holdfast.report.brief import best_first, brief, first_keys, leader, trust
 from holdfast.report.documents.comparison import first_names, front, opening
 from holdfast.report.documents.comparison import trust as trust_compared
 from holdfast.report.names import LONGEST, short_names, shorten_names
@@ -80,7 +80,22 @@ def test_the_leader_is_the_one_that_the_comparison_names(record) -> None:
     }  # fmt: skip
     doubtful = leader(typed(record))
     assert doubtful is not None
-    assert (doubtful.heading, doubtful.tone) == (f"{NAMES[2]} holds best, but looks untrained", "warn")
+    assert doubtful.heading == "No encoder clearly holds best"  # of the others, none is shown to be
+    assert f"{NAMES[2]} is not ranked: looks untrained" in doubtful.text
+    assert best_first(typed(record))[-1][1].name == NAMES[2]
+    (entry,) = (e for e in record["encoders"] if e["name"] == NAMES[2])
+    entry["checks"]["trained"] |= {
+        "called": "",
+        "consequence": "no winner",
+        "title": "Enough images",
+        "finding": "6 images",
+    }
+    few = leader(typed(record))
+    assert few is not None
+    assert (few.heading, few.tone) == ("No encoder is called best: the check enough images warns", "warn")
+    assert few.text.startswith("6 images. By ")
+    record["plan"]["allow"] = ["trained"]
+    assert leader(typed(record)) == best
     record["comparison"]["cosine_similarity"]["best"] = None
     nobody = leader(typed(record))
     assert nobody is not None

@@ -389,6 +389,6 @@ def test_the_price_of_a_hardening_stands_beside_its_answers(folder, record) -> N
     text = write_report(folder).read_text(encoding="utf-8")
     answers, price = (
         text.index('<div class="answers">'),
-        text.index("The price of that: clean"),
+        text.index("The price of the hardening: clean"),
     )
     assert answers < price < text.index("Accuracy on clean images fell by 20 points.")

@@ -103,7 +103,7 @@ class _Rounds:
         recorded = self._find_record()
         if recorded is None:
             return self._make(self._answering or self._audit.plan, self._ends[0])
-        rounds, run = rounds_of(recorded), recorded.run
+        rounds, run = _rounds_of(recorded), recorded.run
         self._number, self._before = rounds.number - 1, rounds.before + run.seconds
         plan = self._answering if rounds.answers_only else None
         record = self._make(plan or self._audit.plan, recorded.data.attacked)
@@ -133,7 +133,7 @@ class _Rounds:
     def close(self, ended: Ended) -> Record:
         """Write into the record why there is no further round, and return it."""
         run = self._last.run
-        rounds = structs.replace(rounds_of(self._last), ended=ended)
+        rounds = structs.replace(_rounds_of(self._last), ended=ended)
         record = structs.replace(self._last, run=structs.replace(run, rounds=rounds))
         return write_record(self._audit.store, record)
 
@@ -151,7 +151,7 @@ class _Rounds:
     @property
     def _partial(self) -> bool:
         """Whether only the measures were asked yet that answer in a sentence."""
-        return rounds_of(self._last).answers_only
+        return _rounds_of(self._last).answers_only
 
     @property
     def _is_goal_met(self) -> bool:
@@ -207,7 +207,7 @@ class _Rounds:
         return record if same and same_images and record.data.attacked <= self._ends[-1] else None
 
 
-def rounds_of(record: Record) -> Rounds:
+def _rounds_of(record: Record) -> Rounds:
     """Return which round a record is of, which was made in rounds."""
     assert record.run.rounds is not None
     return record.run.rounds
@@ -215,7 +215,7 @@ def rounds_of(record: Record) -> Rounds:
 
 def complete(record: Record) -> bool:
     """Whether a round attacked all images and asked everything, so that none follows it."""
-    rounds = rounds_of(record)
+    rounds = _rounds_of(record)
     return record.data.attacked >= rounds.of and not rounds.answers_only
 
 

@@ -422,9 +422,7 @@ def verdict_of(check: Check, session: Session, store: Store) -> CheckEntry:
 
 def _check_entry(check: Check, verdict: Mapping[str, Any]) -> CheckEntry:
     """Return the entry of a check in the record."""
-    entry = read_json({"title": check.title, "consequence": check.consequence, **verdict}, CheckEntry)
-    doubtful = entry.status in ("warn", "fail")
-    return replace(entry, bars_best=doubtful and (check.bars_best or bool(entry.called)))
+    return read_json({"title": check.title, "consequence": check.consequence, **verdict}, CheckEntry)
 
 
 def _verdict_file(check: Check, session: Session) -> str:

@@ -29,7 +29,7 @@ from holdfast.storage.comparison import (
 )  # fmt: skip
 from holdfast.storage.conditions import conditions
 from holdfast.storage.record import MeasureEntry
-from holdfast.storage.standing import find_bars, is_accepted, is_rival, may_win, void_checks
+from holdfast.storage.standing import find_bars, format_bar, is_accepted, is_rival, may_win, void_checks
 
 LEVEL = 0.05
 """Adjusted p-values up to this are verdicts."""
@@ -305,5 +305,5 @@ def _encoder(encoder: Audited, unfit: Mapping[str, list[str]]) -> ComparedEncode
     return ComparedEncoder(
         name=encoder.name, spec=entry.name, run=run.place, fingerprint=entry.fingerprint, origin=entry.origin,
         round=_round(run), unfit=unfit.get(encoder.name, []), warns=warns, fails=fails,
-        called=" and ".join(bar.called for bar in bars if bar.called), bars=[bar.finding for bar in bars],
+        called=" and ".join(bar.called for bar in bars if bar.called), bars=[format_bar(bar) for bar in bars],
     )  # fmt: skip

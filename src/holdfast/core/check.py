@@ -62,19 +62,18 @@ class Check(Reader):
 
     Attributes:
         consequence: what a number that depends on it is where it fails: "void", no number at all; "one side", a bound;
-            "caution", what it was.
+            "no winner", what it was, but nobody is called best by it, where it warns, too; "caution", what it was. Who
+            is `called` something is not called best either.
         lasts: whether its verdict follows from its observations and the population alone: it is then kept, so that
             passes of its own are not made again in another round, or by another command.
-        bars_best: whether no encoder is called best of which it does not pass. What an encoder is `called` does so too.
         invariant: which changes of the representation change none of its numbers, see `numerics.geometry.invariance`;
             None: what it compares by says so.
         place: where it stands in the panel, the lowest first. Checks with the same tens stand together for each search.
     """
 
-    consequence: Literal["void", "one side", "caution"] = "caution"
+    consequence: Literal["void", "one side", "no winner", "caution"] = "caution"
     invariant: ClassVar[frozenset[str] | None] = None
     lasts: ClassVar[bool] = False
-    bars_best: ClassVar[bool] = False
     place: ClassVar[int] = 40
 
     @classmethod

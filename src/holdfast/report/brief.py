@@ -8,9 +8,9 @@ from holdfast.report.answer import answers, diagnose, duplicates
 from holdfast.report.cells import Cell
 from holdfast.report.leader import Leader, format_score, lead
 from holdfast.report.numbers import bracket, finite, listing, plural
-from holdfast.report.verdict import Sentence, find_best
+from holdfast.report.verdict import Sentence, explain_bar, find_best
 from holdfast.storage.record import CheckEntry, EncoderEntry, MeasureEntry, Record
-from holdfast.storage.standing import SOUND, VOID, find_bars, is_rival
+from holdfast.storage.standing import SOUND, VOID, is_rival
 
 FEW = 5
 """Numbers of each encoder that a report begins with, at most."""
@@ -116,8 +116,8 @@ def leader(record: Record) -> Leader | None:
     }
     about, name = entries[first], find_best(record, key)
     answers = key in answering_keys(record)
-    bars = [bar.finding for e in rivals if e.name in scores for bar in find_bars(e, record.plan.allow)]
-    best = lead(about, scores, name, beaten, answers=answers, levels=in_levels(about), bar=next(iter(bars), ""))
+    bar = explain_bar(record, scores)
+    best = lead(about, scores, name, beaten, answers=answers, levels=in_levels(about), bar=bar)
     if best and left_out:
         best = replace(best, text=f"{best.text} {left_out}.")
     if best and best.tone == "good" and record.hardening and record.hardening.warnings:

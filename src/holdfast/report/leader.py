@@ -40,7 +40,7 @@ def lead(
         answers: whether it answers in words.
         levels: whether its sizes are said in grey levels.
         p: the corrected p-value of the best against the next, "0.012" or "< 0.001"; "" where it is not known.
-        bar: why nobody is called best, whatever the intervals say: what a check found; "" where somebody may be.
+        bar: why nobody is called best, whatever the intervals say, a check and what it found; "" where somebody may be.
     """
     if len(scores) < 2:
         return None
@@ -58,7 +58,8 @@ def lead(
         return Leader(heading, f"Its {title} is {values[best]}, {by}. {chance}", "good")
     if bar:
         every = listing([f"{name} ({value})" for name, value in values.items()], 4)
-        return Leader(f"No encoder is called best: {bar}", f"By {title}: {every}.", "warn")
+        why, _, finding = bar.partition(": ")
+        return Leader(f"No encoder is called best: the check {why}", f"{finding}. By {title}: {every}.", "warn")
     heading = "No encoder clearly holds best" if answers else f"No encoder is clearly best on {title}"
     level = [f"{name} ({value})" for name, value in values.items() if name not in beaten]
     return Leader(heading, f"By {title}, these images do not separate {listing(level, 4)}.")

@@ -1,12 +1,13 @@
 """What the record says, in plain sentences: only what its intervals and checks support."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from holdfast.report.documents.hardening import price
 from holdfast.report.numbers import count, listing, plural, score
 from holdfast.report.rounds import explain_stop
 from holdfast.storage.record import EncoderEntry, Record
+from holdfast.storage.standing import find_bars, format_bar
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,17 @@ def titles(record: Record) -> dict[str, str]:
 
 
 def find_best(record: Record, key: str) -> str | None:
-    """Return which encoder is best on a measure; None where intervals leave it open."""
+    """Return which encoder is best on a measure; None where intervals leave it open, or a check bars it."""
     compared = record.comparison.get(key)
-    return compared.best if compared else None
+    barred = {encoder.name for encoder in record.encoders if find_bars(encoder, record.plan.allow)}
+    return compared.best if compared and compared.best not in barred else None
+
+
+def explain_bar(record: Record, names: Collection[str]) -> str:
+    """Return why none of some encoders is called best, whatever the intervals say: a check and what it found; or ""."""
+    encoders = (encoder for encoder in record.encoders if encoder.name in names)
+    bars = [bar for encoder in encoders for bar in find_bars(encoder, record.plan.allow) if not bar.called]
+    return format_bar(bars[0]) if bars else ""
 
 
 def threats(record: Record) -> list[str]:
@@ -93,6 +102,8 @@ def _winners(record: Record, audited: list[EncoderEntry]) -> list[Sentence]:
         lines.append(Sentence(f"On {listing(partial, 8)}, best means best among the encoders that have a number."))
     if open_ and wins:
         lines.append(Sentence(f"No encoder is clearly best on {listing(open_, 8)}."))
+    elif open_ and (bar := explain_bar(record, [encoder.name for encoder in audited])):
+        lines.append(Sentence(f"No encoder is called best, because the check {bar}.", "warn"))
     elif open_:
         lines.append(Sentence("No encoder is clearly best on any measure: the paired intervals leave it open."))
     return lines
@@ -102,7 +113,7 @@ def costs(record: Record) -> list[Sentence]:
     """Return what the better one of two cost, where it was made by hardening the other."""
     if not (hardening := record.hardening):
         return []
-    lines = [Sentence(f"The price of that: {price(hardening)}")]
+    lines = [Sentence(f"The price of the hardening: {price(hardening)}")]
     return lines + [Sentence(f"{line[0].upper()}{line[1:]}.", "warn") for line in hardening.warnings]
 
 

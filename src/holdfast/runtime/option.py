@@ -136,7 +136,7 @@ def set_signature(function: Callable[..., Any], signature: inspect.Signature) ->
 def _describe(doc: str, request: Any) -> str:
     """Return a docstring with the arguments that a request stands for, before what the function returns or raises."""
     lines = ["Args:"]
-    for name, text in explain(request).items():
+    for name, text in _explain(request).items():
         lines += textwrap.wrap(
             f"{name}: {text}", WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8, break_on_hyphens=False
         )
@@ -145,7 +145,7 @@ def _describe(doc: str, request: Any) -> str:
     return f"{doc[:place].rstrip()}\n\n" + "\n".join(lines) + f"\n\n{doc[place:].lstrip()}"
 
 
-def explain(request: type) -> dict[str, str]:
+def _explain(request: type) -> dict[str, str]:
     """Return what each field of a request is, in words."""
     return {
         field.name: field.option.help + (f" (default: {field.option.default})" if field.option.default else "")

@@ -30,7 +30,7 @@ class ComparedEncoder(Entry, frozen=True, kw_only=True):
         warns: checks that warn.
         fails: checks that failed and were not accepted.
         called: what checks call it, such as "Looks untrained": it is then not ranked; "" for most.
-        bars: what checks found for which nobody is called best on it.
+        bars: the checks for which it is called best on nothing, and what they found.
     """
 
     name: str

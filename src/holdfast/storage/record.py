@@ -134,18 +134,16 @@ class CheckEntry(Entry, frozen=True, kw_only=True):
         details: numbers behind it.
         passes: encoder passes that it made by itself.
         called: what the encoder is called where it fails, such as "Collapsed"; "" for most.
-        bars_best: whether, for it, the encoder is called best on nothing.
     """
 
     title: str
     status: Literal["pass", "warn", "fail", "skip"]
     finding: str
     meaning: str
-    consequence: Literal["void", "one side", "caution"]
+    consequence: Literal["void", "one side", "no winner", "caution"]
     details: dict[str, Any]
     passes: PassesEntry | None = None
     called: str = ""
-    bars_best: bool = False
 
 
 class ObservationEntry(Entry, frozen=True, kw_only=True):

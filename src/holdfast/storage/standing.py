@@ -74,7 +74,14 @@ def void_checks(row: EncoderEntry, allowed: Collection[str] = ()) -> list[str]:
 
 def find_bars(row: EncoderEntry, allowed: Collection[str] = ()) -> list[CheckEntry]:
     """Return the checks for which an encoder is called best on nothing, whatever its numbers are."""
-    return [check for name, check in row.checks.items() if check.bars_best and not is_accepted(name, allowed)]
+    doubtful = {name: check for name, check in row.checks.items() if check.status in ("warn", "fail")}
+    barring = {name: check for name, check in doubtful.items() if check.called or check.consequence == "no winner"}
+    return [check for name, check in barring.items() if not is_accepted(name, allowed)]
+
+
+def format_bar(bar: CheckEntry) -> str:
+    """Return which check bars an encoder from being called best, and what it found."""
+    return f"{bar.title.lower()} warns: {bar.finding}"
 
 
 def is_rival(row: EncoderEntry, allowed: Collection[str] = ()) -> bool:

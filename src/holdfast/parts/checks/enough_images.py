@@ -15,13 +15,13 @@ class EnoughImages(Check):
         population: number below which nearest neighbours are far apart, and risks look small.
     """
 
+    consequence = "no winner"
     invariant = EVERY
 
     attacked: int = 50
     population: int = 200
 
     place = 17
-    bars_best = True
 
     def observations(self) -> tuple[Observation, ...]:
         """None: it counts."""

@@ -63,7 +63,9 @@ def notes(record: Record, wholes: Mapping[str, str]) -> list[Text]:
         if any(score and score.standing in ONE_SIDE for score in headlines):
             lines.append(Text("at least, at most: a bound on one side, for a check above FAILED", "dim"))
         if any(entry.best for entry in record.comparison.values()):
-            lines.append(Text("* best: its paired intervals against every other encoder exclude zero", style="dim"))
+            lines.append(
+                Text("* best: its paired intervals against every other ranked encoder exclude zero", style="dim")
+            )
     lines += [Text(line, style="yellow") for line in explain_uncertified(encoders)]
     lines += [Text(line, style="yellow") for line in [explain_stop(record)] if line]
     lines += [Text(line, style="yellow") for line in [duplicates(record.data)] if line and encoders]

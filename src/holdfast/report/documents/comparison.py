@@ -48,7 +48,9 @@ def document(data: Comparison) -> Document:
     data, _ = shorten_names(data)
     shown: list[Block] = [*opening(data), _table(data)]
     if any(m.best for m in data.measures.values()):
-        shown.append(Text("* best: significantly better than every other encoder, after correction", style="dim"))
+        shown.append(
+            Text("* best: significantly better than every other ranked encoder, after correction", style="dim")
+        )
     return [*shown, *sentences(data)]
 
 

@@ -16,8 +16,8 @@ from holdfast.storage.comparison import ComparedMeasure, Comparison, RankedRow
 from holdfast.storage.sides import Side, sides_of
 
 KEY = (
-    "Each cell: value [95 % interval], possible ranks. Bold: significantly better than every other encoder, after "
-    "correction. At least, at most: a check failed, the number is a bound on one side."
+    "Each cell: value [95 % interval], possible ranks. Bold: significantly better than every other ranked encoder, "
+    "after correction. At least, at most: a check failed, the number is a bound on one side."
 )
 BRACKET = (
     "Of a measure with two columns the truth lies between them: an attack shows that an encoder is at least so bad, a "
