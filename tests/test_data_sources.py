@@ -498,5 +498,5 @@ def test_an_absent_package_names_its_extra(monkeypatch, module, spec):
     import sys
 
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(HoldfastError, match=rf"needs the package '{module}'.*holdfast\[{module}\]"):
+    with pytest.raises(HoldfastError, match=rf"needs the package '{module}'.*'\.\[{module}\]"):
         open_images(spec)

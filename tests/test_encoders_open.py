@@ -270,7 +270,7 @@ def test_absent_packages_are_named(monkeypatch):
         "openclip:ViT-B-32": "openclip",
         "onnx:a.onnx": "onnx",
     }.items():
-        with pytest.raises(HoldfastError, match=rf"pip install 'holdfast\[{extra}\]'"):
+        with pytest.raises(HoldfastError, match=rf"pip install -c constraints.txt '\.\[{extra}\]'"):
             open_encoder(spec)
 
 
@@ -284,11 +284,17 @@ def test_doctor(monkeypatch):
     assert "builds for CPU and CUDA are mixed" in {name: detail for name, _, detail in doctor()}["torchvision"]
     ok, timm = ("torch", "ok", "2.13"), ("timm", "missing", "")
     assert advise([ok]) == ("ready", "")
-    assert advise([ok, timm]) == ("ready; for what is missing, type", "pip install 'holdfast[timm]'")
+    assert advise([ok, timm]) == (
+        "ready; for what is missing, type in the checkout",
+        "pip install -c constraints.txt '.[timm]'",
+    )
     broken = advise([ok, timm, ("lightly", "broken", ""), ("accelerate", "broken", "")])
-    assert broken == ("to repair what is broken, type", "pip install --force-reinstall 'holdfast[train]'")
+    assert broken == (
+        "to repair what is broken, type in the checkout",
+        "pip install --force-reinstall -c constraints.txt '.[train]'",
+    )
     monkeypatch.setattr("holdfast.runtime.doctor.find_spec", lambda name: None)
-    assert ("timm", "missing", "pip install 'holdfast[timm]'") in doctor()
+    assert ("timm", "missing", "pip install -c constraints.txt '.[timm]'") in doctor()
 
 
 @pytest.mark.parametrize(

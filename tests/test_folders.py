@@ -93,7 +93,7 @@ def test_unknown_file_systems_are_refused(place: str) -> None:
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "s3fs", None)
-    with pytest.raises(HoldfastError, match=r"holdfast\[s3\]"):
+    with pytest.raises(HoldfastError, match=r"'\.\[s3\]"):
         Folder("s3://bucket/run")
 
 

@@ -135,7 +135,7 @@ def test_an_empty_folder_says_what_makes_a_run(tmp_path: Path) -> None:
 def test_without_the_server_pages_can_still_be_written(root: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("holdfast.runtime.optional.find_spec", lambda name: None)
     with pytest.raises(
-        HoldfastError, match=r"pip install 'holdfast\[view\]', or add --out FOLDER, which needs no server"
+        HoldfastError, match=r"pip install -c constraints.txt '\.\[view\]', or add --out FOLDER, which needs no server"
     ):
         application(Site(root, live=True), ["localhost"])
     assert write_site(root, tmp_path / "site", Silent().stage)[0] > 0

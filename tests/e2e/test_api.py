@@ -352,7 +352,7 @@ def test_pandas(record) -> None:
 
 def test_without_pandas_its_extra_is_named(record, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(HoldfastError, match=r"pip install 'holdfast\[pandas\]'"):
+    with pytest.raises(HoldfastError, match=r"pip install -c constraints.txt '\.\[pandas\]'"):
         record.to_pandas()
 
 

@@ -27,7 +27,7 @@ DOCS = ROOT / "docs"
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    pytest.importorskip("mkdocs", reason="mkdocs is an extra: pip install 'holdfast[docs]'")
+    pytest.importorskip("mkdocs", reason="mkdocs is an extra: pip install '.[docs]'")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -267,7 +267,7 @@ TUTORIALS = sorted(page.stem for page in (DOCS / "tutorials").glob("*.md") if pa
 @pytest.mark.slow
 def test_a_tutorial_runs_and_shows_what_came_out(name: str) -> None:
     """The build of the site reads the same runs: see `notebooks.py`."""
-    pytest.importorskip("nbclient", reason="nbclient is an extra: pip install 'holdfast[docs]'")
+    pytest.importorskip("nbclient", reason="nbclient is an extra: pip install '.[docs]'")
     hook = generated("notebooks")
     page = DOCS / f"tutorials/{name}.md"
     notebook = hook.executed(page)
@@ -286,7 +286,7 @@ def test_a_tutorial_runs_and_shows_what_came_out(name: str) -> None:
 
 
 def test_a_tutorial_that_fails_or_warns_is_no_page(tmp_path: Path, monkeypatch) -> None:
-    errors = pytest.importorskip("nbclient.exceptions", reason="nbclient is an extra: pip install 'holdfast[docs]'")
+    errors = pytest.importorskip("nbclient.exceptions", reason="nbclient is an extra: pip install '.[docs]'")
     hook = generated("notebooks")
     monkeypatch.setattr(hook, "KEPT", tmp_path / "kept")
     monkeypatch.setattr(hook, "SETTING", "")
@@ -306,7 +306,7 @@ def test_a_tutorial_that_fails_or_warns_is_no_page(tmp_path: Path, monkeypatch) 
 
 
 def test_drawings_take_the_colours_of_the_page() -> None:
-    pytest.importorskip("mkdocs", reason="mkdocs is an extra: pip install 'holdfast[docs]'")
+    pytest.importorskip("mkdocs", reason="mkdocs is an extra: pip install '.[docs]'")
     look, style = generated("look"), (DOCS / "scripts/site.css").read_text(encoding="utf-8")
     for file in (DOCS / "pictures").glob("*.svg"):
         html = look.in_page(file.read_text(encoding="utf-8"), "what it shows")
@@ -316,7 +316,7 @@ def test_drawings_take_the_colours_of_the_page() -> None:
 
 
 def test_only_pages_with_formulas_load_what_sets_them() -> None:
-    pytest.importorskip("mkdocs", reason="mkdocs is an extra: pip install 'holdfast[docs]'")
+    pytest.importorskip("mkdocs", reason="mkdocs is an extra: pip install '.[docs]'")
     look, page = generated("look"), types.SimpleNamespace(url="measures/drift.html")
     assert look.on_post_page("<body>plain</body>", page=page) == "<body>plain</body>"
     html = look.on_post_page('<body><span class="arithmatex">\\(x\\)</span></body>', page=page)

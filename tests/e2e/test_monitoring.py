@@ -267,7 +267,7 @@ def test_a_monitor_or_tracker_that_nobody_knows_is_refused(tmp_path: Path, befor
 
 def test_a_tracker_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.training.accelerator.find_spec", lambda name: None)
-    with pytest.raises(HoldfastError, match=r"mlflow.*holdfast\[mlflow\]"):
+    with pytest.raises(HoldfastError, match=r"mlflow.*'\.\[mlflow\]"):
         command(tmp_path, TOML, "--track", "mlflow")
 
 

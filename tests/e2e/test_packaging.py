@@ -1,5 +1,6 @@
 """What is shipped: packages, and the files that tell people about them."""
 
+import ast
 import os
 import re
 import subprocess
@@ -41,9 +42,14 @@ def test_extras_are_told() -> None:
 def test_extras_that_errors_name_exist() -> None:
     named = set()
     for path in (ROOT / "src").rglob("*.py"):
-        named |= set(re.findall(r"'holdfast\[([a-z0-9]+)\]'", path.read_text(encoding="utf-8")))
-    assert "pandas" in PROJECT["optional-dependencies"]
-    assert named - {"extra"} <= set(PROJECT["optional-dependencies"])
+        text = path.read_text(encoding="utf-8")
+        assert "holdfast[" not in text, f"{path}: `install` says how extras are installed"
+        for call in (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)):
+            place = {"missing": 1, "install": 0}.get(getattr(call.func, "id", ""))
+            if place is not None and isinstance(extra := call.args[place], ast.Constant):
+                named.add(extra.value)
+    assert {"pandas", "onnx"} <= named
+    assert named <= set(PROJECT["optional-dependencies"])
 
 
 def test_the_one_check_command_exists() -> None:

@@ -148,7 +148,7 @@ def test_ctrl_c_ends_ray_and_the_same_command_continues(tmp_path: Path, asked: P
 def test_ray_that_is_missing_names_the_extra(capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     line = refused(capsys, *COMMAND, "--out", str(tmp_path), "--engine", "ray", "--workers", "2")
-    assert "--engine ray needs the package 'ray'; install it with: pip install 'holdfast[ray]'" in line
+    assert "--engine ray needs the package 'ray'; install it with: pip install -c constraints.txt '.[ray]'" in line
 
 
 def test_a_cluster_that_does_not_answer_is_told(capsys, tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_a_store_without_permission_is_told_in_one_line(capsys, tmp_path: Path, 
 def test_s3_without_its_package_names_the_extra(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "s3fs", None)
     line = refused(capsys, *COMMAND, "--out", "s3://missing/run")
-    assert "pip install 'holdfast[s3]'" in line
+    assert "pip install -c constraints.txt '.[s3]'" in line
 
 
 @pytest.mark.slow

@@ -74,7 +74,7 @@ def test_what_cannot_vote_is_refused() -> None:
 
 
 def test_faiss_finds_the_same_neighbours() -> None:
-    pytest.importorskip("faiss", reason="faiss is an extra: pip install 'holdfast[faiss]'")
+    pytest.importorskip("faiss", reason="faiss is an extra: pip install '.[faiss]'")
     (bank, labels), (queries, _) = blobs(300), blobs(50, seed=1)
     for k in (1, 20, 300):
         parts = Bank(labels, lambda: iter(bank.split(37)))
@@ -88,5 +88,5 @@ def test_without_faiss_the_extra_is_named() -> None:
     if find_spec("faiss"):
         pytest.skip("faiss is installed")
     (bank, labels), (queries, _) = blobs(30), blobs(5, seed=1)
-    with pytest.raises(HoldfastError, match=r"knn with index=faiss needs the package 'faiss-cpu'.*holdfast\[faiss\]"):
+    with pytest.raises(HoldfastError, match=r"knn with index=faiss needs the package 'faiss-cpu'.*'\.\[faiss\]"):
         Knn(index="faiss").fit(bank, labels).scores(queries)

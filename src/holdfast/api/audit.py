@@ -44,7 +44,10 @@ class Audit(Kept, AuditOptions, InMemory):
 
     model: Annotated[
         Model | Sequence[Model] | Mapping[str, Model],
-        Option("The encoder; a list of several, or a dict that names them."),
+        Option(
+            "The encoder; a list of several, or a dict that names them.",
+            hint="put a function into a module: class Mine(torch.nn.Module): def forward(self, x): return function(x)",
+        ),
     ]
     data: Annotated[
         Data,

@@ -12,7 +12,11 @@ NORMS = "linf|l2|patch"
 # What several requests ask alike
 Eps = Annotated[
     float | str | None,
-    Option("Radius in pixels of a [0, 1] image: 0.05 or 4/255.", default="the usual one for such images"),
+    Option(
+        "Radius in pixels of a [0, 1] image: 0.05 or 4/255.",
+        default="the usual one for such images",
+        hint='of several radii make several measures: {"name": "breakaway_risk", "each": {"ball.radius": [0.05, 0.1]}}',
+    ),
 ]
 Device = Annotated[Any, Option("cpu, cuda, cuda:1, mps.")]
 Seed = Annotated[int, Option("Seed for everything random.", least=0)]

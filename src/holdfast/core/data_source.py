@@ -16,7 +16,7 @@ class DataSource(metaclass=Checked):
 
     Attributes:
         about: what it reads, with its options, in one line.
-        extra: the extra of `pip install 'holdfast[extra]'` that it needs.
+        extra: the extra of `pip install '.[extra]'` that it needs.
         suffixes: files that end so need no source before them.
         bare: whether its name alone is a whole spec, as "digits" is; what stands behind the ":" is then "".
     """

@@ -166,7 +166,8 @@ class Encoder(nn.Module):
         """
         # Both are checked before anything is changed
         draws = fitting(draws, Count | None, "Encoder.draws")
-        names = fitting(tuple(straight_through), tuple[str, ...], "Encoder.straight_through")
+        several = (straight_through,) if isinstance(straight_through, str) else tuple(straight_through)
+        names = fitting(several, tuple[str, ...], "Encoder.straight_through")
         for name in names:
             # Names are those inside the root, as in the file of its weights
             pass_straight_through(self.module.get_submodule(self.root), name)

@@ -24,7 +24,7 @@ class EncoderSource(metaclass=Checked):
 
     Attributes:
         about: what it opens, with an example, in one line.
-        extra: the extra of `pip install 'holdfast[extra]'` that it needs.
+        extra: the extra of `pip install '.[extra]'` that it needs.
         suffix: paths that end so need no source before them.
         writes: how paths end of the files that `write` makes; None: an encoder that was trained is its weights alone.
         runs: what code of others a spec runs, where it runs any, such as "a Python module".

@@ -104,7 +104,7 @@ def leader(record: Record) -> Leader | None:
         if (score := m.headline_score) and finite(score.value) and score.standing != VOID
     }
     left_out = "; ".join(f"{e.name} is not ranked: {_lower(diagnose(e))}" for e in others)
-    if others and len(scores) < 2:
+    if others and len(scores) < 2 <= len(others) + len(rivals):
         return Leader("There are no two encoders to rank", f"{left_out}.", "warn")
     if not scores:
         return None

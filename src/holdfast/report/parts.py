@@ -14,6 +14,18 @@ LISTED = (*registry.KINDS, "profiles")
 """Kinds of what can be named."""
 
 
+TAKEN = {
+    "encoders": (
+        "?label= layer= pool= weights=default|random|FILE seed= mean= std= size= "
+        "resize=PIXELS|squash crop= interpolation="
+    ),
+    "data": (
+        "?size=H|HxW channels=1|3 skip_corrupt=true skip_duplicates=true balance=long_tail|uniform ratio= balance_seed="
+    ),
+}
+"""Options that every source of a kind takes."""
+
+
 def catalogue(kinds: Iterable[str] = LISTED) -> dict[str, dict[str, str]]:
     """Return everything that can be named, kind by kind, with one line each."""
     return {kind: _entries(kind) for kind in kinds}
@@ -28,17 +40,10 @@ def _entries(kind: str) -> dict[str, str]:
             **_sources("encoders"),
             **{f"zoo:{name}": line for name, line in zoo.items()},
             "series:": "all checkpoints in a folder, in order, series:FOLDER?pattern=*.safetensors&label=",
-            "all take": (
-                "?label= layer= pool= weights=default|random|FILE seed= mean= std= size= "
-                "resize=PIXELS|squash crop= interpolation="
-            ),
+            "all take": TAKEN[kind],
         }
     if kind == "data":
-        shaped = "balance=long_tail|uniform ratio= balance_seed="
-        return {
-            **_sources("data"),
-            "all take": f"?size=H|HxW channels=1|3 skip_corrupt=true skip_duplicates=true {shaped}",
-        }
+        return {**_sources("data"), "all take": TAKEN[kind]}
     if kind == "profiles":
         return descriptions()
     return {name: read_headline(kind, name) for name in registry.names(kind)}

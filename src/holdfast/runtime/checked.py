@@ -150,7 +150,11 @@ def _bound(
         # Its annotation is that of each member
         if signature.parameters[key].kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             continue
-        bound.arguments[key] = fit = fitting(value, kinds.get(key, Any), f"{name}.{key}")
+        try:
+            bound.arguments[key] = fit = fitting(value, kinds.get(key, Any), f"{name}.{key}")
+        except HoldfastError as error:
+            hints = [hint for extra in get_args(kinds.get(key))[1:] if (hint := getattr(extra, "hint", ""))]
+            raise HoldfastError("; ".join([str(error), *hints])) from None
         # Parts of ours have no use for numbers below 0, unless an annotation says so
         if own and key not in signed and any(number < 0 for number in _numbers(fit)):
             raise HoldfastError(f"{name}.{key}: expected 0 or more, got {describe_value(value)}")

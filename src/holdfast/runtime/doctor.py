@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import torch
 
-from holdfast.runtime.errors import first_line
+from holdfast.runtime.errors import first_line, install
 from holdfast.runtime.torchvision_guard import guard_torchvision
 
 _PACKAGES = {  # module -> (distribution, extra)
@@ -27,8 +27,8 @@ _PACKAGES = {  # module -> (distribution, extra)
 
 
 _ADVICE = {
-    "broken": ("to repair what is broken, type", "pip install --force-reinstall"),
-    "missing": ("ready; for what is missing, type", "pip install"),
+    "broken": ("to repair what is broken, type in the checkout", "--force-reinstall "),
+    "missing": ("ready; for what is missing, type in the checkout", ""),
 }
 """What to type where a package is of this status, the worst first."""
 
@@ -42,9 +42,9 @@ def doctor() -> list[tuple[str, str, str]]:
 def advise(findings: list[tuple[str, str, str]]) -> tuple[str, str]:
     """Return that all is ready and "", or why to type something and what; some sources alone need absent packages."""
     extras = {status: [_PACKAGES[name][1] for name, found, _ in findings if found == status] for status in _ADVICE}
-    for status, (why, command) in _ADVICE.items():
+    for status, (why, how) in _ADVICE.items():
         if extras[status]:
-            return why, f"{command} 'holdfast[{','.join(dict.fromkeys(extras[status]))}]'"
+            return why, install(",".join(dict.fromkeys(extras[status])), how)
     return "ready", ""
 
 
@@ -52,7 +52,7 @@ def _examine(name: str) -> tuple[str, str, str]:
     distribution, extra = _PACKAGES[name]
     # What is absent is not imported: that would look broken
     if find_spec(name) is None:
-        return name, "missing", f"pip install 'holdfast[{extra}]'"
+        return name, "missing", install(extra)
     guarded = ""
     try:
         with warnings.catch_warnings():
@@ -64,7 +64,7 @@ def _examine(name: str) -> tuple[str, str, str]:
                 )
             importlib.import_module(name)
     except Exception as error:  # a broken package may raise anything, and naming it is the point
-        return name, "broken", f"{first_line(error)}; try: pip install --force-reinstall 'holdfast[{extra}]'"
+        return name, "broken", f"{first_line(error)}; try: {install(extra, '--force-reinstall ')}"
     try:
         return name, "ok", version(distribution) + guarded
     except PackageNotFoundError:

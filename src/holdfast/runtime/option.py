@@ -35,6 +35,7 @@ class Option:
         least: the smallest number that it may be; None: any.
         argument: whether the command line takes it by its place, without a flag.
         command: whether the command line takes it at all.
+        hint: what to do instead, at the end of the error for a value of another type.
     """
 
     help: str
@@ -46,6 +47,7 @@ class Option:
     least: int | None = None
     argument: bool = False
     command: bool = True
+    hint: str = ""
 
 
 class Field(NamedTuple):

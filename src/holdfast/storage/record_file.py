@@ -15,6 +15,7 @@ from holdfast.runtime.doors import read_bytes, real
 from holdfast.runtime.errors import UnreadableRecord, os_reason
 from holdfast.storage.entry import read_json
 from holdfast.storage.filesystem import Folder
+from holdfast.storage.progress_file import PROGRESS
 from holdfast.storage.record import SCHEMA, Record, check_written
 from holdfast.storage.seal import SEAL, digest_of, unbroken
 
@@ -40,12 +41,26 @@ def read_record(folder: Folder, title: str = "") -> Record:
     place = title or folder.place
     try:
         data = folder.read(RECORD)
+    except FileNotFoundError as error:
+        if folder.exists(PROGRESS):
+            raise UnreadableRecord(
+                f"expected a record in {place!r}, its audit is still at work; wait for its first round"
+            ) from error
+        if folder.exists("plan.json"):
+            raise UnreadableRecord(
+                f"expected a record in {place!r}, its audit has not come to one; run the same command again"
+            ) from error
+        raise _no_record(place, error) from error
     except OSError as error:
-        raise UnreadableRecord(
-            f"expected a run folder with a readable {RECORD}, got {place!r} ({os_reason(error)}); give the folder "
-            "that `holdfast audit` wrote"
-        ) from error
+        raise _no_record(place, error) from error
     return parse_record(data, place)
+
+
+def _no_record(place: str, error: OSError) -> UnreadableRecord:
+    return UnreadableRecord(
+        f"expected a run folder with a readable {RECORD}, got {place!r} ({os_reason(error)}); give the folder that "
+        "`holdfast audit` wrote"
+    )
 
 
 def parse_record(data: bytes, place: str) -> Record:

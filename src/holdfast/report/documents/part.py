@@ -11,7 +11,7 @@ from holdfast.auditing.profile_files import profile_names
 from holdfast.core import registry
 from holdfast.report.document import Block, Document, Heading, Verbatim
 from holdfast.report.documents import profile
-from holdfast.report.parts import read_headline
+from holdfast.report.parts import TAKEN, read_headline
 from holdfast.report.table import Table
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.guess import format_suggestions
@@ -44,8 +44,14 @@ def _unknown(name: str) -> HoldfastError:
 def _explain(kind: str, name: str, part: Any) -> Iterator[Block]:
     """Yield what a part is, what it asks, and its parameters."""
     yield Heading(Text.assemble((name, "bold"), f" ({kind.rstrip('s')}): {read_headline(kind, name)}\n"), level=1)
-    for paragraph in (inspect.getdoc(part) or "").split("\n\n"):
+    # A source is explained by what it opens
+    opens = kind in TAKEN
+    about = inspect.getdoc(registry.find(kind, name).open if opens else part) or ""
+    for paragraph in about.partition("\n\nRaises:")[0].split("\n\n"):
         yield from _read_paragraph(paragraph)
+    if opens:
+        yield Text.assemble(("All take: ", "bold"), TAKEN[kind])
+        return
     for title, key in FACTS.items():
         if isinstance(text := getattr(part, key, None), str):
             yield Text.assemble((f"{title}: ", "bold"), f"{text}\n")

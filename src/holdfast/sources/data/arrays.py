@@ -210,7 +210,8 @@ def _layout(shape: tuple[int, ...], layout: str | None, name: str) -> str:
     single = options == ["NHW"] and layout is None and (shape[-1] in (1, 3) or shape[0] in (1, 3))
     if 0 in shape or not options:
         expected = layout or "[N, H, W], [N, H, W, C] or [N, C, H, W] with C = 1 or 3"
-        raise HoldfastError(f"{name}: expected images {expected}, got the shape {list(shape)}; reshape them")
+        how = "permute their axes; reshape would scramble the pixels" if len(shape) == 4 else "reshape them"
+        raise HoldfastError(f"{name}: expected images {expected}, got the shape {list(shape)}; {how}")
     if len(options) > 1 or single:
         choices = " or ".join(f"layout={option}" for option in options)
         hint = f"; if it is a single image, it cannot be audited; else say {choices}" if single else f"; say {choices}"
