@@ -1,4 +1,4 @@
-"""Which of several encoders holds best? Paired intervals on the same images, corrected for many comparisons.
+"""Which of several encoders is the most robust? Paired intervals on the same images, corrected for many comparisons.
 
 python examples/compare.py                                        # three encoders of digits
 python examples/compare.py timm:resnet18 timm:vit_tiny_patch16_224 --data path/to/pictures

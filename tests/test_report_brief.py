@@ -1,4 +1,4 @@
-"""What a report begins with: short names, who holds best, few numbers, whether to trust them."""
+"""What a report begins with: short names, who is the most robust, few numbers, whether to trust them."""
 
 import copy
 from typing import Any
@@ -72,7 +72,7 @@ def test_the_leader_is_the_one_that_the_comparison_names(record) -> None:
     in_words(record, "cosine_similarity")
     best = leader(typed(record))
     assert best is not None
-    assert (best.heading, best.tone) == (f"{NAMES[2]} holds best", "good")
+    assert (best.heading, best.tone) == (f"{NAMES[2]} is the most robust", "good")
     assert ", the next" in best.text
     next(e for e in record["encoders"] if e["name"] == NAMES[2])["checks"]["trained"] = {
         "title": "Trained", "status": "warn", "called": "Looks untrained", "finding": "", "meaning": "",
@@ -80,7 +80,7 @@ def test_the_leader_is_the_one_that_the_comparison_names(record) -> None:
     }  # fmt: skip
     doubtful = leader(typed(record))
     assert doubtful is not None
-    assert doubtful.heading == "No encoder clearly holds best"  # of the others, none is shown to be
+    assert doubtful.heading == "No encoder is clearly the most robust"  # of the others, none is shown to be
     assert f"{NAMES[2]} is not ranked: looks untrained" in doubtful.text
     assert best_first(typed(record))[-1][1].name == NAMES[2]
     (entry,) = (e for e in record["encoders"] if e["name"] == NAMES[2])
@@ -99,7 +99,7 @@ def test_the_leader_is_the_one_that_the_comparison_names(record) -> None:
     record["comparison"]["cosine_similarity"]["best"] = None
     nobody = leader(typed(record))
     assert nobody is not None
-    assert nobody.heading == "No encoder clearly holds best"
+    assert nobody.heading == "No encoder is clearly the most robust"
     assert NAMES[2] in nobody.text
     assert NAMES[0] not in nobody.text  # its paired interval against the first leaves out zero
     for pair in record["comparison"]["cosine_similarity"]["pairs"]:
@@ -135,8 +135,8 @@ def test_lengths_are_compared_by_how_many_times(record) -> None:
 def test_a_hardening_that_costs_too_much_does_not_simply_win(record) -> None:
     in_words(record, "cosine_similarity")
     for warnings, heading, tone in (
-        ([], f"{NAMES[2]} holds best", "good"),
-        (["dear"], f"{NAMES[2]} holds best, at a price", "warn"),
+        ([], f"{NAMES[2]} is the most robust", "good"),
+        (["dear"], f"{NAMES[2]} is the most robust, at a price", "warn"),
     ):
         harden(record, *warnings)
         best = leader(typed(record))
@@ -213,14 +213,14 @@ def test_a_comparison_prints_standard_terms() -> None:
 def test_a_comparison_begins_with_who_holds_best_and_whom_to_trust() -> None:
     lines = [line.plain for line in opening(comparison("a"))]
     best = "Its radius is 25.5/255, 2 times that of b (12.8/255). "
-    best += "Image by image, that is more than chance (paired, p < 0.001)."
+    best += "Compared image by image, the difference is significant (p < 0.001)."
     assert lines == [
-        f"a holds best. {best}",
+        f"a is the most robust. {best}",
         "a: warnings: masking and noise order",
         "b: fails masking",
     ]
     nobody = opening(comparison(None))[0].plain
     assert nobody.startswith(
-        "No encoder clearly holds best. By radius, these images do not separate a (25.5/255) and b"
+        "No encoder is clearly the most robust. By radius, these images do not separate a (25.5/255) and b"
     )
     assert first_names(comparison("a")) == ["radius"]

@@ -183,7 +183,7 @@ def test_the_answer_stands_before_all_else(folder, record):
     in_brief(record, "cosine_similarity")
     text = rewritten(folder, record).text
     order = [
-        "holds best",
+        "is the most robust",
         "Half of the images hold.",
         "How to read this chart",
         "Can it be trusted?",

@@ -45,7 +45,7 @@ def test_answers_come_first_then_few_numbers_then_the_checks_then_the_rest(recor
     in_brief(record, "cosine_similarity")
     text = printed(record)
     order = [
-        f"{SHORT[2]} holds best. Its breakaway risk is", f"{SHORT[2]}: Half of the images hold.",
+        f"{SHORT[2]} is the most robust. Its breakaway risk is", f"{SHORT[2]}: Half of the images hold.",
         f"{SHORT[0]}: Half of the images hold.", "Breakaway risk ↓", "Cosine similarity ↑", "7 checks passed",
         "Overlap risk ↓", "3 encoders on 600 images",
     ]  # fmt: skip

@@ -35,7 +35,7 @@ def test_who_looks_untrained_is_neither_best_nor_first(run: tuple[Path, dict[str
     assert min(values, key=lambda name: values[name]) == "random"  # its numbers are the best ones
     assert {compared["best"] for compared in record["comparison"].values()} == {"hardened", None}
     told = " ".join(str(holdfast.open(folder)).split())
-    assert told.startswith("hardened holds best.")
+    assert told.startswith("hardened is the most robust.")
     assert "random is not ranked: looks untrained" in told
 
 

@@ -1,4 +1,4 @@
-"""What a reader meets first: who holds best and by how much, a few numbers of each encoder, whether to trust them."""
+"""What a reader meets first: who is the most robust, a few numbers of each encoder, whether to trust them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -87,7 +87,7 @@ def render(record: Record, folder: RunFiles, *, with_pictures: bool = True) -> s
     }  # fmt: skip
     parts: dict[str, Any] = {name: apart(section, make, []) for name, (section, make) in makers.items()}
     parts |= {
-        "leader": apart("who holds best", lambda: leader(record), None),
+        "leader": apart("who is the most robust", lambda: leader(record), None),
         "first": apart("the first chart", lambda: first_chart(record, folder), None),
         "brief": apart("the first numbers", lambda: brief(record), None),
         "trainings": apart("checkpoints", lambda: _series.trainings(record), None),

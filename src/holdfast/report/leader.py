@@ -1,4 +1,4 @@
-"""Who holds best, and by how much: no more than paired intervals allow."""
+"""Who is the most robust, and by how much: no more than paired intervals allow."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -47,20 +47,20 @@ def lead(
     title = measure.title.lower()
     values = {name: format_score(score, measure.unit, levels)[0] for name, score in scores.items()}
     if best is not None and best in scores:
-        heading = f"{best} holds best" if answers else f"{best} is best on {title}"
+        heading = f"{best} is the most robust" if answers else f"{best} is best on {title}"
         second = next(name for name in scores if name != best)
         of = f"{second}, the next" if len(scores) > 2 else second
         by = f"against {values[second]} of {of}"
         if times := _times(measure, scores[best], scores[second]):
             by = f"{times} that of {of} ({values[second]})"
-        paired = f" (paired, p {p if p.startswith('<') else f'= {p}'})" if p else ""
-        chance = f"Image by image, that is more than chance{paired}."
-        return Leader(heading, f"Its {title} is {values[best]}, {by}. {chance}", "good")
+        level = f"p {p if p.startswith('<') else f'= {p}'}" if p else "95 %"
+        paired = f"Compared image by image, the difference is significant ({level})."
+        return Leader(heading, f"Its {title} is {values[best]}, {by}. {paired}", "good")
     if bar:
         every = listing([f"{name} ({value})" for name, value in values.items()], 4)
         why, _, finding = bar.partition(": ")
         return Leader(f"No encoder is called best: the check {why}", f"{finding}. By {title}: {every}.", "warn")
-    heading = "No encoder clearly holds best" if answers else f"No encoder is clearly best on {title}"
+    heading = "No encoder is clearly the most robust" if answers else f"No encoder is clearly best on {title}"
     level = [f"{name} ({value})" for name, value in values.items() if name not in beaten]
     return Leader(heading, f"By {title}, these images do not separate {listing(level, 4)}.")
 

@@ -24,7 +24,7 @@ _CELL = 22
 
 
 def document(record: Record, report: Path | str | None = None) -> Document:
-    """Return who holds best, each encoder's answer, the first numbers, what the checks say; then all the rest.
+    """Return who is the most robust, each encoder's answer, the first numbers, what the checks say; then all the rest.
 
     Args:
         record: the record.

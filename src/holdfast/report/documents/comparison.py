@@ -44,7 +44,7 @@ def heading(m: ComparedMeasure, name: str) -> str:
 
 
 def document(data: Comparison) -> Document:
-    """Return who holds best, whom to trust, every measure with its encoders, best value first, then the rest."""
+    """Return who is the most robust, whom to trust, every measure with its encoders, the best first, then the rest."""
     data, _ = shorten_names(data)
     shown: list[Block] = [*opening(data), _table(data)]
     if any(m.best for m in data.measures.values()):
@@ -55,7 +55,7 @@ def document(data: Comparison) -> Document:
 
 
 def opening(data: Comparison) -> list[Text]:
-    """Return who holds best, and what the checks say of each encoder."""
+    """Return who is the most robust, and what the checks say of each encoder."""
     best = leader(data)
     tone = "bold green" if best and best.tone == "good" else "bold"
     lines = [Text.assemble((f"{best.heading}. ", tone), best.text)] if best else []

@@ -189,15 +189,13 @@ class BreakingRadius(Measure):
         return curve_difference(tables, names, self.ball)
 
     def in_words(self, table: Table, scores: Mapping[str, Score]) -> InWords:
-        """Return how far half of the images may move, what that is called, the most there could be, what is proved."""
+        """Return how far half of the images may move, what that is called, and what is proved."""
         median, level = scores["median"], float(table["level"].min())
         population, levels = int(table["population"][0]), self.ball.is_box
         among = "" if median.n == population else f" among {population:,}"
         images = f"half of {median.n} images{among} {self.failure.clause}"
-        further = (
-            *self._limit(scores.get(ANY_ENCODER)),
-            f"Proved: {self._describe_certificate(scores.get('proved'))}.",
-        )
+        proved = scores.get("proved")
+        further = () if proved is None else (f"Proved: {self._describe_certificate(proved)}.",)
         if median.value is None:
             return InWords(f"no change was found after which {images}", further=further, levels=levels)
         # how sure that is, and what one grey level would be
@@ -212,16 +210,8 @@ class BreakingRadius(Measure):
         least = self.ball.grades[0].word if self.ball.grades else ""  # what any smaller radius is called too
         return InWords(says, name, least if name == least else "", further, levels)
 
-    def _limit(self, most: Score | None) -> tuple[str, ...]:
-        """Return what no encoder can do, where there is another image that sets a limit."""
-        if most is None or most.value is None:
-            return ()
-        return (f"No encoder can keep half of them apart beyond {self._size(most.value)}.",)
-
-    def _describe_certificate(self, proved: Score | None) -> str:
+    def _describe_certificate(self, proved: Score) -> str:
         """Return what is proved."""
-        if proved is None:
-            return "nothing, because no certificate was requested"
         if proved.value is None:
             return "nothing, because no certifier supports this encoder"
         if proved.value == 0:
