@@ -6,6 +6,7 @@ import re
 import tarfile
 from pathlib import Path
 
+import numpy as np
 import PIL.Image
 import pytest
 from rich.console import Console
@@ -138,3 +139,49 @@ def test_labels_that_cannot_be_read_end_it_where_a_measure_reads_them(capsys, tm
     assert ".cls, got '²'" in refused(capsys, *line, *dry, "--measure", "probe_accuracy")
     assert ".cls, got '²'" in refused(capsys, *line, *dry[:2], "--measure", "probe_accuracy")
     assert run(capsys, *line, *dry)[0] == 0
+
+
+ONE = ["zoo:digits-simclr", "--measure", "cosine_to_self"]
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [
+        ("none", ""),
+        ("1h", "fit"),
+        ("0.01s", "the command ends after its first round, which is always made: 6 images in"),
+    ],
+)
+def test_a_budget_says_how_far_the_command_comes(capsys, tmp_path: Path, budget: str, said: str) -> None:
+    asked = [
+        "zoo:digits-simclr",
+        "--data",
+        "digits",
+        "--measure",
+        "cosine_to_self",
+        "--images",
+        "24",
+        "--budget",
+        budget,
+    ]
+    code, out, _ = run(capsys, "audit", *asked, "--out", str(tmp_path), "--dry-run", "--calibrate", "0.3")
+    told = " ".join(out.split())
+    assert code == 0
+    assert ("he budget" in told) == bool(said)
+    assert said in told
+
+
+def test_more_images_than_there_are_is_said(capsys, tmp_path: Path) -> None:
+    np.savez(tmp_path / "few.npz", images=np.random.default_rng(0).random((20, 8, 8)).astype("float32"))
+    asked = [
+        "zoo:digits-simclr",
+        "--data",
+        str(tmp_path / "few.npz"),
+        "--measure",
+        "cosine_to_self",
+        "--images",
+        "50000",
+    ]
+    code, out, _ = run(capsys, "audit", *asked, "--out", str(tmp_path / "run"), "--dry-run", "--calibrate", "0.3")
+    assert code == 0
+    assert "50,000 images were asked for, and 20 are there" in " ".join(out.split())

@@ -102,12 +102,28 @@ class EncoderEstimate(Entry, frozen=True, kw_only=True):
     disk_bytes: Count = 0
 
 
+class Budget(Entry, frozen=True, kw_only=True):
+    """How far an audit in rounds comes within its budget.
+
+    Attributes:
+        seconds: the budget.
+        attacked: images that are attacked by the end of the last round that fits, or of the first one.
+        takes: expected seconds until then: more than the budget where the first round, which is always made, is.
+    """
+
+    seconds: Number
+    attacked: Count
+    takes: Number
+
+
 class Estimate(Entry, frozen=True, kw_only=True):
     """What an audit is expected to take.
 
     Attributes:
         images: how many there are.
+        asked: how many the plan takes at most; None: all.
         attacked: how many of them are attacked.
+        budget: how far the audit comes within its budget; None without one, or where no encoder could be run.
         balls: how large the balls of the plan are on them, in sentences.
         device: that encoders run on.
         workers: processes among which the observations are divided.
@@ -124,7 +140,9 @@ class Estimate(Entry, frozen=True, kw_only=True):
     """
 
     images: Count
+    asked: Count | None = None
     attacked: Count
+    budget: Budget | None = None
     balls: list[str]
     device: str
     workers: Count

@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -19,10 +19,11 @@ from holdfast.auditing.estimate.extrapolate import extrapolate, relative_range
 from holdfast.auditing.estimate.time_passes import Clock, PassTimes, synchronise_clock, time_passes
 from holdfast.auditing.estimate.time_shards import Stopwatch, time_shards
 from holdfast.auditing.images import AuditImages, memory_format, open_all, open_unread
-from holdfast.auditing.plan import Plan
+from holdfast.auditing.plan import Plan, Round
 from holdfast.auditing.prepare import check_encoders
 from holdfast.auditing.schedule import Part, own_shards
 from holdfast.auditing.session import Session
+from holdfast.auditing.shards import cuts_of
 from holdfast.auditing.work import session_of
 from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Passes
 from holdfast.core.encoder import BOUND
@@ -32,7 +33,7 @@ from holdfast.numerics.bounds.trace import trace
 from holdfast.numerics.geometry.pairwise import near
 from holdfast.runtime.errors import NotCertified, first_line, no_labels
 from holdfast.sources.encoders import open_encoder
-from holdfast.storage.estimate import EncoderEstimate, Estimate, PartEstimate, Seconds, Work
+from holdfast.storage.estimate import Budget, EncoderEstimate, Estimate, PartEstimate, Seconds, Work
 from holdfast.storage.run_folder import Store, StoreError
 
 SECONDS = 15.0
@@ -101,8 +102,11 @@ def estimate(
 
     # Their sums; of no encoder one would look like an estimate
     usable = [row for row in rows if row.error is None]
+    expected = _sum_seconds(row.seconds for row in usable) if usable else None
     return Estimate(
         images=len(images),
+        asked=plan.images,
+        budget=estimator.estimate_budget(expected.expected, usable[0].batch_size) if expected else None,
         attacked=plan.count_attacked(len(images)),
         balls=describe_balls(plan.measures, shape_of(images)),
         device=plan.device,
@@ -112,7 +116,7 @@ def estimate(
         calibration_seconds=clock() - began,
         bound=BOUND,
         passes=_sum_work(row.passes for row in rows),
-        seconds=_sum_seconds(row.seconds for row in usable) if usable else None,
+        seconds=expected,
         at_least=any(row.at_least for row in usable),
         memory_bytes=workers * max(row.memory_bytes for row in usable) if usable else None,
         disk_bytes=sum(row.disk_bytes for row in usable),
@@ -149,6 +153,19 @@ class _Estimator:
     def read(self) -> AuditImages:
         """The images as the audit takes them, all of them read."""
         return open_all(self.plan, self.source)
+
+    def estimate_budget(self, seconds: float, batch_size: int) -> Budget | None:
+        """Return how far an audit that takes so many seconds in all comes within its budget; None without one."""
+        plan, train = self.plan, self.unread.train
+        if plan.budget is None:
+            return None
+        # Rounds end as those of the audit do, and take their share of the passes
+        images, learned = len(self.unread.tested), None if train is None else len(train)
+        ends = cuts_of(plan.count_attacked(images), batch_size)
+        work = {end: replace(plan, round=Round(end)).predict(images, learned).work for end in ends}
+        takes = {end: seconds * work[end] / max(1, work[ends[-1]]) for end in ends}
+        end = max((end for end in ends if takes[end] <= plan.budget), default=ends[0])
+        return Budget(seconds=plan.budget, attacked=end, takes=takes[end])
 
     def encoder(self, number: int, name: str, opened: Encoder | str) -> EncoderEstimate:
         """Return what the audit of one encoder takes; it is open already, or a spec."""

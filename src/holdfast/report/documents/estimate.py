@@ -7,7 +7,7 @@ from rich.text import Text
 from holdfast.report.document import Block, Document
 from holdfast.report.numbers import count, duration, listing, plural
 from holdfast.report.table import Table
-from holdfast.storage.estimate import EncoderEstimate, Estimate, PartEstimate, Seconds
+from holdfast.storage.estimate import Budget, EncoderEstimate, Estimate, PartEstimate, Seconds
 
 SHOWN = 0.005
 """Share of an encoder's time below which parts are put together."""
@@ -26,6 +26,11 @@ def document(estimate: Estimate) -> Document:
     if estimate.seconds is None or estimate.memory_bytes is None:
         return [*shown, Text("No estimate: none of the encoders could be run.", style="bold")]
     shown.append(Text(_sum(estimate, estimate.seconds, estimate.memory_bytes), style="bold"))
+    if estimate.budget is not None:
+        shown.append(Text(_explain_budget(estimate.budget, estimate), style="bold"))
+    if estimate.asked is not None and estimate.asked > estimate.images:
+        asked = f"{estimate.asked:,} images were asked for, and {estimate.images:,} are there: this is for these."
+        shown.append(Text(asked, style="bold"))
     return [*shown, *map(Text, estimate.balls), Text(_small_print(estimate), style="dim")]
 
 
@@ -94,6 +99,24 @@ def _sum(estimate: Estimate, seconds: Seconds, memory_bytes: int) -> str:
     images = f"{plural(estimate.images, 'image')}, {estimate.attacked:,} attacked"
     sizes = f"{memory(memory_bytes)}; {memory(estimate.disk_bytes)} on disk"
     return f"{part}{plural(len(encoders), 'encoder')}{without}, {images}: {time}{workers}; {sizes}"
+
+
+def _explain_budget(budget: Budget, estimate: Estimate) -> str:
+    """Return what the command does within its budget: it may end long before all images are attacked."""
+    within, attacked = duration(budget.seconds), estimate.attacked
+    about = "at least" if estimate.at_least else "about"
+    if budget.takes > budget.seconds:
+        return (
+            f"The budget is {within}: the command ends after its first round, which is always made: "
+            f"{budget.attacked} images in {about} {duration(budget.takes)}. --budget none attacks all {attacked:,}."
+        )
+    if budget.attacked >= attacked:
+        return f"All of it {'may fit' if estimate.at_least else 'fits'} the budget of {within}."
+    up_to = "at most" if estimate.at_least else "about"
+    return (
+        f"The budget is {within}: the command ends with {up_to} {budget.attacked:,} of {attacked:,} images attacked. "
+        "--budget none attacks all."
+    )
 
 
 def _small_print(estimate: Estimate) -> str:
