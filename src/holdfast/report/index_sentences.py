@@ -23,7 +23,7 @@ def sentences(upgrade: IndexUpgrade) -> list[str]:
     last = max(overlaps, key=lambda name: int(name.partition("@")[2]))
     kept = score(measures[last].scores[measures[last].headline], "share")
     k = last.partition("@")[2]
-    answer = [f"{new} in the place of {old}, on {images}: {kept} of an image's first {k} neighbours stay."]
+    answer = [f"With {new} instead of {old}, on {images}: {kept} of an image's first {k} neighbours stay."]
     if "threshold" not in measures:
         return answer
     limits, positives = (measures[name].scores for name in ("threshold", "false_positives"))
