@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.registry import _registry as file_systems
 from sameness import same
 from test_audit_run import holdfast
 from test_command_line import refused
@@ -143,6 +144,7 @@ def test_a_store_without_permission_is_told_in_one_line(capsys, tmp_path: Path, 
 
 def test_s3_without_its_package_names_the_extra(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "s3fs", None)
+    monkeypatch.delitem(file_systems, "s3", raising=False)  # where an earlier test has opened a bucket
     line = refused(capsys, *COMMAND, "--out", "s3://missing/run")
     assert "pip install -c constraints.txt '.[s3]'" in line
 

@@ -39,6 +39,13 @@ def outline(module: str) -> type:
     return names[public]
 
 
+def method_doc(module: str, method: str) -> str:
+    """Return the docstring of a method of the one public dataclass of a module."""
+    nodes = (node for node in _names(module).nodes.values() if isinstance(node, ast.ClassDef) and node.name[0] != "_")
+    methods = (inner for node in nodes for inner in node.body if isinstance(inner, ast.FunctionDef))
+    return next((ast.get_docstring(inner) or "" for inner in methods if inner.name == method), "")
+
+
 def constant(module: str, name: str) -> Any:
     """Return what a module binds to a name at its top."""
     return _names(module)[name]

@@ -15,6 +15,7 @@ from holdfast.report.parts import TAKEN, read_headline
 from holdfast.report.table import Table
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.guess import format_suggestions
+from holdfast.runtime.outline import method_doc
 
 FACTS = {"Question": "question", "How to read it": "how_to_read", "Source": "reference", "Better": "better"}
 """What a part may say of itself: titles, and the constants of its class."""
@@ -46,7 +47,7 @@ def _explain(kind: str, name: str, part: Any) -> Iterator[Block]:
     yield Heading(Text.assemble((name, "bold"), f" ({kind.rstrip('s')}): {read_headline(kind, name)}\n"), level=1)
     # A source is explained by what it opens
     opens = kind in TAKEN
-    about = inspect.getdoc(registry.find(kind, name).open if opens else part) or ""
+    about = _read_opening(kind, name, part) if opens else inspect.getdoc(part) or ""
     for paragraph in about.partition("\n\nRaises:")[0].split("\n\n"):
         yield from _read_paragraph(paragraph)
     if opens:
@@ -60,6 +61,12 @@ def _explain(kind: str, name: str, part: Any) -> Iterator[Block]:
         rows = [[Text(each.name, "bold"), _describe(each, meanings)] for each in parameters]
         yield Heading("Parameters")
         yield Table(("", ""), rows, words=(0, 1))
+
+
+def _read_opening(kind: str, name: str, part: Any) -> str:
+    """Return what a source says of what it opens; of Holdfast's own it is read, not imported."""
+    module = registry.home(kind, name)
+    return method_doc(module, "open") if module is not None else inspect.getdoc(part.open) or ""
 
 
 def _read_paragraph(paragraph: str) -> Iterator[Block]:
