@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from holdfast.auditing.request import NORMS
 from holdfast.cli import completion
 from holdfast.core import Ball, registry
 from holdfast.numerics.statistics.multiple_testing import CORRECTIONS
@@ -21,7 +22,7 @@ def test_names_read_from_files_are_those_that_are_imported() -> None:
     }
     assert {spec.partition(":")[0] for spec in completion.data_specs()} == set(registry.names("data"))
     balls = {name for name in registry.names("threats") if issubclass(registry.find("threats", name), Ball)}
-    assert set(completion.NORMS) == {name for name in balls if name in registry._inside("threats")}
+    assert set(NORMS) == {name for name in balls if name in registry._inside("threats")}
     assert tuple(CORRECTIONS) == completion.CORRECTIONS
 
 

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import shutil
+import time
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -31,6 +32,7 @@ from holdfast.storage.record_file import RunFiles, read_record
 from holdfast.storage.seal import SEAL, add_seal
 from json_records import parse_record, run_audit, typed
 from random_records import Draw, damaged
+from view_fixture import dead_process, write_progress
 
 COMMANDS = (
     ("report",), ("report", "--json"), ("check", "--require", "breakaway_risk < 1"),
@@ -223,3 +225,16 @@ def test_a_chart_that_fails_says_so_in_its_place(folder: Path, monkeypatch: pyte
     assert html.count("this chart could not be drawn: ValueError: &lt;math&gt; domain error") == wanted > 0
     assert "checkpoints: this part could not be drawn" in html
     assert "Breakaway risk" in html
+
+
+def test_a_folder_without_a_record_says_how_its_audit_stands(tmp_path: Path) -> None:
+    def refuse(folder: Path) -> str:
+        with pytest.raises(UnreadableRecord) as refused:
+            read_record(Folder(folder))
+        return str(refused.value)
+
+    assert "no such file or folder" in refuse(tmp_path / "nowhere")
+    write_progress(tmp_path / "running")
+    assert "its audit is still at work" in refuse(tmp_path / "running")
+    write_progress(tmp_path / "killed", process=dead_process(), written=time.time() - 30)
+    assert "its audit has not come to one" in refuse(tmp_path / "killed")

@@ -185,3 +185,10 @@ def test_more_images_than_there_are_is_said(capsys, tmp_path: Path) -> None:
     code, out, _ = run(capsys, "audit", *asked, "--out", str(tmp_path / "run"), "--dry-run", "--calibrate", "0.3")
     assert code == 0
     assert "50,000 images were asked for, and 20 are there" in " ".join(out.split())
+
+
+def test_a_part_has_no_budget(capsys, tmp_path: Path) -> None:
+    folder = ["--out", str(tmp_path / "run"), "--shard", "1/2", "--dry-run", "--calibrate", "0.3"]
+    code, out, _ = run(capsys, "audit", *ONE, "--data", "digits", "--images", "24", *folder)
+    assert code == 0
+    assert "The budget" not in out

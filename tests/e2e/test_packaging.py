@@ -43,9 +43,9 @@ def test_extras_that_errors_name_exist() -> None:
     named = set()
     for path in (ROOT / "src").rglob("*.py"):
         text = path.read_text(encoding="utf-8")
-        assert "holdfast[" not in text, f"{path}: `install` says how extras are installed"
+        assert "holdfast[" not in text, f"{path}: `format_install` says how extras are installed"
         for call in (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)):
-            place = {"missing": 1, "install": 0}.get(getattr(call.func, "id", ""))
+            place = {"missing": 1, "format_install": 0}.get(getattr(call.func, "id", ""))
             if place is not None and isinstance(extra := call.args[place], ast.Constant):
                 named.add(extra.value)
     assert {"pandas", "onnx"} <= named

@@ -9,6 +9,7 @@ import holdfast
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.request import AuditRequest
 from holdfast.comparison.records import open_run
+from holdfast.report.verdict import winners
 from json_records import compare_runs, run_audit
 
 RANDOM = "zoo:digits-simclr?weights=random&seed=1&label=random"
@@ -63,3 +64,13 @@ def test_few_images_name_nobody_unless_they_may(tmp_path: Path) -> None:
     assert " * " not in told
     allowed = audit(tmp_path / "allowed", 200, 48, "enough_images")
     assert allowed["comparison"]["breaking_radius"]["best"] == "hardened"
+
+
+def test_two_of_which_one_looks_untrained_are_not_said_to_be_level(tmp_path: Path) -> None:
+    asked = AuditRequest(ENCODERS[:2], "digits", measures=MEASURES[:1], images=200, attacked=50, examined=2, queries=10)
+    run_audit(make_plan(asked), tmp_path)
+    record = holdfast.open(tmp_path)
+    told = " ".join(str(record).split())
+    assert told.startswith("Fewer than two encoders can be ranked. random is not ranked: looks untrained.")
+    sentences = [sentence.text for sentence in winners(record.run.record)]
+    assert sentences == ["Fewer than two encoders can be ranked: see what the checks call the others."]

@@ -13,6 +13,7 @@ from holdfast.api.in_memory import (
     Kept,
     Labels,
     Model,
+    choose_device,
     listen,
     open_encoders,
     open_source,
@@ -97,10 +98,8 @@ def audit(asked: Audit) -> Record:
     """
     # encoders and images, opened or as specs
     opened = open_encoders(asked.model, asked.mean, asked.std)
-    networks = [network for network in opened.values() if isinstance(network, Encoder)]
     tested, spec = open_source("data", asked.data, asked.labels)
     training, train_spec = open_source("train", asked.train, asked.train_labels)
-    usual = networks[0].device if networks else "cpu"
     others = open_encoders(asked.surrogates, None, None)
     surrogate_networks = {name: network for name, network in others.items() if isinstance(network, Encoder)}
     if twice := sorted(opened.keys() & surrogate_networks.keys()):
@@ -117,7 +116,7 @@ def audit(asked: Audit) -> Record:
         measures=_measures(asked.measures, asked.eps, asked.norm),
         settings=_settings(asked.settings),
         surrogates=specs_of(others),
-        device=str(usual if asked.device is None else asked.device),
+        device=choose_device(asked.device, opened),
         allow=[asked.allow] if isinstance(asked.allow, str) else asked.allow,
     )
     refuse_idle_ball(request)

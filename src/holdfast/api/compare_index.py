@@ -5,7 +5,17 @@ import shutil
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any
 
-from holdfast.api.in_memory import Data, InMemory, Kept, Model, listen, open_encoders, open_source, run_folder
+from holdfast.api.in_memory import (
+    Data,
+    InMemory,
+    Kept,
+    Model,
+    choose_device,
+    listen,
+    open_encoders,
+    open_source,
+    run_folder,
+)
 from holdfast.core import Encoder, HoldfastError
 from holdfast.report.document import Document
 from holdfast.report.documents.index_upgrade import document
@@ -68,7 +78,6 @@ def compare_index(asked: CompareIndex) -> IndexRecord:
     if spec is None:
         raise HoldfastError("data: expected the images of an index, got None")
     first, second = (name if name in networks else str(network) for name, network in opened.items())
-    usual = next(iter(networks.values())).device if networks else "cpu"
     plan = convert(
         asked,
         IndexPlan,
@@ -76,7 +85,7 @@ def compare_index(asked: CompareIndex) -> IndexRecord:
         new=second,
         data=spec,
         canaries=None if asked.canaries is None else os.fspath(asked.canaries),
-        device=str(usual if asked.device is None else asked.device),
+        device=choose_device(asked.device, opened),
     )
     with run_folder(asked.out) as folder, isolate_global_state(), listen(asked.quiet) as bars:
         record = run(plan, folder, encoders=networks, source=source, listener=bars)

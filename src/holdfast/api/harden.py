@@ -8,7 +8,18 @@ from typing import Annotated, Any
 
 from torch import nn
 
-from holdfast.api.in_memory import Data, InMemory, Kept, Labels, Model, listen, open_encoders, open_source, run_folder
+from holdfast.api.in_memory import (
+    Data,
+    InMemory,
+    Kept,
+    Labels,
+    Model,
+    choose_device,
+    listen,
+    open_encoders,
+    open_source,
+    run_folder,
+)
 from holdfast.api.record import Record
 from holdfast.comparison.records import open_run
 from holdfast.core import Encoder, HoldfastError
@@ -100,7 +111,6 @@ def harden(asked: Harden) -> HardenedModel:
     learned, train_spec = open_source("train", asked.train, asked.train_labels)
     if spec is None:
         raise HoldfastError("harden: expected data, images to learn from, got None")
-    usual = "cpu" if network is None else network.device
     plan = convert(
         asked,
         Hardening,
@@ -109,7 +119,7 @@ def harden(asked: Harden) -> HardenedModel:
         test=test_spec,
         train=train_spec,
         head=None if asked.head is None else os.fspath(asked.head),
-        device=str(asked.device or usual),
+        device=choose_device(asked.device, opened),
     )
     # train and audit; then the copy's weights may be trained where yours may
     with run_folder(asked.out) as place:

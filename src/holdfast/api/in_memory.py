@@ -112,6 +112,12 @@ def specs_of(encoders: Mapping[str, Encoder | str]) -> list[str]:
     return [network if isinstance(network, str) else name for name, network in encoders.items()]
 
 
+def choose_device(asked: str | torch.device | None, encoders: Mapping[str, Encoder | str]) -> str:
+    """Return where to compute: as asked, else where the first network is that is open, else on the CPU."""
+    devices = [network.device for network in encoders.values() if isinstance(network, Encoder)]
+    return str(asked or next(iter(devices), "cpu"))
+
+
 def _name_of(network: Any) -> str:
     if isinstance(network, str):
         return network

@@ -97,11 +97,12 @@ def best_of(beaten: Mapping[str, Collection[str]]) -> str | None:
 
 
 def contrasts(
-    measure: Measure, scored: Mapping[str, tuple[Table, Score]], pairs: Collection[Pair]
+    measure: Measure, scored: Mapping[str, tuple[Table, Score]], pairs: Collection[Pair], barred: Collection[str] = ()
 ) -> list[ContrastEntry]:
-    """Return what the report draws of pairs: the encoder with the best value beside others."""
+    """Return what the report draws of pairs: the encoder with the best value, of those not barred, beside others."""
     sign = -1 if measure.better == "higher" else 1
-    order = sorted(scored, key=lambda name: math.inf if (v := scored[name][1].value) is None else sign * v)
+    values = {name: math.inf if (v := score.value) is None else sign * v for name, (_, score) in scored.items()}
+    order = sorted(scored, key=lambda name: (name in barred, values[name]))
     told = {frozenset((pair.first, pair.second)) for pair in pairs if pair.gap.value is not None}
     charts = []
     for other in order[1 : 1 + CONTRASTS]:
@@ -127,7 +128,7 @@ def compare(
     pairs = list(compare_pairs(influences, measure.better))
     wins = [(w, p.second if w == p.first else p.first) for p in pairs if (w := p.winner(measure.better))]
     with looking(look):
-        charts = contrasts(measure, rivals, pairs)
+        charts = contrasts(measure, rivals, pairs, barred)
     return Compared(
         best=best_of(beats(influences.keys() - set(barred), [win for win in wins if not set(win) & set(barred)])),
         pairs=[PairEntry(first=pair.first, second=pair.second, difference=pair.gap) for pair in pairs],

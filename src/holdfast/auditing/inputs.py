@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from holdfast.auditing.prepare import PLACES, PLAN, PreparedAudit
+from holdfast.auditing.prepare import PLACES, PreparedAudit
 from holdfast.core import registry
 from holdfast.sources.encoders import files_of
 from holdfast.storage.receipt import Heard, write_receipt
 from holdfast.storage.record import Record
-from holdfast.storage.record_file import RECORD, REPORT
+from holdfast.storage.record_file import PLAN, RECORD, REPORT
 from holdfast.storage.run_folder import files_read
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from holdfast.auditing.execute import INLINE
 from holdfast.auditing.partition import mark_of
 from holdfast.auditing.plan import plan_of
-from holdfast.auditing.prepare import CACHE, PLACES, PLAN, PreparedAudit, prepare
+from holdfast.auditing.prepare import CACHE, PLACES, PreparedAudit, prepare
 from holdfast.auditing.rounds import run_round
 from holdfast.auditing.work import OpenedEncoder, Step, Worker, WorkItem
 from holdfast.core import HoldfastError
@@ -20,6 +20,7 @@ from holdfast.runtime.privacy import restore_paths
 from holdfast.sources.trust import demand_trust
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record import Record
+from holdfast.storage.record_file import PLAN
 from holdfast.storage.run_folder import Store
 from holdfast.storage.seal import SHARD, unbroken
 

@@ -31,12 +31,9 @@ from holdfast.storage.claim import Claim
 from holdfast.storage.entry import as_json
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record import PlanEntry, Record
-from holdfast.storage.record_file import read_record
+from holdfast.storage.record_file import PLAN, read_record
 from holdfast.storage.run_folder import Store
 from holdfast.storage.seal import SEAL, SHARD, add_seal, unbroken
-
-PLAN = "plan.json"
-"""The file by which a run folder is known."""
 
 CACHE = "cache"
 """The subfolder of its shards."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 from holdfast.runtime.checked import Checked, Count
 from holdfast.runtime.option import Option
 
-NORMS = "linf|l2|patch"
+NORMS = ("linf", "l2", "patch")
 """Names of balls that are offered."""
 
 # What several requests ask alike

@@ -21,7 +21,7 @@ from holdfast.auditing.differences import compare
 from holdfast.auditing.execute import INLINE, execute, results_of
 from holdfast.auditing.images import first_of_pictures
 from holdfast.auditing.plan import Plan, Round
-from holdfast.auditing.prepare import PLAN, PreparedAudit, find_record, is_of_plan
+from holdfast.auditing.prepare import PreparedAudit, find_record, is_of_plan
 from holdfast.auditing.progress_file import ProgressFile
 from holdfast.auditing.relations import relations
 from holdfast.auditing.series import series_entries
@@ -34,7 +34,7 @@ from holdfast.runtime.foreign import foreign
 from holdfast.runtime.privacy import public
 from holdfast.storage.entry import as_json, read_json
 from holdfast.storage.record import SCHEMA, Compared, Ended, PlanEntry, Record, Rounds, RunEntry
-from holdfast.storage.record_file import LOG, RECORD, files_of
+from holdfast.storage.record_file import LOG, PLAN, RECORD, files_of
 from holdfast.storage.run_folder import Store
 from holdfast.storage.seal import SEAL, add_seal, digest_of
 from holdfast.storage.standing import find_bars, void_checks

@@ -95,6 +95,6 @@ def _estimate(
     part = None if shard is None else part_of(shard)
     with listening(quiet) as bars:
         expected = estimate(plan, folder, seconds=seconds, workers=workers, part=part, say=bars.stage)
-    show(expected, json_output, document(expected))
+    show(expected, json_output, lambda: document(expected))
     broken = [encoder.error for encoder in expected.encoders if encoder.error]
     partly(broken, len(broken) < len(expected.encoders))

@@ -106,7 +106,7 @@ def check(
             index=index,
             listener=bars,
         )
-    show(data, json_output, document(data))
+    show(data, json_output, lambda: document(data))
     if annotate:
         print_document([Verbatim(command) for command in annotations(data)], err if json_output else out)
     _write(data, junit, summary)

@@ -123,14 +123,14 @@ def answer(data: Any) -> None:
     out.file.write(redact_secrets(json.dumps(as_json(data), allow_nan=False)) + "\n")
 
 
-def show(data: Any, json_output: bool, document: "Document") -> None:
+def show(data: Any, json_output: bool, document: Callable[[], "Document"]) -> None:
     """Print an answer: as JSON where that is wanted, else as the document that says it."""
     from holdfast.report.render import print_document
 
     if json_output:
         answer(data)
     else:
-        print_document(document, out)
+        print_document(document(), out)
 
 
 def show_markdown(record: Any, json_output: bool, document: "Document", place: Path) -> None:
@@ -140,7 +140,7 @@ def show_markdown(record: Any, json_output: bool, document: "Document", place: P
     from holdfast.storage.run_folder import Store
 
     Store(place.parent).write_text(place.name, to_markdown(document, public))
-    show(record, json_output, [*document, ToCopy({"as Markdown": str(place)})])
+    show(record, json_output, lambda: [*document, ToCopy({"as Markdown": str(place)})])
 
 
 def warn(strong: str, text: str = "") -> None:

@@ -89,5 +89,5 @@ def compare(
     requested = [(place, write) for place, write in exports if place is not None]
     for place, write in requested:
         write(place)
-    show(data, json_output, [*document(data), *(ToCopy({"written": place}) for place, _ in requested)])
+    show(data, json_output, lambda: [*document(data), *(ToCopy({"written": place}) for place, _ in requested)])
     partly(data.problems, True)

@@ -35,6 +35,6 @@ def compare_index(
         bars.stage("writing the report")
         report = publish(out_folder, record)
 
-    show(record, json_output, document(record, brief(report)))
+    show(record, json_output, lambda: document(record, brief(report)))
     if not record.passed:
         raise typer.Exit(record.status)

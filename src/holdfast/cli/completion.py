@@ -9,7 +9,6 @@ from typing import Any
 from holdfast.auditing.profile_files import profile_names
 from holdfast.runtime.names import list_configured_models, list_registered_models, parse_names
 
-NORMS = ("linf", "l2", "patch")
 CORRECTIONS = ("holm", "bh", "none")
 
 _OF_DATA = ("--data", "--train", "--test")

@@ -11,5 +11,5 @@ def doctor(json_output: JsonOption = False) -> None:
 
     findings = examine()
     data = [dict(zip(("name", "status", "detail"), finding, strict=True)) for finding in findings]
-    show(data, json_output, document(findings, *advise(findings)))
+    show(data, json_output, lambda: document(findings, *advise(findings)))
     partly([name for name, status, _ in findings if status == "broken"], True)

@@ -49,4 +49,4 @@ def embed_names(
             assert captions is not None
             path = embed_captions(encoder, captions, out=out_file or Path("captions.safetensors"), listener=bars)
             use = f"caption_retrieval[path={path}]"
-    show({"path": str(path)}, json_output, [ToCopy({f"{path}: measure with it": f"--measure '{use}'"})])
+    show({"path": str(path)}, json_output, lambda: [ToCopy({f"{path}: measure with it": f"--measure '{use}'"})])

@@ -70,6 +70,10 @@ def export_vnnlib(
         Table(("image", "query", "network", "clean margin"), rows, words=(0, 1, 2)),
         ToCopy({"all of them": f"{out_folder}/instances.csv"}),
     ]
-    show({"folder": str(out_folder), "instances": [asdict(instance) for instance in instances]}, json_output, shown)
+    show(
+        {"folder": str(out_folder), "instances": [asdict(instance) for instance in instances]},
+        json_output,
+        lambda: shown,
+    )
     if lost := sum(instance.margin <= 0 for instance in instances):
         warn("sat already:", f"{lost} of {len(instances)} clean images are unsafe as they are, without any change")

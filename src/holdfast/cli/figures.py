@@ -45,7 +45,7 @@ def figures(
     written = write_figures(drawn, folder, kinds, style, only or (), dpi)
     facts = [{"name": f.name, "title": f.title, "caption": f.caption, "files": places} for f, places in written]
     problems = [*drawn.problems, *unreadable]
-    show({"figures": facts, "problems": problems}, json_output, document(written, folder))
+    show({"figures": facts, "problems": problems}, json_output, lambda: document(written, folder))
     for problem in problems:
         warn("left out:", problem)
     partly(problems, True)

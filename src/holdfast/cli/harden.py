@@ -33,5 +33,5 @@ def harden(
         again["steps"], again["pace"] = read_pace(pace)
     with listening(quiet) as bars:
         record = run(Hardening(**{**given, **again}), out_folder, listener=bars).record
-    show(record, json_output, document(record))
+    show(record, json_output, lambda: document(record))
     partly(record.failures, has_measurements(record))

@@ -38,4 +38,4 @@ def leaderboard(
         bars.stage("writing the page")
         page = render(data)
     write_text(out_file, page)
-    show(data, json_output, document(data, out_file))
+    show(data, json_output, lambda: document(data, out_file))

@@ -25,4 +25,4 @@ def list_parts(
         if kind is not None and kind not in LISTED:
             raise unknown("kind", kind, LISTED)
         parts = catalogue([kind] if kind else LISTED)
-    show(parts, json_output, document({name: [*entries.items()] for name, entries in parts.items()}))
+    show(parts, json_output, lambda: document({name: [*entries.items()] for name, entries in parts.items()}))

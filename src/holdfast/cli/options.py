@@ -99,11 +99,11 @@ def _help(field: Field) -> str:
     return escape(field.option.help + (f" (default: {usual})" if usual else ""))
 
 
-def _offers(words: str) -> Callable[[str], list[str]] | None:
+def _offers(words: str | tuple[str, ...]) -> Callable[[str], list[str]] | None:
     if not words:
         return None
-    if "|" in words:
-        return completion.offer_words(*words.split("|"))
+    if isinstance(words, tuple):
+        return completion.offer_words(*words)
     return SPECS.get(words) or completion.of_kind(words)
 
 

@@ -44,4 +44,4 @@ def report(
         places.append(mteb)
     written = publish(folder, with_pictures=not no_pictures)
     shown = [*document(run.record, brief(written)), *(ToCopy({"written": brief(place)}) for place in places)]
-    show(run.record, json_output, shown)
+    show(run.record, json_output, lambda: shown)

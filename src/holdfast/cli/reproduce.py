@@ -82,7 +82,7 @@ def _rehearse(name: str, profile: str, device: str, json_output: bool, quiet: bo
 
     with listening(quiet) as bars:
         rehearsal = rehearse(read(name, profile), device, listener=bars)
-    show(rehearsal, json_output, document_rehearsal(rehearsal))
+    show(rehearsal, json_output, lambda: document_rehearsal(rehearsal))
     partly((*rehearsal.empty, *rehearsal.failures), True)
 
 

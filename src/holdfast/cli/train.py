@@ -63,4 +63,4 @@ def train(
     seen = [read_json(monitor.summary(), MonitorRecord) for monitor in monitors]
     last = {"steps": trained.steps, "resumed": trained.resumed, "loss": trained.rows[-1]["loss"]}
     facts = {"encoder": trained.spec, **last, "monitors": seen}
-    show(facts, json_output, document(trained, seen, time.perf_counter() - began))
+    show(facts, json_output, lambda: document(trained, seen, time.perf_counter() - began))

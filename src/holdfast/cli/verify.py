@@ -56,7 +56,7 @@ def verify(
         )
     if answer.inputs is not None and answer.outputs is not None and counterexample is not None:
         write_counterexample(counterexample, answer.inputs, answer.outputs)
-    show(answer.facts, json_output, [Text(answer.result)])
+    show(answer.facts, json_output, lambda: [Text(answer.result)])
     if answer.why:
         warn("unknown:", answer.why)
     raise typer.Exit(STATUS[answer.result])

@@ -59,7 +59,7 @@ def make_shard(plan: Any, folder: str, shard: str, json_output: bool, overwrite:
         ToCopy({f"when all {part.count} parts are done": f"holdfast merge {folder}{trust}"}),
     ]
     data = {"part": str(part), "made": result.shards, "stored": result.stored, "failures": result.failures}
-    show(data, json_output, shown)
+    show(data, json_output, lambda: shown)
     for failure in result.failures:
         warn(failure)
     partly(result.failures, bool(result.shards or result.stored))

@@ -217,7 +217,7 @@ def _entry(
         )
     looks = [r.look for e in encoders if e.name in measure.scored and (r := e.run.record.run.rounds) is not None]
     with looking(max(looks, default=0)):  # of audits that ended for what they found, as in these
-        charts = contrasts(measure.question.measure, measure.scored, measure.pairs)
+        charts = contrasts(measure.question.measure, measure.scored, measure.pairs, no_rivals)
     entry = ComparedMeasure(
         part=about.part, title=about.title, better=about.better, unit=about.unit, needs_labels=about.needs_labels,
         question=about.question, how_to_read=about.how_to_read, reference=about.reference,

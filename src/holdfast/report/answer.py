@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from holdfast.report.numbers import listing, plural
+from holdfast.report.numbers import decapitalise, listing, plural
 from holdfast.report.references import likeness
 from holdfast.report.verdict import Sentence
 from holdfast.storage.record import DataEntry, EncoderEntry, MeasureEntry, Record
@@ -32,7 +32,7 @@ def diagnose(encoder: EncoderEntry, by: Collection[str] | None = None) -> str:
     """
     keys = encoder.checks if by is None else by
     names = [check.called for key in keys if (check := encoder.checks.get(key)) and check.called]
-    return listing([names[0], *(name[:1].lower() + name[1:] for name in names[1:])]) if names else ""
+    return listing([names[0], *map(decapitalise, names[1:])]) if names else ""
 
 
 def _answer(measure: MeasureEntry, encoder: EncoderEntry, data: DataEntry) -> Sentence | None:
@@ -45,7 +45,7 @@ def _answer(measure: MeasureEntry, encoder: EncoderEntry, data: DataEntry) -> Se
     failed = [check.split("[")[0].replace("_", " ") for check in because]
     if standing == VOID:
         void = f"{measure.title} means nothing here: the check {listing(failed)} failed."
-        return Sentence(f"{name}: {void[:1].lower()}{void[1:]}" if name else void, "bad")
+        return Sentence(f"{name}: {decapitalise(void)}" if name else void, "bad")
 
     # what it is called and like, of a sound number; nothing that flatters, of a bound or of what learned nothing
     tone, ending, doubt = "plain", words.called, ""

@@ -7,7 +7,7 @@ from holdfast.numerics.statistics.score import Score
 from holdfast.report.answer import answers, diagnose, duplicates
 from holdfast.report.cells import Cell
 from holdfast.report.leader import Leader, format_score, lead
-from holdfast.report.numbers import bracket, finite, listing, plural
+from holdfast.report.numbers import bracket, decapitalise, finite, listing, plural
 from holdfast.report.verdict import Sentence, explain_bar, find_best
 from holdfast.storage.record import CheckEntry, EncoderEntry, MeasureEntry, Record
 from holdfast.storage.standing import SOUND, VOID, is_rival
@@ -60,10 +60,6 @@ def first_keys(record: Record) -> list[str]:
     return (first or ordered)[:FEW]
 
 
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
-
-
 def _about(record: Record) -> dict[str, MeasureEntry]:
     """Return what the first encoder that has it says of each measure."""
     return {key: m for e in reversed(record.encoders) for key, m in e.measures.items()}
@@ -95,17 +91,17 @@ def leader(record: Record) -> Leader | None:
     if not (keys := first_keys(record)):
         return None
     key, compared = keys[0], record.comparison.get(keys[0])
-    others = [e for e in record.encoders if not e.error and not is_rival(e, record.plan.allow)]
-    rivals = [e for _, e in best_first(record) if e not in others]
+    audited = [e for _, e in best_first(record) if not e.error]
+    rivals, others = ([e for e in audited if is_rival(e, record.plan.allow) is ranked] for ranked in (True, False))
     entries = {e.name: e.measures[key] for e in rivals if key in e.measures}
     scores = {
         name: score
         for name, m in entries.items()
         if (score := m.headline_score) and finite(score.value) and score.standing != VOID
     }
-    left_out = "; ".join(f"{e.name} is not ranked: {_lower(diagnose(e))}" for e in others)
-    if others and len(scores) < 2 <= len(others) + len(rivals):
-        return Leader("There are no two encoders to rank", f"{left_out}.", "warn")
+    left_out = "; ".join(f"{e.name} is not ranked: {decapitalise(diagnose(e))}" for e in others)
+    if others and len(scores) < 2 <= len(audited):
+        return Leader("Fewer than two encoders can be ranked", f"{left_out}.", "warn")
     if not scores:
         return None
     first = next(iter(scores))

@@ -225,6 +225,11 @@ def part(data: Any) -> str:
     return f"{data:g}" if isinstance(data, float) else str(data)
 
 
+def decapitalise(text: str) -> str:
+    """Return a text as it stands within a sentence."""
+    return text[:1].lower() + text[1:]
+
+
 def listing(names: Sequence[str], limit: int = 5) -> str:
     """Return "a, b and c", or "a, b, c and 9 more" beyond the limit."""
     shown = list(names) if len(names) <= limit else [*names[: limit - 1], f"{len(names) - limit + 1} more"]

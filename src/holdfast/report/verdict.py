@@ -7,7 +7,7 @@ from holdfast.report.documents.hardening import price
 from holdfast.report.numbers import count, listing, plural, score
 from holdfast.report.rounds import explain_stop
 from holdfast.storage.record import EncoderEntry, Record
-from holdfast.storage.standing import find_bars, format_bar
+from holdfast.storage.standing import find_bars, format_bar, is_rival
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,8 @@ def _winners(record: Record, audited: list[EncoderEntry]) -> list[Sentence]:
         lines.append(Sentence(f"On {listing(partial, 8)}, best means best among the encoders that have a number."))
     if open_ and wins:
         lines.append(Sentence(f"No encoder is clearly best on {listing(open_, 8)}."))
+    elif sum(is_rival(encoder, record.plan.allow) for encoder in audited) < 2:
+        lines.append(Sentence("Fewer than two encoders can be ranked: see what the checks call the others.", "warn"))
     elif open_ and (bar := explain_bar(record, [encoder.name for encoder in audited])):
         lines.append(Sentence(f"No encoder is called best, because the check {bar}.", "warn"))
     elif open_:

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import torch
 
-from holdfast.runtime.errors import first_line, install
+from holdfast.runtime.errors import first_line, format_install
 from holdfast.runtime.torchvision_guard import guard_torchvision
 
 _PACKAGES = {  # module -> (distribution, extra)
@@ -44,7 +44,7 @@ def advise(findings: list[tuple[str, str, str]]) -> tuple[str, str]:
     extras = {status: [_PACKAGES[name][1] for name, found, _ in findings if found == status] for status in _ADVICE}
     for status, (why, how) in _ADVICE.items():
         if extras[status]:
-            return why, install(",".join(dict.fromkeys(extras[status])), how)
+            return why, format_install(",".join(dict.fromkeys(extras[status])), how)
     return "ready", ""
 
 
@@ -52,7 +52,7 @@ def _examine(name: str) -> tuple[str, str, str]:
     distribution, extra = _PACKAGES[name]
     # What is absent is not imported: that would look broken
     if find_spec(name) is None:
-        return name, "missing", install(extra)
+        return name, "missing", format_install(extra)
     guarded = ""
     try:
         with warnings.catch_warnings():
@@ -64,7 +64,7 @@ def _examine(name: str) -> tuple[str, str, str]:
                 )
             importlib.import_module(name)
     except Exception as error:  # a broken package may raise anything, and naming it is the point
-        return name, "broken", f"{first_line(error)}; try: {install(extra, '--force-reinstall ')}"
+        return name, "broken", f"{first_line(error)}; try: {format_install(extra, '--force-reinstall ')}"
     try:
         return name, "ok", version(distribution) + guarded
     except PackageNotFoundError:

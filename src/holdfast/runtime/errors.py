@@ -66,10 +66,10 @@ def pick(kind: str, name: object, entries: Mapping[str, T]) -> T:
 
 def missing(package: str, extra: str, feature: str) -> HoldfastError:
     """Return the error for an optional package that is not installed."""
-    return HoldfastError(f"{feature} needs the package {package!r}; install it with: {install(extra)}")
+    return HoldfastError(f"{feature} needs the package {package!r}; install it with: {format_install(extra)}")
 
 
-def install(extras: str, how: str = "") -> str:
+def format_install(extras: str, how: str = "") -> str:
     """Return the command that installs extras, in a checkout: no index of packages has Holdfast yet."""
     return f"pip install {how}-c constraints.txt '.[{extras}]'"
 

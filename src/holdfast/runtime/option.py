@@ -28,7 +28,7 @@ class Option:
     Attributes:
         help: what it is, in a sentence or two.
         default: what holds where it is left out, in words; "": its default says it.
-        offers: what the shell's Tab offers: a function of `cli.completion`, a kind of parts, or words with "|" between.
+        offers: what the shell's Tab offers: a function of `cli.completion`, a kind of parts, or some words.
         flag: what it is called on the command line, where that is another word; of lists, which are given one by one.
         key: what it is called in a file, where that is another word.
         metavar: what stands for its value in the help of the command.
@@ -40,7 +40,7 @@ class Option:
 
     help: str
     default: str = ""
-    offers: str = ""
+    offers: str | tuple[str, ...] = ""
     flag: str = ""
     key: str = ""
     metavar: str | None = None

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from holdfast.runtime.doors import Refused, read_bytes, real
-from holdfast.runtime.errors import HoldfastError, first_line, install
+from holdfast.runtime.errors import HoldfastError, first_line, format_install
 
 EXTRAS = {"s3": "s3", "s3a": "s3"}
 """Which extra of Holdfast brings a file system; of others the package is named by fsspec."""
@@ -195,7 +195,7 @@ def _remote(url: str) -> tuple[Any, str]:
         system, root = url_to_fs(url, use_listings_cache=False)
     except ImportError as error:
         extra = EXTRAS.get(scheme)
-        advice = install(extra) if extra else first_line(error)
+        advice = format_install(extra) if extra else first_line(error)
         raise HoldfastError(f"{url}: the file system {scheme!r} needs another package: {advice}") from error
     except Exception as error:  # file systems inside archives look for them at once, and raise what they like
         raise HoldfastError(

@@ -6,6 +6,7 @@ since the audit wrote it is refused, never believed; so is one of another schema
 
 import contextlib
 import json
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -15,11 +16,14 @@ from holdfast.runtime.doors import read_bytes, real
 from holdfast.runtime.errors import UnreadableRecord, os_reason
 from holdfast.storage.entry import read_json
 from holdfast.storage.filesystem import Folder
-from holdfast.storage.progress_file import PROGRESS
+from holdfast.storage.progress_file import alive, read_progress
 from holdfast.storage.record import SCHEMA, Record, check_written
 from holdfast.storage.seal import SEAL, digest_of, unbroken
 
 RECORD = "record.json"
+
+PLAN = "plan.json"
+"""By which the folder of an audit is known that has no record yet."""
 
 REPORT = "report.html"
 """Drawn from the record, and from nothing else."""
@@ -41,22 +45,20 @@ def read_record(folder: Folder, title: str = "") -> Record:
     place = title or folder.place
     try:
         data = folder.read(RECORD)
-    except FileNotFoundError as error:
-        if folder.exists(PROGRESS):
-            raise UnreadableRecord(
-                f"expected a record in {place!r}, its audit is still at work; wait for its first round"
-            ) from error
-        if folder.exists("plan.json"):
-            raise UnreadableRecord(
-                f"expected a record in {place!r}, its audit has not come to one; run the same command again"
-            ) from error
-        raise _no_record(place, error) from error
     except OSError as error:
-        raise _no_record(place, error) from error
+        raise _explain_missing(folder, place, error) from error
     return parse_record(data, place)
 
 
-def _no_record(place: str, error: OSError) -> UnreadableRecord:
+def _explain_missing(folder: Folder, place: str, error: OSError) -> UnreadableRecord:
+    """Return the error for a folder whose record cannot be read: its audit is at work, or came to none, or is none."""
+    progress = None if folder.local is None else read_progress(folder.local)
+    if isinstance(error, FileNotFoundError) and progress is not None and alive(progress, time.time()):
+        return UnreadableRecord(f"expected a record in {place!r}, its audit is still at work; wait for its first round")
+    if isinstance(error, FileNotFoundError) and folder.exists(PLAN):
+        return UnreadableRecord(
+            f"expected a record in {place!r}, its audit has not come to one; run the same command again"
+        )
     return UnreadableRecord(
         f"expected a run folder with a readable {RECORD}, got {place!r} ({os_reason(error)}); give the folder that "
         "`holdfast audit` wrote"
@@ -107,7 +109,7 @@ def files_of(record: Any) -> Iterator[str]:
         yield record
 
 
-_MARKS = {RECORD: (b'"holdfast"', b'"encoders"'), "plan.json": (b'"plan"', b'"data"')}
+_MARKS = {RECORD: (b'"holdfast"', b'"encoders"'), PLAN: (b'"plan"', b'"data"')}
 """Files by which a folder is known to hold a run, and what is in them however damaged they may be."""
 
 OWN = frozenset({"cache", "tables", "pictures", "noises"})

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from holdfast.comparison.baseline import couples
 from holdfast.comparison.records import Run
 from holdfast.config.requirements import judge
+from holdfast.report.numbers import decapitalise
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.listener import Listener, Silent
@@ -68,7 +69,7 @@ def hold(
         index=compared,
         strict=strict,
         warnings=[
-            f"{encoder.name} {bar.called[:1].lower()}{bar.called[1:]}: {bar.finding}. {bar.meaning}"
+            f"{encoder.name} {decapitalise(bar.called)}: {bar.finding}. {bar.meaning}"
             for encoder in run.record.encoders
             if not encoders or encoder.name in encoders
             for bar in find_bars(encoder, run.record.plan.allow)

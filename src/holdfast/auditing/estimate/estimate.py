@@ -155,9 +155,12 @@ class _Estimator:
         return open_all(self.plan, self.source)
 
     def estimate_budget(self, seconds: float, batch_size: int) -> Budget | None:
-        """Return how far an audit that takes so many seconds in all comes within its budget; None without one."""
+        """Return how far an audit that takes so many seconds in all comes within its budget; None without one.
+
+        A part of an audit has none: all of its shards are made.
+        """
         plan, train = self.plan, self.unread.train
-        if plan.budget is None:
+        if plan.budget is None or self.part is not None:
             return None
         # Rounds end as those of the audit do, and take their share of the passes
         images, learned = len(self.unread.tested), None if train is None else len(train)

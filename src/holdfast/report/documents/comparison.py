@@ -8,7 +8,7 @@ from holdfast.report.brief import FEW
 from holdfast.report.document import Block, Document
 from holdfast.report.leader import Leader, format_score_inline, lead
 from holdfast.report.names import shorten_names
-from holdfast.report.numbers import BETTER, finite, listing, plural
+from holdfast.report.numbers import BETTER, decapitalise, finite, listing, plural
 from holdfast.report.table import Table
 from holdfast.storage.chart import CurvesEntry
 from holdfast.storage.comparison import ComparedEncoder, ComparedMeasure, Comparison, RankedRow
@@ -159,7 +159,7 @@ def trust(encoder: ComparedEncoder) -> tuple[str, str]:
     if encoder.unfit:
         return "fail", f"not ranked: fails {_checks(encoder.unfit)}"
     if encoder.called:
-        return "fail", f"not ranked: {encoder.called[:1].lower()}{encoder.called[1:]}"
+        return "fail", f"not ranked: {decapitalise(encoder.called)}"
     if encoder.fails:
         return "fail", f"fails {_checks(encoder.fails)}"
     if not encoder.warns:

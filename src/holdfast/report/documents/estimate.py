@@ -29,7 +29,7 @@ def document(estimate: Estimate) -> Document:
     if estimate.budget is not None:
         shown.append(Text(_explain_budget(estimate.budget, estimate), style="bold"))
     if estimate.asked is not None and estimate.asked > estimate.images:
-        asked = f"{estimate.asked:,} images were asked for, and {estimate.images:,} are there: this is for these."
+        asked = f"Up to {estimate.asked:,} images were asked for, and {estimate.images:,} are there: this is for these."
         shown.append(Text(asked, style="bold"))
     return [*shown, *map(Text, estimate.balls), Text(_small_print(estimate), style="dim")]
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.runtime.errors import HoldfastError, first_line, install
+from holdfast.runtime.errors import HoldfastError, first_line, format_install
 from holdfast.runtime.optional import optional
 from holdfast.sources.onnx.file import LARGEST, size
 from holdfast.sources.onnx.graph import as_tensor
@@ -205,7 +205,7 @@ class _File:
                 causes.append(f"{runtime}: {first_line(error)}")
         raise HoldfastError(
             f"{self._path!r} cannot be compared with what it means, for nothing runs it ({'; '.join(causes)}); "
-            f"{install('onnx')}, or export it again"
+            f"{format_install('onnx')}, or export it again"
         )
 
     def _giving(self, names: Sequence[str], images: Tensor) -> Any:

@@ -20,10 +20,8 @@ from holdfast.storage.documents import parse_json
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.progress_file import PROGRESS, Progress, alive, read_progress
 from holdfast.storage.record import Record
-from holdfast.storage.record_file import OWN, RECORD, holds_run, read_record
+from holdfast.storage.record_file import OWN, PLAN, RECORD, holds_run, read_record
 from holdfast.storage.seal import unbroken
-
-PLAN = "plan.json"
 
 STATES = ("running", "done", "killed", "failed", "unreadable", "unread")
 
