@@ -93,6 +93,7 @@ class Device:
         """Yield a list that afterwards holds the GiB that tensors took at most; empty on a CPU."""
         taken: list[float] = []
         if self.is_gpu:
+            torch.cuda.init()  # nothing may have run there before, and statistics of no context are an error
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(self.name)
         yield taken

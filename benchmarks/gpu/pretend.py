@@ -253,6 +253,7 @@ def pretended_gpu(*, trains: bool = False) -> Iterator[Pretended]:
     """
     answers: dict[str, Any] = {
         "is_available": lambda: True,
+        "init": lambda: None,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
         "get_rng_state": lambda device=0: torch.get_rng_state(),  # one generator draws for both sides

@@ -222,7 +222,7 @@ def test_parts_have_the_gradient_of_the_whole(structure: str, pixels: int, monke
         return held, {n: p.grad.clone() for n, p in network.named_parameters() if p.grad is not None}
 
     whole = gradients()
-    monkeypatch.setattr(step, "PIXELS", pixels)
+    monkeypatch.setattr(step, "PIXELS", {"cpu": pixels})
     parts = gradients()
     assert whole[0] == parts[0]
     assert whole[1].keys() == parts[1].keys()

@@ -13,8 +13,11 @@ from holdfast.parts.threats.shared.generator import Gaussians, Outputs
 from holdfast.parts.threats.shared.learned import LearnedNoise
 from holdfast.runtime.waiting import expect, move_to
 
-PIXELS = 2**19
-"""Most pixel values of disturbed images at a time; more are taken in parts, whose gradients are summed."""
+PIXELS = {"cpu": 2**19, "accelerator": 2**23}
+"""Most pixel values of disturbed images at a time; more are taken in parts, whose gradients are summed.
+
+On a CPU what its caches hold; an accelerator idles on so few, and 55 photos keep it busy in a few GiB.
+"""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def descend(
     """Add the gradient of the mean loss of the values to the network's weights; return how many draws hold.
 
     The outputs are cut off from the network while the draws are passed through the encoder part by part, so that the
-    network itself is run backward once, and mixtures of a part fit into the processor's cache.
+    network itself is run backward once, and what a part holds fits into the processor's cache.
 
     Args:
         encoder: the frozen encoder.
@@ -79,9 +82,10 @@ def descend(
     Raises:
         HoldfastError: a disturbed image whose value is not finite.
     """
-    # parts of as many images and draws as a cache holds
+    # parts of as many images and draws as the device takes at a time
     samples, size = numbers.zeta.shape[1], x[0].numel()
-    draws, images = max(1, min(samples, PIXELS // size)), max(1, PIXELS // (size * samples))
+    pixels = PIXELS["cpu" if x.device.type == "cpu" else "accelerator"]
+    draws, images = max(1, min(samples, pixels // size)), max(1, pixels // (size * samples))
     total, held = len(x) * samples, torch.zeros((), dtype=torch.long, device=x.device)
     slopes = [torch.zeros_like(output) for output in outputs]
     for first in range(0, len(x), images):
