@@ -1,6 +1,7 @@
 """Whole audits on the device: what one takes beside its bare passes, where memory is short, and by two processes."""
 
 import gc
+import sys
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -21,6 +22,7 @@ from holdfast.auditing.run import run_audit
 from holdfast.core import registry
 from holdfast.core.precision import use_precision
 from holdfast.storage.record import Record
+from holdfast.storage.record_file import LOG
 
 SHORT = 0.6
 """Share of what an audit takes that is left to it where memory is short: half a batch has room."""
@@ -62,7 +64,11 @@ def _audit(network: Network, place: str, **options: Any) -> Record:
         AuditRequest((network.spec,), _images(network), profile="quick", device=place, budget="none", **options)
     )
     with TemporaryDirectory() as folder:
-        record = run_audit(plan, Path(folder))
+        try:
+            record = run_audit(plan, Path(folder))
+        finally:
+            if (log := Path(folder, LOG)).exists():  # the folder goes, and so does the machine
+                print(log.read_text(encoding="utf-8"), file=sys.stderr)
     if record.failures:
         raise RuntimeError(f"the audit failed: {record.failures}")
     return record
@@ -110,13 +116,13 @@ def _beside_passes(device: Device, network: Network, precision: str) -> Finding:
 
 def _halved(device: Device) -> Finding:
     options: dict[str, Any] = {"images": 512, "attacked": 512, "batch_size": 512}
-    gc.collect()
-    torch.cuda.empty_cache()
-    kept = torch.cuda.memory_reserved(device.name) / 2**30  # of earlier rows, as the workspaces of cuBLAS are
     with device.peak() as taken:
         usual = _audit(RESNET18, device.name, **options).encoders[0].measures
     there_is = torch.cuda.get_device_properties(device.name).total_memory / 2**30
+    # an encoder and its listeners know each other, and cuBLAS keeps its workspaces
+    gc.collect()
     torch.cuda.empty_cache()
+    kept = torch.cuda.memory_reserved(device.name) / 2**30
     room = kept + SHORT * (taken[0] - kept)
     torch.cuda.set_per_process_memory_fraction(room / there_is, device.name)
     try:

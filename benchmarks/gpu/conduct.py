@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
@@ -147,5 +148,6 @@ def attempt(work: Callable[[], Finding]) -> Finding:
     try:
         return work()
     except Exception as error:  # whatever fails on a device that nobody has tried is what is looked for
+        traceback.print_exc()  # of a machine that is gone afterwards, it is all that tells where
         lines = str(error).strip().splitlines() or [""]
         return Finding(f"{type(error).__name__}: {lines[0][:200]}", "no error", False)
