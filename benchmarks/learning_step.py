@@ -39,7 +39,7 @@ def event(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> F
 def bare(encoder: Encoder, x: Tensor) -> Callable[[], None]:
     """Return the floor: forward and backward to the pixels, in passes as large as the learner's."""
     many = x.repeat_interleave(SAMPLES, 0)
-    parts = many.split(max(1, _step.PIXELS // (SAMPLES * x[0].numel())) * SAMPLES)
+    parts = many.split(max(1, _step.PIXELS["cpu"] // (SAMPLES * x[0].numel())) * SAMPLES)
 
     def passes() -> None:
         for part in parts:

@@ -114,7 +114,7 @@ def make_run(folder: Path, encoders: int = 3, seed: int = 0) -> dict[str, Any]:
             "spec": "digits", "description": "scikit-learn's handwritten digits, 8 x 8, those not trained on",
             "available": 600, "images": 600, "attacked": ATTACKED, "fingerprint": "5f0c2ab91d7e4410",
             "skipped": [["scans/bad.jpg", "not an image: cannot identify image file"]] if encoders >= 3 else [],
-            "balls": ["ε 0.1 in ℓ∞: every pixel may move by 25.5 of 255 grey levels"], "table": "tables/images.parquet",
+            "balls": ["every pixel may change by up to 25.5/255 (ε in ℓ∞)"], "table": "tables/images.parquet",
         },
         "encoders": entries,
         "comparison": _comparison(entries, tables),
@@ -135,7 +135,7 @@ def make_run(folder: Path, encoders: int = 3, seed: int = 0) -> dict[str, Any]:
 def in_words(record: dict[str, Any], key: str, text: str = "Half of the images hold.") -> None:
     """Let a measure of a record answer in words."""
     for encoder in record["encoders"]:
-        words = {"says": text.rstrip("."), "called": "", "if_weak": "", "further": [], "levels": False}
+        words = {"says": text.rstrip("."), "further": []}
         encoder["measures"][key]["in_words"] = words
 
 

@@ -25,11 +25,9 @@ def record(standing: str = "sound", called: str = "", **checks: str) -> Record:
         "unit": "pixels",
         "in_words": {
             "says": "half hold up to 5/255",
-            "called": "weak",
-            "if_weak": "",
             "further": ["Proved: nothing."],
-            "levels": True,
         },
+        "levels": True,
         "headline": "median",
         "scores": {"median": headline},
         "part": {"name": "breaking_radius", "ball": {"name": "linf", "radius": 0.05}, "failure": FAILURE, "steps": 100},
@@ -53,13 +51,13 @@ def record(standing: str = "sound", called: str = "", **checks: str) -> Record:
     [
         (
             "sound", "", {"frozen": "pass", "reach": "skip"}, "plain",
-            "Half hold up to 5/255: weak. Proved: nothing. Trust: all checks passed.",
+            "Half hold up to 5/255. Proved: nothing. Trust: all checks passed.",
         ),
         (
             "sound", "", {"frozen": "pass", "other": "warn"}, "plain",
-            "Half hold up to 5/255: weak. Proved: nothing. Trust: warnings of other.",
+            "Half hold up to 5/255. Proved: nothing. Trust: warnings of other.",
         ),
-        ("sound", "", {}, "plain", "Half hold up to 5/255: weak. Proved: nothing. Trust: no check was run."),
+        ("sound", "", {}, "plain", "Half hold up to 5/255. Proved: nothing. Trust: no check was run."),
         (
             "at most", "", {"frozen": "pass", "other": "warn", "masking": "fail"}, "warn",
             "Half hold up to 5/255. This is only a limit, because the check smaller change failed: the truth may be "
@@ -94,15 +92,6 @@ def test_an_answer_says_how_far_it_may_be_believed(
     assert answer.tone == tone
 
 
-def test_what_is_fragile_at_most_is_fragile() -> None:
-    weak = record("at most", frozen="pass")
-    (encoder,) = weak.encoders
-    words = replace(encoder.measures["a"].in_words, called="fragile", if_weak="fragile")
-    fragile = replace(encoder, measures={"a": replace(encoder.measures["a"], in_words=words)})
-    ((_, answer),) = answers(replace(weak, encoders=[fragile]))
-    assert answer.text.startswith("Half hold up to 5/255: fragile. This is only a limit, because ")
-
-
 def test_what_looks_alike_is_told_unless_it_was_left_out() -> None:
     audit = record(frozen="pass")
     duplicates = [Alike(image="a", like="b", levels=0), Alike(image="c", like="b", levels=5)]
@@ -126,16 +115,19 @@ def known(name: str, value: float, **other: Any) -> Reference:
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        ([known("A", 0.0145), known("B", 0.019), known("C", 0.023)], "weak, like B (4.8/255 on photos)."),
-        ([known("A", 0.001), known("B", 0.002), known("C", 0.1)], "weak, between B (0.51/255 on photos) and C"),
-        ([known("A", 0.001)], "weak."),
-        ([known("A", 0.1)], "weak."),
-        ([known("A", 0.02, population=500)], "weak."),
-        ([known("A", 0.02, norm="l2")], "weak."),
-        ([known("A", 0.02, passes=300)], "weak."),
-        ([known("A", 0.02, input=(3, 224, 224))], "weak."),
-        ([known("A", 0.02, failure=FAILURE | {"divergence": "cosine"})], "weak."),
-        ([known("A", 0.02, encoder="own")], "weak."),
+        ([known("A", 0.0145), known("B", 0.019), known("C", 0.023)], "With the same settings: B 4.8/255 on photos."),
+        (
+            [known("A", 0.001), known("B", 0.002), known("C", 0.1)],
+            "With the same settings: B 0.51/255 on photos, C 26/255 on photos.",
+        ),
+        ([known("A", 0.001)], "Proved: nothing. Trust:"),
+        ([known("A", 0.1)], "Proved: nothing. Trust:"),
+        ([known("A", 0.02, population=500)], "Proved: nothing. Trust:"),
+        ([known("A", 0.02, norm="l2")], "Proved: nothing. Trust:"),
+        ([known("A", 0.02, passes=300)], "Proved: nothing. Trust:"),
+        ([known("A", 0.02, input=(3, 224, 224))], "Proved: nothing. Trust:"),
+        ([known("A", 0.02, failure=FAILURE | {"divergence": "cosine"})], "Proved: nothing. Trust:"),
+        ([known("A", 0.02, encoder="own")], "Proved: nothing. Trust:"),
     ],
 )
 def test_an_answer_is_held_against_encoders_that_people_know(
@@ -145,5 +137,4 @@ def test_an_answer_is_held_against_encoders_that_people_know(
     ((_, answer),) = answers(record(frozen="pass"))
     assert words in answer.text
     ((_, doubtful),) = answers(record("at most", frozen="pass"))
-    assert "like" not in doubtful.text
-    assert "between" not in doubtful.text
+    assert "same settings" not in doubtful.text

@@ -109,27 +109,23 @@ def test_the_leader_is_the_one_that_the_comparison_names(record) -> None:
     assert all(name in level.text for name in NAMES)
 
 
-def test_lengths_are_compared_by_how_many_times(record) -> None:
+def test_a_winner_is_told_with_the_paired_difference(record) -> None:
     in_words(record, "cosine_similarity")
     for encoder, value in zip(record["encoders"], (0.02, 0.05, 0.1), strict=True):
         measure = encoder["measures"]["cosine_similarity"]
-        measure["unit"] = "pixels"
+        measure |= {"unit": "pixels", "levels": True}
         measure["scores"]["50 steps"] |= {"value": value, "low": None, "high": None}
+    for pair in record["comparison"]["cosine_similarity"]["pairs"]:
+        pair["difference"] |= {"value": -0.05, "low": -0.06, "high": -0.04}
     best = leader(typed(record))
     assert best is not None
-    assert f"2 times that of {NAMES[1]}, the next (0.0500)" in best.text
-    record["encoders"][2]["measures"]["cosine_similarity"]["in_words"]["levels"] = True
-    best = leader(typed(record))
-    assert best is not None
-    assert f"25.5/255, 2 times that of {NAMES[1]}, the next (12.8/255)" in best.text
-    record["encoders"][2]["measures"]["cosine_similarity"]["scores"]["50 steps"]["value"] = 0.0525
-    best = leader(typed(record))
-    assert best is not None
-    assert f"1.05 times that of {NAMES[1]}" in best.text  # not "1 times"
-    record["encoders"][1]["measures"]["cosine_similarity"]["scores"]["50 steps"]["standing"] = "at most"
-    best = leader(typed(record))
-    assert best is not None
-    assert "times that of" not in best.text  # a bound is not how much the other one has
+    assert best.text == (
+        f"Its cosine similarity is 25.5/255, that of {NAMES[1]}, the next, 12.8/255. On the same images the "
+        "difference is 12.8/255 [10.2, 15.3], which chance does not explain."
+    )
+    shown = brief(typed(record))
+    at = [head.title for head in shown.heads].index("behind the first")
+    assert [line.figures[at].value for line in shown.lines] == ["–", "12.8/255", "12.8/255"]
 
 
 def test_a_hardening_that_costs_too_much_does_not_simply_win(record) -> None:
@@ -144,8 +140,22 @@ def test_a_hardening_that_costs_too_much_does_not_simply_win(record) -> None:
         assert (best.heading, best.tone) == (heading, tone)
 
 
-def test_one_encoder_leads_nobody(tmp_path) -> None:
-    assert leader(typed(make_run(tmp_path, 1))) is None
+def test_the_answer_of_one_encoder_is_its_heading(tmp_path) -> None:
+    record = make_run(tmp_path, 1)
+    assert leader(typed(record)) is None  # nothing is answered in words
+    in_words(record, "cosine_similarity")
+    record["encoders"][0]["measures"]["cosine_similarity"]["in_words"]["is_number"] = True
+    alone = leader(typed(record))
+    assert alone is not None
+    assert alone.heading == f"{record['encoders'][0]['name']}: Half of the images hold"
+    record["encoders"][0]["checks"]["trained"] = {
+        "title": "Trained", "status": "warn", "called": "Looks untrained", "finding": "", "meaning": "",
+        "consequence": "caution", "details": {},
+    }  # fmt: skip
+    doubtful = leader(typed(record))
+    assert doubtful is not None
+    assert doubtful.heading.endswith(": looks untrained")
+    assert "for such an encoder this means little" in doubtful.text
 
 
 def test_the_best_stands_first_and_void_last(record) -> None:
@@ -157,18 +167,14 @@ def test_the_best_stands_first_and_void_last(record) -> None:
     assert [line.figures[0].value for line in lines][2] == "void"
 
 
-def test_trust_is_about_the_checks_behind_the_first_number(record) -> None:
+def test_checks_add_up_and_doubts_are_named(record) -> None:
     flawed, doubtful, sound = typed(record).encoders
-    assert trust(flawed, []).text == "1 of 8 failed"
-    assert trust(flawed, []).further == "masking"
-    assert trust(doubtful, []).status == "warn"
-    assert trust(sound, []).text == "8 checks passed"
-    score = record["encoders"][0]["measures"]["overlap_risk"]["scores"]["50 steps"]
-    score["checks"] = ["input_range", "eval_mode"]
-    others = trust(typed(record).encoders[0], ["overlap_risk"])
-    assert (others.status, others.text) == ("pass", "2 checks passed")
-    assert others.further == "behind other numbers: 1 failed"
-    assert trust(replace(sound, checks={}), []).status == "skip"
+    assert (trust(flawed).status, trust(flawed).text) == ("fail", "7 of 8 checks passed")
+    assert trust(flawed).further == "1 failed: masking"
+    assert trust(doubtful).status == "warn"
+    assert "warning" in trust(doubtful).further
+    assert trust(sound).text == "all 8 checks passed"
+    assert trust(replace(sound, checks={})).status == "skip"
 
 
 @pytest.mark.parametrize(
@@ -179,11 +185,13 @@ def test_trust_is_about_the_checks_behind_the_first_number(record) -> None:
         (0.16, 0.9, "share", "lower", "attack finds 16 %, proved ≤ 90 %"),
         (0.16, 1.0, "share", "lower", "attack finds 16 %, nothing proved"),
         (0.6, 0.4, "share", "higher", "proved 40 %, attack leaves 60 %"),
+        (0.2, 0.1, "255ths", "higher", "proved 25.5/255, broken at 51.0/255"),
     ],
 )
 def test_brackets_are_words(attack: float, certificate: float, unit: str, better: str, words: str) -> None:
     scores = {"attack": make_score(attack), "certificate": make_score(certificate)}
-    assert bracket(scores, unit, better) == words
+    levels, unit = unit == "255ths", unit.replace("255ths", "pixels")
+    assert bracket(scores, unit, better, levels) == words
     assert bracket({"attack": scores["attack"]}, unit, better) == ""
     assert bracket(scores | {"attack": make_score(attack, standing="void")}, unit, better) == "void"
 
@@ -212,8 +220,8 @@ def test_a_comparison_prints_standard_terms() -> None:
 
 def test_a_comparison_begins_with_who_holds_best_and_whom_to_trust() -> None:
     lines = [line.plain for line in opening(comparison("a"))]
-    best = "Its radius is 25.5/255, 2 times that of b (12.8/255). "
-    best += "Compared image by image, the difference is significant (p < 0.001)."
+    best = "Its radius is 25.5/255, that of b, 12.8/255. "
+    best += "On the same images the difference is 12.8/255 [10.2, 15.3] (p < 0.001), which chance does not explain."
     assert lines == [
         f"a is the most robust. {best}",
         "a: warnings: masking and noise order",
@@ -221,6 +229,6 @@ def test_a_comparison_begins_with_who_holds_best_and_whom_to_trust() -> None:
     ]
     nobody = opening(comparison(None))[0].plain
     assert nobody.startswith(
-        "No encoder is clearly the most robust. By radius, these images do not separate a (25.5/255) and b"
+        "No encoder is clearly the most robust. By radius, these images cannot tell apart a (25.5/255) and b"
     )
     assert first_names(comparison("a")) == ["radius"]

@@ -343,17 +343,20 @@ def test_the_answer_in_words() -> None:
     assert scores["holds at 4/255"].value == pytest.approx(7 / 11)
     words = measure.in_words(observed, scores)
     assert words.text == (
-        "Half of 11 images among 100 are taken for another one after a change of 6/255 (95 %: 2 to 10; one grey level "
-        "is 1/255): weak to strong. "
+        "Half of 11 images are taken for another one after a change of 6/255 (95 %: 2 to 10). "
         "Proved: half of 8 images hold up to 0.5/255 (no interval)."
     )
-    assert words.levels
+    assert words.is_number
+    assert "nearer to that of any other image" in words.definition
+    assert measure.in_255ths
+    assert not BreakingRadius(L2()).in_255ths
     (chart,) = measure.charts(observed, scores)
     solid, dashed = chart.lines  # pyright: ignore[reportAttributeAccessIssue]
     assert solid.y[0] == 1.0
     assert solid.y[-1] == 0.0
     assert dashed.style == "dashed"
-    assert chart.named == ("1/255", "4/255", "8/255")  # pyright: ignore[reportAttributeAccessIssue]
+    assert chart.named == ()  # pyright: ignore[reportAttributeAccessIssue]
+    assert chart.in_255ths  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_what_was_not_broken_is_no_number() -> None:
@@ -363,7 +366,7 @@ def test_what_was_not_broken_is_no_number() -> None:
     assert scores["median"].value is None
     assert "not broken at all" in scores["median"].note
     assert measure.in_words(observed, scores).text == (
-        "No change was found after which half of 10 images among 100 are taken for another one."
+        "No change was found after which half of 10 images are taken for another one."
     )
     with pytest.raises(HoldfastError, match="certified: expected 0 or more, got -1"):
         BreakingRadius(certified=-1)
@@ -371,29 +374,13 @@ def test_what_was_not_broken_is_no_number() -> None:
         BreakingRadius(steps=3)
 
 
-@pytest.mark.parametrize(
-    ("scale", "ball", "word"),
-    [
-        (0.9, Linf(), "fragile"), (1.1, Linf(), "weak"), (5.0, Linf(), "moderate"), (9.0, Linf(), "strong"),
-        (0.2, L2(), "fragile"), (0.9, L2(), "weak"), (1.5, L2(), "moderate"), (2.5, L2(), "strong"),
-    ],
-)  # fmt: skip
-def test_a_radius_is_called_by_its_grey_levels(scale: float, ball: Ball, word: str) -> None:
-    level = float(ball.size(torch.full((1, 3, 32, 32), 1 / 255)))
-    observed = table([scale * level * (1 + k / 1000) for k in range(20)], [torch.nan] * 20)
-    observed["level"] = torch.full_like(observed["broken"], level)
-    measure = BreakingRadius(ball, certified=0)
-    words = measure.in_words(observed, measure.score(observed))
-    assert words.called == word
-    assert words.if_weak == (word if word == "fragile" else "")
-
-
-def test_images_of_few_tones_have_large_grey_levels() -> None:
+def test_a_length_is_held_against_a_change_of_every_pixel() -> None:
     observed = table([12.8 / 255 * (1 + k / 1000) for k in range(20)], [torch.nan] * 20)
-    observed["level"] = torch.full_like(observed["broken"], 1 / 16)
-    words = BreakingRadius().in_words(observed, BreakingRadius().score(observed))
-    assert words.called == "fragile"
-    assert "one grey level of these images is 16/255" in words.says
+    observed["level"] = torch.full_like(observed["broken"], 0.5)
+    measure = BreakingRadius(L2(), certified=0)
+    says = measure.in_words(observed, measure.score(observed)).says
+    assert "in ℓ2" in says
+    assert "a change of every pixel by one tone is 0.5)" in says
 
 
 @pytest.mark.parametrize("ball", [Linf(), L2()])

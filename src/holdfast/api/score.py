@@ -5,9 +5,7 @@ from dataclasses import asdict, dataclass, field
 from rich.text import Text
 
 from holdfast.core import Score
-from holdfast.report.brief import in_levels
-from holdfast.report.leader import format_score
-from holdfast.report.numbers import BETTER
+from holdfast.report.numbers import BETTER, format_score
 from holdfast.report.render import to_html
 from holdfast.storage.record import MeasureEntry
 
@@ -59,5 +57,5 @@ def read_score(encoder: str, measure: MeasureEntry, name: str) -> MeasuredScore:
     """
     facts = asdict(measure.scores[name])
     facts |= {"unit": facts["unit"] or measure.unit, "title": measure.title, "better": measure.better}
-    levels = in_levels(measure) and facts["unit"] == "pixels"
+    levels = measure.levels and facts["unit"] == "pixels"
     return MeasuredScore(**facts, name=name, encoder=encoder, levels=levels)

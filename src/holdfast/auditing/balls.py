@@ -133,11 +133,11 @@ def describe_balls(measures: Iterable[Measure], shape: Shape | None) -> list[str
 
 
 def in_words(ball: Ball, shape: Shape | None) -> str:
-    """Return what a ball is on images of a shape: its radius, where it comes from, and how many grey levels it spans.
+    """Return what a ball lets happen to images of a shape, and where its radius comes from.
 
     Example:
         >>> in_words(registry.part("threats", "linf", radius=4 / 255), (3, 224, 224))
-        'ε 4/255 in ℓ∞, the default for photos: every pixel may move by 4 of 255 grey levels'
+        'every pixel may change by up to 4/255 (ε in ℓ∞, the default for photos)'
     """
     norm, kind = part_name(ball), kind_of(shape)
     if shape is not None and norm in kind.radii:
@@ -148,5 +148,8 @@ def in_words(ball: Ball, shape: Shape | None) -> str:
         where = f", {where}"
     else:
         where = ""
+    clause = ball.in_words(shape or kind.shape)
+    if ball.is_box and ball.symbol:
+        return f"{clause} (ε in {ball.symbol}{where})"
     name = f"ε {ball.radius_text} in {ball.symbol}" if ball.symbol else ball.title
-    return f"{name}{where}: {ball.in_words(shape or kind.shape)}"
+    return f"{name}{where}: {clause}"

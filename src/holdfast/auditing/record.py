@@ -116,6 +116,8 @@ def measure_entry(measure: Measure, name: str, alone: Passes, **answer: Any) -> 
         needs_labels=measure.needs_labels,
         corruptions=list(measure.corruptions),
         in_brief=measure.in_brief,
+        gloss=measure.gloss,
+        levels=measure.in_255ths,
         passes_alone=passes_entry(alone),
         **answer,
     )

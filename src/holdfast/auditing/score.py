@@ -371,7 +371,8 @@ class Scoring:
         before = self.session.encoder.passes
         try:
             with foreign(f"check {name}", "run"):
-                entry = replace(verdict_of(fit.part, self.session, self.store), title=called)
+                entry = verdict_of(fit.part, self.session, self.store)
+                entry = replace(entry, title=called, doubt=fit.part.doubt or called.lower())
                 return replace(entry, finding=fit.annotate(entry.finding))
         except StoreError:
             raise

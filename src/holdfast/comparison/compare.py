@@ -221,7 +221,7 @@ def _entry(
     entry = ComparedMeasure(
         part=about.part, title=about.title, better=about.better, unit=about.unit, needs_labels=about.needs_labels,
         question=about.question, how_to_read=about.how_to_read, reference=about.reference,
-        answers=about.in_words is not None, levels=about.in_words is not None and about.in_words.levels,
+        answers=about.in_words is not None, levels=about.levels,
         in_brief=about.in_brief, leader=leader, best=best, rows=rows, pairs=pairs, charts=charts,
     )  # fmt: skip
     return entry, beaten

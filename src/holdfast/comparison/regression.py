@@ -185,11 +185,11 @@ def _row(
     if margin.relative:
         value = before.value if before else None
         amount = None if value is None else margin.amount * abs(value)
+    unit = (score.unit if (score := before or now) is not None else "") or about.unit
     return HeldScore(
         encoder=new.name, baseline_encoder=old.entry.name, measure=name, title=about.title, score=title,
         is_headline=title == about.headline, better=about.better,
-        unit=(score.unit if (score := before or now) is not None else "") or about.unit,
-        levels=title == about.headline and about.in_words is not None and about.in_words.levels,
+        unit=unit, levels=about.levels and unit == about.unit,
         margin=MarginEntry(written=margin.written, amount=amount, relative=margin.relative), baseline=before, now=now,
     )  # fmt: skip
 

@@ -112,7 +112,7 @@ def judge(encoders: Sequence[EncoderEntry], requirements: Iterable[str], chosen:
             raise unknown("encoder", name, rows)
     # What each requirement is about, before any encoder is judged by it: what the record does not know is refused.
     units = _units(encoders)
-    in_levels = {name for row in encoders for name, measure in row.measures.items() if _in_levels(measure)}
+    in_levels = {name for row in encoders for name, measure in row.measures.items() if measure.levels}
     judges = [_of_checks(r, encoders) if r.of_checks else _of_measure(r, units, in_levels) for r in parsed]
     return [judge(rows[name]) for judge in judges for name in names or rows]
 
@@ -125,12 +125,6 @@ def _units(encoders: Iterable[EncoderEntry]) -> dict[str, dict[str, str]]:
             scores = units.setdefault(name, {})
             scores |= {title: score.unit or measure.unit for title, score in measure.scores.items()}
     return units
-
-
-def _in_levels(measure: MeasureEntry) -> bool:
-    """Return whether a measure is a change that every pixel may make, at most 1, which is said in grey levels."""
-    ball = measure.part.get("ball")
-    return measure.unit == "pixels" and isinstance(ball, dict) and ball["name"] == "linf"
 
 
 def measure_of(subject: str, measures: Iterable[str]) -> str | None:

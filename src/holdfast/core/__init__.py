@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from holdfast.core.classifier import Bank, Classifier, Head, LinearProbe, Probe
     from holdfast.core.encoder import Encoder, Passes
     from holdfast.core.geometry import Geometry
-    from holdfast.core.grade import Grade
     from holdfast.core.grid import Grid
     from holdfast.core.image_source import ImageSource
     from holdfast.core.measure import InWords, Measure
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Album", "Attack", "Ball", "Bank", "Batch", "Bound", "Certifier", "Chart", "Check", "Classifier", "Corruption",
-    "Draws", "EncodedView", "Encoder", "Event", "Examination", "Facts", "Failure", "Geometry", "Goal", "Grade",
+    "Draws", "EncodedView", "Encoder", "Event", "Examination", "Facts", "Failure", "Geometry", "Goal",
     "Grid", "Head", "HoldfastError", "ImageSource", "Images", "InWords", "LinearProbe", "Look", "Margin", "Measure",
     "Method", "Noise", "Objective", "Observation", "Passes", "PerImage", "Positions", "Probe", "Reader", "Relevance",
     "Reps", "Rivals", "Rng", "Rows", "Scope", "Score", "Search", "Shard", "StepResult", "Student", "Subject",
@@ -47,7 +46,7 @@ __all__ = [
 _HOMES = {
     "album": "Album", "attack": "Attack Trajectory", "certificate": "Bound Certifier", "chart": "Chart",
     "check": "Check Examination Verdict", "classifier": "Bank Classifier Head LinearProbe Probe",
-    "encoder": "Encoder Passes", "geometry": "Geometry", "grade": "Grade", "grid": "Grid",
+    "encoder": "Encoder Passes", "geometry": "Geometry", "grid": "Grid",
     "image_source": "ImageSource", "measure": "InWords Measure", "method": "Facts Method",
     "objective": "Goal Objective", "observation": "Event Failure Observation Reader Rivals Scope Search Shard",
     "student": "Batch EncodedView Look StepResult Student View", "subject": "Subject",

@@ -99,6 +99,7 @@ class Curves(Chart):
         unit: of the values; "share" is drawn in percent.
         most: where the horizontal axis ends, and what lies farther is drawn; None: after the last value.
         dotted: where a vertical dotted line stands.
+        in_255ths: whether the horizontal axis, sizes in pixels of a [0, 1] image, is told as n/255.
         scale: of the horizontal axis; what is not above zero is not drawn on a logarithmic one.
         marks: further places worth a name, on a dotted line each.
         named: the names of these places.
@@ -111,6 +112,7 @@ class Curves(Chart):
     unit: Literal["share", "ratio", "similarity", "pixels"] = "ratio"
     most: Signed | None = None
     dotted: Signed | None = None
+    in_255ths: bool = False
     scale: Literal["linear", "log"] = "linear"
     marks: Places = ()
     named: tuple[str, ...] = ()

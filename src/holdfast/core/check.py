@@ -68,12 +68,14 @@ class Check(Reader):
             passes of its own are not made again in another round, or by another command.
         invariant: which changes of the representation change none of its numbers, see `numerics.geometry.invariance`;
             None: what it compares by says so.
+        doubt: what it casts on numbers where it does not pass, in a few words such as "weak attack"; "" for its title.
         place: where it stands in the panel, the lowest first. Checks with the same tens stand together for each search.
     """
 
     consequence: Literal["void", "one side", "no winner", "caution"] = "caution"
     invariant: ClassVar[frozenset[str] | None] = None
     lasts: ClassVar[bool] = False
+    doubt: ClassVar[str] = ""
     place: ClassVar[int] = 40
 
     @classmethod

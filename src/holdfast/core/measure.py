@@ -12,6 +12,7 @@ from holdfast.core.chart import Chart, Curves, Distribution
 from holdfast.core.classifier import LinearProbe
 from holdfast.core.observation import Observation, Reader, Search
 from holdfast.core.subject import Subject
+from holdfast.core.threat import Ball
 from holdfast.numerics.shapes import Table
 from holdfast.numerics.statistics.score import Score
 
@@ -22,23 +23,20 @@ class InWords:
 
     Attributes:
         says: the answer, as a sentence that lacks its first capital and its end: "half of the images … 0.7/255".
-        called: what such a number is called on an absolute scale, such as "fragile"; "" where it is called nothing.
-        if_weak: what it is still called where the search behind it was too weak; "" where nothing can then be said.
+        definition: what an expression of it means, as a sentence; "" where it needs none.
         further: sentences that follow.
-        levels: whether sizes are said in grey levels.
+        is_number: whether the headline says as much, so that a table of several encoders needs no sentence of each.
     """
 
     says: str
-    called: str = ""
-    if_weak: str = ""
+    definition: str = ""
     further: tuple[str, ...] = ()
-    levels: bool = False
+    is_number: bool = False
 
     @property
     def text(self) -> str:
-        """All of it."""
-        called = f": {self.called}" if self.called else ""
-        return " ".join((f"{self.says[:1].upper()}{self.says[1:]}{called}.", *self.further))
+        """All of it, without what its expressions mean."""
+        return " ".join((f"{self.says[:1].upper()}{self.says[1:]}.", *self.further))
 
 
 class Measure(Reader):
@@ -78,6 +76,17 @@ class Measure(Reader):
     of_any_radius: ClassVar[bool] = False
     in_brief: ClassVar[bool] = False
     invariant: ClassVar[frozenset[str] | None] = None
+
+    @property
+    def gloss(self) -> str:
+        """The headline in plain words, as the head of a column; "" where the title is as plain."""
+        return ""
+
+    @property
+    def in_255ths(self) -> bool:
+        """Whether sizes are told as n/255: those of radii within which every pixel may move so far."""
+        ball = getattr(self, "ball", None)
+        return self.unit == "pixels" and isinstance(ball, Ball) and ball.is_box
 
     @property
     def needs_labels(self) -> bool:

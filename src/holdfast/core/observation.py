@@ -157,6 +157,11 @@ class Failure(metaclass=Checked):
         """What happens, as the end of the sentence "half of the images …", such as "are misclassified"."""
         return f"fail ({self.title})"
 
+    @property
+    def definition(self) -> str:
+        """What the clause means, in a sentence; "" where it says so itself."""
+        return ""
+
     @abstractmethod
     def bind(self, shard: Shard) -> Event:
         """Return the event for the images of a shard.

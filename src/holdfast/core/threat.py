@@ -13,7 +13,6 @@ from torch.nn.functional import hardshrink
 from typing_extensions import override
 
 from holdfast.core.encoder import Images, Reps
-from holdfast.core.grade import Grade
 from holdfast.core.registry import part_name
 from holdfast.numerics.rng import Rng
 from holdfast.numerics.shapes import PerImage
@@ -149,7 +148,6 @@ class Ball(Threat):
         symbol: the norm as papers write it.
         is_box: whether pixels move independently of each other, so that interval arithmetic knows all of the ball.
         landmarks: radii that people know, with their names, smallest first.
-        grades: what changes of some size are called, smallest first; none where no size is known for large or small.
         usual: the radius that is usual for images of any kind; None where it depends on them, or none is.
     """
 
@@ -157,7 +155,6 @@ class Ball(Threat):
     symbol: ClassVar[str] = ""
     is_box: ClassVar[bool] = False
     landmarks: ClassVar[tuple[tuple[float, str], ...]] = ()
-    grades: ClassVar[tuple[Grade, ...]] = ()
     usual: ClassVar[float | None] = None
 
     @property
@@ -201,10 +198,10 @@ class Ball(Threat):
     def in_words(self, shape: Shape) -> str:
         """Return what the ball lets happen to images of a shape, as a clause."""
         # A change by 1 of every pixel has the size `even`, so this is ε spread evenly, in any norm
-        levels = f"{255 * self.radius / self.even(shape):.3g} of 255 grey levels"
+        size = f"{255 * self.radius / self.even(shape):.3g}/255"
         if self.is_box:
-            return f"every pixel may move by {levels}"
-        return f"like {levels} in each pixel of {shape[1]} x {shape[2]}"
+            return f"every pixel may change by up to {size}"
+        return f"like a change of {size} in each pixel of {shape[1]} x {shape[2]}"
 
     @abstractmethod
     def project(self, delta: Images) -> Images:

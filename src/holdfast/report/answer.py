@@ -14,12 +14,12 @@ def answers(record: Record, closing: bool = True) -> list[tuple[str, Sentence]]:
     lines: list[tuple[str, Sentence]] = []
     for encoder in record.encoders:
         measures = encoder.measures.values()
-        answered = [answer for m in measures if (answer := _answer(m, encoder, record.data))]
+        answered = [words for m in measures if (words := answer(m, encoder, record.data))]
         if answered and closing:  # what is about images or the encoder is said once
             last = answered.pop()
-            words = filter(None, (last.text, duplicates(record.data), _trust(encoder)))
-            answered.append(Sentence(" ".join(words), last.tone))
-        lines += [(encoder.name, answer) for answer in answered]
+            said = filter(None, (last.text, duplicates(record.data), _trust(encoder)))
+            answered.append(Sentence(" ".join(said), last.tone))
+        lines += [(encoder.name, words) for words in answered]
     return lines
 
 
@@ -35,7 +35,7 @@ def diagnose(encoder: EncoderEntry, by: Collection[str] | None = None) -> str:
     return listing([names[0], *map(decapitalise, names[1:])]) if names else ""
 
 
-def _answer(measure: MeasureEntry, encoder: EncoderEntry, data: DataEntry) -> Sentence | None:
+def answer(measure: MeasureEntry, encoder: EncoderEntry, data: DataEntry) -> Sentence | None:
     """Return what a measure says in words, with the standing of its headline; None of most, which say nothing."""
     words, headline = measure.in_words, measure.headline_score
     if not words or headline is None:
@@ -47,19 +47,19 @@ def _answer(measure: MeasureEntry, encoder: EncoderEntry, data: DataEntry) -> Se
         void = f"{measure.title} means nothing here: the check {listing(failed)} failed."
         return Sentence(f"{name}: {decapitalise(void)}" if name else void, "bad")
 
-    # what it is called and like, of a sound number; nothing that flatters, of a bound or of what learned nothing
-    tone, ending, doubt = "plain", words.called, ""
+    # what a sound number is like; of a bound how far it is one; of what learned nothing that it means little
+    tone, ending, further = "plain", "", words.further
     if standing != SOUND:
         side, checks = "smaller" if standing == "at most" else "larger", plural(len(failed), "check").partition(" ")[2]
-        tone, ending = "warn", words.if_weak
+        tone = "warn"
         doubt = f"This is only a limit, because the {checks} {listing(failed)} failed: the truth may be far {side}."
+        further = [doubt, *further]
     elif name:
-        tone, ending = "bad", "for such an encoder this means little"
-    elif ending:
-        ending = ", ".join(filter(None, (ending, likeness(measure, encoder, data))))
+        tone, ending = "bad", ": for such an encoder this means little"
+    else:
+        further = [*further, likeness(measure, encoder, data)]
     start = f"{name}: {words.says}" if name else f"{words.says[:1].upper()}{words.says[1:]}"
-    line = f"{start}{': ' if ending else ''}{ending}."
-    return Sentence(" ".join(filter(None, (line, doubt, *words.further))), tone)
+    return Sentence(" ".join(filter(None, (f"{start}{ending}.", *further))), tone)
 
 
 def duplicates(data: DataEntry) -> str:

@@ -1,28 +1,60 @@
 """What a reader meets first: who is the most robust, a few numbers of each encoder, whether to trust them."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from holdfast.numerics.statistics.score import Score
-from holdfast.report.answer import answers, diagnose, duplicates
+from holdfast.report.answer import answer, diagnose, duplicates
 from holdfast.report.cells import Cell
-from holdfast.report.leader import Leader, format_score, lead
-from holdfast.report.numbers import bracket, decapitalise, finite, listing, plural
+from holdfast.report.leader import Leader, lead, lead_of
+from holdfast.report.numbers import (
+    bracket,
+    decapitalise,
+    finite,
+    format_score,
+    format_score_inline,
+    listing,
+    plural,
+)
 from holdfast.report.verdict import Sentence, explain_bar, find_best
-from holdfast.storage.record import CheckEntry, EncoderEntry, MeasureEntry, Record
-from holdfast.storage.standing import SOUND, VOID, is_rival
+from holdfast.storage.record import EncoderEntry, MeasureEntry, Record
+from holdfast.storage.sides import PROVED
+from holdfast.storage.standing import ONE_SIDE, SOUND, VOID, is_rival
 
 FEW = 5
 """Numbers of each encoder that a report begins with, at most."""
 
 
+BEHIND = (
+    "All encoders saw the same images. This is how far an encoder's first number is from that of the first encoder, "
+    "image by image; where its interval leaves out 0, chance does not explain it."
+)
+"""What the column of paired differences means."""
+
+
 @dataclass(frozen=True)
 class Trust:
-    """What the checks behind an encoder's first numbers say; status is the worst of them."""
+    """What the checks of an encoder say: the worst status, how many passed, and what the others cast on its numbers."""
 
     status: str
     text: str
     further: str = ""
+
+
+@dataclass(frozen=True)
+class Head:
+    """The head of a column.
+
+    Attributes:
+        title: in plain words.
+        term: what papers call it; "" where that is the title.
+        better: "higher" or "lower"; "" where neither is.
+        meaning: what its numbers mean.
+    """
+
+    title: str
+    term: str
+    better: str
+    meaning: str
 
 
 @dataclass(frozen=True)
@@ -37,9 +69,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Brief:
-    """The few numbers of all encoders; heads are (title, question, whether lower or higher is better)."""
+    """The few numbers of all encoders: a cell of each line for each head."""
 
-    heads: list[tuple[str, str, str]]
+    heads: list[Head]
     lines: list[Line]
 
 
@@ -87,11 +119,13 @@ def best_first(record: Record) -> list[tuple[int, EncoderEntry]]:
 
 
 def leader(record: Record) -> Leader | None:
-    """Return who is best by the first number, and who is no rival; None where fewer than two have one."""
+    """Return who is best by the first number, and who is no rival; of one encoder, its answer; None without numbers."""
     if not (keys := first_keys(record)):
         return None
     key, compared = keys[0], record.comparison.get(keys[0])
     audited = [e for _, e in best_first(record) if not e.error]
+    if len(audited) == 1:
+        return _alone(audited[0], key, record)
     rivals, others = ([e for e in audited if is_rival(e, record.plan.allow) is ranked] for ranked in (True, False))
     entries = {e.name: e.measures[key] for e in rivals if key in e.measures}
     scores = {
@@ -110,10 +144,10 @@ def leader(record: Record) -> Leader | None:
         for pair in (compared.pairs if compared else [])
         if first in (pair.first, pair.second) and _excludes_zero(pair.difference)
     }
-    about, name = entries[first], find_best(record, key)
-    answers = key in answering_keys(record)
-    bar = explain_bar(record, scores)
-    best = lead(about, scores, name, beaten, answers=answers, levels=in_levels(about), bar=bar)
+    name, answers = find_best(record, key), key in answering_keys(record)
+    second = next((other for other in scores if other != (name or first)), "")
+    behind, bar = _difference(record, key, name or first, second), explain_bar(record, scores)
+    best = lead(entries[first], scores, name, beaten, answers=answers, behind=behind, bar=bar)
     if best and left_out:
         best = replace(best, text=f"{best.text} {left_out}.")
     if best and best.tone == "good" and record.hardening and record.hardening.warnings:
@@ -121,24 +155,106 @@ def leader(record: Record) -> Leader | None:
     return best
 
 
+def _alone(encoder: EncoderEntry, key: str, record: Record) -> Leader | None:
+    """Return the answer of the only encoder, as a heading where a number says it all."""
+    m = encoder.measures.get(key)
+    said = answer(m, encoder, record.data) if m else None
+    if m is None or said is None or m.in_words is None:
+        return None
+    if name := diagnose(encoder):
+        return Leader(f"{encoder.name}: {decapitalise(name)}", said.text.removeprefix(f"{name}: "), "warn")
+    if said.tone != "plain" or not m.in_words.is_number:
+        return None
+    rest = said.text.partition(f"{m.in_words.says[1:]}.")[2].strip()
+    return Leader(f"{encoder.name}: {m.in_words.says}", rest)
+
+
+def define(record: Record) -> str:
+    """Return what an expression of the first answer means; "" where it needs no explanation."""
+    about = _about(record)
+    words = (about[key].in_words for key in answering_keys(record)[:1])
+    return next((each.definition for each in words if each), "")
+
+
+def explain_marks(record: Record, best: str, doubt: str) -> list[str]:
+    """Return what the words and marks of the first numbers mean, of those that are there.
+
+    Args:
+        record: the record.
+        best: how the best number is marked.
+        doubt: how a number is marked that a warning concerns.
+    """
+    cells = [cell for line in brief(record).lines for cell in line.figures]
+    measures = [m for e in record.encoders for m in e.measures.values()]
+    lines = [define(record)]
+    if any(cell.proved for cell in cells):
+        tried = max(m.scores[PROVED].n for m in measures if PROVED in m.scores)
+        lines.append(f"Proved: no change of that size does it, whatever the attack (first {plural(tried, 'image')}).")
+    if any(bracket(m.scores, m.unit, m.better) for m in measures):
+        lines.append("Proved, and broken by an attack: the truth for these images is between them.")
+    headlines = [m.headline_score for m in measures]
+    if any(score and score.standing in ONE_SIDE for score in headlines):
+        lines.append("At least, at most: a bound on one side, because a check failed.")
+    if any(compared.best for compared in record.comparison.values()):
+        lines.append(f"{best} better than every other ranked encoder on the same images, beyond chance (95 %).")
+    if any(cell.doubt for cell in cells):
+        lines.append(f"{doubt} a warning below the name concerns this number.")
+    return [line for line in lines if line]
+
+
+def _difference(record: Record, key: str, first: str, second: str) -> Score | None:
+    """Return by how much an encoder is ahead of another on a measure, image by image; None where nobody knows."""
+    compared, better = record.comparison.get(key), _about(record)[key].better
+    pairs = compared.pairs if compared else []
+    return next((lead_of(pair, first, better) for pair in pairs if {pair.first, pair.second} == {first, second}), None)
+
+
 def brief(record: Record) -> Brief:
     """Return the few numbers of the audited encoders, the best encoder first."""
     keys, about = first_keys(record), _about(record)
-    heads = [(about[key].title, about[key].question, about[key].better) for key in keys]
-    lines = [
-        Line(series, e.name, [_figure(record, e, key) for key in keys], trust(e, keys))
-        for series, e in best_first(record)
-        if not e.error
-    ]
+    heads = [_head(about[key]) for key in keys]
+    audited = [(series, e) for series, e in best_first(record) if not e.error]
+    behind = _behind(record, keys[0], [e.name for _, e in audited]) if keys else {}
+    lines = [Line(series, e.name, [_figure(record, e, key) for key in keys], trust(e)) for series, e in audited]
+    if behind:
+        heads.insert(1, Head("behind the first", "", "", BEHIND))
+        for line in lines:
+            line.figures.insert(1, behind.get(line.name, Cell("–")))
     return Brief(heads, lines)
 
 
+def _head(m: MeasureEntry) -> Head:
+    meaning = " ".join(filter(None, (m.question, m.how_to_read)))
+    return Head(m.gloss or m.title, m.title if m.gloss else "", m.better, meaning)
+
+
+def _behind(record: Record, key: str, names: list[str]) -> dict[str, Cell]:
+    """Return how far the number of each encoder is behind the first one's, where the two were compared."""
+    about, cells = _about(record)[key], dict[str, Cell]()
+    for name in names[1:]:
+        if gap := _difference(record, key, names[0], name):
+            cells[name] = Cell(*format_score(gap, about.unit, about.levels))
+    return cells
+
+
 def each_answer(record: Record) -> list[tuple[int, str, list[Sentence]]]:
-    """Return (place in the record, encoder, its answers), the best encoder first."""
-    by_name: dict[str, list[Sentence]] = {}
-    for name, answer in answers(record, closing=False):
-        by_name.setdefault(name, []).append(answer)
-    return [(series, e.name, by_name[e.name]) for series, e in best_first(record) if e.name in by_name]
+    """Return (place in the record, encoder, its answers), the best encoder first; what a heading or table says is not.
+
+    Of one encoder without a heading, all that it says; of several, what is more than a number, and every doubt.
+    """
+    audited = [(series, e) for series, e in best_first(record) if not e.error]
+    headed = len(audited) == 1 and leader(record) is not None
+    shown = list[tuple[int, str, list[Sentence]]]()
+    for series, e in audited:
+        measures = [(m, said) for m in e.measures.values() if (said := answer(m, e, record.data)) and m.in_words]
+        told = measures[1:] if headed else measures
+        several = len(audited) > 1
+        sentences = [
+            said for m, said in told if not (several and said.tone == "plain" and m.in_words and m.in_words.is_number)
+        ]
+        if sentences:
+            shown.append((series, e.name, sentences))
+    return shown
 
 
 def warn_about_duplicates(record: Record) -> list[Sentence]:
@@ -154,37 +270,23 @@ def statuses(record: Record) -> list[tuple[str, str]]:
     return [(status, f"{count} {word}") for status, word in words.items() if (count := everything.count(status))]
 
 
-def trust(encoder: EncoderEntry, keys: list[str]) -> Trust:
-    """Return what the checks behind the first numbers say: those of the first one, which leads, and all others."""
-    checks = encoder.checks
-    m = encoder.measures.get(keys[0]) if keys else None
-    score = m.headline_score if m else None
-    first = {key: checks[key] for key in (score.checks if score else ()) if key in checks} or checks
-    others = {key: check for key, check in checks.items() if key not in first}
-    for status, word in (("fail", "failed"), ("warn", "warned")):
-        if names := _list_titles(first, status):
-            text = f"{len(names)} of {len(first)} {word}"
-            return Trust(status, text, "; ".join(filter(None, [listing(names, 2), _summarise_checks(others)])))
-    ran = sum(check.status == "pass" for check in first.values())
+def trust(encoder: EncoderEntry) -> Trust:
+    """Return how many checks of an encoder passed, and what those that did not cast on its numbers."""
+    checks = encoder.checks.values()
+    ran = [check for check in checks if check.status != "skip"]
     if not ran:
-        return Trust("skip", "no check was run", _summarise_checks(others))
-    return Trust("pass", f"{plural(ran, 'check')} passed", _summarise_checks(others))
-
-
-def _list_titles(checks: Mapping[str, CheckEntry], status: str) -> list[str]:
-    return [check.title.lower() for check in checks.values() if check.status == status]
-
-
-def _summarise_checks(checks: Mapping[str, CheckEntry]) -> str:
-    """Return how many checks behind other numbers did not pass."""
-    counts = {word: len(_list_titles(checks, status)) for status, word in (("fail", "failed"), ("warn", "warned"))}
-    said = [f"{count} {word}" for word, count in counts.items() if count]
-    return f"behind other numbers: {', '.join(said)}" if said else ""
-
-
-def in_levels(measure: MeasureEntry) -> bool:
-    """Return whether a measure answers in grey levels, in which its headline is then told."""
-    return measure.in_words is not None and measure.in_words.levels
+        return Trust("skip", "no check was run")
+    passed = sum(check.status == "pass" for check in ran)
+    text = f"{passed} of {len(ran)} checks passed" if passed < len(ran) else f"all {plural(passed, 'check')} passed"
+    doubts, worst = [], "pass"
+    for status, word in (("warn", "warning"), ("fail", "failed")):
+        flawed = [check for check in ran if check.status == status]
+        if not flawed:
+            continue
+        worst, named = status, list(dict.fromkeys(check.doubt or check.title.lower() for check in flawed))
+        many = plural(len(flawed), word) if word == "warning" else f"{len(flawed)} {word}"
+        doubts.insert(0, f"{many}: {listing(named, 3)}")
+    return Trust(worst, text, "; ".join(doubts))
 
 
 def _excludes_zero(difference: Score) -> bool:
@@ -200,8 +302,19 @@ def _figure(record: Record, encoder: EncoderEntry, key: str) -> Cell:
         return Cell("failed", note=m.error, tone="bad")
     if m.not_certified or not (score := m.headline_score):
         return Cell("not certified", note=m.failure, tone="warn")
-    value, interval = format_score(score, m.unit, in_levels(m))
-    if both := bracket(m.scores, m.unit, m.better):
+    value, interval = format_score(score, m.unit, m.levels)
+    if both := bracket(m.scores, m.unit, m.better, m.levels):
         value, _, interval = both.partition(", ")
     tone = "" if score.standing == SOUND else "warn"
-    return Cell(value, interval, score.note, find_best(record, key) == encoder.name, tone)
+    warned = [check for name in score.checks if (check := encoder.checks.get(name)) and check.status == "warn"]
+    doubt = "; ".join(f"{check.doubt or check.title.lower()}: {check.finding}" for check in warned)
+    best = find_best(record, key) == encoder.name
+    return Cell(value, interval, score.note, best, tone, _format_proof(m), doubt)
+
+
+def _format_proof(m: MeasureEntry) -> str:
+    """Return what is proved beside what an attack found; "" where nothing was tried, or proved."""
+    score = m.scores.get(PROVED) if m.headline != PROVED else None
+    if score is None or score.standing == VOID or not score.value:
+        return ""
+    return f"proved {format_score_inline(score, m.unit, m.levels)}"

@@ -10,13 +10,25 @@ from holdfast.storage.standing import SOUND, VOID
 
 @dataclass(frozen=True)
 class Cell:
-    """One score as text, "0.0786" and "[0.0747, 0.0807]"; `best` where no other is better; `tone` of a doubt."""
+    """One score as text.
+
+    Attributes:
+        value: "0.0786".
+        interval: "[0.0747, 0.0807]".
+        note: what is to be said of it where the pointer rests on it.
+        best: whether it is better than every other, beyond chance.
+        tone: "warn" or "bad" where it is no sound number.
+        proved: what is proved beside it, "proved 13.8/255 [8.4, 16.1]".
+        doubt: what the checks it depends on warn of.
+    """
 
     value: str
     interval: str = ""
     note: str = ""
     best: bool = False
     tone: str = ""
+    proved: str = ""
+    doubt: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from holdfast.report import noises as _noises
 from holdfast.report import pictures
 from holdfast.report import series as _series
 from holdfast.report.apart import Apart
-from holdfast.report.brief import brief, each_answer, leader, statuses, warn_about_duplicates
+from holdfast.report.brief import best_first, brief, each_answer, explain_marks, leader, statuses, warn_about_duplicates
 from holdfast.report.charts.sections import chart_sections, first_chart
 from holdfast.report.names import shorten_names
 from holdfast.report.page import page
@@ -75,6 +75,7 @@ def render(record: Record, folder: RunFiles, *, with_pictures: bool = True) -> s
         "encoder_relations": ("measures beside each other", lambda: _corruptions.relation_rows(record, "encoders")),
         "cards": ("the scorecard", lambda: cards(record)),
         "answers": ("the answers", lambda: each_answer(record)),
+        "marks": ("the marks of the first numbers", lambda: explain_marks(record, "Bold:", "▲")),
         "problems": ("what failed", lambda: [*failures(record, wholes), *warn_about_duplicates(record)]),
         "threats": ("threats", lambda: threats(record)),
         "rendering": ("the pictures", lambda: rendering(record)),
@@ -106,7 +107,7 @@ def render(record: Record, folder: RunFiles, *, with_pictures: bool = True) -> s
         about=scope(record),
         encoders=encoders,
         wholes=wholes,
-        audited=[(series, encoder) for series, encoder in encoders if not encoder.error],
+        audited=[(series, encoder) for series, encoder in best_first(record) if not encoder.error],
         checks={key: c.title for _, e in encoders for key, c in e.checks.items()},
         families=families(parts["cards"]),
         sections=_sections(parts),

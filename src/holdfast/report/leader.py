@@ -4,10 +4,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from holdfast.numerics.statistics.score import Score
-from holdfast.report.numbers import finite, listing, statement
-from holdfast.storage.comparison import ComparedMeasure
-from holdfast.storage.record import MeasureEntry
-from holdfast.storage.standing import SOUND, VOID
+from holdfast.report.numbers import finite, format_score, format_score_inline, listing
+from holdfast.storage.comparison import ComparedMeasure, ComparedPair
+from holdfast.storage.record import MeasureEntry, PairEntry
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ def lead(
     beaten: Collection[str],
     *,
     answers: bool,
-    levels: bool,
+    behind: Score | None = None,
     p: str = "",
     bar: str = "",
 ) -> Leader | None:
@@ -38,52 +37,37 @@ def lead(
         best: whom paired intervals set apart from every other encoder; None: nobody.
         beaten: the encoders that paired intervals set apart from the one with the best value.
         answers: whether it answers in words.
-        levels: whether its sizes are said in grey levels.
+        behind: by how much the first one is ahead of the second on the same images; None where it is not known.
         p: the corrected p-value of the best against the next, "0.012" or "< 0.001"; "" where it is not known.
         bar: why nobody is called best, whatever the intervals say, a check and what it found; "" where somebody may be.
     """
     if len(scores) < 2:
         return None
     title = measure.title.lower()
-    values = {name: format_score(score, measure.unit, levels)[0] for name, score in scores.items()}
+    values = {name: format_score(score, measure.unit, measure.levels)[0] for name, score in scores.items()}
+    gap = "" if behind is None else format_score_inline(behind, measure.unit, measure.levels)
+    paired = f"On the same images the difference is {gap}" if gap else "Compared on the same images"
     if best is not None and best in scores:
         heading = f"{best} is the most robust" if answers else f"{best} is best on {title}"
         second = next(name for name in scores if name != best)
         of = f"{second}, the next" if len(scores) > 2 else second
-        by = f"against {values[second]} of {of}"
-        if times := _times(measure, scores[best], scores[second]):
-            by = f"{times} that of {of} ({values[second]})"
-        level = f"p {p if p.startswith('<') else f'= {p}'}" if p else "95 %"
-        paired = f"Compared image by image, the difference is significant ({level})."
-        return Leader(heading, f"Its {title} is {values[best]}, {by}. {paired}", "good")
+        level = f" (p {p if p.startswith('<') else f'= {p}'})" if p else ""
+        sure = f"{paired}{level}, which chance does not explain."
+        return Leader(heading, f"Its {title} is {values[best]}, that of {of}, {values[second]}. {sure}", "good")
     if bar:
         every = listing([f"{name} ({value})" for name, value in values.items()], 4)
         why, _, finding = bar.partition(": ")
         return Leader(f"No encoder is called best: the check {why}", f"{finding}. By {title}: {every}.", "warn")
     heading = "No encoder is clearly the most robust" if answers else f"No encoder is clearly best on {title}"
     level = [f"{name} ({value})" for name, value in values.items() if name not in beaten]
-    return Leader(heading, f"By {title}, these images do not separate {listing(level, 4)}.")
+    text = f"By {title}, these images cannot tell apart {listing(level, 4)}."
+    return Leader(heading, f"{text} {paired}, which may be chance." if gap and len(scores) == 2 else text)
 
 
-def format_score(score: Score, unit: str, levels: bool, digits: int | None = None) -> tuple[str, str]:
-    """Return a score's value and interval as `statement` does, or in grey levels: ("20.0/255", "[19.1, 20.6]")."""
-    if not levels or score.unit not in ("", unit):
-        return statement(score, unit, digits)
-    value, low, high = (255 * end if finite(end) else None for end in (score.value, score.low, score.high))
-    text, interval = statement(replace(score, value=value, low=low, high=high), unit, digits)
-    return text if value is None or text == VOID else f"{text}/255", interval
-
-
-def format_score_inline(score: Score, unit: str, levels: bool, digits: int | None = None) -> str:
-    """Return what `format_score` does as one text: "20.0/255 [19.1, 20.6]"."""
-    return " ".join(filter(None, format_score(score, unit, levels, digits)))
-
-
-def _times(measure: MeasureEntry | ComparedMeasure, best: Score, second: Score) -> str:
-    """Return "1.82 times" where that says more than a difference: of positive lengths and ratios that are no bounds."""
-    comparable = measure.unit in ("pixels", "ratio") and measure.better == "higher"
-    sound = [score.value for score in (best, second) if score.standing == SOUND and finite(score.value)]
-    if not comparable or len(sound) < 2 or not sound[0] > sound[1] > 0:
-        return ""
-    ratio = sound[0] / sound[1]
-    return f"{ratio:.3g} times" if ratio < 1.95 else f"{ratio:.2g} times"
+def lead_of(pair: PairEntry | ComparedPair, first: str, better: str) -> Score:
+    """Return by how much one of a pair is ahead of the other: above 0 where it is the better one."""
+    difference = pair.difference
+    if (pair.first == first) == (better == "higher"):
+        return difference
+    value, low, high = (-end if finite(end) else end for end in (difference.value, difference.high, difference.low))
+    return replace(difference, value=value, low=low, high=high)

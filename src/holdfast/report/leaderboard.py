@@ -13,9 +13,8 @@ from holdfast.report.charts.kinds import Contribution, draw_together
 from holdfast.report.charts.points import Cross, Front
 from holdfast.report.documents.comparison import first_names, heading, leader, p_text, rank, scope, trust
 from holdfast.report.documents.comparison import front as front_sentence
-from holdfast.report.leader import format_score, format_score_inline
 from holdfast.report.names import shorten_names
-from holdfast.report.numbers import BETTER, count, finite, listing, plural
+from holdfast.report.numbers import BETTER, count, finite, format_score, format_score_inline, listing, plural
 from holdfast.report.page import page
 from holdfast.report.panel import Panel
 from holdfast.report.scorecard import axis, flaw, place, place_ends

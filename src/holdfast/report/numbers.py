@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeGuard
 
 from holdfast.numerics.statistics.score import Score
@@ -128,6 +129,20 @@ def score(entry: Score, unit: str) -> str:
     return " ".join(filter(None, statement(entry, unit)))
 
 
+def format_score(score: Score, unit: str, levels: bool, digits: int | None = None) -> tuple[str, str]:
+    """Return a score's value and interval as `statement` does, or as n/255: ("20.0/255", "[19.1, 20.6]")."""
+    if not levels or score.unit not in ("", unit):
+        return statement(score, unit, digits)
+    value, low, high = (255 * end if finite(end) else None for end in (score.value, score.low, score.high))
+    text, interval = statement(replace(score, value=value, low=low, high=high), unit, digits)
+    return text if value is None or text == VOID else f"{text}/255", interval
+
+
+def format_score_inline(score: Score, unit: str, levels: bool, digits: int | None = None) -> str:
+    """Return what `format_score` does as one text: "20.0/255 [19.1, 20.6]"."""
+    return " ".join(filter(None, format_score(score, unit, levels, digits)))
+
+
 def choice(entry: Score) -> str:
     """Return "0.2 [0, 0.3]" for a score that is one of some given values, which are written as they were given."""
     if entry.standing == VOID:
@@ -142,8 +157,8 @@ BEST_BUDGET = "best ε"
 """The score that is a choice among given values: shown below the headline wherever there is one."""
 
 
-def bracket(scores: Mapping[str, Score], unit: str, better: str) -> str:
-    """Return "proved 0.088, broken at 0.173" of a measure that attack and certificate answer; "" of all others.
+def bracket(scores: Mapping[str, Score], unit: str, better: str, levels: bool = False) -> str:
+    """Return "proved 22.4/255, broken at 44.1/255" of a measure that attack and certificate answer; "" of all others.
 
     A proof of no more than what is true of every encoder is "nothing proved".
     """
@@ -152,7 +167,8 @@ def bracket(scores: Mapping[str, Score], unit: str, better: str) -> str:
     attack, proof = (scores[side] for side in SIDES)
     if VOID in (attack.standing, proof.standing):
         return VOID
-    attacked, proved = (number(side.value, unit, side.low, side.high) for side in (attack, proof))
+    bare = (replace(side, standing=SOUND) for side in (attack, proof))
+    attacked, proved = (format_score(side, unit, levels)[0] for side in bare)
     nothing = vacuous(proof, unit, better)
     if better == "lower":
         return f"attack finds {attacked}, {'nothing proved' if nothing else 'proved ' + format_bound('≤', proved)}"

@@ -74,20 +74,21 @@ def comparable(measure: MeasureEntry, encoder: EncoderEntry, data: DataEntry) ->
 
 
 def likeness(measure: MeasureEntry, encoder: EncoderEntry, data: DataEntry) -> str:
-    """Return which known encoder a headline is like, or between which two it lies; "" where nothing can be said.
+    """Return the number of a known encoder to hold a headline against, in a sentence; "" where there is none.
 
-    Like: of those whose intervals overlap, the nearest. Between: the next one below and the next one above.
+    Of those whose intervals overlap, the nearest; else the next one below and the next one above.
     """
-    score, words = measure.headline_score, measure.in_words
-    if not score or not words or not score.value or score.low is None or score.high is None:
+    score = measure.headline_score
+    if not score or not measure.in_words or not score.value or score.low is None or score.high is None:
         return ""
     value, low, high = score.value, score.low, score.high
     known = sorted(comparable(measure, encoder, data), key=lambda reference: reference.value)
 
     def describe(reference: Reference) -> str:
-        return f"{reference.name} ({size_in_words(reference.value, words.levels)} on {reference.images})"
+        return f"{reference.name} {size_in_words(reference.value, measure.levels)} on {reference.images}"
 
     if alike := [reference for reference in known if reference.low <= high and low <= reference.high]:
-        return f"like {describe(min(alike, key=lambda reference: abs(math.log(reference.value / value))))}"
+        nearest = min(alike, key=lambda reference: abs(math.log(reference.value / value)))
+        return f"With the same settings: {describe(nearest)}."
     below, above = ([r for r in known if (r.value < value) == lower] for lower in (True, False))
-    return f"between {describe(below[-1])} and {describe(above[0])}" if below and above else ""
+    return f"With the same settings: {describe(below[-1])}, {describe(above[0])}." if below and above else ""

@@ -4,11 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from holdfast.numerics.statistics.score import Score
-from holdfast.report.brief import in_levels
+from holdfast.report.brief import best_first
 from holdfast.report.cells import NO_SCORE
 from holdfast.report.folder import nice_ticks
-from holdfast.report.leader import format_score, format_score_inline
-from holdfast.report.numbers import bracket, finite, listing, part
+from holdfast.report.numbers import bracket, finite, format_score, format_score_inline, listing, part
 from holdfast.report.verdict import find_best, titles
 from holdfast.storage.record import MeasureEntry, PairEntry, Record
 from holdfast.storage.standing import SOUND, VOID
@@ -95,11 +94,11 @@ def families(cards: Iterable[Card]) -> dict[str, list[Card]]:
 
 
 def _card(record: Record, key: str) -> Card:
-    answers = [(i, e.name, e.measures[key]) for i, e in enumerate(record.encoders) if key in e.measures]
+    answers = [(i, e.name, e.measures[key]) for i, e in best_first(record) if key in e.measures]
     # The description comes from a measure that worked, where there is one: it knows its headline.
     about = next((m for _, _, m in answers if not m.error), answers[0][2])
     unit, headline = about.unit, about.headline or ""
-    levels = any(in_levels(m) for _, _, m in answers)
+    levels = any(m.levels for _, _, m in answers)
     scores = [m.scores.get(headline) for _, _, m in answers]
     drawn = [*scores, *(m.scores["attack"] for _, _, m in answers if _two_sided(m))]
     ends = [end for s in drawn if s for end in (s.value, s.low, s.high) if finite(end)]
@@ -170,7 +169,7 @@ def _row(
     side = None if attacked is None or at is None else Side(attacked, *ends)
     text, interval = format_score(s, unit, levels)
     if both:
-        text, interval = bracket(m.scores, unit, m.better), f"mark: {interval}" if interval else ""
+        text, interval = bracket(m.scores, unit, m.better, levels), f"mark: {interval}" if interval else ""
     note = "; ".join(filter(None, [flaw(s), s.note]))
     start, end = place_ends(s, ticks)
     return Row(

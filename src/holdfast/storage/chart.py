@@ -59,6 +59,7 @@ class CurvesEntry(ChartEntry, tag="curves", frozen=True, kw_only=True):
     scale: Literal["linear", "log"]
     marks: list[Number]
     named: list[str]
+    in_255ths: bool = False
 
 
 class DistributionEntry(ChartEntry, tag="distribution", frozen=True, kw_only=True):

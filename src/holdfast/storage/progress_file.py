@@ -128,7 +128,7 @@ def scores_of(record: Record) -> list[Scored]:
     return [
         Scored(
             encoder=encoder.name, measure=key, title=m.title, unit=m.unit, better=m.better,
-            levels=m.in_words is not None and m.in_words.levels, score=m.headline_score,
+            levels=m.levels, score=m.headline_score,
         )
         for encoder in record.encoders
         for key, m in encoder.measures.items()

@@ -44,10 +44,9 @@ class InWordsEntry(Entry, frozen=True, kw_only=True):
     """What a measure answers, in words that begin a report; see `holdfast.core.InWords`."""
 
     says: str
-    called: str
     further: list[str]
-    levels: bool
-    if_weak: str = ""
+    definition: str = ""
+    is_number: bool = False
 
 
 class MeasureEntry(Entry, frozen=True, kw_only=True):
@@ -70,6 +69,8 @@ class MeasureEntry(Entry, frozen=True, kw_only=True):
         corruptions: titles of the corruptions that it looks at.
         family: the heading under which reports list it.
         left_out: entries of its lists that did not fit, and why.
+        gloss: the headline in plain words; "" where the title is as plain.
+        levels: whether its sizes are told as n/255.
         in_words: its answer in words.
         in_brief: whether reports begin with it.
         charts: what is drawn of it.
@@ -94,6 +95,8 @@ class MeasureEntry(Entry, frozen=True, kw_only=True):
     corruptions: list[str] = []
     family: str = ""
     left_out: dict[str, str] = {}
+    gloss: str = ""
+    levels: bool = False
     in_words: InWordsEntry | None = None
     in_brief: bool = False
     charts: list[AnyChart] = []
@@ -134,6 +137,7 @@ class CheckEntry(Entry, frozen=True, kw_only=True):
         details: numbers behind it.
         passes: encoder passes that it made by itself.
         called: what the encoder is called where it fails, such as "Collapsed"; "" for most.
+        doubt: what it casts on numbers where it does not pass, in a few words.
     """
 
     title: str
@@ -144,6 +148,7 @@ class CheckEntry(Entry, frozen=True, kw_only=True):
     details: dict[str, Any]
     passes: PassesEntry | None = None
     called: str = ""
+    doubt: str = ""
 
 
 class ObservationEntry(Entry, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ class BatchIndependence(Check):
         fail: relative difference above which the images influence each other.
     """
 
+    doubt = "answers depend on the batch"
     invariant = EVERY
 
     examined: int = 8

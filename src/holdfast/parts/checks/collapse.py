@@ -25,6 +25,7 @@ class Collapse(Check):
         level: share of the images whose nearest one may be level with them, without being identical.
     """
 
+    doubt = "nearly one representation for all images"
     invariant = EVERY
 
     warn: float = 0.001

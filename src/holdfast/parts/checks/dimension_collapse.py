@@ -20,6 +20,7 @@ class DimensionCollapse(Check):
         warn: share of unused directions above which the panel warns.
     """
 
+    doubt = "few dimensions in use"
     invariant = EVERY
 
     small: float = 0.001

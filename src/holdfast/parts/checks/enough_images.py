@@ -15,6 +15,7 @@ class EnoughImages(Check):
         population: number below which nearest neighbours are far apart, and risks look small.
     """
 
+    doubt = "few images"
     consequence = "no winner"
     invariant = EVERY
 

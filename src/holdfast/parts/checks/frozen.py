@@ -30,6 +30,7 @@ class Frozen(Check):
         noise: of the mean over draws, above which it warns; see above.
     """
 
+    doubt = "answers change from pass to pass"
     invariant = EVERY
 
     examined: int = 8

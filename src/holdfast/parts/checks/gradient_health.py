@@ -56,6 +56,7 @@ class GradientHealth(Check):
         unseen: mean share of what changes that pixels which the gradient leaves out may make; half of it warns.
     """
 
+    doubt = "pixels without gradient"
     invariant = EVERY
 
     balls: tuple[Ball, ...] = (Linf(),)

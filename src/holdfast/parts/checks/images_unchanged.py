@@ -14,6 +14,7 @@ class ImagesUnchanged(Check):
     somebody writes meanwhile, and a disk that reads other bytes. Images that probes learn from are among them.
     """
 
+    doubt = "the encoder changes its images"
     invariant = EVERY
 
     consequence = "void"

@@ -14,6 +14,7 @@ class InputRange(Check):
         examined: images that are read.
     """
 
+    doubt = "hardly any contrast"
     invariant = EVERY
 
     examined: int = 64

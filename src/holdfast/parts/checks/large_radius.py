@@ -27,6 +27,7 @@ class LargeRadius(Check):
         fail: share above which it fails.
     """
 
+    doubt = "misleading gradients"
     invariant = EVERY
 
     attack: Attack = Pgd(20)

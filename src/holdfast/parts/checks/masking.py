@@ -37,6 +37,7 @@ class Masking(SearchCheck):
     warn: float = 0.15
     fail: float = 0.1
 
+    doubt = "weak attack"
     place = 23
 
     @classmethod

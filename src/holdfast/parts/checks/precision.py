@@ -51,6 +51,7 @@ class Precision(Check):
         fail: the gain above which it fails: `stronger_attack` would warn there.
     """
 
+    doubt = "weak attack in reduced precision"
     invariant = EVERY
 
     attack: Attack | None = Pgd()

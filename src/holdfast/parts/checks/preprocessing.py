@@ -11,6 +11,7 @@ from holdfast.numerics.geometry.invariance import EVERY
 class Preprocessing(Check):
     """Reads where mean and std come from; a wrong normalisation audits another encoder than the one in use."""
 
+    doubt = "normalisation without a source"
     invariant = EVERY
 
     place = 11

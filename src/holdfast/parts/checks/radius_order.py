@@ -21,6 +21,7 @@ class RadiusOrder(Check):
     pairs: CertifiedRadius = CertifiedRadius()
     classes: LinearRadius = LinearRadius()
 
+    doubt = "radii out of order"
     place = 32
 
     @classmethod

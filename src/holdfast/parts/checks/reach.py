@@ -10,6 +10,7 @@ from holdfast.parts.checks.shared.search import SearchCheck
 class Reach(SearchCheck):
     """Fails where all steps of a search together are shorter than the way across its ball, see `Attack.reach`."""
 
+    doubt = "steps too short"
     place = 20
 
     def observations(self) -> tuple[Observation, ...]:

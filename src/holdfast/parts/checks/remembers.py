@@ -25,6 +25,7 @@ class Remembers(Check):
         fail: difference, as a share of the spread of clean representations, above which it remembers.
     """
 
+    doubt = "answers depend on earlier images"
     invariant = EVERY
 
     examined: int = 8

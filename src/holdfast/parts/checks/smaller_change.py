@@ -39,6 +39,7 @@ class SmallerChange(Check):
     share: float = 0.9
     missed: float = 0.1
 
+    doubt = "smaller changes exist"
     consequence = "one side"
     place = 24
 

@@ -17,6 +17,7 @@ class StepsConverged(SearchCheck):
 
     tolerance: float = 0.05
 
+    doubt = "attack stopped early"
     place = 21
 
     @classmethod

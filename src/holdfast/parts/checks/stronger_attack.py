@@ -39,6 +39,7 @@ class StrongerAttack(SearchCheck):
     tolerance: float = 0.1
     missed: float = 0.1
 
+    doubt = "weak attack"
     place = 22
 
     @classmethod

@@ -27,6 +27,7 @@ class Trained(Check):
         share: of the layers looked at that must look drawn for a warning.
     """
 
+    doubt = "looks untrained"
     invariant = EVERY
 
     fewest: int = 500

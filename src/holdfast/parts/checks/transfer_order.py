@@ -31,6 +31,7 @@ class TransferOrder(SearchCheck):
     warn: float = 0.15
     fail: float = 0.1
 
+    doubt = "weak attack"
     place = 25
 
     @classmethod

@@ -15,6 +15,7 @@ class UnexaminedSearch(Check):
         measures: their names.
     """
 
+    doubt = "an attack that nothing examines"
     invariant = EVERY
 
     measures: tuple[str, ...] = ()

@@ -61,6 +61,14 @@ class Nearest(Failure):
     def clause(self) -> str:
         return "are taken for another one"
 
+    @property
+    @override
+    def definition(self) -> str:
+        return (
+            "An image is taken for another one where its representation is nearer to that of any other image than to "
+            "that of its own original."
+        )
+
     def bind(self, shard: Shard) -> Event:
         """Return the event against the whole population.
 

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Ball, Grade, HoldfastError, Images, PerImage, Rng
+from holdfast.core import Ball, HoldfastError, Images, PerImage, Rng
 from holdfast.core.threat import round_down, towards
 from holdfast.runtime.rounding import PIXELS
 from holdfast.runtime.waiting import move_to
@@ -38,12 +38,6 @@ class L2(Ball):
 
     radius: float = 1.0
     symbol: ClassVar[str] = "ℓ2"
-    grades: ClassVar[tuple[Grade, ...]] = (
-        Grade("fragile", 0.5, "less than rounding to whole grey levels can change, half of one in every pixel"),
-        Grade("weak", 1, "less than one grey level in every pixel"),
-        Grade("moderate", 2, "less than the noise of a camera, two grey levels in every pixel"),
-        Grade("strong", math.inf, "as much, about 3 at 224 x 224, which robust classifiers are asked to withstand"),
-    )
 
     def __post_init__(self) -> None:
         if not 0 < self.radius < float("inf"):

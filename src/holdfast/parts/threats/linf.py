@@ -1,13 +1,12 @@
 """The ℓ∞ ball: every pixel may change by up to ε."""
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Ball, Grade, HoldfastError, Images, PerImage, Rng
+from holdfast.core import Ball, HoldfastError, Images, PerImage, Rng
 from holdfast.core.threat import round_down, towards
 from holdfast.numerics.bounds.box import least_in_box
 from holdfast.runtime.waiting import move_to
@@ -31,12 +30,6 @@ class Linf(Ball):
     symbol: ClassVar[str] = "ℓ∞"
     is_box: ClassVar[bool] = True
     landmarks: ClassVar[tuple[tuple[float, str], ...]] = ((1 / 255, "1/255"), (4 / 255, "4/255"), (8 / 255, "8/255"))
-    grades: ClassVar[tuple[Grade, ...]] = (
-        Grade("fragile", 1, "less than one grey level, the least change that an image file can hold"),
-        Grade("weak", 4, "less than 4/255, which robust classifiers of ImageNet are asked to withstand"),
-        Grade("moderate", 8, "less than 8/255, which robust classifiers of CIFAR-10 are asked to withstand"),
-        Grade("strong", math.inf, "8/255 or more, which can be seen"),
-    )
 
     def __post_init__(self) -> None:
         if not 0 < self.radius <= 1:

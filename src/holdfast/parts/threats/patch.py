@@ -130,7 +130,7 @@ class Patch(Ball):
     def in_words(self, shape: Shape) -> str:
         """Return how many pixels may change, and by how much."""
         high, wide = self.window(shape[1], shape[2])
-        by = "take any value" if self.radius == 1 else f"move by {255 * self.radius:.3g} of 255 grey levels"
+        by = "take any value" if self.radius == 1 else f"change by up to {255 * self.radius:.3g}/255"
         return f"{high} x {wide} of {shape[1]} x {shape[2]} pixels may {by}"
 
     def window(self, height: int, width: int) -> Size:

@@ -169,19 +169,25 @@ def draw_together(key: str, title: str, parts: Sequence[Contribution[ChartEntry]
                 if line.name and line.name not in [name for _, name in legend]:
                     legend.append((figure.css(figure.INK if dashed else tint) + dashed, line.name))
             y, low, high = ([nan(value) for value in values] for values in (line.y, line.low, line.high))
+            if line.style == "dashed" and len(lined) > 1:
+                low, high = [], []  # hatched areas of several encoders hide each other
             if line.style != "points" and any(sibling.style == "points" for sibling in p.chart.lines):
                 mark = ""  # marks are those of the points
             mark = "" if line.style == "dashed" else mark
             hollow = [p.bound] * len(line.x) if p.bound and line.style != "dashed" else ()
             name = line.name or ("" if line.style == "dashed" or line is not p.chart.lines[0] else p.name)
-            drawn.append(Curve(line.x, y, low, high, tint, mark, line.style, hollow, name, p.name))
+            x = [255 * place for place in line.x] if p.chart.in_255ths else line.x
+            drawn.append(Curve(x, y, low, high, tint, mark, line.style, hollow, name, p.name))
     # all lines on one axis, and what they say in words
-    most = max((p.chart.most for p in lined if p.chart.most is not None), default=None)
+    scale = 255 if chart.in_255ths else 1
+    most = max((scale * p.chart.most for p in lined if p.chart.most is not None), default=None)
     whole = all(float(x).is_integer() for c in drawn for x in c.x)
-    marks = _marks([p.chart for p in lined])
+    marks = [(scale * place, name) for place, name in _marks([p.chart for p in lined])]
+    dotted = None if chart.dotted is None else scale * chart.dotted
     log = chart.scale == "log"
-    across = Horizontal(chart.across, whole=whole, most=most, log=log, marks=marks)
-    picture = Lines(key, drawn, across, label=chart.label, unit=chart.unit, dotted=chart.dotted)
+    ending = "/255" if chart.in_255ths else ""
+    across = Horizontal(chart.across, whole=whole, most=most, log=log, marks=marks, ending=ending)
+    picture = Lines(key, drawn, across, label=chart.label, unit=chart.unit, dotted=dotted)
     summaries = {p.chart.summary: p.name for p in lined}
     words = "; ".join(f"{name}: {text}" for text, name in summaries.items())
     if len(summaries) == 1:

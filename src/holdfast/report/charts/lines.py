@@ -60,6 +60,7 @@ class Horizontal:
         most: where it ends, and what lies farther is drawn; None: after the last value.
         log: whether it is logarithmic.
         marks: places with a name, on a dotted line each.
+        ending: of the last tick's name, such as "/255".
     """
 
     label: str
@@ -69,6 +70,7 @@ class Horizontal:
     most: float | None = None
     log: bool = False
     marks: Sequence[tuple[float, str]] = ()
+    ending: str = ""
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ def _horizontal(axes: Axes, across: Horizontal, ends: tuple[float, float], sheet
             axes.set_xlim(*ends)
         dense = 3 * math.log10(ends[1] / ends[0]) > sheet.letters(60) / 6 if ends[0] > 0 else False
         axes.xaxis.set_major_locator(LogLocator(subs=(1,) if dense else (1, 2, 5)))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}{across.ending}"))
         axes.xaxis.set_minor_formatter(NullFormatter())
         return
     if across.most is not None:

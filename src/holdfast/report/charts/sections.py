@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.report.apart import Apart
+from holdfast.report.brief import best_first
 from holdfast.report.charts.kinds import KINDS, Contribution
 from holdfast.report.charts.twins import disambiguate
 from holdfast.report.panel import Panel
@@ -89,7 +90,7 @@ def _list_contributions(record: Record) -> Iterator[tuple[Contribution[ChartEntr
     # where a measure failed, the row that it has elsewhere says why it is missing
     measures = [(key, m) for e in record.encoders for key, m in e.measures.items()]
     rows = {key: chart for key, m in measures for chart in m.charts if isinstance(chart, RowEntry)}
-    for series, encoder in enumerate(record.encoders):
+    for series, encoder in best_first(record):
         for key, m in encoder.measures.items():
             for chart in m.charts or ([rows[key]] if m.error and key in rows else []):
                 yield Contribution(series, encoder.name, chart, m, key), _find_source(chart, key)

@@ -5,17 +5,16 @@ from pathlib import Path
 
 from rich.text import Text
 
-from holdfast.report.answer import answers, duplicates
-from holdfast.report.brief import brief, each_answer, first_keys, in_levels, leader
+from holdfast.report.answer import duplicates
+from holdfast.report.brief import Trust, brief, each_answer, explain_marks, first_keys, leader
+from holdfast.report.cells import Cell
 from holdfast.report.document import Block, Document, ToCopy
-from holdfast.report.leader import format_score
 from holdfast.report.names import shorten_names
-from holdfast.report.numbers import BEST_BUDGET, BETTER, bracket, choice, count, duration, listing, plural
+from holdfast.report.numbers import BEST_BUDGET, BETTER, bracket, choice, count, duration, format_score, listing, plural
 from holdfast.report.rounds import explain_stop
 from holdfast.report.table import Table
 from holdfast.report.verdict import explain_uncertified, find_best, list_omissions, rendering, scope, threats, titles
-from holdfast.storage.record import CheckEntry, EncoderEntry, Record
-from holdfast.storage.standing import ONE_SIDE
+from holdfast.storage.record import EncoderEntry, Record
 
 _ARROW = {key: text[0] for key, text in BETTER.items()}
 _STATUS = {"pass": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
@@ -24,7 +23,7 @@ _CELL = 22
 
 
 def document(record: Record, report: Path | str | None = None) -> Document:
-    """Return who is the most robust, each encoder's answer, the first numbers, what the checks say; then all the rest.
+    """Return who is the most robust, the first numbers of each encoder and its checks; then all the rest.
 
     Args:
         record: the record.
@@ -32,19 +31,19 @@ def document(record: Record, report: Path | str | None = None) -> Document:
     """
     record, wholes = shorten_names(record)
     encoders = select_audited(record)
-    first, others = list[str](), list[str]()
     shown: list[Block] = []
     if encoders:
-        first = first_keys(record)
-        others = [key for key in titles(record) if key not in first]
         if best := leader(record):
             tone = "bold green" if best.tone == "good" else "bold"
             shown.append(Text.assemble((f"{best.heading}. ", tone), best.text))
-    shown += [
-        Text.assemble((f"{name}: ", "bold"), " ".join(sentence.text for sentence in sentences))
-        for _, name, sentences in each_answer(record)
-    ]
-    shown += [*_tables(record, first), *_validity(encoders), *_tables(record, others), *notes(record, wholes)]
+        shown += [
+            Text.assemble((f"{name}: ", "bold"), " ".join(sentence.text for sentence in sentences))
+            for _, name, sentences in each_answer(record)
+        ]
+        shown += [*_brief_tables(record), *(Text(line, "dim") for line in explain_marks(record, "*", "!"))]
+        first = first_keys(record)
+        shown += _tables(record, [key for key in titles(record) if key not in first])
+    shown += notes(record, wholes)
     return shown if report is None else [*shown, ToCopy({"Report": str(report)})]
 
 
@@ -56,44 +55,70 @@ def select_audited(record: Record) -> list[EncoderEntry]:
 def notes(record: Record, wholes: Mapping[str, str]) -> list[Text]:
     """Return what stands below the tables: what their marks mean, failures, and the scope; see `blocks`."""
     encoders, lines = select_audited(record), []
-    if encoders and titles(record):
-        if any(bracket(m.scores, m.unit, m.better) for e in encoders for m in e.measures.values()):
-            lines.append(Text("proved, and broken by an attack: the truth for these images is between them", "dim"))
-        headlines = [m.headline_score for e in encoders for m in e.measures.values()]
-        if any(score and score.standing in ONE_SIDE for score in headlines):
-            lines.append(Text("at least, at most: a bound on one side, for a check above FAILED", "dim"))
-        if any(entry.best for entry in record.comparison.values()):
-            lines.append(
-                Text("* best: its paired intervals against every other ranked encoder exclude zero", style="dim")
-            )
     lines += [Text(line, style="yellow") for line in explain_uncertified(encoders)]
     lines += [Text(line, style="yellow") for line in [explain_stop(record)] if line]
     lines += [Text(line, style="yellow") for line in [duplicates(record.data)] if line and encoders]
     lines += [Text(line, style="bold red") for line in _problems(record, wholes)]
     if encoders:
-        lines += [Text(f"within {ball}", style="dim") for ball in threats(record)]
+        lines += [Text(f"attacked: {ball}", style="dim") for ball in threats(record)]
         lines += [Text(line, style="dim") for line in rendering(record)]
         return [*lines, Text(f"{scope(record)}, {duration(record.run.seconds)}", style="dim")]
     return [*lines, Text("Nothing was audited.", style="bold red")]
 
 
 def round_lines(record: Record) -> Iterator[str]:
-    """Yield what there is to say after a round: how many images, the time, and what it answers for each encoder.
-
-    The first round answers in words, as the summary of the last one will; those between tell the first number.
-    """
+    """Yield what there is to say after a round: how many images, the time, and the first number of each encoder."""
     rounds, run = record.run.rounds, record.run
     assert rounds is not None  # nobody asks after a round of an audit in one go
     spent = duration(rounds.before + run.seconds)
     yield f"after {spent}: {count(record.data.attacked)} of {count(rounds.of)} images attacked"
     record, _ = shorten_names(record)
-    if rounds.number == 1:
-        yield from (f"  {encoder}: {answer.text}" for encoder, answer in answers(record))
-    else:
-        numbers = brief(record)
-        for line in numbers.lines:
-            for (title, *_), cell in zip(numbers.heads[:1], line.figures[:1], strict=True):
-                yield f"  {line.name}: {title} {cell.value} {cell.interval}".rstrip()
+    numbers = brief(record)
+    for line in numbers.lines:
+        for head, cell in zip(numbers.heads[:1], line.figures[:1], strict=True):
+            yield f"  {line.name}: {head.title} {cell.value} {cell.interval}".rstrip()
+
+
+def _brief_tables(record: Record) -> Iterator[Table]:
+    """Yield the first numbers: the first of all and how far each is behind, with the checks; then the others.
+
+    A line for each encoder; in a narrow terminal a line for each of its numbers below it.
+    """
+    shown = brief(record)
+    lead = 2 if any(not head.better for head in shown.heads) else 1
+    for some in (slice(lead), slice(lead, None)):
+        if not (heads := shown.heads[some]):
+            return
+        rows, down = list[list[Text]](), list[Text]()
+        for line in shown.lines:
+            name = Text(line.name, "bold")
+            if some.start is None:
+                name.append("\n").append(_checks(line.trust))
+            cells = [_format(figure) for figure in line.figures[some]]
+            rows.append([name, *cells])
+            down += name.split("\n")
+            for head, cell in zip(heads, cells, strict=True):
+                pieces = [piece.copy() for piece in cell.split("\n")]
+                for piece in pieces:
+                    piece.rstrip()
+                down.append(Text.assemble(f"  {head.title}: ", Text(", ").join(pieces)))
+        titles = ["", *(f"{head.title} {_ARROW.get(head.better, '')}".rstrip() for head in heads)]
+        widths = (max(max(map(len, row[at].split("\n"))) for row in rows) for at in range(len(titles)))
+        yield Table(titles, rows, narrow=down, wide=sum(2 + width for width in widths))
+
+
+def _format(cell: Cell) -> Text:
+    """Return a number, its interval, the marks of the best and of a doubt, and below it what is proved."""
+    style = "bold green" if cell.best else "yellow" if cell.tone else ""
+    marks = f" {'*' * cell.best}{'!' * bool(cell.doubt)}" if cell.best or cell.doubt else "  "
+    below = (f"\n{cell.proved}  ", "dim") if cell.proved else ""
+    return Text.assemble((cell.value, style), " " * bool(cell.interval), (cell.interval, "dim"), (marks, style), below)
+
+
+def _checks(trust: Trust) -> Text:
+    """Return how many checks of an encoder passed, and below it what the others say."""
+    further = f"\n{trust.further}" if trust.further else ""
+    return Text(trust.text + further, f"not bold {_STATUS[trust.status].removeprefix('bold ')}")
 
 
 def _tables(record: Record, keys: Sequence[str]) -> list[Table]:
@@ -128,8 +153,8 @@ def _cell(record: Record, encoder: EncoderEntry, key: str) -> Text:
         return Text("not certified", style="yellow")
     best = find_best(record, key) == encoder.name
     style = "bold green" if best else "" if score.value is not None else "yellow"
-    both = bracket(m.scores, m.unit, m.better)
-    shown = (both, "") if both else format_score(score, m.unit, in_levels(m))
+    both = bracket(m.scores, m.unit, m.better, m.levels)
+    shown = (both, "") if both else format_score(score, m.unit, m.levels)
     return Text.assemble((shown[0], style), " ", (shown[1], "dim"), (" *" if best else "  ", style))
 
 
@@ -138,29 +163,6 @@ def _format_best_budget(encoder: EncoderEntry, key: str) -> Text:
     m = encoder.measures.get(key)
     score = m.scores.get(BEST_BUDGET) if m else None
     return Text(f"{choice(score)}  " if score else "")
-
-
-def _validity(encoders: list[EncoderEntry]) -> list[Text]:
-    """Return one line per outcome: whose checks passed, and which did not; encoders with one outcome share it."""
-    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for encoder in encoders:
-        groups.setdefault(tuple(_outcome(list(encoder.checks.values()))), []).append(encoder.name)
-    lines = []
-    for outcome, names in groups.items():
-        line = Text.assemble((listing(names), "bold"), ": ")
-        for i, (text, style) in enumerate(outcome):
-            line.append("; " if i else "").append(text, style=style)
-        lines.append(line)
-    return lines
-
-
-def _outcome(checks: list[CheckEntry]) -> list[tuple[str, str]]:
-    if not checks:
-        return [("no validity check was run", "yellow")]
-    groups = {status: [c.title.lower() for c in checks if c.status == status] for status in _STATUS}
-    passed = [(f"{plural(len(groups['pass']), 'check')} passed", _STATUS["pass"])] if groups["pass"] else []
-    words = {"warn": f"warning{'s'[: len(groups['warn']) > 1]}", "fail": "FAILED", "skip": "skipped"}
-    return passed + [(f"{words[s]}: {listing(groups[s], 6)}", _STATUS[s]) for s in words if groups[s]]
 
 
 def _problems(record: Record, wholes: Mapping[str, str]) -> list[str]:

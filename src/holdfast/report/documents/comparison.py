@@ -6,9 +6,9 @@ from rich.text import Text
 
 from holdfast.report.brief import FEW
 from holdfast.report.document import Block, Document
-from holdfast.report.leader import Leader, format_score_inline, lead
+from holdfast.report.leader import Leader, lead, lead_of
 from holdfast.report.names import shorten_names
-from holdfast.report.numbers import BETTER, decapitalise, finite, listing, plural
+from holdfast.report.numbers import BETTER, decapitalise, finite, format_score_inline, listing, plural
 from holdfast.report.table import Table
 from holdfast.storage.chart import CurvesEntry
 from holdfast.storage.comparison import ComparedEncoder, ComparedMeasure, Comparison, RankedRow
@@ -146,12 +146,14 @@ def leader(data: Comparison) -> Leader | None:
         for pair in m.pairs
         if pair.winner and first in (pair.first, pair.second)
     }
-    second = next((name for name in scores if name != m.best), None)
-    p = next((pair.p_adjusted for pair in m.pairs if {pair.first, pair.second} == {m.best, second}), None)
-    p_value = p_text(p) if finite(p) else ""
+    top = m.best or first
+    second = next((name for name in scores if name != top), None)
+    between = next((pair for pair in m.pairs if {pair.first, pair.second} == {top, second}), None)
+    behind = None if between is None or top is None else lead_of(between, top, m.better)
+    p_value = p_text(between.p_adjusted) if m.best and between and finite(between.p_adjusted) else ""
     bars = [bar for encoder in data.encoders if encoder.name in scores for bar in encoder.bars]
     bar = next(iter(bars), "")
-    return lead(m, scores, m.best, beaten, answers=m.answers, levels=m.levels, p=p_value, bar=bar)
+    return lead(m, scores, m.best, beaten, answers=m.answers, behind=behind, p=p_value, bar=bar)
 
 
 def trust(encoder: ComparedEncoder) -> tuple[str, str]:

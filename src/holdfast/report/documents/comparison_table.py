@@ -7,9 +7,8 @@ from rich.text import Text
 
 from holdfast.report.document import Document, Items
 from holdfast.report.documents.comparison import ARROW, first_names, heading, opening, p_text, p_title, rank, sentences
-from holdfast.report.leader import format_score_inline
 from holdfast.report.names import shorten_names
-from holdfast.report.numbers import finite, vacuous
+from holdfast.report.numbers import finite, format_score_inline, vacuous
 from holdfast.report.table import Table, latex_text
 from holdfast.runtime.checked import Checked, Count
 from holdfast.storage.comparison import ComparedMeasure, Comparison, RankedRow

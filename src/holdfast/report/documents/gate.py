@@ -9,8 +9,7 @@ from holdfast.numerics.statistics.score import Score
 from holdfast.report.document import Block, Document, Heading, Items, list_items
 from holdfast.report.documents.comparison import p_text
 from holdfast.report.index_sentences import sentences as upgrade_sentences
-from holdfast.report.leader import format_score
-from holdfast.report.numbers import BETTER, finite, number, plural
+from holdfast.report.numbers import BETTER, finite, format_score, number, plural
 from holdfast.report.table import Table
 from holdfast.storage.finding import Finding
 from holdfast.storage.gate import Gate, HeldScore, Needed, Regression

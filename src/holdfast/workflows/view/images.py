@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.report.brief import in_levels
 from holdfast.report.names import short_names
 from holdfast.report.numbers import finite, number
 from holdfast.report.pictures import change_in_words
@@ -160,7 +159,7 @@ def _round_value(value: float) -> float | str | None:
 
 def _describe_units(m: MeasureEntry) -> dict[str, Any]:
     """Return how values of a measure are written, and what they mean."""
-    times, after = (100, " %") if m.unit == "share" else (255, "/255") if in_levels(m) else (1, "")
+    times, after = (100, " %") if m.unit == "share" else (255, "/255") if m.levels else (1, "")
     return {"better": m.better, "question": m.question, "times": times, "after": after}
 
 

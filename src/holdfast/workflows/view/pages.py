@@ -8,9 +8,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from holdfast.report.leader import format_score
 from holdfast.report.names import short_names
-from holdfast.report.numbers import BETTER, count, duration, plural
+from holdfast.report.numbers import BETTER, count, duration, format_score, plural
 from holdfast.report.page import fragment, page, script_digest
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.progress_file import Round, round_of

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.report.brief import best_first, first_keys, in_levels
-from holdfast.report.leader import format_score_inline
+from holdfast.report.brief import best_first, first_keys
 from holdfast.report.names import short_names, shorten_names
+from holdfast.report.numbers import format_score_inline
 from holdfast.report.verdict import titles
 from holdfast.runtime.doors import read_bytes, real
 from holdfast.runtime.errors import HoldfastError, UnreadableRecord, describe_error, os_reason
@@ -256,7 +256,7 @@ def _numbers(record: Record) -> tuple[str, Mapping[str, str]] | None:
     for encoder in audited[:SHOWN]:
         m = encoder.measures.get(keys[0])
         if m is not None and m.headline_score is not None:
-            numbers[encoder.name] = format_score_inline(m.headline_score, m.unit, in_levels(m))
+            numbers[encoder.name] = format_score_inline(m.headline_score, m.unit, m.levels)
     return titles(record)[keys[0]], numbers
 
 

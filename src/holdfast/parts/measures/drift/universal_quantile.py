@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Score, Subject, Table
 from holdfast.numerics.geometry.divergences import divergence
@@ -36,6 +37,11 @@ class UniversalQuantile(OfAllPairs, AttackMeasure):
         "100 % means that it moves farther than any two images are apart."
     )
     reference = f"{PAPER}, section 5 (universal quantiles)"
+
+    @property
+    @override
+    def gloss(self) -> str:
+        return "drift"
 
     def observe(self, subject: Subject) -> Table:
         """Return drift and quantile of every attacked image, and what every image's pairs say."""

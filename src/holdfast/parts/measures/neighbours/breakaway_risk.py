@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import torch
+from typing_extensions import override
 
 from holdfast.core import Subject, Table
 from holdfast.numerics.geometry import pairwise
@@ -29,6 +30,11 @@ class BreakawayRisk(AttackMeasure):
         "nothing of the original is left."
     )
     reference = f"{PAPER}, Eq. 1 and appendix C.7"
+
+    @property
+    @override
+    def gloss(self) -> str:
+        return "others that came nearer"
 
     def observe(self, subject: Subject) -> Table:
         """Return both roles of every image."""

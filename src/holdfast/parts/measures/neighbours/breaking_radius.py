@@ -10,7 +10,6 @@ from typing_extensions import override
 
 from holdfast.core import Ball, Failure, InWords, Measure, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Chart, Curves
-from holdfast.core.grade import grade_interval
 from holdfast.numerics import statistics
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
@@ -79,9 +78,9 @@ class BreakingRadius(Measure):
     unit = "pixels"
     question = "How large a change does it take before an image is taken for another one?"
     how_to_read = (
-        "A change of the median's size breaks half of the images (pixels of a [0, 1] image, in the norm of the ball; "
-        "one grey level is 1/255 in ℓ∞). An attack gives an upper bound: a better attack may need less, but never less "
-        "than the certified part. Compare it only between audits with the same number of images."
+        "A change of the median's size breaks half of the images: pixels of a [0, 1] image in the norm of the ball; in "
+        "ℓ∞, n/255, no pixel changes by more. An attack gives an upper bound: a better attack may need less, but never "
+        "less than the certified part. Compare it only between audits with the same number of images."
     )
     reference = (
         "the event of Eq. 1 of “Robustness of unsupervised representation learning without labels”, without its ε; "
@@ -96,6 +95,11 @@ class BreakingRadius(Measure):
     def needs_labels(self) -> bool:
         """Whether the failure reads labels."""
         return self.failure.needs_labels
+
+    @property
+    @override
+    def gloss(self) -> str:
+        return f"half {self.failure.clause} at"
 
     @property
     def column(self) -> str:
@@ -189,34 +193,23 @@ class BreakingRadius(Measure):
         return curve_difference(tables, names, self.ball)
 
     def in_words(self, table: Table, scores: Mapping[str, Score]) -> InWords:
-        """Return how far half of the images may move, what that is called, and what is proved."""
-        median, level = scores["median"], float(table["level"].min())
-        population, levels = int(table["population"][0]), self.ball.is_box
-        among = "" if median.n == population else f" among {population:,}"
-        images = f"half of {median.n} images{among} {self.failure.clause}"
-        proved = scores.get("proved")
-        further = () if proved is None else (f"Proved: {self._describe_certificate(proved)}.",)
+        """Return how far half of the images may move, and what is proved."""
+        median, proved = scores["median"], scores.get("proved")
+        images, definition = f"half of {median.n} images {self.failure.clause}", self.failure.definition
+        further = () if proved is None or proved.value is None else (f"Proved: {self._describe_certificate(proved)}.",)
         if median.value is None:
-            return InWords(f"no change was found after which {images}", further=further, levels=levels)
-        # how sure that is, and what one grey level would be
-        own = " of these images" if levels and level > 1 / 255 + 1e-9 else "" if levels else " in every pixel"
-        interval = "no interval" if median.low is None else _between(median, levels)
-        size = self._size(median.value)
-        says = f"{images} after a change of {size} ({interval}; one grey level{own} is {size_in_words(level, levels)})"
-        # The verdict holds for the whole interval, and not for the median alone
-        low, high = (median.value if end is None else end for end in (median.low, median.high))
-        name = grade_interval(low / level, high / level, self.ball.grades)
-        # A search finds upper bounds, so only the lowest verdict is certain
-        least = self.ball.grades[0].word if self.ball.grades else ""  # what any smaller radius is called too
-        return InWords(says, name, least if name == least else "", further, levels)
+            return InWords(f"no change was found after which {images}", definition, further)
+        size, interval = self._size(median.value), _between(median, self.ball.is_box)
+        if not self.ball.is_box:  # a length says little by itself
+            interval += f"; a change of every pixel by one tone is {size_in_words(float(table['level'].min()), False)}"
+        return InWords(f"{images} after a change of {size} ({interval})", definition, further, is_number=True)
 
     def _describe_certificate(self, proved: Score) -> str:
         """Return what is proved."""
-        if proved.value is None:
-            return "nothing, because no certifier supports this encoder"
+        assert proved.value is not None
         if proved.value == 0:
             return f"nothing for half of {proved.n} images"
-        interval = "no interval" if proved.low is None else _between(proved, self.ball.is_box)
+        interval = _between(proved, self.ball.is_box)
         return f"half of {proved.n} images hold up to {self._size(proved.value)} ({interval})"
 
     def _size(self, radius: float) -> str:
@@ -227,7 +220,7 @@ class BreakingRadius(Measure):
 
 def _between(score: Score, levels: bool) -> str:
     """Return an interval in words."""
-    assert score.low is not None
-    assert score.high is not None
+    if score.low is None or score.high is None:
+        return "no interval"
     low, high = (in_figures(end * (255 if levels else 1)) for end in (score.low, score.high))
     return f"{100 * score.confidence:g} %: {low} to {high}"

@@ -44,6 +44,7 @@ class NearestNeighbourAccuracy(AttackMeasure):
     statistic = "share"
     condition = "given this population of images"
     better = "higher"
+    in_brief = True
     unit = "share"
     question = "How often is the original still the nearest clean neighbour of an attacked image?"
     how_to_read = (
@@ -52,6 +53,11 @@ class NearestNeighbourAccuracy(AttackMeasure):
         "the audit broke it."
     )
     reference = f"{PAPER}, Eq. 4"
+
+    @property
+    @override
+    def gloss(self) -> str:
+        return "still nearest to itself"
 
     @property
     @override

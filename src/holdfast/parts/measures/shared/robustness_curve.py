@@ -21,8 +21,8 @@ DECADES = 3
 """Powers of ten below the largest radius that are drawn at most: a proof may reach next to nothing."""
 
 CERTIFIED = (
-    "Dashed line: the share that is certified, of the images that were tried. The hatched area between certificate and "
-    "attack is undecided. "
+    "Dashed line: the share that is certified, of the images that were tried. Between it and what was broken nothing "
+    "is decided. "
 )
 """How the dashed line is read, where it is drawn."""
 
@@ -52,7 +52,9 @@ def robustness_curve(table: Table, ball: Ball, summary: str) -> Curves | None:
         lines.append(Line(places, lower, lower, upper, style="dashed"))
         count = int(tried.sum())
         of = f"these {count} images" if count == len(radius) else f"the first {count} of {len(radius)} images"
-        note = f"Hatched: open, for {of}. Below it they are proved to hold, above it they are broken."
+        note = (
+            f"Dashed, for {of}: the share that is proved to hold. Above it, up to what was broken, nothing is decided."
+        )
     return Curves(
         heading="How many images hold",
         short="curve",
@@ -70,6 +72,7 @@ def robustness_curve(table: Table, ball: Ball, summary: str) -> Curves | None:
         label="images that hold",
         unit="share",
         scale="log",
+        in_255ths=ball.is_box,
         marks=tuple(marks.values()),
         named=tuple(marks),
         summary=summary,
@@ -116,6 +119,7 @@ def curve_difference(tables: tuple[Table, Table], names: tuple[str, str], ball: 
         label="more images that hold",
         unit="share",
         scale="log",
+        in_255ths=ball.is_box,
         marks=tuple(marks.values()),
         named=tuple(marks),
         summary=summary,
@@ -166,12 +170,12 @@ def difference_in_words(gap: SurvivalDifference, names: tuple[str, str], ball: B
 
 def across(ball: Ball) -> str:
     """Return what the axis of sizes shows."""
-    return f"size of the change in pixels, {ball.norm}"
+    return f"size of the change{'' if ball.is_box else ' in pixels'}, {ball.norm}"
 
 
 def marks_of(table: Table, ball: Ball) -> dict[str, float]:
-    """Return known sizes by their names: the landmarks of the norm, and everyday changes of the median image."""
-    marks = {name: place for place, name in ball.landmarks}
+    """Return known sizes by their names: everyday changes of the median image, and where no axis says n/255, a tone."""
+    marks = dict[str, float]()
     columns = NAMES if ball.is_box else {"level": "one grey level", **NAMES}
     for column, name in columns.items():
         # Everyday sizes are NaN where images are neither grey nor of three colours
