@@ -37,7 +37,7 @@ class Trust:
 
     status: str
     text: str
-    further: str = ""
+    doubts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -231,8 +231,11 @@ def _head(m: MeasureEntry) -> Head:
 def _behind(record: Record, key: str, names: list[str]) -> dict[str, Cell]:
     """Return how far the number of each encoder is behind the first one's, where the two were compared."""
     about, cells = _about(record)[key], dict[str, Cell]()
+    ranked = {e.name for e in record.encoders if is_rival(e, record.plan.allow)}
     for name in names[1:]:
-        if gap := _difference(record, key, names[0], name):
+        if name not in ranked:
+            cells[name] = Cell("not ranked", tone="warn")
+        elif gap := _difference(record, key, names[0], name):
             cells[name] = Cell(*format_score(gap, about.unit, about.levels))
     return cells
 
@@ -278,7 +281,7 @@ def trust(encoder: EncoderEntry) -> Trust:
         return Trust("skip", "no check was run")
     passed = sum(check.status == "pass" for check in ran)
     text = f"{passed} of {len(ran)} checks passed" if passed < len(ran) else f"all {plural(passed, 'check')} passed"
-    doubts, worst = [], "pass"
+    doubts, worst = list[str](), "pass"
     for status, word in (("warn", "warning"), ("fail", "failed")):
         flawed = [check for check in ran if check.status == status]
         if not flawed:
@@ -286,7 +289,7 @@ def trust(encoder: EncoderEntry) -> Trust:
         worst, named = status, list(dict.fromkeys(check.doubt or check.title.lower() for check in flawed))
         many = plural(len(flawed), word) if word == "warning" else f"{len(flawed)} {word}"
         doubts.insert(0, f"{many}: {listing(named, 3)}")
-    return Trust(worst, text, "; ".join(doubts))
+    return Trust(worst, text, tuple(doubts))
 
 
 def _excludes_zero(difference: Score) -> bool:

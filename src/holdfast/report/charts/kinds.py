@@ -1,5 +1,6 @@
 """Each kind of chart that a record may ask for, drawn for all encoders together; see `holdfast.core.chart`."""
 
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeGuard, TypeVar
@@ -33,9 +34,6 @@ from holdfast.storage.chart import (
 from holdfast.storage.record import MeasureEntry
 from holdfast.storage.record_file import RunFiles
 from holdfast.storage.standing import ONE_SIDE, VOID
-
-ALIKE = 0.05
-"""Share by which marks of one name may lie apart and are drawn as one: encoders may see their images in other sizes."""
 
 Kind = TypeVar("Kind", bound=ChartEntry, covariant=True)
 
@@ -197,13 +195,15 @@ def draw_together(key: str, title: str, parts: Sequence[Contribution[ChartEntry]
 
 
 def _marks(charts: Sequence[CurvesEntry]) -> tuple[tuple[float, str], ...]:
-    """Return the marks of all charts; one that several have, at about the same place, once."""
-    marks: list[tuple[float, str]] = []
+    """Return the marks of all charts; one that several have once, in the middle of its places.
+
+    Encoders may see their images in other sizes, so that an edit of a file is not equally large for all.
+    """
+    places: dict[str, list[float]] = {}
     for chart in charts:
         for place, name in zip(chart.marks, chart.named, strict=True):
-            if not any(name == other and abs(place - at) <= ALIKE * abs(at) for at, other in marks):
-                marks.append((place, name))
-    return tuple(marks)
+            places.setdefault(name, []).append(place)
+    return tuple((statistics.median(several), name) for name, several in places.items())
 
 
 def _add_notes(panel: Panel, notes: list[str]) -> Panel:

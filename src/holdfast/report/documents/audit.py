@@ -18,6 +18,8 @@ from holdfast.storage.record import EncoderEntry, Record
 
 _ARROW = {key: text[0] for key, text in BETTER.items()}
 _STATUS = {"pass": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
+_NAME = 28
+"""Columns that names and what checks say take at most."""
 _CELL = 22
 """Columns that "12.3 % [9.1, 15.2] *" takes, roughly; decides which way round the table fits."""
 
@@ -103,8 +105,9 @@ def _brief_tables(record: Record) -> Iterator[Table]:
                     piece.rstrip()
                 down.append(Text.assemble(f"  {head.title}: ", Text(", ").join(pieces)))
         titles = ["", *(f"{head.title} {_ARROW.get(head.better, '')}".rstrip() for head in heads)]
-        widths = (max(max(map(len, row[at].split("\n"))) for row in rows) for at in range(len(titles)))
-        yield Table(titles, rows, narrow=down, wide=sum(2 + width for width in widths))
+        widths = [max(max(map(len, row[at].split("\n"))) for row in rows) for at in range(len(titles))]
+        named = min(widths[0], _NAME)  # longer ones are folded
+        yield Table(titles, rows, narrow=down, wide=sum(2 + width for width in (named, *widths[1:])))
 
 
 def _format(cell: Cell) -> Text:
@@ -117,8 +120,7 @@ def _format(cell: Cell) -> Text:
 
 def _checks(trust: Trust) -> Text:
     """Return how many checks of an encoder passed, and below it what the others say."""
-    further = f"\n{trust.further}" if trust.further else ""
-    return Text(trust.text + further, f"not bold {_STATUS[trust.status].removeprefix('bold ')}")
+    return Text("\n".join([trust.text, *trust.doubts]), f"not bold {_STATUS[trust.status].removeprefix('bold ')}")
 
 
 def _tables(record: Record, keys: Sequence[str]) -> list[Table]:

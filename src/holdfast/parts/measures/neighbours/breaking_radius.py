@@ -99,7 +99,7 @@ class BreakingRadius(Measure):
     @property
     @override
     def gloss(self) -> str:
-        return f"half {self.failure.clause} at"
+        return f"half {self.failure.clause} at{'' if self.ball.is_box else f' ({self.ball.norm})'}"
 
     @property
     def column(self) -> str:
