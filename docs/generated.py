@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 DOCS = Path(__file__).parent
 ASKED = re.compile(
-    r"^<!-- (facts|measures|profiles|options|function|radii|verdicts|commands|parts|grades|references|layers|formats"
+    r"^<!-- (facts|measures|profiles|options|function|radii|verdicts|commands|parts|references|layers|formats"
     r"|gallery|examples)(?:: (\S+))? -->$",
     re.MULTILINE,
 )
@@ -30,7 +30,7 @@ def on_page_markdown(markdown: str, files: Any, **_: Any) -> str:
     """Replace each comment by what it asks for (MkDocs calls this for every page)."""
     makers: dict[str, Callable[..., str]] = {
         "facts": facts, "measures": measures, "profiles": profiles, "options": options, "function": function,
-        "radii": radii, "commands": commands, "parts": parts, "grades": grades, "references": references,
+        "radii": radii, "commands": commands, "parts": parts, "references": references,
         "layers": layers, "formats": formats, "gallery": gallery, "examples": examples,
     }  # fmt: skip
 
@@ -136,20 +136,6 @@ def parts(kind: str) -> str:
     from holdfast.report.parts import catalogue
 
     return _table("name", catalogue([kind])[kind])
-
-
-def grades(norm: str) -> str:
-    """Return a table of what changes of some size are called in a norm, in grey levels of every pixel."""
-    from holdfast.core import registry
-
-    lines, least = ["| called | grey levels of every pixel | because |", "|---|---|---|"], "0"
-    for grade in registry.find("threats", norm).grades:
-        most = f"{grade.below:g}"
-        lines.append(
-            f"| {grade.word} | {least} or more{'' if most == 'inf' else f', less than {most}'} | {grade.because} |"
-        )
-        least = most
-    return "\n".join(lines)
 
 
 def layers() -> str:
