@@ -172,12 +172,24 @@ def test_names_of_marks_do_not_touch() -> None:
         assert right < other_left or other_right < left or abs(y - other_y) >= 7
 
 
-def test_marks_of_several_encoders_are_drawn_once_where_they_agree() -> None:
+def test_marks_of_several_encoders_are_drawn_once() -> None:
     first, second = curve("a", (0.004, "1/255"), (0.03, "JPEG 90")), curve("b", (0.004, "1/255"), (0.06, "JPEG 90"))
     panel = draw_together("k", "Curve", [first, second])
     assert panel.svg.count(">1/255</text>") == 1
-    assert panel.svg.count(">JPEG 90</text>") == 2
+    assert panel.svg.count(">JPEG 90</text>") == 1
+    assert panel.drawing is not None
+    assert {name: at for at, name in panel.drawing.across.marks}["JPEG 90"] == pytest.approx(0.045)
     assert panel.notes == ["A note."]
+
+
+def test_sizes_of_a_box_are_drawn_as_255ths() -> None:
+    part = curve("a", (0.004, "JPEG 90"))
+    boxed = replace(part, chart=structs.replace(part.chart, in_255ths=True))
+    panel = draw_together("k", "Curve", [boxed])
+    assert "/255</text>" in panel.svg
+    assert "/255</text>" not in draw_together("k", "Curve", [part]).svg
+    rows = list(panel.drawing.rows()) if panel.drawing else []
+    assert [float(row["x"]) for row in rows] == pytest.approx([255 * x for x in part.chart.lines[0].x])
 
 
 def test_a_band_that_crosses_zero_is_drawn_whole() -> None:

@@ -74,6 +74,8 @@ def test_a_part_and_its_fields_join_in_any_order() -> None:
         ("breakaway_risk[atack.steps=5]", "did you mean 'attack'"),
         ("breakaway_risk[attack.stps=5]", "did you mean 'steps'"),
         ("breakaway_risk[step=5]", "did you mean 'attack.steps'. known: attack, ball"),
+        ("breakaway_risk[attack_steps=5]", "did you mean 'attack.steps'"),
+        ("breakaway_risk[ball=rotation]", "expected a ball, got rotation; known: l2, linf, patch"),
         ("breakaway_risk[bal=5]", "did you mean 'ball'"),
         ("my_measure", "unknown measure 'my_measure'.*; a measure of your own needs --parts FILE$"),
         ("breakaway_risk[attack.steps=2.5]", "expected a whole number"),

@@ -119,7 +119,10 @@ def _resolve_spec(table: Mapping[str, Any], before: Any, ball: Mapping[str, Any]
 
 def _inner(key: str, spec: Mapping[str, Any], own: Iterable[str]) -> str:
     """Return the parameter of an inner part whose end is most like a key; "" where one of the part's own is."""
-    ends = {path.rpartition(".")[2]: path for path in flatten(spec) if "." in path}
+    paths = [path for path in flatten(spec) if "." in path]
+    if meant := [path for path in paths if path.replace(".", "_") == key]:
+        return meant[0]
+    ends = {path.rpartition(".")[2]: path for path in paths}
     (best,) = nearest(key, {*ends, *own}) or [""]
     return ends.get(best, "") if best not in own else ""
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from holdfast.runtime.checked import derive_name, describe_value
 from holdfast.runtime.doors import digest_file, real, regular
@@ -326,4 +326,21 @@ def configure(cls: type, values: Mapping[str, Any]) -> Any:
     """Return `cls(**values)`, made of specs of its parts; its arguments are checked there, see `Checked`."""
     # The default of a field tells which kind of part, or whether a number, stands there
     usual = {f.name: f.default for f in dataclasses.fields(cls)}
-    return cls(**{key: build(_with_kind(value, usual.get(key))) for key, value in values.items()})
+    made = {key: build(_with_kind(value, usual.get(key))) for key, value in values.items()}
+    for key, value in made.items():
+        _check_base(cls, key, value, usual.get(key))
+    return cls(**made)
+
+
+def _check_base(cls: type, key: str, value: Any, usual: object) -> None:
+    """Refuse a part of the right kind that a field has no use for, such as a noise where a ball is meant."""
+    kind = _kind(usual)
+    if kind is None or _kind(value) != kind:
+        return
+    base = get_type_hints(cls).get(key)
+    if not isinstance(base, type) or isinstance(value, base):
+        return
+    fit = [name for name in names(kind) if issubclass(find(kind, name), base)]
+    raise HoldfastError(
+        f"{derive_name(cls)}.{key}: expected a {derive_name(base)}, got {part_name(value)}; known: {', '.join(fit)}"
+    )

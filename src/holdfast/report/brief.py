@@ -162,7 +162,11 @@ def _alone(encoder: EncoderEntry, key: str, record: Record) -> Leader | None:
     if m is None or said is None or m.in_words is None:
         return None
     if name := diagnose(encoder):
-        return Leader(f"{encoder.name}: {decapitalise(name)}", said.text.removeprefix(f"{name}: "), "warn")
+        headline = m.headline_score
+        text = said.text.removeprefix(f"{name}: ").removeprefix(
+            f"{diagnose(encoder, headline.because)}: " if headline else ""
+        )
+        return Leader(f"{encoder.name}: {decapitalise(name)}", f"{text[:1].upper()}{text[1:]}", "warn")
     if said.tone != "plain" or not m.in_words.is_number:
         return None
     rest = said.text.partition(f"{m.in_words.says[1:]}.")[2].strip()

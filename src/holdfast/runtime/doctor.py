@@ -60,7 +60,8 @@ def _examine(name: str) -> tuple[str, str, str]:
             if guard_torchvision() and name == "torchvision":
                 guarded = (
                     f"; its compiled operators do not load beside torch {torch.__version__}: builds for CPU and CUDA "
-                    "are mixed; detection ops are unavailable, all that Holdfast needs works"
+                    "are mixed. All that Holdfast needs works; where your own scripts cannot import timm or Lightning, "
+                    "install torch and torchvision from one index, both with +cpu or both without"
                 )
             importlib.import_module(name)
     except Exception as error:  # a broken package may raise anything, and naming it is the point

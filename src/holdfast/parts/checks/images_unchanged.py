@@ -14,7 +14,7 @@ class ImagesUnchanged(Check):
     somebody writes meanwhile, and a disk that reads other bytes. Images that probes learn from are among them.
     """
 
-    doubt = "the encoder changes its images"
+    doubt = "images changed while they were read"
     invariant = EVERY
 
     consequence = "void"

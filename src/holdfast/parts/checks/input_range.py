@@ -14,7 +14,7 @@ class InputRange(Check):
         examined: images that are read.
     """
 
-    doubt = "hardly any contrast"
+    doubt = "an unusual range of pixels"
     invariant = EVERY
 
     examined: int = 64

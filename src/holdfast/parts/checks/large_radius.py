@@ -27,7 +27,7 @@ class LargeRadius(Check):
         fail: share above which it fails.
     """
 
-    doubt = "misleading gradients"
+    doubt = "even a huge change breaks little"
     invariant = EVERY
 
     attack: Attack = Pgd(20)

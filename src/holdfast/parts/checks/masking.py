@@ -37,7 +37,7 @@ class Masking(SearchCheck):
     warn: float = 0.15
     fail: float = 0.1
 
-    doubt = "weak attack"
+    doubt = "misleading gradients"
     place = 23
 
     @classmethod

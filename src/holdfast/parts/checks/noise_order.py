@@ -61,7 +61,7 @@ class NoiseOrder(Check):
     ball: Ball = Linf(0.05)
     measures: tuple[ChanceMeasure, ...] = (AdversarialRobustness(), WorstNoiseRobustness(), ProbabilisticRobustness())
 
-    doubt = "weak noise"
+    doubt = "weak attack or noise"
     place = 33
 
     def __post_init__(self) -> None:

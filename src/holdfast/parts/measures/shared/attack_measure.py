@@ -48,7 +48,9 @@ def along_attack(attack: Attack, steps: tuple[int, ...]) -> tuple[Chart, ...]:
         heading="Scores against attack steps",
         short="steps",
         how_to_read=(
-            "If a curve still rises (or falls) at its end, a longer attack would do more harm. Bands are intervals."
+            "What one attack had reached on its way, after so many of its steps. Read-outs lie far apart, so a curve "
+            "may move up to its end although the last steps changed little: whether the attack had finished is what "
+            "the check “steps converged” says. Bands are intervals."
         ),
         scores=tuple(map(attack.label, steps)),
         at=steps,

@@ -176,7 +176,7 @@ def across(ball: Ball) -> str:
 def marks_of(table: Table, ball: Ball) -> dict[str, float]:
     """Return known sizes by their names: everyday changes of the median image, and where no axis says n/255, a tone."""
     marks = dict[str, float]()
-    columns = NAMES if ball.is_box else {"level": "one grey level", **NAMES}
+    columns = NAMES if ball.is_box else {"level": "one tone", **NAMES}
     for column, name in columns.items():
         # Everyday sizes are NaN where images are neither grey nor of three colours
         known = table[column][table[column].isfinite() & (table[column] > 0)] if column in table else torch.empty(0)
