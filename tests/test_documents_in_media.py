@@ -50,7 +50,7 @@ def test_markdown_has_headings_lists_tables_and_code() -> None:
         "**Price:** none, `small`",
         "### A part",
         "| name | value | why |\n| --- | ---: | --- |\n| first | **12 %** | it \\| is |\n"
-        "| second | 3 | \\<b\\>\\`x\\` \\| \\[y\\](z) \\*a\\* - b |",
+        "| second | 3 | \\<b\\>\\`x\\` \\| \\[y\\](z) \\*a\\*, - b |",
         "- one\n- two",
         "- above\n  - below",
         "- Again: `holdfast audit a --data b`",
@@ -82,6 +82,7 @@ def test_a_page_has_no_markup_but_ours() -> None:
     assert '<span class="bold red">&lt;b&gt;' in html
     assert html.count("<tr>") == 3
     assert set(re.findall(r"<(\w+)", html)) == {
+        "br",
         "code",
         "div",
         "p",

@@ -9,9 +9,11 @@ from msgspec.structs import replace
 from holdfast.report.brief import best_first, brief, first_keys, leader, trust
 from holdfast.report.documents.comparison import first_names, front, opening
 from holdfast.report.documents.comparison import trust as trust_compared
+from holdfast.report.leader import lead_of
 from holdfast.report.names import LONGEST, short_names, shorten_names
 from holdfast.report.numbers import bracket
 from holdfast.storage.comparison import ComparedPair, Comparison, Pareto, ParetoPoint
+from holdfast.storage.record import PairEntry
 from json_records import compared_encoder, compared_measure, ranked_row, small_comparison, typed
 from report_fixture import MEASURES, NAMES, SHORT, harden, in_brief, in_words, make_run, make_score
 
@@ -126,6 +128,26 @@ def test_a_winner_is_told_with_the_paired_difference(record) -> None:
     shown = brief(typed(record))
     at = [head.title for head in shown.heads].index("behind the first")
     assert [line.figures[at].value for line in shown.lines] == ["–", "12.8/255", "12.8/255"]
+
+
+def test_who_is_not_ranked_is_behind_nobody(record) -> None:
+    in_words(record, "cosine_similarity")
+    entry = next(e for e in record["encoders"] if e["name"] == NAMES[0])
+    entry["checks"]["trained"] = {
+        "title": "Trained", "status": "warn", "called": "Looks untrained", "finding": "", "meaning": "",
+        "consequence": "caution", "details": {},
+    }  # fmt: skip
+    lines = {line.name: line for line in brief(typed(record)).lines}
+    assert lines[NAMES[0]].figures[1].value == "not ranked"
+    assert lines[NAMES[1]].figures[1].value != "not ranked"
+
+
+@pytest.mark.parametrize(("better", "sign"), [("higher", 1), ("lower", -1)])
+def test_who_is_ahead_is_ahead_by_more_than_nothing(better: str, sign: int) -> None:
+    pair = PairEntry(first="a", second="b", difference=make_score(sign * 0.2, sign * 0.2 - 0.1, sign * 0.2 + 0.1))
+    ahead, behind = lead_of(pair, "a", better), lead_of(pair, "b", better)
+    assert (ahead.value, ahead.low, ahead.high) == pytest.approx((0.2, 0.1, 0.3))
+    assert (behind.value, behind.low, behind.high) == pytest.approx((-0.2, -0.3, -0.1))
 
 
 def test_a_hardening_that_costs_too_much_does_not_simply_win(record) -> None:

@@ -18,4 +18,4 @@ def draw() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         subprocess.run([sys.executable, "-m", "holdfast", "demo", "--out", str(run)], check=True)
-        screenshot(run / "report.html", PLACE / "report.png", height=1140)
+        screenshot(run / "report.html", PLACE / "report.png", height=920)

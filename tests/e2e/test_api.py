@@ -308,7 +308,8 @@ class Reader(html.parser.HTMLParser):
         self.open, self.tags, self.text = [], [], ""
 
     def handle_starttag(self, tag, attrs):
-        self.open.append(tag)
+        if tag != "br":  # which has no end
+            self.open.append(tag)
         self.tags.append(tag)
         assert not {"src", "href", "onload", "onclick"} & {key for key, _ in attrs}
 
@@ -331,7 +332,7 @@ def test_notebooks_show_a_table_in_which_all_text_is_escaped(x) -> None:
         assert page.open == []
         assert "script" not in page.tags
         assert evil in page.text
-        assert "Breakaway risk ↓" in page.text
+        assert "Breakaway risk" in page.text
         assert "http" not in shown._repr_html_()
     assert '<span class="bold red">bad: encoder' in found._repr_html_()
     assert "background: #" not in found._repr_html_()  # its colours are those of the page around it

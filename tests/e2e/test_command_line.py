@@ -134,7 +134,7 @@ def test_show_explains_inherited_parameters_and_profiles(capsys) -> None:
     assert "linear_radius: steps = 100" in out
     assert "for an encoder that takes 10 ms an image" in " ".join(out.split())
     _, out, _ = run(capsys, "show", "paper")
-    assert "ε 0.05 in ℓ∞" in out
+    assert "change by up to 12.8/255 (ε in ℓ∞)" in " ".join(out.split())
     assert "no further round" not in out
     _, out, _ = run(capsys, "show", "quick")
     assert "After 2 min 0 s no further round" in out

@@ -148,7 +148,7 @@ def _html(text: str | Text) -> Markup:
     for piece, words in _pieces(Text(text) if isinstance(text, str) else text):
         known = " ".join(word for word in words if word in CLASSES)
         html += Markup('<span class="{}">{}</span>').format(known, piece) if known and piece.strip() else piece
-    return html
+    return html.replace("\n", Markup("<br>"))
 
 
 def _pieces(text: Text) -> Iterator[tuple[str, list[str]]]:

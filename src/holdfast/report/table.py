@@ -56,7 +56,7 @@ class Table:
     def markdown(self) -> str:
         """Return it as Markdown."""
         rule = ["---" if place in self.words else "---:" for place in range(len(self.head))]
-        head = [markdown_text(str(cell)) for cell in self.head]
+        head = [_cell(str(cell), markdown_text, "{}") for cell in self.head]
         # numbers are ours, words may be anybody's
         escape = [markdown_text if place in self.words else _bars for place in range(len(self.head))]
         rows = [[_cell(cell, how, "**{}**") for cell, how in zip(row, escape, strict=True)] for row in self.rows]
@@ -75,7 +75,7 @@ def _text(cell: str | Text) -> Text:
 
 
 def _cell(cell: str | Text, escape: Callable[[str], str], bold: str) -> str:
-    text = escape(str(cell).strip())
+    text = escape(", ".join(line.strip() for line in str(cell).strip().splitlines()))
     return bold.format(text) if isinstance(cell, Text) and "bold" in str(cell.style) else text
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.text import Text
 
 from holdfast.report.answer import duplicates
-from holdfast.report.brief import Trust, brief, each_answer, explain_marks, first_keys, leader
+from holdfast.report.brief import Head, Trust, brief, each_answer, explain_marks, first_keys, leader
 from holdfast.report.cells import Cell
 from holdfast.report.document import Block, Document, ToCopy
 from holdfast.report.names import shorten_names
@@ -103,11 +103,18 @@ def _brief_tables(record: Record) -> Iterator[Table]:
                 pieces = [piece.copy() for piece in cell.split("\n")]
                 for piece in pieces:
                     piece.rstrip()
-                down.append(Text.assemble(f"  {head.title}: ", Text(", ").join(pieces)))
-        titles = ["", *(f"{head.title} {_ARROW.get(head.better, '')}".rstrip() for head in heads)]
+                named = f"{head.title} ({head.term})" if head.term else head.title
+                down.append(Text.assemble(f"  {named}: ", Text(", ").join(pieces)))
+        titles = [Text(), *map(_format_head, heads)]
         widths = [max(max(map(len, row[at].split("\n"))) for row in rows) for at in range(len(titles))]
         named = min(widths[0], _NAME)  # longer ones are folded
         yield Table(titles, rows, narrow=down, wide=sum(2 + width for width in (named, *widths[1:])))
+
+
+def _format_head(head: Head) -> Text:
+    """Return the head of a column, and below it what papers call it."""
+    below = (f"\n{head.term}", "dim") if head.term else ""
+    return Text.assemble(f"{head.title} {_ARROW.get(head.better, '')}".rstrip(), below)
 
 
 def _format(cell: Cell) -> Text:

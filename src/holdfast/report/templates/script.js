@@ -48,10 +48,10 @@
     if (link && link.getAttribute("href") === location.hash) reveal();
   });
   reveal();
-  // Paper cannot unfold anything.
+  // Paper cannot unfold anything; what heads of columns mean stands below, too.
   let closed = [];
   addEventListener("beforeprint", () => {
-    closed = [...document.querySelectorAll("details:not([open])")];
+    closed = [...document.querySelectorAll("details:not([open], [name])")];
     closed.forEach((item) => { item.open = true; });
   });
   addEventListener("afterprint", () => closed.forEach((item) => { item.open = false; }));
