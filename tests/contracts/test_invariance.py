@@ -212,10 +212,11 @@ def changed_network(change: str, size: float, dtype: torch.dtype, x: Tensor, who
     return Encoder(module, mean=0.5, std=0.5, origin={"normalisation": "a test"}, grid=grid)
 
 
-def same(name: str, there: dict[str, Any], here: dict[str, Any], half: bool, subtests: pytest.Subtests) -> None:
+def same(name: str, there: dict[str, Any], here: dict[str, Any], coarse: bool, subtests: pytest.Subtests) -> None:
     """Every score that is not void is the one of the other encoder: within 5 %, or what one image makes of a share.
 
-    Twice as much in half precision, whose three digits decide images that are nearly as near to two others.
+    Twice as much where three digits are left, in half precision and behind a large offset: they decide images that are
+    nearly as near to two others, and processors round them otherwise.
     """
     for title, score in here["scores"].items():
         other = there["scores"].get(title, {}).get("value")
@@ -227,7 +228,7 @@ def same(name: str, there: dict[str, Any], here: dict[str, Any], half: bool, sub
                 assert score["note"] or score["value"] is other
                 continue
             one = 1.01 / ATTACKED if registry.find("measures", name).unit == "share" else 2e-3
-            assert score["value"] == pytest.approx(other, rel=0.05 * (1 + half), abs=one * (1 + half))
+            assert score["value"] == pytest.approx(other, rel=0.05 * (1 + coarse), abs=one * (1 + coarse))
 
 
 def compare(tmp_path: Path, x: Tensor, reference: dict, changes: tuple, parts: dict, subtests: pytest.Subtests) -> None:
@@ -245,7 +246,8 @@ def compare(tmp_path: Path, x: Tensor, reference: dict, changes: tuple, parts: d
         # margins of classes may be as small as the last digits where distances between images are not
         close = change == "translation" and size > 1e4 and (part.needs_labels or name == "synbench")
         if change in (invariances(part) or ()) and here["measures"][name]["error"] is None and not close:
-            same(name, there["measures"][name], here["measures"][name], dtype == torch.float16, subtests)
+            coarse = dtype == torch.float16 or size > 1e3
+            same(name, there["measures"][name], here["measures"][name], coarse, subtests)
     if here["checks"]["collapse"]["status"] == "fail":
         assert not must_be_told(change, size, dtype)
         return
