@@ -83,6 +83,10 @@ def test_a_ray_that_is_there_is_used_and_left(tmp_path: Path, asked: Path, conne
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x.flatten(1).tanh()
 
+    class Holds:  # here, for workers cannot import what tests import
+        def ready(self) -> bool:
+            return True
+
     given = {"it": Encoder(OfAScript(), mean=0, std=1)}
     one = run_audit(plan("it"), tmp_path / "one", encoders=given)
     run_audit(plan("it"), tmp_path / "two", encoders=given, engine=Ray(1))
@@ -113,11 +117,6 @@ def test_a_ray_that_is_there_is_used_and_left(tmp_path: Path, asked: Path, conne
     record = run_audit(plan(), tmp_path / "five", engine=Ray(1))
     assert "RuntimeError: asked to fail" in record["failures"][0]
     assert record["run"]["workers_lost"] == 0
-
-
-class Holds:
-    def ready(self) -> bool:
-        return True
 
 
 @pytest.mark.slow
