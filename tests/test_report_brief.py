@@ -192,9 +192,9 @@ def test_the_best_stands_first_and_void_last(record) -> None:
 def test_checks_add_up_and_doubts_are_named(record) -> None:
     flawed, doubtful, sound = typed(record).encoders
     assert (trust(flawed).status, trust(flawed).text) == ("fail", "7 of 8 checks passed")
-    assert trust(flawed).doubts == ("1 failed: masking",)
+    assert trust(flawed).doubts == (("fail", "1 failed: masking"),)
     assert trust(doubtful).status == "warn"
-    assert "warning" in trust(doubtful).doubts[0]
+    assert "warning" in trust(doubtful).doubts[0][1]
     assert trust(sound).text == "all 8 checks passed"
     assert trust(replace(sound, checks={})).status == "skip"
 

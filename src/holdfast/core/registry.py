@@ -327,12 +327,15 @@ def configure(cls: type, values: Mapping[str, Any]) -> Any:
     # The default of a field tells which kind of part, or whether a number, stands there
     usual = {f.name: f.default for f in dataclasses.fields(cls)}
     made = {key: build(_with_kind(value, usual.get(key))) for key, value in values.items()}
-    for key, value in made.items():
-        _check_base(cls, key, value, usual.get(key))
-    return cls(**made)
+    try:
+        return cls(**made)
+    except HoldfastError:
+        for key, value in made.items():
+            _refuse_base(cls, key, value, usual.get(key))
+        raise
 
 
-def _check_base(cls: type, key: str, value: Any, usual: object) -> None:
+def _refuse_base(cls: type, key: str, value: Any, usual: object) -> None:
     """Refuse a part of the right kind that a field has no use for, such as a noise where a ball is meant."""
     kind = _kind(usual)
     if kind is None or _kind(value) != kind:
@@ -340,7 +343,8 @@ def _check_base(cls: type, key: str, value: Any, usual: object) -> None:
     base = get_type_hints(cls).get(key)
     if not isinstance(base, type) or isinstance(value, base):
         return
-    fit = [name for name in names(kind) if issubclass(find(kind, name), base)]
+    fit, expected = [name for name in names(kind) if issubclass(find(kind, name), base)], derive_name(base)
+    article = "an" if expected[0] in "aeiou" else "a"
     raise HoldfastError(
-        f"{derive_name(cls)}.{key}: expected a {derive_name(base)}, got {part_name(value)}; known: {', '.join(fit)}"
+        f"{derive_name(cls)}.{key}: expected {article} {expected}, got {part_name(value)}; known: {', '.join(fit)}"
     )

@@ -1,6 +1,7 @@
 """The answers that begin a report: what measures say in words, what that is like, and how far it may be believed."""
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from holdfast.report.numbers import decapitalise, listing, plural
 from holdfast.report.references import likeness
@@ -9,17 +10,42 @@ from holdfast.storage.record import DataEntry, EncoderEntry, MeasureEntry, Recor
 from holdfast.storage.standing import SOUND, VOID
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What a measure says of an encoder, with the standing of its headline.
+
+    Attributes:
+        called: what checks call the encoder, such as "Looks untrained"; "" for most.
+        says: the answer, as a sentence that lacks its first capital and its end.
+        further: sentences that follow.
+        tone: "plain" of a sound number, "warn" of a bound, "bad" of one that means little or nothing.
+        is_number: whether the headline says as much.
+    """
+
+    called: str
+    says: str
+    further: tuple[str, ...]
+    tone: str
+    is_number: bool = False
+
+    @property
+    def sentence(self) -> Sentence:
+        """All of it."""
+        start = f"{self.called}: {self.says}" if self.called else f"{self.says[:1].upper()}{self.says[1:]}"
+        return Sentence(" ".join((f"{start}.", *self.further)), self.tone)
+
+
 def answers(record: Record, closing: bool = True) -> list[tuple[str, Sentence]]:
     """Return (encoder, answer): what measures say in words, how far it may be believed, and what the checks say."""
     lines: list[tuple[str, Sentence]] = []
     for encoder in record.encoders:
         measures = encoder.measures.values()
-        answered = [words for m in measures if (words := answer(m, encoder, record.data))]
+        answered = [said.sentence for m in measures if (said := answer(m, encoder, record.data))]
         if answered and closing:  # what is about images or the encoder is said once
             last = answered.pop()
-            said = filter(None, (last.text, duplicates(record.data), _trust(encoder)))
-            answered.append(Sentence(" ".join(said), last.tone))
-        lines += [(encoder.name, words) for words in answered]
+            words = filter(None, (last.text, duplicates(record.data), _trust(encoder)))
+            answered.append(Sentence(" ".join(words), last.tone))
+        lines += [(encoder.name, sentence) for sentence in answered]
     return lines
 
 
@@ -35,31 +61,29 @@ def diagnose(encoder: EncoderEntry, by: Collection[str] | None = None) -> str:
     return listing([names[0], *map(decapitalise, names[1:])]) if names else ""
 
 
-def answer(measure: MeasureEntry, encoder: EncoderEntry, data: DataEntry) -> Sentence | None:
-    """Return what a measure says in words, with the standing of its headline; None of most, which say nothing."""
+def answer(measure: MeasureEntry, encoder: EncoderEntry, data: DataEntry) -> Answer | None:
+    """Return what a measure says in words; None of most, which say nothing."""
     words, headline = measure.in_words, measure.headline_score
     if not words or headline is None:
         return None
     standing, because = headline.standing, headline.because
-    name = diagnose(encoder, because if standing == VOID else None)
+    called = diagnose(encoder, because if standing == VOID else None)
     failed = [check.split("[")[0].replace("_", " ") for check in because]
     if standing == VOID:
-        void = f"{measure.title} means nothing here: the check {listing(failed)} failed."
-        return Sentence(f"{name}: {decapitalise(void)}" if name else void, "bad")
+        nothing = f"{decapitalise(measure.title)} means nothing here: the check {listing(failed)} failed"
+        return Answer(called, nothing, (), "bad")
 
     # what a sound number is like; of a bound how far it is one; of what learned nothing that it means little
-    tone, ending, further = "plain", "", words.further
+    says, further, tone = words.says, tuple(words.further), "plain"
     if standing != SOUND:
         side, checks = "smaller" if standing == "at most" else "larger", plural(len(failed), "check").partition(" ")[2]
-        tone = "warn"
         doubt = f"This is only a limit, because the {checks} {listing(failed)} failed: the truth may be far {side}."
-        further = [doubt, *further]
-    elif name:
-        tone, ending = "bad", ": for such an encoder this means little"
-    else:
-        further = [*further, likeness(measure, encoder, data)]
-    start = f"{name}: {words.says}" if name else f"{words.says[:1].upper()}{words.says[1:]}"
-    return Sentence(" ".join(filter(None, (f"{start}{ending}.", *further))), tone)
+        further, tone = (doubt, *further), "warn"
+    elif called:
+        says, tone = f"{says}: for such an encoder this means little", "bad"
+    elif like := likeness(measure, encoder, data):
+        further = (*further, like)
+    return Answer(called, says, further, tone, words.is_number)
 
 
 def duplicates(data: DataEntry) -> str:

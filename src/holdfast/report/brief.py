@@ -33,11 +33,17 @@ BEHIND = (
 
 @dataclass(frozen=True)
 class Trust:
-    """What the checks of an encoder say: the worst status, how many passed, and what the others cast on its numbers."""
+    """What the checks of an encoder say.
+
+    Attributes:
+        status: the worst of them.
+        text: how many passed.
+        doubts: (status, what checks of that status cast on its numbers), the gravest first.
+    """
 
     status: str
     text: str
-    doubts: tuple[str, ...] = ()
+    doubts: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -159,18 +165,13 @@ def _alone(encoder: EncoderEntry, key: str, record: Record) -> Leader | None:
     """Return the answer of the only encoder, as a heading where a number says it all."""
     m = encoder.measures.get(key)
     said = answer(m, encoder, record.data) if m else None
-    if m is None or said is None or m.in_words is None:
+    if said is None:
         return None
     if name := diagnose(encoder):
-        headline = m.headline_score
-        text = said.text.removeprefix(f"{name}: ").removeprefix(
-            f"{diagnose(encoder, headline.because)}: " if headline else ""
-        )
-        return Leader(f"{encoder.name}: {decapitalise(name)}", f"{text[:1].upper()}{text[1:]}", "warn")
-    if said.tone != "plain" or not m.in_words.is_number:
+        return Leader(f"{encoder.name}: {decapitalise(name)}", replace(said, called="").sentence.text, "warn")
+    if said.tone != "plain" or not said.is_number:
         return None
-    rest = said.text.partition(f"{m.in_words.says[1:]}.")[2].strip()
-    return Leader(f"{encoder.name}: {m.in_words.says}", rest)
+    return Leader(f"{encoder.name}: {said.says}", " ".join(said.further))
 
 
 def define(record: Record) -> str:
@@ -180,28 +181,28 @@ def define(record: Record) -> str:
     return next((each.definition for each in words if each), "")
 
 
-def explain_marks(record: Record, best: str, doubt: str) -> list[str]:
+def explain_marks(record: Record, shown: Brief, best: str, doubt: str) -> list[str]:
     """Return what the words and marks of the first numbers mean, of those that are there.
 
     Args:
         record: the record.
+        shown: its first numbers.
         best: how the best number is marked.
         doubt: how a number is marked that a warning concerns.
     """
-    cells = [cell for line in brief(record).lines for cell in line.figures]
     measures = [m for e in record.encoders for m in e.measures.values()]
     lines = [define(record)]
-    if any(cell.proved for cell in cells):
-        tried = max(m.scores[PROVED].n for m in measures if PROVED in m.scores)
+    first = [e.measures[key] for key in first_keys(record) for e in record.encoders if key in e.measures]
+    if tried := max((proof.n for m in first if (proof := _find_proof(m))), default=0):
         lines.append(f"Proved: no change of that size does it, whatever the attack (first {plural(tried, 'image')}).")
     if any(bracket(m.scores, m.unit, m.better) for m in measures):
         lines.append("Proved, and broken by an attack: the truth for these images is between them.")
     headlines = [m.headline_score for m in measures]
     if any(score and score.standing in ONE_SIDE for score in headlines):
         lines.append("At least, at most: a bound on one side, because a check failed.")
-    if any(compared.best for compared in record.comparison.values()):
+    if any(find_best(record, key) for key in record.comparison):
         lines.append(f"{best} better than every other ranked encoder on the same images, beyond chance (95 %).")
-    if any(cell.doubt for cell in cells):
+    if any(cell.doubt for line in shown.lines for cell in line.figures):
         lines.append(f"{doubt} a warning below the name concerns this number.")
     return [line for line in lines if line]
 
@@ -247,20 +248,18 @@ def _behind(record: Record, key: str, names: list[str]) -> dict[str, Cell]:
 def each_answer(record: Record) -> list[tuple[int, str, list[Sentence]]]:
     """Return (place in the record, encoder, its answers), the best encoder first; what a heading or table says is not.
 
-    Of one encoder without a heading, all that it says; of several, what is more than a number, and every doubt.
+    Of one encoder all that is not its heading; of several, what is more than a number, and every doubt.
     """
     audited = [(series, e) for series, e in best_first(record) if not e.error]
-    headed = len(audited) == 1 and leader(record) is not None
     shown = list[tuple[int, str, list[Sentence]]]()
     for series, e in audited:
-        measures = [(m, said) for m in e.measures.values() if (said := answer(m, e, record.data)) and m.in_words]
-        told = measures[1:] if headed else measures
-        several = len(audited) > 1
-        sentences = [
-            said for m, said in told if not (several and said.tone == "plain" and m.in_words and m.in_words.is_number)
-        ]
-        if sentences:
-            shown.append((series, e.name, sentences))
+        said = [each for m in e.measures.values() if (each := answer(m, e, record.data))]
+        if len(audited) > 1:
+            said = [each for each in said if each.tone != "plain" or not each.is_number]
+        elif leader(record):
+            said = said[1:]
+        if said:
+            shown.append((series, e.name, [each.sentence for each in said]))
     return shown
 
 
@@ -285,14 +284,14 @@ def trust(encoder: EncoderEntry) -> Trust:
         return Trust("skip", "no check was run")
     passed = sum(check.status == "pass" for check in ran)
     text = f"{passed} of {len(ran)} checks passed" if passed < len(ran) else f"all {plural(passed, 'check')} passed"
-    doubts, worst = list[str](), "pass"
+    doubts, worst = list[tuple[str, str]](), "pass"
     for status, word in (("warn", "warning"), ("fail", "failed")):
         flawed = [check for check in ran if check.status == status]
         if not flawed:
             continue
         worst, named = status, list(dict.fromkeys(check.doubt or check.title.lower() for check in flawed))
         many = plural(len(flawed), word) if word == "warning" else f"{len(flawed)} {word}"
-        doubts.insert(0, f"{many}: {listing(named, 3)}")
+        doubts.insert(0, (status, f"{many}: {listing(named, 3)}"))
     return Trust(worst, text, tuple(doubts))
 
 
@@ -319,9 +318,12 @@ def _figure(record: Record, encoder: EncoderEntry, key: str) -> Cell:
     return Cell(value, interval, score.note, best, tone, _format_proof(m), doubt)
 
 
-def _format_proof(m: MeasureEntry) -> str:
-    """Return what is proved beside what an attack found; "" where nothing was tried, or proved."""
+def _find_proof(m: MeasureEntry) -> Score | None:
+    """Return what is proved beside what an attack found; None where nothing was tried, or proved."""
     score = m.scores.get(PROVED) if m.headline != PROVED else None
-    if score is None or score.standing == VOID or not score.value:
-        return ""
-    return f"proved {format_score_inline(score, m.unit, m.levels)}"
+    return None if score is None or score.standing == VOID or not score.value else score
+
+
+def _format_proof(m: MeasureEntry) -> str:
+    proof = _find_proof(m)
+    return f"proved {format_score_inline(proof, m.unit, m.levels)}" if proof else ""

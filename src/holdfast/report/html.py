@@ -75,7 +75,6 @@ def render(record: Record, folder: RunFiles, *, with_pictures: bool = True) -> s
         "encoder_relations": ("measures beside each other", lambda: _corruptions.relation_rows(record, "encoders")),
         "cards": ("the scorecard", lambda: cards(record)),
         "answers": ("the answers", lambda: each_answer(record)),
-        "marks": ("the marks of the first numbers", lambda: explain_marks(record, "Bold:", "▲")),
         "problems": ("what failed", lambda: [*failures(record, wholes), *warn_about_duplicates(record)]),
         "threats": ("threats", lambda: threats(record)),
         "rendering": ("the pictures", lambda: rendering(record)),
@@ -90,7 +89,8 @@ def render(record: Record, folder: RunFiles, *, with_pictures: bool = True) -> s
     parts |= {
         "leader": apart("who is the most robust", lambda: leader(record), None),
         "first": apart("the first chart", lambda: first_chart(record, folder), None),
-        "brief": apart("the first numbers", lambda: brief(record), None),
+        "brief": (numbers := apart("the first numbers", lambda: brief(record), None)),
+        "marks": apart("what marks mean", lambda: explain_marks(record, numbers, "Bold:", "▲"), []) if numbers else [],
         "trainings": apart("checkpoints", lambda: _series.trainings(record), None),
         "extremes": [shown for shown in each("pictures", pictures.extremes) if any(shown[2].values())],
         "changes": each("pictures of changes", lambda e, folder: pictures.changes(e, folder, len(encoders))),

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.text import Text
 
 from holdfast.report.answer import duplicates
-from holdfast.report.brief import Head, Trust, brief, each_answer, explain_marks, first_keys, leader
+from holdfast.report.brief import Brief, Head, Trust, brief, each_answer, explain_marks, first_keys, leader
 from holdfast.report.cells import Cell
 from holdfast.report.document import Block, Document, ToCopy
 from holdfast.report.names import shorten_names
@@ -17,7 +17,7 @@ from holdfast.report.verdict import explain_uncertified, find_best, list_omissio
 from holdfast.storage.record import EncoderEntry, Record
 
 _ARROW = {key: text[0] for key, text in BETTER.items()}
-_STATUS = {"pass": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
+_STATUS = {"pass": "green", "warn": "yellow", "fail": "red", "skip": "dim"}
 _NAME = 28
 """Columns that names and what checks say take at most."""
 _CELL = 22
@@ -42,7 +42,8 @@ def document(record: Record, report: Path | str | None = None) -> Document:
             Text.assemble((f"{name}: ", "bold"), " ".join(sentence.text for sentence in sentences))
             for _, name, sentences in each_answer(record)
         ]
-        shown += [*_brief_tables(record), *(Text(line, "dim") for line in explain_marks(record, "*", "!"))]
+        numbers = brief(record)
+        shown += [*_brief_tables(numbers), *(Text(line, "dim") for line in explain_marks(record, numbers, "*", "!"))]
         first = first_keys(record)
         shown += _tables(record, [key for key in titles(record) if key not in first])
     shown += notes(record, wholes)
@@ -81,12 +82,11 @@ def round_lines(record: Record) -> Iterator[str]:
             yield f"  {line.name}: {head.title} {cell.value} {cell.interval}".rstrip()
 
 
-def _brief_tables(record: Record) -> Iterator[Table]:
+def _brief_tables(shown: Brief) -> Iterator[Table]:
     """Yield the first numbers: the first of all and how far each is behind, with the checks; then the others.
 
     A line for each encoder; in a narrow terminal a line for each of its numbers below it.
     """
-    shown = brief(record)
     lead = 2 if any(not head.better for head in shown.heads) else 1
     for some in (slice(lead), slice(lead, None)):
         if not (heads := shown.heads[some]):
@@ -127,7 +127,7 @@ def _format(cell: Cell) -> Text:
 
 def _checks(trust: Trust) -> Text:
     """Return how many checks of an encoder passed, and below it what the others say."""
-    return Text("\n".join([trust.text, *trust.doubts]), f"not bold {_STATUS[trust.status].removeprefix('bold ')}")
+    return Text("\n".join([trust.text, *(doubt for _, doubt in trust.doubts)]), f"not bold {_STATUS[trust.status]}")
 
 
 def _tables(record: Record, keys: Sequence[str]) -> list[Table]:
