@@ -149,7 +149,7 @@ ONE = ["zoo:digits-simclr", "--measure", "cosine_to_self"]
     [
         ("none", ""),
         ("1h", "fit"),
-        ("0.01s", "the command ends after its first round, which is always made: 6 images in"),
+        ("0.01s", "it is always made, and the command ends with it: it attacks 6 of 24 images"),
     ],
 )
 def test_a_budget_says_how_far_the_command_comes(capsys, tmp_path: Path, budget: str, said: str) -> None:

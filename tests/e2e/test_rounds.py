@@ -142,6 +142,7 @@ def test_a_spent_budget_leaves_the_first_answer_and_a_larger_one_goes_on(tmp_pat
     assert record["run"]["rounds"]["ended"] == "budget"
     assert record["run"]["rounds"]["answers_only"]
     assert "a larger --budget goes on from here" in explain_stop(typed(record))
+    assert "longer than the budget of 0.0 s" in explain_stop(typed(record))
     spent = record["run"]["seconds"]
 
     again, told = audit(replace(PLAN, budget=1e-6), tmp_path)  # the same again: nothing new

@@ -3,6 +3,7 @@
 import io
 import itertools
 import time
+from dataclasses import replace as replace_plan
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,10 @@ from holdfast.auditing.estimate.extrapolate import extrapolate, relative_range
 from holdfast.auditing.estimate.time_passes import PassTimes
 from holdfast.auditing.estimate.time_shards import SPARED, Stopwatch, TimeUp, Timing, time_observation
 from holdfast.auditing.partition import Part
-from holdfast.auditing.plan import Plan
+from holdfast.auditing.plan import Plan, Round
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.request import AuditRequest
+from holdfast.auditing.rounds import answering
 from holdfast.auditing.session import Session
 from holdfast.core import Encoder, HoldfastError, Margin, Passes
 from holdfast.numerics.bounds import effort
@@ -143,8 +145,10 @@ def test_predicted_passes_are_those_of_the_record(tmp_path: Path) -> None:
     plan = make_plan(AuditRequest(["zoo:digits-simclr"], "digits", profile="hardening", **settings))
     whole = estimate(plan, tmp_path, seconds=1.0)
     record = run_audit(plan, tmp_path)
-    spent = record["encoders"][0]["passes"]
-    assert [whole.passes.forward, whole.passes.backward] == [spent["forward"], spent["backward"]]
+    spent, own = record["encoders"][0]["passes"], plan.predict_checks(24)
+    assert [whole.passes.forward, whole.passes.backward] == [
+        spent["forward"] + own.forward, spent["backward"] + own.backward,
+    ]  # fmt: skip
     parts = [part for part in whole.encoders[0].parts if part.kind == "observation"]
     observations = record["encoders"][0]["observations"]
     assert sorted((part.title, part.passes.work) for part in parts if part.images) == sorted(
@@ -154,6 +158,69 @@ def test_predicted_passes_are_those_of_the_record(tmp_path: Path) -> None:
 
 def test_progress_counts_the_same(tmp_path: Path) -> None:
     assert estimated(tmp_path, PLAN).passes.work == PLAN.predict(200).work == WORK
+
+
+class Told:
+    """A listener that keeps what was promised, what was done, and how far the bar was at each stage."""
+
+    def __init__(self) -> None:
+        self.promised = self.done = 0
+        self.stages: dict[str, int] = {}
+
+    def begin(self, encoder: str, passes: int, unit: str = "passes") -> None:
+        self.promised, self.done = passes, 0
+
+    def advance(self, passes: int) -> None:
+        self.done += passes
+
+    def stage(self, text: str) -> None:
+        self.stages[text] = self.done
+
+
+@pytest.mark.parametrize("draws", [None, 8])
+def test_checks_make_the_passes_that_are_predicted_and_the_bar_waits_for_them(
+    tmp_path: Path, draws: int | None
+) -> None:
+    settings = {"images": 24, "attacked": 8, "batch_size": 8, "settings": ["*.attack.steps=4"], "measures": ASKED}
+    spec = "zoo:digits-simclr" + ("" if draws is None else f"?draws={draws}")
+    plan, told = make_plan(AuditRequest([spec], "digits", **settings)), Told()
+    checks = run_audit(plan, tmp_path, listener=told)["encoders"][0]["checks"]
+    predicted = {n: c.own_passes(24, 8).of_draws(draws).work for n, c in plan.checks_by_name.items()}
+    assert {n: Passes(**check["passes"]).work for n, check in checks.items()} == predicted
+    assert sum(predicted.values()) > 0
+    assert told.done == told.promised == plan.predict_work(24, draws=draws)
+    assert told.stages["checking remembers"] < told.stages["checking gradient_health"] < told.promised
+    # What is kept of a check makes no pass again, and moves the bar all the same
+    again = Told()
+    run_audit(plan, tmp_path, listener=again)
+    assert again.done == again.promised
+
+
+ASKED = ("breakaway_risk[attack=pgd]",)
+
+
+def test_the_first_round_is_foretold_by_what_it_asks(tmp_path: Path) -> None:
+    """It asks no more than what answers in a sentence, of six images, after all were represented."""
+    measures = (BreakingRadius(Linf(0.1), steps=20, certified=0), *MEASURES)
+    plan = Plan(("slow",), "digits", measures, images=200, attacked=100, batch_size=32, budget=1.0)
+    whole = estimated(tmp_path, plan, 200.0)
+    assert whole.budget is not None
+    assert (whole.budget.attacked, whole.budget.answers_only) == (6, True)
+    first = replace_plan(answering(plan), round=Round(6))
+    assert whole.budget.takes == pytest.approx(PER_IMAGE * first.predict_work(200), rel=0.3)
+    assert whole.budget.takes < 0.3 * whole.seconds.expected
+    generous = estimated(tmp_path / "again", replace_plan(plan, budget=1000.0), 200.0).budget
+    assert (generous.attacked, generous.answers_only) == (100, False)
+    assert generous.takes == pytest.approx(whole.seconds.expected, rel=0.01)
+
+
+def test_more_images_than_there_are_take_longer_in_proportion(tmp_path: Path) -> None:
+    few = replace_plan(PLAN, images=3000, attacked=None)
+    whole = estimated(tmp_path, few, 30.0)
+    assert whole.images < 3000
+    assert whole.more is not None
+    assert (whole.more.images, whole.more.attacked) == (3000, 3000)
+    assert whole.more.seconds == pytest.approx(PER_IMAGE * few.predict(3000).work, rel=0.15)
 
 
 def test_what_is_written_grows_with_images_and_dimensions(tmp_path: Path) -> None:
@@ -184,7 +251,7 @@ def test_what_reads_more_than_could_be_made_is_guessed_from_its_passes(tmp_path:
     guessed = [part for part in encoder.parts if part.guessed]
     assert guessed
     for part in guessed:
-        assert "it reads worst noise learned" in part.how
+        assert "it needs worst noise learned" in part.how
         assert part.seconds == pytest.approx(PER_IMAGE * part.passes.work, rel=0.02)
     learned = next(part for part in encoder.parts if part.title.startswith("worst noise learned"))
     assert learned.seconds == pytest.approx(PER_IMAGE * learned.passes.work, rel=0.1)
@@ -279,7 +346,9 @@ def test_lower_bounds_of_times_are_printed_as_such(tmp_path: Path) -> None:
     parts = (
         replace(first, at_least=True, title="margins"),
         replace(second, how="not certified: too large", title="radii"),
-        replace(third, how="passes alone, not timed: it reads radii", title="draws", guessed=True),
+        replace(
+            third, how="not timed: it needs radii first; estimated from its encoder passes", title="draws", guessed=True
+        ),
         *others,
     )
     data = replace(data, at_least=True, encoders=[replace(encoder, at_least=True, parts=parts)])
@@ -289,7 +358,7 @@ def test_lower_bounds_of_times_are_printed_as_such(tmp_path: Path) -> None:
     assert text.count("at least ") == 2
     assert "about" not in text
     assert "radii: not certified: too large" in text
-    assert "draws: passes alone, not timed: it reads radii" in text
+    assert "draws: not timed: it needs radii first" in text
 
 
 def test_pairs_and_searches_that_were_not_timed_have_a_lower_bound(tmp_path: Path) -> None:
@@ -298,7 +367,7 @@ def test_pairs_and_searches_that_were_not_timed_have_a_lower_bound(tmp_path: Pat
     data = estimated(tmp_path, plan, 0.1)
     guessed = [part for part in data.encoders[0].parts if part.guessed]
     assert {part.kind for part in guessed} == {"observation", "scores"}
-    assert any("pairs alone" in part.how for part in guessed)
+    assert any("number of pairs" in part.how for part in guessed)
     assert all(part.at_least and not part.at_most for part in guessed)
     assert data.at_least
     print_document(document(data), Console(file=(shown := io.StringIO()), width=200))
@@ -326,7 +395,7 @@ def test_pairs_are_foretold_where_nothing_could_be_timed(tmp_path: Path) -> None
         whole = estimate(plan, folder, encoders={"slow": slow(clock)}, seconds=0.01, clock=clock)
         (part,) = [part for part in whole.encoders[0].parts if part.kind == "scores"]
         assert (part.title, part.guessed) == ("universal_quantile", True)
-        assert part.how.startswith("pairs alone")
+        assert part.how.endswith("number of pairs")
         seconds.append(part.seconds)
         pairs.append(measure.pairs(whole.images))
     assert pairs[0] < pairs[1]

@@ -30,8 +30,8 @@ def execute(audit: PreparedAudit, engine: Engine, part: Part | None = None) -> S
     """
     plan, names, listener = audit.plan, audit.names, _Counting(audit.listener)
     tested, train = audit.images.tested, audit.images.train
-    predict = partial(plan.predict, len(tested), None if train is None else len(train))
-    work = [predict(_draws(audit, spec)).work // (part.count if part else 1) for spec in plan.encoders]
+    predict = partial(plan.predict_work, len(tested), None if train is None else len(train))
+    work = [predict(_draws(audit, spec)) // (part.count if part else 1) for spec in plan.encoders]
     look = partial(find_stored_shards, audit.store)
     schedule = Schedule(plan.dependencies, plan.requirements, work, look, part)
     with engine.open(partial(Worker, replace(audit, listener=listener))) as pool:

@@ -234,6 +234,15 @@ class Plan(metaclass=Checked):
         """Return the encoder passes of all observations, for one encoder of so many draws."""
         return total_passes(self.observations, self.split(population, train), self.precision, draws)
 
+    def predict_checks(self, population: int, draws: int | None = None) -> Passes:
+        """Return about how many passes checks make beside those of their observations, for one encoder."""
+        attacked = self.count_attacked_now(population)
+        return sum((check.own_passes(population, attacked) for check in self.checks), Passes()).of_draws(draws)
+
+    def predict_work(self, population: int, train: int | None = None, draws: int | None = None) -> int:
+        """Return what all of that is worth in passes, see `Passes.work`: how long a progress bar is."""
+        return self.predict(population, train, draws).work + self.predict_checks(population, draws).work
+
 
 @dataclass(frozen=True)
 class Split:

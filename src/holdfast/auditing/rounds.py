@@ -25,7 +25,7 @@ from holdfast.auditing.prepare import PreparedAudit, find_record, is_of_plan
 from holdfast.auditing.progress_file import ProgressFile
 from holdfast.auditing.relations import relations
 from holdfast.auditing.series import series_entries
-from holdfast.auditing.shards import cuts_of
+from holdfast.auditing.shards import ends_of_rounds
 from holdfast.core import HoldfastError, Measure, Score, Table
 from holdfast.core.engine import Engine
 from holdfast.numerics.statistics.copies import rows_of_pictures
@@ -87,12 +87,9 @@ class _Rounds:
 
     def __init__(self, audit: PreparedAudit, engine: Engine, command: str):
         self._audit, self._engine, self._command = audit, engine, command
-        plan, images = audit.plan, audit.images
-        most = plan.count_attacked(len(images.tested))
-        last = most if plan.until is None or plan.until.images is None else min(most, plan.until.images)
-        cuts = cuts_of(most, plan.batch_size_of(images.tested.shape))
-        self._ends = (*(end for end in cuts if end < last), last)
-        self._most = most
+        plan, tested = audit.plan, audit.images.tested
+        self._ends = ends_of_rounds(plan, len(tested), tested.shape)
+        self._most = plan.count_attacked(len(tested))
         self._answering = answering(plan)
         self._record: Record | None = None
         self._number, self._before = 0, 0.0
@@ -170,10 +167,8 @@ class _Rounds:
 
     def _work_of(self, plan: Plan, end: int) -> int:
         images = self._audit.images
-        passes = replace(plan, round=Round(end)).predict(
-            len(images.tested), None if images.train is None else len(images.train)
-        )
-        return passes.work * len(self._audit.names)
+        train = None if images.train is None else len(images.train)
+        return replace(plan, round=Round(end)).predict_work(len(images.tested), train) * len(self._audit.names)
 
     def _make(self, plan: Plan, end: int) -> Record:
         """Make a round, which asks what a plan says, and note what it took."""

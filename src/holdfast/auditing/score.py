@@ -365,6 +365,15 @@ class Scoring:
 
     def _check(self, name: str, fit: Fitted[Check]) -> CheckEntry:
         self.listener.stage(f"checking {name}")
+        encoder, before = self.session.encoder, self.session.encoder.passes
+        with self.session.follow_passes():
+            entry = self._judge(name, fit)
+        # What it made of its own may be less than was predicted, or nothing where its verdict was kept
+        own = fit.part.own_passes(self.session.population, self.session.attacked).of_draws(encoder.draws)
+        self.listener.advance(own.work - (encoder.passes - before).work)
+        return entry
+
+    def _judge(self, name: str, fit: Fitted[Check]) -> CheckEntry:
         called = title(fit.part, name)
         if reason := self._missing(fit.part):
             return _skip(fit.part, called, next(iter(reason.values())))

@@ -1,7 +1,8 @@
 """An encoder being observed: runs observations shard by shard, stores them, and hands them to measures."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 
@@ -340,9 +341,15 @@ class Session:
 
         size = self.batch_size if observation.scope is Scope.TRAINING else max(1, stop - start)
         starts = range(start, max(stop, start + 1), size)  # of no image too: it says what it lacks
+        with self.follow_passes():
+            return join_rows([self._memory.run(observation, at, min(at + size, stop), run) for at in starts])
+
+    @contextmanager
+    def follow_passes(self) -> Iterator[None]:
+        """Tell of passes while they are made."""
         self.encoder.watch = self._progress
         try:
-            return join_rows([self._memory.run(observation, at, min(at + size, stop), run) for at in starts])
+            yield
         finally:
             self.encoder.watch = None
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from holdfast.auditing.plan import Plan
 from holdfast.auditing.surrogates import Surrogates
 from holdfast.core import Encoder, Failure, Geometry, HoldfastError, Observation, Passes, Scope, registry
 from holdfast.runtime.version import VERSION
@@ -201,6 +202,13 @@ def cuts_of(most: int, batch_size: int) -> tuple[int, ...]:
     ends = {*(end for end in doubled if end < batch_size), *range(batch_size, most, batch_size)}
     even = {end // 2 * 2 for end in ends}  # images are attacked in pairs
     return (*sorted(end for end in even if FEWEST <= end < most), most)
+
+
+def ends_of_rounds(plan: Plan, population: int, shape: tuple[int, int, int]) -> tuple[int, ...]:
+    """Return how many images of a shape can be attacked by the end of a round; the last one attacks all it needs."""
+    most = plan.count_attacked(population)
+    last = most if plan.until is None or plan.until.images is None else min(most, plan.until.images)
+    return (*(end for end in cuts_of(most, plan.batch_size_of(shape)) if end < last), last)
 
 
 LAYOUT = 6

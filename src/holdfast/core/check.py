@@ -5,6 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from holdfast.core.encoder import Passes
 from holdfast.core.measure import Measure
 from holdfast.core.observation import Reader, Scope, Search
 from holdfast.core.subject import Subject
@@ -91,6 +92,13 @@ class Check(Reader):
     def concerns(self, searches: Collection[Search]) -> bool:
         """Return whether a score that relies on some searches depends on this check."""
         return self.search is None or self.search in searches
+
+    def own_passes(self, population: int, attacked: int) -> Passes:
+        """Return about how many passes `judge` makes beside those of its observations, on an audit of so many images.
+
+        Of one draw, for an encoder that is the mean over several.
+        """
+        return Passes()
 
     @abstractmethod
     def judge(self, subject: Subject) -> Verdict:

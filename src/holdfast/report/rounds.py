@@ -8,10 +8,14 @@ GOES_ON = {
         "a further round would not end within {budget}, the budget; the same command with a larger --budget goes on "
         "from here"
     ),
+    "too little": (
+        "the first round, which is always made, took {took}, longer than the budget of {budget}; fewer --images make "
+        "it shorter, and the same command with a larger --budget goes on from here"
+    ),
     "until": "it was asked to go on until {until}; the same command with a higher aim goes on from here",
     "interrupted": "it was interrupted; the same command goes on from here",
 }
-"""Why there was no further round, and what to do about it, by `ended`."""
+"""Why there was no further round, and what to do about it, by `ended`; "too little" of a budget, by what it took."""
 
 
 def explain_stop(record: Record) -> str:
@@ -19,7 +23,10 @@ def explain_stop(record: Record) -> str:
     rounds = record.run.rounds
     if rounds is None or rounds.ended in (None, "complete"):
         return ""
-    budget = "" if rounds.budget is None else duration(rounds.budget)
-    why = GOES_ON[rounds.ended].format(budget=budget, until=rounds.until)
+    budget, took = rounds.budget, rounds.before + record.run.seconds
+    too_little = rounds.ended == "budget" and budget is not None and rounds.number == 1 and took > budget
+    why = GOES_ON["too little" if too_little else rounds.ended].format(
+        budget="" if budget is None else duration(budget), took=duration(took), until=rounds.until
+    )
     questions = ", and of the measures only those that answer in a sentence" if rounds.answers_only else ""
     return f"{count(record.data.attacked)} of {count(rounds.of)} images were attacked{questions}: {why}."

@@ -34,7 +34,7 @@ class PartEstimate(Entry, frozen=True, kw_only=True):
     """What one part of an audit is expected to take on one worker.
 
     Attributes:
-        kind: what it is: an observation, what is done once, reading images, or the scores of a measure.
+        kind: what it is: an observation, what is done once, reading images, checks, or the scores of a measure.
         title: the part, in a few words.
         images: how many images (or rows) it sees.
         passes: encoder passes; the most where `at_most`.
@@ -49,7 +49,7 @@ class PartEstimate(Entry, frozen=True, kw_only=True):
         stored: bytes of what is seen.
     """
 
-    kind: Literal["observation", "once", "reading", "scores"]
+    kind: Literal["observation", "once", "reading", "checks", "scores"]
     title: str
     images: Count = 0
     passes: Work = NO_WORK
@@ -109,11 +109,27 @@ class Budget(Entry, frozen=True, kw_only=True):
         seconds: the budget.
         attacked: images that are attacked by the end of the last round that fits, or of the first one.
         takes: expected seconds until then: more than the budget where the first round, which is always made, is.
+        answers_only: whether that round asks only the measures that answer in a sentence.
     """
 
     seconds: Number
     attacked: Count
     takes: Number
+    answers_only: bool = False
+
+
+class MoreImages(Entry, frozen=True, kw_only=True):
+    """What an audit would take of more images than there are, if they were like these.
+
+    Attributes:
+        images: as many as the plan asks for.
+        attacked: how many of them it would attack.
+        seconds: expected time of all encoders, without a budget.
+    """
+
+    images: Count
+    attacked: Count
+    seconds: Number
 
 
 class Estimate(Entry, frozen=True, kw_only=True):
@@ -121,7 +137,7 @@ class Estimate(Entry, frozen=True, kw_only=True):
 
     Attributes:
         images: how many there are.
-        asked: how many the plan takes at most; None: all.
+        more: what as many as the plan asks for would take; None where there are as many.
         attacked: how many of them are attacked.
         budget: how far the audit comes within its budget; None without one, or where no encoder could be run.
         balls: how large the balls of the plan are on them, in sentences.
@@ -140,7 +156,7 @@ class Estimate(Entry, frozen=True, kw_only=True):
     """
 
     images: Count
-    asked: Count | None = None
+    more: MoreImages | None = None
     attacked: Count
     budget: Budget | None = None
     balls: list[str]

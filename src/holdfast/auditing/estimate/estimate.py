@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -16,14 +16,14 @@ import torch
 
 from holdfast.auditing.balls import describe_balls, shape_of
 from holdfast.auditing.estimate.extrapolate import extrapolate, relative_range
+from holdfast.auditing.estimate.rescale import Timed, foresee_budget
 from holdfast.auditing.estimate.time_passes import Clock, PassTimes, synchronise_clock, time_passes
 from holdfast.auditing.estimate.time_shards import Stopwatch, time_shards
 from holdfast.auditing.images import AuditImages, memory_format, open_all, open_unread
-from holdfast.auditing.plan import Plan, Round
+from holdfast.auditing.plan import Plan
 from holdfast.auditing.prepare import check_encoders
 from holdfast.auditing.schedule import Part, own_shards
 from holdfast.auditing.session import Session
-from holdfast.auditing.shards import cuts_of
 from holdfast.auditing.work import session_of
 from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Passes
 from holdfast.core.encoder import BOUND
@@ -33,7 +33,7 @@ from holdfast.numerics.bounds.trace import trace
 from holdfast.numerics.geometry.pairwise import near
 from holdfast.runtime.errors import NotCertified, first_line, no_labels
 from holdfast.sources.encoders import open_encoder
-from holdfast.storage.estimate import Budget, EncoderEstimate, Estimate, PartEstimate, Seconds, Work
+from holdfast.storage.estimate import Budget, EncoderEstimate, Estimate, MoreImages, PartEstimate, Seconds, Work
 from holdfast.storage.run_folder import Store, StoreError
 
 SECONDS = 15.0
@@ -105,8 +105,8 @@ def estimate(
     expected = _sum_seconds(row.seconds for row in usable) if usable else None
     return Estimate(
         images=len(images),
-        asked=plan.images,
-        budget=estimator.estimate_budget(expected.expected, usable[0].batch_size) if expected else None,
+        more=estimator.foresee_more_images() if usable else None,
+        budget=estimator.foresee_budget() if usable else None,
         attacked=plan.count_attacked(len(images)),
         balls=describe_balls(plan.measures, shape_of(images)),
         device=plan.device,
@@ -139,6 +139,7 @@ class _Estimator:
 
     def __post_init__(self) -> None:
         self._counted: set[str] = set()  # shards that encoders have in common
+        self._timed: list[Timed] = []  # of each encoder
 
     @cached_property
     def unread(self) -> AuditImages:
@@ -154,21 +155,24 @@ class _Estimator:
         """The images as the audit takes them, all of them read."""
         return open_all(self.plan, self.source)
 
-    def estimate_budget(self, seconds: float, batch_size: int) -> Budget | None:
-        """Return how far an audit that takes so many seconds in all comes within its budget; None without one.
+    def foresee_budget(self) -> Budget | None:
+        """Return how far the audit comes within its budget; None without one.
 
         A part of an audit has none: all of its shards are made.
         """
-        plan, train = self.plan, self.unread.train
+        plan, images = self.plan, self.unread.tested
         if plan.budget is None or self.part is not None:
             return None
-        # Rounds end as those of the audit do, and take their share of the passes
-        images, learned = len(self.unread.tested), None if train is None else len(train)
-        ends = cuts_of(plan.count_attacked(images), batch_size)
-        work = {end: replace(plan, round=Round(end)).predict(images, learned).work for end in ends}
-        takes = {end: seconds * work[end] / max(1, work[ends[-1]]) for end in ends}
-        end = max((end for end in ends if takes[end] <= plan.budget), default=ends[0])
-        return Budget(seconds=plan.budget, attacked=end, takes=takes[end])
+        seconds = [timed.seconds for timed in self._timed]
+        return foresee_budget(plan, plan.budget, len(images), images.shape, seconds)
+
+    def foresee_more_images(self) -> MoreImages | None:
+        """Return what as many images as were asked for would take; None where there are as many."""
+        plan, asked = self.plan, self.plan.images
+        if asked is None or asked <= len(self.unread.tested) or self.part is not None:
+            return None
+        seconds = sum(timed.seconds(plan, asked) for timed in self._timed)
+        return MoreImages(images=asked, attacked=plan.count_attacked(asked), seconds=seconds)
 
     def encoder(self, number: int, name: str, opened: Encoder | str) -> EncoderEstimate:
         """Return what the audit of one encoder takes; it is open already, or a spec."""
@@ -238,7 +242,11 @@ class _Estimator:
         else:
             device_memory = max(device_memory, (held[1] or 0) + bounding)
         host += sum(cost.stored for o, cost in costs.items() if not (o.scope.training or o.in_files))
-        parts = (*costs.values(), *once, _reading(passes, reading), *scores)
+        others = (*once, _reading(passes, reading), *scores)
+        if self.part is None:
+            self._timed.append(Timed(plan, population, train, costs, others, passes, self.workers, encoder.draws))
+            others = (*others, _checking(passes, plan.predict_checks(population, encoder.draws)))
+        parts = (*costs.values(), *others)
         return EncoderEstimate(
             name=name,
             batch_size=batch_size,
@@ -300,7 +308,7 @@ class _Estimator:
         began = self.clock()
         near(some, torch.tensor([0.0]))
         each = PLACED * (self.clock() - began) / (COMPARED * (COMPARED - 1) / 2)
-        how = "pairs alone, not timed: what it reads was not complete"
+        how = "not timed: it needs all representations first; estimated from its number of pairs"
         times = {name: each * count for name, count in pairs.items() if count}
         return [
             PartEstimate(
@@ -325,6 +333,15 @@ def _reading(passes: PassTimes, seconds: float) -> PartEstimate:
     return PartEstimate(
         kind="reading", title="reading images", seconds=seconds, low=seconds * low, high=seconds * high,
         how="times of single images",
+    )  # fmt: skip
+
+
+def _checking(passes: PassTimes, own: Passes) -> PartEstimate:
+    """Return what checks take for passes of their own."""
+    seconds = passes.seconds(own)
+    work = Work(forward=own.forward, backward=own.backward, bounds=own.bounds, work=own.work)
+    return PartEstimate(
+        kind="checks", title="checks", passes=work, seconds=seconds, low=seconds, high=seconds, how="times of passes",
     )  # fmt: skip
 
 

@@ -26,7 +26,10 @@ def extrapolate(
     each = observation.passes_at(precision, draws)
     total, guessed, seconds, how = each * images, timing.seconds is None, timing.seconds, timing.how
     if seconds is None:
-        seconds, how = passes.seconds(each + Passes(forward=each.bounds)), f"passes alone, not timed: {timing.how}"
+        seconds, how = (
+            passes.seconds(each + Passes(forward=each.bounds)),
+            f"not timed: {timing.how}; estimated from its encoder passes",
+        )
     low, high = relative_range(timing.paces)
     row = 4 * passes.dim if timing.rows is None else sum(t.nbytes for t in timing.rows.values()) / max(1, timing.images)
     return PartEstimate(

@@ -29,7 +29,7 @@ STRETCHES = 4
 SPARED = 0.6
 """What a bound propagation of a search takes of the first one: what is known of one radius helps at the next."""
 
-UNTIMED = "a few passes take longer than its share of the time"
+UNTIMED = "its share of --calibrate is too short for a few passes"
 
 
 class TimeUp(Ended):
@@ -194,7 +194,7 @@ def time_shards(
     # What reads an observation that is not complete
     for number in waiting:
         missing = ", ".join(order[read].title for read in sorted(needed[number] - complete))
-        timings[order[number]] = Timing(None, (), f"it reads {missing}")
+        timings[order[number]] = Timing(None, (), f"it needs {missing} first")
     return timings
 
 

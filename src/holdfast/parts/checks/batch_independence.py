@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from holdfast.core import Check, Examination, Observation, Subject, Verdict
+from holdfast.core import Check, Examination, Observation, Passes, Subject, Verdict
 from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.numerics.geometry.spread import rounding, spread
 from holdfast.parts.observations.clean import Clean
@@ -40,6 +40,10 @@ class BatchIndependence(Check):
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations."""
         return (Clean(),)
+
+    def own_passes(self, population: int, attacked: int) -> Passes:
+        """Each image together with others, and alone."""
+        return Passes(2) * min(self.examined, population)
 
     def judge(self, subject: Subject) -> Verdict:
         """Represent a few images alone and together."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.core import Check, Encoder, Examination, Images, Observation, Subject, Verdict
+from holdfast.core import Check, Encoder, Examination, Images, Observation, Passes, Subject, Verdict
 from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.numerics.geometry.spread import level, rounding, spread
 from holdfast.parts.observations.clean import Clean
@@ -50,6 +50,10 @@ class Frozen(Check):
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations: they tell which images are near each other."""
         return (Clean(),)
+
+    def own_passes(self, population: int, attacked: int) -> Passes:
+        """Each image several times; of a mean over draws twice, and draw by draw with its nearest one."""
+        return Passes(self.passes) * min(self.examined, population)
 
     def judge(self, subject: Subject) -> Verdict:
         """Compare fingerprints before and after, and several forward passes."""

@@ -16,6 +16,7 @@ from holdfast.core import (
     Failure,
     Images,
     Observation,
+    Passes,
     PerImage,
     Rng,
     Search,
@@ -24,7 +25,15 @@ from holdfast.core import (
 )
 from holdfast.core.threat import image_shape
 from holdfast.numerics.geometry.invariance import EVERY
-from holdfast.parts.checks.shared.gradients import Gradient, compare_with_gradient, measure_unseen, take_gradient
+from holdfast.parts.checks.shared.gradients import (
+    OF_GRADIENT,
+    OF_PROMISE,
+    OF_UNSEEN,
+    Gradient,
+    compare_with_gradient,
+    measure_unseen,
+    take_gradient,
+)
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.threats.linf import Linf
 
@@ -89,6 +98,11 @@ class GradientHealth(Check):
     def observations(self) -> tuple[Observation, ...]:
         """The sizes of smallest changes; it makes passes of its own."""
         return self.radii
+
+    def own_passes(self, population: int, attacked: int) -> Passes:
+        """Those of the images that are examined at first, which nearly always suffice, for each norm."""
+        norms = {ball.of_usual_radius for ball in (*self.balls, *(radii.ball for radii in self.radii))}
+        return (OF_GRADIENT + OF_PROMISE * 2 + OF_UNSEEN) * (min(TOGETHER, self.examined, population) * len(norms))
 
     def judge(self, subject: Subject) -> Verdict:
         """Examine the balls of each norm, and report the norm whose gradients say least."""

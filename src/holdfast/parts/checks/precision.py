@@ -14,6 +14,7 @@ from holdfast.core import (
     Examination,
     Images,
     Observation,
+    Passes,
     PerImage,
     Rng,
     Search,
@@ -85,6 +86,12 @@ class Precision(Check):
 
     def _build_observation(self, attack: Attack) -> Attacked:
         return Attacked(attack, self.ball, Untargeted(), first=self.examined)
+
+    def own_passes(self, population: int, attacked: int) -> Passes:
+        """Each image once; where there is an attack, that in float32 and once more what it found."""
+        if self.attack is None:
+            return Passes(1) * min(self.examined, population)
+        return (Passes(2) + self.attack.passes_in(self.ball)) * min(self.examined, attacked)
 
     def judge(self, subject: Subject) -> Verdict:
         """Represent images in both precisions, attack them in float32 and compare."""

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Check, Encoder, HoldfastError, Images, Observation, Reps, Rng, Subject, Verdict
+from holdfast.core import Check, Encoder, HoldfastError, Images, Observation, Passes, Reps, Rng, Subject, Verdict
 from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.numerics.geometry.spread import rounding, spread
 from holdfast.parts.observations.clean import Clean
@@ -38,6 +38,10 @@ class Remembers(Check):
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations."""
         return (Clean(),)
+
+    def own_passes(self, population: int, attacked: int) -> Passes:
+        """Images and mixtures once; points around images and around mixtures twice each."""
+        return Passes(2 + 4 * len(self.radii)) * min(self.examined, population)
 
     def judge(self, subject: Subject) -> Verdict:
         """Represent points twice: by whoever has seen what they are near, and by whoever has not."""

@@ -7,7 +7,7 @@ from rich.text import Text
 from holdfast.report.document import Block, Document
 from holdfast.report.numbers import count, duration, listing, plural
 from holdfast.report.table import Table
-from holdfast.storage.estimate import Budget, EncoderEstimate, Estimate, PartEstimate, Seconds
+from holdfast.storage.estimate import Budget, EncoderEstimate, Estimate, MoreImages, PartEstimate, Seconds
 
 SHOWN = 0.005
 """Share of an encoder's time below which parts are put together."""
@@ -28,9 +28,8 @@ def document(estimate: Estimate) -> Document:
     shown.append(Text(_sum(estimate, estimate.seconds, estimate.memory_bytes), style="bold"))
     if estimate.budget is not None:
         shown.append(Text(_explain_budget(estimate.budget, estimate), style="bold"))
-    if estimate.asked is not None and estimate.asked > estimate.images:
-        asked = f"Up to {estimate.asked:,} images were asked for, and {estimate.images:,} are there: this is for these."
-        shown.append(Text(asked, style="bold"))
+    if estimate.more is not None:
+        shown.append(Text(_extrapolate(estimate.more, estimate), style="bold"))
     return [*shown, *map(Text, estimate.balls), Text(_small_print(estimate), style="dim")]
 
 
@@ -39,7 +38,7 @@ def _sentence(encoder: EncoderEstimate) -> str:
     assert unit is not None  # it ran
     per_image = f"{unit.forward * 1e3:.3g} ms forward, {unit.forward_and_backward * 1e3:.3g} ms with the gradient"
     shards = plural(encoder.shards, "shard")
-    stored = f"{shards}, none kept" if encoder.stored is None else f"{encoder.stored:,} of {shards} stored already"
+    stored = f"{shards}, none kept" if encoder.stored is None else f"{encoder.stored:,} of {shards} stored"
     device = encoder.device_memory_bytes
     return (
         f"{_time(encoder.seconds, encoder.at_most, encoder.at_least)}; "
@@ -105,29 +104,50 @@ def _explain_budget(budget: Budget, estimate: Estimate) -> str:
     """Return what the command does within its budget: it may end long before all images are attacked."""
     within, attacked = duration(budget.seconds), estimate.attacked
     about = "at least" if estimate.at_least else "about"
-    if budget.takes > budget.seconds:
-        return (
-            f"The budget is {within}: the command ends after its first round, which is always made: "
-            f"{budget.attacked} images in {about} {duration(budget.takes)}. --budget none attacks all {attacked:,}."
-        )
-    if budget.attacked >= attacked:
+    if budget.attacked >= attacked and budget.takes <= budget.seconds:
         return f"All of it {'may fit' if estimate.at_least else 'fits'} the budget of {within}."
-    up_to = "at most" if estimate.at_least else "about"
+    only = ", and asks only the measures that answer in a sentence" if budget.answers_only else ""
+    took = f"{about} {duration(budget.takes)}"
+    images = f"{budget.attacked:,} of {attacked:,} images"
+    if budget.takes > budget.seconds:
+        ends = (
+            f"The first round alone takes {took}, more than the budget of {within}; it is always made, and the command "
+            f"ends with it: it attacks {images}{only}. Fewer --images make it shorter"
+        )
+    elif budget.answers_only:
+        ends = f"The budget is {within}: the command ends after its first round, {took}, which attacks {images}{only}"
+    else:
+        up_to = "at most" if estimate.at_least else "about"
+        ends = f"The budget is {within}: the command ends with {up_to} {images} attacked"
+    return f"{ends}; --budget none attacks all."
+
+
+def _extrapolate(more: MoreImages, estimate: Estimate) -> str:
+    """Return what as many images as were asked for would take, which are not there."""
+    about = "at least" if estimate.at_least else "about"
     return (
-        f"The budget is {within}: the command ends with {up_to} {budget.attacked:,} of {attacked:,} images attacked. "
-        "--budget none attacks all."
+        f"{more.images:,} images were asked for, and {estimate.images:,} are there: the above is for these. "
+        f"{more.images:,} like them, of which {more.attacked:,} are attacked, would take {about} "
+        f"{duration(more.seconds)} without a budget."
     )
 
 
 def _small_print(estimate: Estimate) -> str:
     stored = any(encoder.stored for encoder in estimate.encoders)
-    shards = "No shard was kept: reading and representing all images takes longer than half the time (--calibrate)."
+    shards = "Nothing was kept: to read and represent all images takes longer than half of --calibrate."
     if stored:
-        shards = f"Shards that were made are kept in {estimate.folder}, and the audit goes on from them."
+        shards = f"What was computed is kept in {estimate.folder}, and the audit goes on from it."
+    signs = "".join(
+        text
+        for text, used in (
+            (" ≤: at most, for it may end early.", any(encoder.at_most for encoder in estimate.encoders)),
+            (" ≥: at least; none of it finished while timing.", estimate.at_least),
+        )
+        if used
+    )
     return (
-        f"Times in brackets: two standard errors by the shards that were timed, which took "
-        f"{duration(estimate.calibration_seconds)}; the start of the program, checks, pictures and the report come "
-        f"on top. ≤: may end earlier. ≥: none of it finished while timing, so it usually takes longer. {shards}"
+        f"Timing took {duration(estimate.calibration_seconds)}. In brackets: two standard errors.{signs} The start of "
+        f"the program, pictures and the report come on top. {shards}"
     )
 
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Ball, Encoder, Images, PerImage, Reps, Rng
+from holdfast.core import Ball, Encoder, Images, Passes, PerImage, Reps, Rng
 
 POINTS = 3
 """Points of a path at which its gradient is taken."""
@@ -17,6 +17,16 @@ DIRECTIONS = 3
 
 IGNORED = 0.002
 """Share of what gradients foretell, in squares, that the pixels which they leave out make up together at most."""
+
+
+OF_GRADIENT = Passes(1, 1)
+"""Passes of `take_gradient` on an image."""
+
+OF_PROMISE = Passes(2 + POINTS, POINTS)
+"""Passes of `compare_with_gradient`."""
+
+OF_UNSEEN = Passes(5, 0) + OF_GRADIENT * DIRECTIONS
+"""Passes of `measure_unseen`."""
 
 
 @dataclass(frozen=True)
