@@ -178,6 +178,9 @@ def test_timm_errors(tmp_path):
     }.items():
         with pytest.raises(HoldfastError, match=message):
             open_encoder(f"timm:{spec}")
+    (tmp_path / "vit.pth").touch()
+    with pytest.raises(HoldfastError, match=r"write timm:NAME\?weights=.*vit\.pth"):
+        open_encoder(f"timm:{tmp_path}/vit.pth")
 
 
 # --- Hugging Face -------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The one error that users meet, and sentences for what goes wrong often."""
 
 import errno
+import re
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
@@ -8,6 +9,8 @@ from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.guess import nearest
 
 T = TypeVar("T")
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class HoldfastError(Exception):
@@ -97,8 +100,15 @@ def no_relevance(readers: str, images: str) -> HoldfastError:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, of TorchScript's the last; its type where it has none."""
-    lines = (str(error).strip() or type(error).__name__).splitlines()
+    r"""Return the first line of an error's message, of TorchScript's the last; its type where it has none.
+
+    Colours, which torch writes for a terminal, are left out.
+
+    Example:
+        >>> first_line(RuntimeError("\x1b[1mno\x1b[0m, and more\nof it"))
+        'no, and more'
+    """
+    lines = (_COLOURS.sub("", str(error)).strip() or type(error).__name__).splitlines()
     return lines[-1 if "TorchScript interpreter" in lines[0] else 0]
 
 

@@ -114,6 +114,11 @@ class Timm(EncoderSource):
         """Return the options and the package, once it knows the model."""
         choice, common = read_choice(options), read(options)
         timm = optional("timm", "timm", "timm", options.spec)
+        if ":" not in name and Path(name).is_file():
+            raise HoldfastError(
+                f"{options.spec}: expected the name of a model, got a file; write timm:NAME?weights={name}, with the "
+                "name of its network, such as resnet50"
+            )
         if "/" in name and not name.startswith(("hf-hub:", "local-dir:")):
             raise HoldfastError(
                 f"{options.spec}: write timm:hf-hub:{name} for the hub or timm:local-dir:{name} for a folder"

@@ -218,7 +218,7 @@ def fetching(name: str) -> Iterator[None]:
             raise
         raise HoldfastError(
             f"{name}: the model or its weights could not be fetched ({first_line(error)}); check the name and the "
-            "network, or use ?weights=random or a local path"
+            "network, or use ?weights=FILE, ?weights=random or a local path"
         ) from error
     finally:
         logging.disable(level)
