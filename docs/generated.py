@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 DOCS = Path(__file__).parent
 ASKED = re.compile(
     r"^<!-- (facts|measures|profiles|options|function|radii|verdicts|commands|parts|references|layers|formats"
-    r"|gallery|examples)(?:: (\S+))? -->$",
+    r"|gallery|examples|works)(?:: (\S+))? -->$",
     re.MULTILINE,
 )
 FACTS = re.compile(r"^<!-- facts: (\w+) -->$", re.MULTILINE)
@@ -32,6 +32,7 @@ def on_page_markdown(markdown: str, files: Any, **_: Any) -> str:
         "facts": facts, "measures": measures, "profiles": profiles, "options": options, "function": function,
         "radii": radii, "commands": commands, "parts": parts, "references": references,
         "layers": layers, "formats": formats, "gallery": gallery, "examples": examples,
+        "works": works,
     }  # fmt: skip
 
     def made(found: re.Match[str]) -> str:
@@ -46,6 +47,7 @@ def on_page_markdown(markdown: str, files: Any, **_: Any) -> str:
 def facts(name: str) -> str:
     """Return a measure's question, formula, reading, source and parameters."""
     from holdfast.core import registry
+    from holdfast.report.bibliography import spell_out
 
     part: Any = registry.find("measures", name)
     formula, *rest = _paragraphs(part)
@@ -55,12 +57,30 @@ def facts(name: str) -> str:
     lines += [*_set(name, " ".join(formula)), ""]
     for paragraph in rest:
         lines += [_plain(" ".join(paragraph)), ""]
-    lines += [f"**How to read it.** {_plain(part.how_to_read)}", "", f"**Source.** {_plain(part.reference)}.", ""]
+    lines += [f"**How to read it.** {_plain(part.how_to_read)}", ""]
+    lines += [f"**Source.** {_plain(spell_out(part.reference))}.", ""]
     said = _explained(part)
     lines += ["| parameter | default | |", "|---|---|---|"]
     for one in inspect.signature(part).parameters.values():
         usual = "required" if one.default is one.empty else _usual(one.default)
         lines.append(f"| `{one.name}` | {usual} | {_plain(said.get(one.name, ''))} |")
+    return "\n".join(lines)
+
+
+def works() -> str:
+    """Return a table of the works that parts name, and of the parts that name each."""
+    from holdfast.core import registry
+    from holdfast.report import bibliography
+
+    named: dict[bibliography.Work, list[str]] = {}
+    for kind in registry.KINDS:
+        for name in registry.names(kind):
+            for work in bibliography.find_works(bibliography.read_source(registry.find(kind, name))):
+                named.setdefault(work, []).append(f"`{name}`")
+    lines = ["| work | key | parts |", "|---|---|---|"]
+    for work in sorted(named, key=lambda work: work.key):
+        at = f"[{work.place}](https://arxiv.org/abs/{work.arxiv})" if work.arxiv else _plain(work.place)
+        lines.append(f"| {_plain(work.label)}, {_plain(work.title)}, {at} | `{work.key}` | {', '.join(named[work])} |")
     return "\n".join(lines)
 
 

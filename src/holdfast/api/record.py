@@ -15,7 +15,7 @@ from holdfast.comparison.compare import compare_runs
 from holdfast.comparison.records import Run, open_run
 from holdfast.config.overrides import holds
 from holdfast.core import HoldfastError, Score
-from holdfast.report import html
+from holdfast.report import bibliography, html
 from holdfast.report.document import Document
 from holdfast.report.documents.audit import document
 from holdfast.report.documents.comparison_table import Layout, latex
@@ -205,6 +205,13 @@ class Record(Shown):
 
     def _compare_encoders(self) -> Comparison:
         return compare_runs([self.run], fewest=1)
+
+    def cite(self) -> str:
+        """Return BibTeX of Holdfast and of each work behind the scores, with the measures that rest on it.
+
+        Behind a score are the works that define the measure, its attack, its certifier, and every other part of it.
+        """
+        return bibliography.cite(self._record)
 
     @check_arguments
     def report(self, path: str | os.PathLike[str], *, pictures: bool = True) -> str:

@@ -20,6 +20,9 @@ def report(
     ] = None,
     encoder: Annotated[str | None, typer.Option(help="Whose card, where there are several encoders.")] = None,
     mteb: Annotated[str | None, typer.Option(help="Write the scores as a results folder of MTEB.")] = None,
+    cite: Annotated[
+        str | None, typer.Option(help="Write BibTeX of Holdfast and of the papers behind the scores.")
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Print the summary of a run folder again, and rewrite its report."""
@@ -42,6 +45,12 @@ def report(
 
         write_mteb_results(run, mteb)
         places.append(mteb)
+    if cite is not None:
+        from holdfast.report.bibliography import cite as find_citations
+        from holdfast.storage.outputs import write_text
+
+        write_text(cite, find_citations(run.record))
+        places.append(cite)
     written = publish(folder, with_pictures=not no_pictures)
     shown = [*document(run.record, brief(written)), *(ToCopy({"written": brief(place)}) for place in places)]
     show(run.record, json_output, lambda: shown)

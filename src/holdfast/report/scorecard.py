@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from holdfast.numerics.statistics.score import Score
+from holdfast.report.bibliography import spell_out
 from holdfast.report.brief import best_first
 from holdfast.report.cells import NO_SCORE
 from holdfast.report.folder import nice_ticks
@@ -115,7 +116,7 @@ def _card(record: Record, key: str) -> Card:
     return Card(
         key=key, title=about.title, family=about.family or FURTHER,
         question=about.question, how_to_read=about.how_to_read,
-        reference=about.reference, better=about.better, unit=unit,
+        reference=spell_out(about.reference), better=about.better, unit=unit,
         headline=headline, spec=part(about.part), interval_kind="; ".join(kinds), rows=rows,
         ticks=[(place(t, ticks) or 0.0, _tick(t, unit, levels, ticks)) for t in ticks], readouts=readouts, table=table,
         pairs=_pairs(record, key, about.better, unit, levels), n=max(s.n if s else 0 for s in scores),

@@ -25,8 +25,7 @@ class Apgd(Attack):
         steps: number of steps of each restart.
         restarts: independent searches; the best of all is reported.
 
-    Source: Croce & Hein (2020), "Reliable evaluation of adversarial robustness with an ensemble of diverse
-        parameter-free attacks", Algorithm 1, here for objectives in representation space.
+    Source: Croce & Hein (2020a), Algorithm 1, here for objectives in representation space.
 
     Example:
         >>> from holdfast.parts.threats.linf import Linf

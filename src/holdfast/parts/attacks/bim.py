@@ -18,7 +18,7 @@ class Bim(Attack):
         steps: number of steps.
         step_size: α in pixels; None: 2.5 · ε / steps.
 
-    Source: Kurakin et al. (2017); "Robustness of unsupervised representation learning without labels", section 4.2.
+    Source: Kurakin et al. (2017); Petrov & Kwiatkowska (2022), section 4.2.
 
     Example:
         >>> from holdfast.parts.threats.linf import Linf

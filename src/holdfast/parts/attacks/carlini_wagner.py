@@ -38,8 +38,7 @@ class CarliniWagner(Attack):
         restarts: independent searches, each of `steps` steps; the best of all is reported.
         keep: "best" reports the best iterate up to a read-out (including the start); "last" the iterate itself.
 
-    Source: Carlini & Wagner (2017), "Towards evaluating the robustness of neural networks", sections V.A and V.B;
-        the ball's form as in "NPPR".
+    Source: Carlini & Wagner (2017), sections V.A and V.B; the ball's form as in Wang et al. (2025).
 
     Example:
         >>> from holdfast.parts.threats.linf import Linf

@@ -25,7 +25,7 @@ class Ensemble(Attack):
     Attributes:
         members: the attacks.
 
-    Source: after Croce & Hein (2020), AutoAttack; the objectives are those of representation space.
+    Source: after Croce & Hein (2020a), AutoAttack; the objectives are those of representation space.
 
     Example:
         >>> from holdfast.parts.threats.linf import Linf

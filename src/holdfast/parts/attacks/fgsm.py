@@ -17,7 +17,7 @@ class Fgsm(Attack):
         nudge: η is a random point of the ball scaled by this factor; it keeps the untargeted gradient, which is zero
             at x itself, from vanishing.
 
-    Source: Goodfellow et al. (2015); "Robustness of unsupervised representation learning without labels", section 4.1.
+    Source: Goodfellow et al. (2015); Petrov & Kwiatkowska (2022), section 4.1.
 
     Example:
         >>> from holdfast.parts.threats.linf import Linf

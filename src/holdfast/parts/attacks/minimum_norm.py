@@ -33,7 +33,7 @@ class MinimumNorm(Attack):
     Attributes:
         steps: gradient steps.
 
-    Source: the part of FAB (Croce & Hein 2020) in AutoAttack, with the search of Pintor et al. (2021).
+    Source: the part of FAB, Croce & Hein (2020b), in AutoAttack, with the search of Pintor et al. (2021).
 
     Example:
         >>> from holdfast.parts.threats.linf import Linf

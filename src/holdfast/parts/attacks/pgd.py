@@ -27,7 +27,7 @@ class Pgd(Attack):
         keep: "best" reports the best iterate up to a read-out (including the start); "last" the iterate itself, as
             the authors do.
 
-    Source: Madry et al. (2018); "Robustness of unsupervised representation learning without labels", section 4.2.
+    Source: Madry et al. (2018); Petrov & Kwiatkowska (2022), section 4.2.
 
     Example:
         >>> from holdfast.parts.threats.linf import Linf

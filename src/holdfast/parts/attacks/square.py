@@ -33,7 +33,7 @@ class Square(Attack):
         steps: number of proposals, each one forward pass per image.
         share: first share of the image's area that a patch covers.
 
-    Source: Andriushchenko et al. (2020), "Square attack", Algorithms 1 and 2, here for any objective.
+    Source: Andriushchenko et al. (2020), Algorithms 1 and 2, here for any objective.
 
     Example:
         >>> from holdfast.parts.threats.linf import Linf

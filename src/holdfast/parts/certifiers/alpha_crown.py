@@ -43,8 +43,7 @@ class AlphaCrown(ByLayers):
         minutes: what the ranges inside may take, see `ByLayers`.
         beyond: what happens where that is too little: "refuse" or "intervals".
 
-    Source: Xu et al. (2021), "Fast and complete: enabling complete verification with rapid and massively parallel
-    incomplete verifiers".
+    Source: Xu et al. (2021).
 
     Example:
         >>> from holdfast.core import Encoder

@@ -48,9 +48,7 @@ class BetaCrown(ByLayers):
         minutes: what the ranges inside may take, see `ByLayers`.
         beyond: what happens where that is too little: "refuse" or "intervals".
 
-    Source: Wang et al. (2021), "Beta-CROWN: efficient bound propagation with per-neuron split constraints"; splits
-    as in Bunel et al. (2020), "Branch and bound for piecewise linear neural network verification", and De Palma et
-    al. (2021), "Improved branch and bound for neural network verification via Lagrangian decomposition" (FSB).
+    Source: Wang et al. (2021); splits as in Bunel et al. (2020), and De Palma et al. (2021) (FSB).
 
     Example:
         >>> from holdfast.core import Encoder

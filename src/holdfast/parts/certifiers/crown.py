@@ -29,8 +29,7 @@ class Crown(ByLayers):
         minutes: what the ranges inside may take, see `ByLayers`.
         beyond: what happens where that is too little: "refuse" or "intervals".
 
-    Source: Zhang et al. (2018), "Efficient neural network robustness certification with general activation
-    functions", Theorem 3.2; RVCL, Lemma 25.
+    Source: Zhang et al. (2018), Theorem 3.2; Wang & Liu (2023), Lemma 25.
 
     Example:
         >>> from holdfast.core import Encoder

@@ -20,7 +20,7 @@ class CrownIbp(Propagation):
     The last step is also taken by interval arithmetic. As fast as a few forward passes, for any depth; used for
     training.
 
-    Source: Zhang et al. (2020), "Towards stable and efficient training of verifiably robust neural networks".
+    Source: Zhang et al. (2020).
 
     Example:
         >>> from holdfast.core import Encoder

@@ -20,7 +20,7 @@ class Interval(Propagation):
     The margin and the last affine layers are joined into one, which is tighter. The fastest and the loosest; an ℓ2
     ball is replaced by the box around it.
 
-    Source: Gowal et al. (2018), "On the effectiveness of interval bound propagation".
+    Source: Gowal et al. (2018).
 
     Example:
         >>> from holdfast.core import Encoder

@@ -54,7 +54,7 @@ class NoiseOrder(Check):
         ball: where the disturbances lie.
         measures: those that are compared, about this failure in this ball.
 
-    Source: NPPR, Prop. 1 (Eq. 5) and Prop. 2 (Eq. 8).
+    Source: Wang et al. (2025), Prop. 1 (Eq. 5) and Prop. 2 (Eq. 8).
     """
 
     failure: Failure = Nearest()

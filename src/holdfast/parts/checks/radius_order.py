@@ -15,7 +15,7 @@ class RadiusOrder(Check):
         pairs: the measure of radii between images.
         classes: the measure of radii of classes.
 
-    Source: RVCL, Theorem 15 (R_CL >= R_LE for the true radii, under its assumptions on the negatives).
+    Source: Wang & Liu (2023), Theorem 15 (R_CL >= R_LE for the true radii, under its assumptions on the negatives).
     """
 
     pairs: CertifiedRadius = CertifiedRadius()

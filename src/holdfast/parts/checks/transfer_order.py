@@ -24,7 +24,7 @@ class TransferOrder(SearchCheck):
         warn: share of images on which a transferred attack gets at least 5 % farther, above which the panel warns.
         fail: median gain of the transferred attacks above which it fails.
 
-    Source: Athalye, Carlini & Wagner (2018), "Obfuscated gradients give a false sense of security", section 3.1.
+    Source: Athalye et al. (2018), section 3.1.
     """
 
     transfers: tuple[Transferred, ...] = ()

@@ -17,7 +17,7 @@ class Counting(Draws):
     Attributes:
         most: n, draws for each image.
 
-    Source: NPPR, Def. 2 and section 5 (100 draws).
+    Source: Wang et al. (2025), Def. 2 and section 5 (100 draws).
 
     Example:
         >>> low, high = Counting(100).interval(torch.tensor([3]), torch.tensor([100]))

@@ -23,7 +23,7 @@ class Precise(Draws):
         precision: half of the width that is asked for.
         alpha: the chance that an image's interval misses its probability.
 
-    Source: Waudby-Smith & Ramdas (2024), "Estimating means of bounded random variables by betting".
+    Source: Waudby-Smith & Ramdas (2024).
 
     Example:
         >>> Precise(precision=0.05).should_stop(torch.tensor([0, 50]), 100).tolist()

@@ -23,7 +23,7 @@ class Sequential(Draws):
         gamma: γ, the probability of failure that is tolerated.
         alpha: the chance of a wrong answer, for each image.
 
-    Source: Waudby-Smith & Ramdas (2024), "Estimating means of bounded random variables by betting".
+    Source: Waudby-Smith & Ramdas (2024).
 
     Example:
         >>> Sequential(gamma=0.1).should_stop(torch.tensor([0, 10, 50]), 100).tolist()

@@ -38,8 +38,7 @@ class Splitting(metaclass=Checked):
         runs: independent populations for each image, at least 2.
         least: probabilities below it are not pursued.
 
-    Source: Guyader, Hengartner & Matzner-Løber (2011); Bréhier et al. (2016), "Unbiasedness of some generalized
-        adaptive multilevel splitting algorithms"; Webb et al. (2019) for its use on networks.
+    Source: Guyader et al. (2011); Bréhier et al. (2016); Webb et al. (2019) for its use on networks.
 
     Example:
         >>> beyond = lambda z, images: z[:, 0] - 3  # fails where a normal number exceeds 3

@@ -26,7 +26,7 @@ class Confused(Failure):
         negatives: K; all other images where there are fewer.
         divergence: "cosine" or "l2".
 
-    Source: RVCL, Eq. 11 to 13, in the place of "h(x') is not y" of NPPR, Def. 1 to 3.
+    Source: Wang & Liu (2023), Eq. 11 to 13.
 
     Example:
         >>> from holdfast.core import Encoder, Rng

@@ -25,7 +25,7 @@ class Drifted(Failure):
         share: of the pairs of different images that are nearer to each other than that, in (0, 1).
         divergence: how representations are compared.
 
-    Source: universal quantiles, section 5 of "Robustness of unsupervised representation learning without labels".
+    Source: universal quantiles, section 5 of Petrov & Kwiatkowska (2022).
 
     Example:
         >>> from holdfast.core import Encoder, Rng

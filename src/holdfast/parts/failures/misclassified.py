@@ -23,7 +23,7 @@ class Misclassified(Failure):
     Attributes:
         probe: how the head comes about; `logits` for an encoder that is a classifier itself.
 
-    Source: NPPR, Def. 1 to 3 and Eq. 11.
+    Source: Wang et al. (2025), Def. 1 to 3 and Eq. 11.
 
     Example:
         >>> Misclassified().title

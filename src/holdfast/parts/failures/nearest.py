@@ -30,8 +30,7 @@ class Nearest(Failure):
     Attributes:
         divergence: "l2" or "cosine".
 
-    Source: the event of the breakaway risk, Eq. 1 of "Robustness of unsupervised representation learning without
-    labels", in the place of "h(x') is not y" of NPPR, Def. 1 to 3.
+    Source: the event of the breakaway risk, Eq. 1 of Petrov & Kwiatkowska (2022).
 
     Example:
         >>> from holdfast.core import Encoder, Rng

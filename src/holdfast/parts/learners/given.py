@@ -36,7 +36,7 @@ class Given(Learner):
     Attributes:
         path: a safetensors file with the tensor `delta`, [C, H, W], in pixels; `save` and every audit write it.
 
-    Source: Moosavi-Dezfooli et al. (2017), "Universal adversarial perturbations", section 4 (across networks).
+    Source: Moosavi-Dezfooli et al. (2017), section 4 (across networks).
 
     Example:
         >>> Given("delta.safetensors").passes

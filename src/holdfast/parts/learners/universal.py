@@ -53,9 +53,8 @@ class Universal(Learner):
             aggregation at a hundredth of one).
         images: training images at most, the first that do not fail without noise; None for all.
 
-    Source: Moosavi-Dezfooli et al. (2017), "Universal adversarial perturbations" (aggregation, there from δ = 0 and for
-    labels); Shafahi et al. (2020), "Universal adversarial training" (ascent); NPPR, appendix 7, Eq. 28 (its place
-    there).
+    Source: Moosavi-Dezfooli et al. (2017) (aggregation, there from δ = 0 and for labels); Shafahi et al. (2020)
+    (ascent); Wang et al. (2025), appendix 7, Eq. 28 (its place there).
 
     Example:
         >>> Universal(epochs=5).passes

@@ -74,10 +74,10 @@ class WorstMixture(Learner):
             layer is heated too, and means begin uniform; see `authors_heat` and `Generator`.
         annealing: epochs over which the authors' temperatures fall.
 
-    Source: "Non-parametric probabilistic robustness" (NPPR), section 4 and appendix 9. There the loss is softplus, the
-    side 4, and 50 epochs of 50,000 images come in batches of 256 with 32 draws each at a rate of 5e-4 (independent
-    noise with a fixed up-sampler: a larger rate, 20 epochs of warm-up and a cosine). Of a thousand images many small
-    steps learn more than many draws, and a side of 16 finds far worse noise. Temperatures: see `shared/schedule.py`.
+    Source: Wang et al. (2025), section 4 and appendix 9. There the loss is softplus, the side 4, and 50 epochs of
+    50,000 images come in batches of 256 with 32 draws each at a rate of 5e-4 (independent noise with a fixed
+    up-sampler: a larger rate, 20 epochs of warm-up and a cosine). Of a thousand images many small steps learn more than
+    many draws, and a side of 16 finds far worse noise. Temperatures: see `shared/schedule.py`.
 
     Example:
         >>> WorstMixture(epochs=5, samples=4).passes.work

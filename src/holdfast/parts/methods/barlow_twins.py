@@ -24,7 +24,7 @@ class BarlowTwins(Method):
         hidden: width of the projector's hidden layers; 8192 in the paper, for large networks.
         dim: width of the projection; 8192 in the paper.
 
-    Source: Zbontar et al. (2021), "Barlow Twins: self-supervised learning via redundancy reduction".
+    Source: Zbontar et al. (2021).
 
     Example:
         >>> from holdfast.sources.encoders.shared.copies import trainable

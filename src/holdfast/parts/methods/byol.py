@@ -23,7 +23,7 @@ class Byol(Method):
         dim: width of the projection.
         momentum: m_0, at the beginning.
 
-    Source: Grill et al. (2020), "Bootstrap your own latent".
+    Source: Grill et al. (2020).
 
     Example:
         >>> from holdfast.sources.encoders.shared.copies import trainable

@@ -32,7 +32,7 @@ class DeepclusterV2(Method):
         dim: width of the projection.
         temperature: T > 0.
 
-    Source: Caron et al. (2020), "Unsupervised learning of visual features by contrasting cluster assignments".
+    Source: Caron et al. (2020).
 
     Example:
         >>> encoder = Encoder(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)), mean=0, std=1)

@@ -35,7 +35,7 @@ class Dino(Method):
         centre_momentum: m, in [0, 1].
         frozen: epochs at the beginning in which the last layer is not trained.
 
-    Source: Caron et al. (2021), "Emerging properties in self-supervised vision transformers".
+    Source: Caron et al. (2021).
 
     Example:
         >>> encoder = Encoder(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)), mean=0, std=1)

@@ -33,7 +33,7 @@ class Mae(Method):
         depth: blocks of the decoder; 8 in the paper.
         heads: attention heads of the decoder; 16 in the paper.
 
-    Source: He et al. (2022), "Masked autoencoders are scalable vision learners".
+    Source: He et al. (2022).
 
     Example:
         >>> Mae(hidden=0.75).least

@@ -31,9 +31,8 @@ class MocoV2(Method):
         hidden: width of the projector's hidden layer; the authors take that of the representation.
         dim: width of the projection.
 
-    Source: Chen et al. (2020), "Improved baselines with momentum contrastive learning"; defaults of "Is self-supervised
-    contrastive learning more robust than supervised learning?", Table C.3, for CIFAR; "Robustness of unsupervised
-    representation learning without labels", listing 1.
+    Source: Chen et al. (2020b); defaults of Zhong et al. (2022), Table C.3, for CIFAR; Petrov & Kwiatkowska (2022),
+    listing 1.
 
     Example:
         >>> from holdfast.sources.encoders.shared.copies import trainable

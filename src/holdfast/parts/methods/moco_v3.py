@@ -28,8 +28,7 @@ class MocoV3(Method):
         hidden: width of the hidden layers of projector and predictor.
         dim: width of the projection.
 
-    Source: Chen et al. (2021), "An empirical study of training self-supervised vision transformers"; "Robustness of
-    unsupervised representation learning without labels", listing 2.
+    Source: Chen et al. (2021); Petrov & Kwiatkowska (2022), listing 2.
 
     Example:
         >>> from holdfast.sources.encoders.shared.copies import trainable

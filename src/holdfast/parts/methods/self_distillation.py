@@ -28,7 +28,7 @@ class SelfDistillation(Method):
     Attributes:
         divergence: "l2" or "cosine".
 
-    Source: "Robustness of unsupervised representation learning without labels", section C.3 and listing 3.
+    Source: Petrov & Kwiatkowska (2022), section C.3 and listing 3.
 
     Example:
         >>> from holdfast.sources.encoders.shared.copies import trainable

@@ -31,9 +31,8 @@ class Simclr(Method):
         dim: width of the projection.
         batchnorm: whether the projector normalises its layers over the batch; RVCL's does not.
 
-    Source: Chen et al. (2020), "A simple framework for contrastive learning of visual representations"; RVCL, E.3;
-    "Robustness of unsupervised representation learning without labels", A.2, for the joint loss (AdvCL); Kim et al.
-    (2020), "Adversarial self-supervised contrastive learning", for the mutual one (RoCL).
+    Source: Chen et al. (2020a); Wang & Liu (2023), E.3; Petrov & Kwiatkowska (2022), A.2, for the joint loss (AdvCL);
+    Kim et al. (2020), for the mutual one (RoCL).
 
     Example:
         >>> from holdfast.sources.encoders.shared.copies import trainable

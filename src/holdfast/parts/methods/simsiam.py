@@ -22,7 +22,7 @@ class Simsiam(Method):
         dim: width of the projection.
         bottleneck: width of the predictor's hidden layer.
 
-    Source: Chen and He (2021), "Exploring simple siamese representation learning".
+    Source: Chen & He (2021).
 
     Example:
         >>> from holdfast.sources.encoders.shared.copies import trainable

@@ -25,7 +25,7 @@ class Supcon(Method):
         hidden: width of the projector's hidden layer.
         dim: width of the projection.
 
-    Source: Khosla et al. (2020), "Supervised contrastive learning", Eq. 2; without their code's factor T / 0.07.
+    Source: Khosla et al. (2020), Eq. 2; without their code's factor T / 0.07.
 
     Example:
         >>> from holdfast.sources.encoders.shared.copies import trainable

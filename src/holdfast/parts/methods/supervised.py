@@ -24,7 +24,7 @@ class Supervised(Method):
         uniformity: λ; 0 for plain cross-entropy, 0.01 in the paper's table A.2, below 0 to hold features together.
         relu: whether a ReLU stands between the representation and the classifier (a), where the network ends before it.
 
-    Source: "Is self-supervised contrastive learning more robust than supervised learning?", sections 3 and A.2.
+    Source: Zhong et al. (2022), sections 3 and A.2.
 
     Example:
         >>> from holdfast.sources.encoders.shared.copies import trainable

@@ -32,7 +32,7 @@ class Swav(Method):
         queue_from: share of the training after which they take part, once the queue is full.
         frozen: epochs at the beginning in which prototypes are not trained.
 
-    Source: Caron et al. (2020), "Unsupervised learning of visual features by contrasting cluster assignments".
+    Source: Caron et al. (2020).
 
     Example:
         >>> encoder = Encoder(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)), mean=0, std=1)

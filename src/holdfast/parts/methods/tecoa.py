@@ -25,8 +25,7 @@ class Tecoa(Method):
         path: the embeddings of the classes' names, as `holdfast embed-names` writes them; line i is class i.
         temperature: τ; 0.01 is where CLIP's own has come to rest.
 
-    Source: Mao et al. (2023), "Understanding zero-shot adversarial robustness for large-scale models", arXiv
-    2212.07016, Eq. 3 and 4.
+    Source: Mao et al. (2023), Eq. 3 and 4.
 
     Example:
         >>> import tempfile

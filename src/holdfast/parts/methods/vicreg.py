@@ -27,7 +27,7 @@ class Vicreg(Method):
         hidden: width of the projector's hidden layers; 8192 in the paper, for large networks.
         dim: width of the projection (D); 8192 in the paper.
 
-    Source: Bardes, Ponce and LeCun (2022), "VICReg: variance-invariance-covariance regularization".
+    Source: Bardes et al. (2022).
 
     Example:
         >>> from holdfast.sources.encoders.shared.copies import trainable

@@ -18,7 +18,7 @@ class ClassMargin(Objective):
         rank: 0 goes for whichever class is strongest; k for the k-th strongest other class t of the undisturbed image,
             z_t - z_y. The strongest class need not be the one with the nearest boundary.
 
-    Source: Carlini & Wagner (2017), "Towards evaluating the robustness of neural networks", f_6 with κ = ∞.
+    Source: Carlini & Wagner (2017), f_6 with κ = ∞.
 
     Example:
         >>> clean, disturbed = torch.tensor([[3.0, 1.0, 0.0, 0.0]]), torch.tensor([[1.0, 2.0, 0.0, 0.0]])

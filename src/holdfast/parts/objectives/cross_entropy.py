@@ -13,7 +13,7 @@ class CrossEntropy(Objective):
     The representations are the logits of a classifier. Where the class is certain beyond the precision of numbers the
     gradient vanishes; `dlr` and `class_margin` go on there.
 
-    Source: Madry et al. (2018); APGD-CE of Croce & Hein (2020).
+    Source: Madry et al. (2018); APGD-CE of Croce & Hein (2020a).
 
     Example:
         >>> clean, disturbed = torch.tensor([[3.0, 1.0, 0.0, 0.0]]), torch.tensor([[1.0, 2.0, 0.0, 0.0]])

@@ -30,8 +30,7 @@ class Dlr(Objective):
     Attributes:
         rank: 0 goes for whichever class is strongest; k for the k-th strongest other class t of the undisturbed image.
 
-    Source: Croce & Hein (2020), "Reliable evaluation of adversarial robustness with an ensemble of diverse
-        parameter-free attacks", Eq. 6 and 7; the substitute is ours.
+    Source: Croce & Hein (2020a), Eq. 6 and 7; the substitute is ours.
 
     Example:
         >>> clean, disturbed = torch.tensor([[3.0, 1.0, 0.0, 0.0]]), torch.tensor([[1.0, 2.0, 0.0, 0.0]])

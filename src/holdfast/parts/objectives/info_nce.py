@@ -23,8 +23,7 @@ class InfoNce(Objective):
     Attributes:
         temperature: T > 0.
 
-    Source: van den Oord et al. (2018); MoCo (He et al. 2020); "Robustness of unsupervised representation learning
-        without labels", appendix C.1.
+    Source: van den Oord et al. (2018); He et al. (2020); Petrov & Kwiatkowska (2022), appendix C.1.
 
     Example:
         >>> reps = torch.eye(2)

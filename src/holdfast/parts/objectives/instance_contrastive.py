@@ -22,7 +22,7 @@ class InstanceContrastive(Objective):
     Attributes:
         temperature: T > 0.
 
-    Source: Kim et al. (2020); "Robustness of unsupervised representation learning without labels", appendix A.1.
+    Source: Kim et al. (2020); Petrov & Kwiatkowska (2022), appendix A.1.
 
     Example:
         >>> reps, target = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])

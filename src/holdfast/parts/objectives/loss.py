@@ -21,7 +21,7 @@ class Loss(Objective):
     Attributes:
         function: maps (reps [B, D], clean [B, D], target [B, D] or None) to one value per image [B].
 
-    Source: "Robustness of unsupervised representation learning without labels", section 4.3.
+    Source: Petrov & Kwiatkowska (2022), section 4.3.
 
     Example:
         >>> halves = Loss(lambda reps, clean, target: (reps - clean).square().sum(1) / 2)

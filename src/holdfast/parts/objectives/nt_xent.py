@@ -24,7 +24,7 @@ class NtXent(Objective):
     Attributes:
         temperature: T > 0.
 
-    Source: Chen et al. (2020); "Robustness of unsupervised representation learning without labels", appendix A.2.
+    Source: Chen et al. (2020a); Petrov & Kwiatkowska (2022), appendix A.2.
 
     Example:
         >>> reps = torch.eye(2)

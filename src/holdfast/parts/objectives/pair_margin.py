@@ -16,7 +16,7 @@ class PairMargin(Objective):
     Attributes:
         divergence: "cosine" or "l2".
 
-    Source: RVCL, Eq. 11 to 13: the attack that its certificate is the counterpart of.
+    Source: Wang & Liu (2023), Eq. 11 to 13: the attack that its certificate is the counterpart of.
 
     Example:
         >>> clean, target = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])

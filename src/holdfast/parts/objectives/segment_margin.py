@@ -22,8 +22,7 @@ class SegmentMargin(OfMargins):
     Attributes:
         segments: how many for each image, at most.
 
-    Source: the weights of Gu et al. (2022), "SegPGD: an effective and efficient adversarial attack for evaluating and
-    boosting segmentation robustness", with margins of segments instead of a loss of labels.
+    Source: the weights of Gu et al. (2022), with margins of segments instead of a loss of labels.
 
     Example:
         >>> clean, moved = torch.tensor([[0.0, 0.0, 1.0, 1.0]]), torch.tensor([[0.0, 1.0, 1.0, 0.75]])

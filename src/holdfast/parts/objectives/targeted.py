@@ -13,7 +13,7 @@ class Targeted(Objective):
     Attributes:
         divergence: d, a name of `holdfast.numerics.geometry.divergences`.
 
-    Source: "Robustness of unsupervised representation learning without labels", section 4 (targeted U-PGD).
+    Source: Petrov & Kwiatkowska (2022), section 4 (targeted U-PGD).
 
     Example:
         >>> Targeted()(torch.tensor([[3.0, 0.0]]), torch.zeros(1, 2), torch.tensor([[0.0, 4.0]])).item()

@@ -14,8 +14,8 @@ class TokenDrift(OfTokens, Untargeted):
 
     Where `untargeted` may move a few tokens far, this moves all of them.
 
-    Source: the sum over tokens or pixels of attacks on dense predictions, such as Xie et al. (2017), "Adversarial
-    examples for semantic segmentation and object detection", Eq. 1, with a divergence instead of a loss of labels.
+    Source: the sum over tokens or pixels of attacks on dense predictions, such as Xie et al. (2017), Eq. 1, with a
+    divergence instead of a loss of labels.
 
     Example:
         >>> TokenDrift(dim=2)(torch.tensor([[3.0, 4.0, 0.0, 1.0]]), torch.zeros(1, 4)).item()

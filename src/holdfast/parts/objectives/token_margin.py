@@ -19,8 +19,7 @@ class TokenMargin(OfMargins):
     image that is not like it; g_p: e_p² before the attack. m_p is -1 there, and above 0 exactly where the patch is
     taken for the other one.
 
-    Source: the weights of Gu et al. (2022), "SegPGD: an effective and efficient adversarial attack for evaluating and
-    boosting segmentation robustness", with margins of correspondences instead of a loss of labels.
+    Source: the weights of Gu et al. (2022), with margins of correspondences instead of a loss of labels.
 
     Example:
         >>> clean, moved = torch.tensor([[0.0, 1.0]]), torch.tensor([[0.25, 0.0]])

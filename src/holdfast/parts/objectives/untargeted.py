@@ -14,7 +14,7 @@ class Untargeted(Objective):
         divergence: d, a name of `holdfast.numerics.geometry.divergences`. With "l2" the gradient is that of the
             distance; its sign equals that of the squared distance, so sign steps are the same for both.
 
-    Source: "Robustness of unsupervised representation learning without labels", section 4 (U-FGSM, U-PGD).
+    Source: Petrov & Kwiatkowska (2022), section 4 (U-FGSM, U-PGD).
 
     Example:
         >>> Untargeted()(torch.tensor([[3.0, 4.0]]), torch.zeros(1, 2)).item()

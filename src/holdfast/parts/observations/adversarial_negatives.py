@@ -37,7 +37,7 @@ class AdversarialNegatives(MadeNegatives):
             hue; grey images have brightness and contrast only.
         shift: by how many pixels the view is shifted at most; read with `view="shift"`.
 
-    Source: RVCL, section 6.3 (Table 4); the augmented view is the authors' practice.
+    Source: Wang & Liu (2023), section 6.3 (Table 4); the augmented view is the authors' practice.
     """
 
     ball: Ball = Linf(0.3)

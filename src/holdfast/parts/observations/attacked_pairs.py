@@ -31,7 +31,7 @@ class AttackedPairs(OfMargins):
         objective: what to maximise: the margin itself, in this observation's divergence, or for instance-wise PGD the
             contrastive loss.
 
-    Source: RVCL, section 6.3; Kim et al. (2020), "Adversarial self-supervised contrastive learning" (instance-wise).
+    Source: Wang & Liu (2023), section 6.3; Kim et al. (2020) (instance-wise).
     """
 
     attack: Attack = Apgd(30)

@@ -54,6 +54,8 @@ class BreakingRadii(OfAnyRadius, OfFirst):
         ball: the norm; its radius is not read.
         failure: what counts as broken.
         steps: passes for each image, each a forward and a backward one; see `tournament`.
+
+    Source: descents after Pintor et al. (2021); that many begin and the best go on is Holdfast's own.
     """
 
     ball: Ball = Linf()

@@ -29,7 +29,7 @@ class Broken(OfFirst):
         ball: where to search.
         failure: what to bring about; for classes its value is the classification margin of C&W.
 
-    Source: NPPR, Def. 1.
+    Source: Wang et al. (2025), Def. 1.
     """
 
     attack: Attack = Apgd(50)

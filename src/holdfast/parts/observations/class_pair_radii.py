@@ -30,7 +30,7 @@ class ClassPairRadii(BothRadii):
         negatives: K, of each class.
         probe: how the heads come about.
 
-    Source: RVCL, Theorems 15 and 17.
+    Source: Wang & Liu (2023), Theorems 15 and 17.
     """
 
     classes: int = 3

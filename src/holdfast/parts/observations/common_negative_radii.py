@@ -21,7 +21,7 @@ class CommonNegativeRadii(BothRadii):
     Attributes:
         negatives: how many of the last images; no image may be both, so the audit attacks at most the others.
 
-    Source: RVCL, Theorem 18.
+    Source: Wang & Liu (2023), Theorem 18.
     """
 
     negatives: int = 5

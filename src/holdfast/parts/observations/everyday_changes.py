@@ -44,8 +44,7 @@ class EverydayChanges(OfAnyRadius, OfFirst):
     Attributes:
         ball: the norm; its radius is not read.
 
-    Source: for what is noticed, Mahy, Van Eycken & Oosterlinck (1994), "Evaluation of uniform color spaces developed
-    after the adoption of CIELAB and CIELUV".
+    Source: for what is noticed, Mahy et al. (1994).
     """
 
     ball: Ball = Linf()

@@ -48,8 +48,7 @@ class FineTuned(OfTraining):
         batch_size: least images per step (fewer where there are not as many); the paper does not say.
         weight_decay: of all parameters; the paper does not say.
 
-    Source: "Is self-supervised contrastive learning more robust than supervised learning?", appendix D.5; W = 0 as in
-    Kolesnikov et al. (2020), "Big transfer".
+    Source: Zhong et al. (2022), appendix D.5; W = 0 as in Kolesnikov et al. (2020).
     """
 
     threat: Threat | None = None

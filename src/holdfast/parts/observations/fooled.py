@@ -61,7 +61,7 @@ class Fooled(OfFirst):
         ball: where they search.
         probe: how the head comes about; trained on images that are not attacked.
 
-    Source: AutoAttack (Croce & Hein 2020).
+    Source: AutoAttack, Croce & Hein (2020a).
     """
 
     attacks: tuple[Attack, ...] = (Apgd(100), Apgd(100), MinimumNorm(100), Square(1000))

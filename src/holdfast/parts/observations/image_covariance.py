@@ -20,7 +20,7 @@ class ImageCovariance(Observation):
     Attributes:
         count: how many images, the last ones of the audit, or all where there are fewer.
 
-    Source: shrinkage of Ledoit & Wolf (2004), "A well-conditioned estimator for large-dimensional covariance matrices".
+    Source: shrinkage of Ledoit & Wolf (2004).
     """
 
     count: int = 512

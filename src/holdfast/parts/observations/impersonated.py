@@ -60,7 +60,7 @@ class Impersonated(OfFirst):
         known_as: what training images that are given apart call the two, likewise; none: they call them the same.
         probe: how the head comes about; trained on images that are not attacked.
 
-    Source: "Robustness of unsupervised representation learning without labels", appendices C.11 and D.
+    Source: Petrov & Kwiatkowska (2022), appendices C.11 and D.
     """
 
     attack: Attack = Apgd(50)

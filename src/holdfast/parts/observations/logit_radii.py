@@ -28,7 +28,7 @@ class LogitRadii(OfAnyRadius, OfFirst):
         probe: the linear head.
         halvings: of the interval from 0 to the largest distance between two images.
 
-    Source: RVCL, section 4.2 (ACR_LE), as its authors compute it.
+    Source: Wang & Liu (2023), section 4.2 (ACR_LE), as its authors compute it.
     """
 
     certifier: Certifier = Crown()

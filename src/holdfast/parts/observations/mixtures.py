@@ -58,7 +58,7 @@ class Mixtures(Observation):
         convention: "sound": eigenvalues are cut relative to the largest, what tells the classes apart where nothing
             varies counts, and both halves are tested; "authors": as `thin_fit` says, and one half.
 
-    Source: "SynBench", section 2; s from .1 to 4.9 and the relative budget as in the authors' code.
+    Source: Ko et al. (2022), section 2; s from .1 to 4.9 and the relative budget as in the authors' code.
     """
 
     epsilons: tuple[float, ...] = tuple(k / 10 for k in range(9))

@@ -26,7 +26,7 @@ class Perturbed(OfFirst):
     Attributes:
         perturbation: what is learned first.
 
-    Source: NPPR, appendix 7, Eq. 28.
+    Source: Wang et al. (2025), appendix 7, Eq. 28.
     """
 
     perturbation: UniversalPerturbation = UniversalPerturbation()

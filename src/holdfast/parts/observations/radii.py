@@ -27,7 +27,7 @@ class Radii(OfAnyRadius, OfMargins):
         ball: the norm; its radius is not read.
         tolerance: how near to the first radius that is not certified the search ends, in pixels.
 
-    Source: RVCL, Definition 4 and Algorithm 1.
+    Source: Wang & Liu (2023), Definition 4 and Algorithm 1.
     """
 
     certifier: Propagation = Crown()

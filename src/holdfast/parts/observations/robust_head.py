@@ -35,7 +35,7 @@ class RobustHead(OfTraining):
         probe: how the head comes about.
         threat: what befalls the images before they are attacked; None: nothing. Of a noise, one draw for each image.
 
-    Source: "SynBench", appendix D.
+    Source: Ko et al. (2022), appendix D.
     """
 
     probe: RobustLinear = RobustLinear()

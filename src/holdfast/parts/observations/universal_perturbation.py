@@ -37,7 +37,7 @@ class UniversalPerturbation(Learning):
         ball: where it lies.
         failure: what it seeks.
 
-    Source: NPPR, appendix 7, Eq. 28: the unconditional case of adversarial robustness.
+    Source: Wang et al. (2025), appendix 7, Eq. 28: the unconditional case of adversarial robustness.
     """
 
     learner: Universal | Given = Universal()

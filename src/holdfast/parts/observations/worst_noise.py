@@ -32,7 +32,7 @@ class WorstNoise(Learning):
         ball: where its draws lie.
         failure: what it seeks.
 
-    Source: NPPR, section 4.
+    Source: Wang et al. (2025), section 4.
     """
 
     learner: WorstMixture = WorstMixture()

@@ -25,7 +25,7 @@ class Knn(Probe):
         temperature: T; how much more the nearest ones count. k 200, T .1: MoCo's; k 20, T .07: solo-learn's.
         index: "exact", ours; or "faiss", its exact search, which gives the same neighbours and needs the extra faiss.
 
-    Source: Wu et al. (2018), "Unsupervised feature learning via non-parametric instance discrimination", section 3.4.
+    Source: Wu et al. (2018), section 3.4.
 
     Example:
         >>> reps, labels = torch.tensor([[1.0, 0.0], [1.1, 0.1], [0.0, 1.0], [0.1, 1.2]]), torch.tensor([0, 0, 1, 1])

@@ -24,7 +24,7 @@ class Linear(LinearProbe):
         penalty: weight of ||W||²/2; 1 is that of scikit-learn's default.
         iterations: the most that L-BFGS may make.
 
-    Source: the linear evaluation of Chen et al. (2020), solved as scikit-learn's LogisticRegression does.
+    Source: the linear evaluation of Chen et al. (2020a), solved as scikit-learn's LogisticRegression does.
 
     Example:
         >>> reps, labels = torch.tensor([[1.0, 0.0], [1.1, 0.1], [0.0, 1.0], [0.1, 1.2]]), torch.tensor([0, 0, 1, 1])

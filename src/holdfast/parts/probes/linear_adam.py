@@ -26,7 +26,7 @@ class LinearAdam(LinearProbe):
         batch_size: images per step; the paper does not say, 256 is that of its encoders' training.
         seed: of the first weights and of the order of images.
 
-    Source: "RVCL", appendix E.4 (linear evaluation).
+    Source: Wang & Liu (2023), appendix E.4 (linear evaluation).
 
     Example:
         >>> reps, labels = torch.tensor([[1.0, 0.0], [1.1, 0.1], [0.0, 1.0], [0.1, 1.2]]), torch.tensor([0, 0, 1, 1])

@@ -42,8 +42,7 @@ class LinearSgd(LinearProbe):
         pool: images that are mixed with each other.
         seed: of the order of images.
 
-    Source: the linear evaluation of Chen et al. (2020); L as in Gower et al. (2019), "SGD: general analysis and
-    improved rates".
+    Source: the linear evaluation of Chen et al. (2020a); L as in Gower et al. (2019).
 
     Example:
         >>> reps, labels = torch.tensor([[1.0, 0.0], [1.1, 0.1], [0.0, 1.0], [0.1, 1.2]]), torch.tensor([0, 0, 1, 1])

@@ -69,8 +69,7 @@ class RobustLinear(LinearProbe):
             The paper takes that ε, a length among representations, as pixels, and so does this.
         threshold: a_t of that score.
 
-    Source: "SynBench", section 4 and appendix D; Madry et al. (2018) for the problem; Mutapcic & Boyd (2009),
-    "Cutting-set methods for robust convex optimization with pessimizing oracles".
+    Source: Ko et al. (2022), section 4 and appendix D; Madry et al. (2018) for the problem; Mutapcic & Boyd (2009).
 
     Example:
         >>> RobustLinear(L2(0.25)).ball.radius, RobustLinear().through

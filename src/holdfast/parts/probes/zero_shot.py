@@ -23,7 +23,7 @@ class ZeroShot(LinearProbe):
     Attributes:
         path: a safetensors file.
 
-    Source: Radford et al. (2021), "Learning transferable visual models from natural language supervision", 3.1.4.
+    Source: Radford et al. (2021), 3.1.4.
 
     Example:
         >>> import tempfile

@@ -49,7 +49,7 @@ class Center(Certificate):
     Raises:
         HoldfastError: n that always abstains (1,198 at the defaults), or parameters out of range.
 
-    Source: Kumar & Goldstein (2021), "Center smoothing: certified robustness for networks with structured outputs".
+    Source: Kumar & Goldstein (2021).
 
     Example:
         >>> Center(radius=0.25).budget, Center(radius=0.25).quantile(0.25) < 1

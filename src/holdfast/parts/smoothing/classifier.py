@@ -31,7 +31,7 @@ class Classifier(Certificate):
         precision: see `bound`, in units of σ.
         probe: how the linear head comes about, from training images under the same noise; None: instances.
 
-    Source: Cohen et al. (2019), "Certified adversarial robustness via randomized smoothing", CERTIFY.
+    Source: Cohen et al. (2019), CERTIFY.
 
     Example:
         >>> Classifier(selection=100, draws=1000).budget

@@ -40,7 +40,7 @@ class PairProbability(Certificate):
         convention: "sound", or "paper": p̲ is the plain mean of all draws, so that R is an *estimate*, no certificate,
             and is negative where the mean is below ½.
 
-    Source: RVCL, theorem 7 and Algorithm 2; the bound is `betting.lower`.
+    Source: Wang & Liu (2023), theorem 7 and Algorithm 2; the bound is `betting.lower`.
 
     Example:
         >>> PairProbability(negatives=10, simultaneous=True).level

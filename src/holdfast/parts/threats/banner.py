@@ -16,7 +16,7 @@ class Banner(Corruption):
         opacity: of the bar, in (0, 1].
         level: its grey, 0 (black) to 1 (white).
 
-    Source: the overlays of Papakipos & Bitton (2022), "AugLy", arXiv 2201.06494.
+    Source: the overlays of Papakipos & Bitton (2022).
 
     Example:
         >>> Banner(0.5, opacity=0.5, level=1.0).sample(torch.zeros(1, 1, 2, 1), Rng(0, ids=("a",))).flatten().tolist()

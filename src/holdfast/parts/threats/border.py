@@ -18,7 +18,7 @@ class Border(Corruption):
         share: of each side that the frame takes at either end, in (0, 0.5).
         level: grey of the frame, 0 (black) to 1 (white).
 
-    Source: the padding of Papakipos & Bitton (2022), "AugLy", arXiv 2201.06494.
+    Source: the padding of Papakipos & Bitton (2022).
 
     Example:
         >>> Border(0.25).sample(torch.zeros(1, 1, 1, 4), Rng(0, ids=("a",))).flatten().tolist()

@@ -18,8 +18,7 @@ class Chain(Corruption):
     Attributes:
         links: the corruptions, the first one first.
 
-    Source: chains of edits as in Douze et al. (2021), "The 2021 Image Similarity Dataset and Challenge", arXiv
-    2106.09672.
+    Source: chains of edits as in Douze et al. (2021).
 
     Example:
         >>> Chain((Rescale(0.5), Jpeg(50))).title

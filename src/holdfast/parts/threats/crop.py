@@ -15,7 +15,7 @@ class Crop(Corruption):
     Attributes:
         side: what is left of each side, in (0, 1); 0.8 leaves 64 % of the area.
 
-    Source: the centre crop of "A self-supervised descriptor for image copy detection", arXiv 2202.10261, and others.
+    Source: the centre crop of Pizzi et al. (2022), and others.
 
     Example:
         >>> x = torch.arange(4.0).div(3).expand(1, 1, 4, 4)

@@ -28,8 +28,7 @@ class Extreme(Corruption):
         noise: rotation, translation, brightness, contrast, hue, or another whose draw takes one or two numbers.
         end: "upper": anticlockwise, down and to the right, brighter, more contrast; "lower": the other way.
 
-    Source: worst cases over one parameter, as in Engstrom et al. (2019), "Exploring the landscape of spatial
-    robustness".
+    Source: worst cases over one parameter, as in Engstrom et al. (2019).
 
     Example:
         >>> from holdfast.parts.threats.brightness import Brightness

@@ -21,8 +21,7 @@ class Gamma(Corruption):
     Attributes:
         gamma: γ, positive.
 
-    Source: Zhong et al. (2022), "Is self-supervised contrastive learning more robust than supervised learning?",
-    section 2.2.
+    Source: Zhong et al. (2022), section 2.2.
 
     Example:
         >>> from holdfast.core import Rng

@@ -16,8 +16,8 @@ class GlobalShuffle(Shuffle):
     π is drawn from `seed` and not from the seed of an audit: it is what the corruption *is*, so training images, test
     images and other audits meet the same. It is never the identity, but for a grid of 1, which leaves images alone.
 
-    Source: Zhong et al. (2022), "Is self-supervised contrastive learning more robust than supervised learning?",
-    section 2.2. The text speaks of p x p patches; its figures and tables show that GnXn names an n x n grid of them.
+    Source: Zhong et al. (2022), section 2.2. The text speaks of p x p patches; its figures and tables show that GnXn
+    names an n x n grid of them.
 
     Example:
         >>> from holdfast.core import Rng

@@ -27,7 +27,7 @@ class Laplace(Noise):
         ball: where δ lies, ε in pixels of a [0, 1] image.
         scale: b as a share of ε, positive; d b for ℓ2.
 
-    Source: the Laplace noise of probabilistic robustness in "NPPR".
+    Source: the Laplace noise of probabilistic robustness in Wang et al. (2025).
 
     Example:
         >>> x = torch.full((1, 1, 2, 2), 0.5)

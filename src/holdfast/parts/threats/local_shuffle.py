@@ -17,8 +17,8 @@ class LocalShuffle(Shuffle):
     what the corruption *is*, so training images, test images and other audits meet the same. It is never the identity,
     but where cells are single pixels, which leaves images as they are.
 
-    Source: Zhong et al. (2022), "Is self-supervised contrastive learning more robust than supervised learning?",
-    section 2.2. The text speaks of p x p patches; its figures and tables show that LnXn names an n x n grid of them.
+    Source: Zhong et al. (2022), section 2.2. The text speaks of p x p patches; its figures and tables show that LnXn
+    names an n x n grid of them.
 
     Example:
         >>> from holdfast.core import Rng

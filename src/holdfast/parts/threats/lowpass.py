@@ -21,7 +21,7 @@ class Lowpass(Corruption):
         radius: of the circle, in cycles per `side` pixels, positive.
         side: the size of image that the radius is meant for, in pixels.
 
-    Source: "Robustness of unsupervised representation learning without labels", appendix C.
+    Source: Petrov & Kwiatkowska (2022), appendix C.
 
     Example:
         >>> from holdfast.core import Rng

@@ -25,7 +25,7 @@ class Mixture(Noise):
     Attributes:
         path: a safetensors file that `save` wrote.
 
-    Source: "Non-parametric probabilistic robustness" (NPPR), section 4.
+    Source: Wang et al. (2025), section 4.
 
     Example:
         >>> Mixture().ball is None  # without a file there is nothing to draw

@@ -54,8 +54,8 @@ class Patch(Ball):
         aspect: height / width of the window.
         seed: of a random place.
 
-    Source: Brown et al. (2017), "Adversarial patch"; Karmon, Zoran & Goldberg (2018), "LaVAN" (patches of about 2 % of
-    the area); Chiang et al. (2020), "Certified defenses for adversarial patches" (a bound for every place).
+    Source: Brown et al. (2017); Karmon et al. (2018) (patches of about 2 % of the area); Chiang et al. (2020) (a bound
+    for every place).
 
     Example:
         >>> delta = torch.tensor([[[[0.5, 0.0, 0.0, 0.0], [0.0, 0.0, 0.9, 2.0]]]])

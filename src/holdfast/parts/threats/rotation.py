@@ -22,7 +22,7 @@ class Rotation(Noise):
     Attributes:
         degrees: the largest angle, in (0, 180].
 
-    Source: Engstrom et al. (2019), "Exploring the landscape of spatial robustness"; the functional noises of "NPPR".
+    Source: Engstrom et al. (2019); the functional noises of Wang et al. (2025).
 
     Example:
         >>> x = torch.full((1, 1, 2, 2), 0.5)

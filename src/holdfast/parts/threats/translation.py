@@ -19,7 +19,7 @@ class Translation(Noise):
     Attributes:
         share: the largest move, as a share of the height and of the width, in (0, 1].
 
-    Source: Engstrom et al. (2019), "Exploring the landscape of spatial robustness"; the functional noises of "NPPR".
+    Source: Engstrom et al. (2019); the functional noises of Wang et al. (2025).
 
     Example:
         >>> x = torch.full((1, 1, 2, 2), 0.5)

@@ -29,7 +29,7 @@ class TruncatedGaussian(Noise):
         clamped: move what falls outside to the ball's nearest point instead, which puts a positive share of all pixels
             on its edge; with scale 1 this is the authors' noise for ℓ∞.
 
-    Source: the Gaussian baseline of probabilistic robustness in "NPPR".
+    Source: the Gaussian baseline of probabilistic robustness in Wang et al. (2025).
 
     Example:
         >>> x = torch.full((1, 1, 2, 2), 0.5)

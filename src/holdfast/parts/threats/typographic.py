@@ -43,7 +43,7 @@ class Typographic(Corruption):
         background: colour of the plate; "" writes on the picture itself.
         opacity: in (0, 1]; 1 hides what is below.
 
-    Source: Goh et al. (2021), "Multimodal neurons in artificial neural networks", Distill, typographic attacks.
+    Source: Goh et al. (2021), Distill, typographic attacks.
 
     Example:
         >>> x = torch.full((1, 1, 32, 64), 0.5)

@@ -21,7 +21,7 @@ class Uniform(Noise):
     Attributes:
         ball: where δ lies, ε in pixels of a [0, 1] image.
 
-    Source: the uniform baseline of probabilistic robustness in "NPPR", there with 100 draws for each image.
+    Source: the uniform baseline of probabilistic robustness in Wang et al. (2025), there with 100 draws for each image.
 
     Example:
         >>> x = torch.full((1, 1, 2, 2), 0.5)

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from holdfast.auditing.profile_files import profile_names
 from holdfast.core import registry
+from holdfast.report.bibliography import spell_out
 from holdfast.report.document import Block, Document, Heading, Verbatim
 from holdfast.report.documents import profile
 from holdfast.report.parts import TAKEN, read_headline
@@ -55,7 +56,7 @@ def _explain(kind: str, name: str, part: Any) -> Iterator[Block]:
         return
     for title, key in FACTS.items():
         if isinstance(text := getattr(part, key, None), str):
-            yield Text.assemble((f"{title}: ", "bold"), f"{text}\n")
+            yield Text.assemble((f"{title}: ", "bold"), f"{spell_out(text)}\n")
     if parameters := inspect.signature(part).parameters.values():
         meanings = _read_meanings(part)
         rows = [[Text(each.name, "bold"), _describe(each, meanings)] for each in parameters]
@@ -82,7 +83,7 @@ def _read_paragraph(paragraph: str) -> Iterator[Block]:
     else:
         # Of an enumeration each entry begins a line, and what belongs to it is indented
         entries = re.split(r"\n(?! )", paragraph) if "\n " in paragraph else [paragraph]
-        *others, last = (" ".join(entry.split()) for entry in entries)
+        *others, last = (spell_out(" ".join(entry.split())) for entry in entries)
         yield from map(Text, [*others, f"{last}\n"])
 
 

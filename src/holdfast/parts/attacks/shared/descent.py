@@ -34,7 +34,7 @@ class Descent:
         stride: α at the beginning.
         other: gives images, [B, C, H, W], towards which searches go that have neither a gradient nor a broken image.
 
-    Source: after Pintor et al. (2021), "Fast minimum-norm adversarial attacks through adaptive norm constraints".
+    Source: after Pintor et al. (2021).
     """
 
     def __init__(

@@ -59,7 +59,7 @@ def certify_radii(
     Raises:
         HoldfastError: see `Certifier`.
 
-    Source: RVCL, Algorithm 1 (CERTIFY), which bisects pair by pair and returns the last radius probed.
+    Source: Wang & Liu (2023), Algorithm 1 (CERTIFY), which bisects pair by pair and returns the last radius probed.
     """
     # At radius 0: every probe makes a region of its own around the same images
     network, region, margin = prepare(encoder, margin, x, ball, torch.zeros(len(x), dtype=torch.float64))

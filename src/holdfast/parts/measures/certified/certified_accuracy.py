@@ -6,7 +6,7 @@ from holdfast.core import Attack, Ball, LinearProbe, Observation, Subject, Table
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
-from holdfast.parts.measures.shared.bracket import RVCL, Bracket, format_share, in_order
+from holdfast.parts.measures.shared.bracket import Bracket, format_share, in_order
 from holdfast.parts.measures.shared.worst import lowest
 from holdfast.parts.observations.attacked_pairs import AttackedPairs
 from holdfast.parts.observations.certified import Certified
@@ -44,7 +44,10 @@ class CertifiedAccuracy(Bracket):
         "Attack: the share of images still classified correctly after the attack. Certificate: the share proved to "
         "stay correct under any attack."
     )
-    reference = f"{RVCL}, section 4.2 (certified accuracy, of which certified instance accuracy is the label-free twin)"
+    reference = (
+        "Wang & Liu (2023), section 4.2 (certified accuracy, of which certified instance accuracy is the label-free "
+        "twin)"
+    )
 
     @property
     def certificate_side(self) -> Certified:

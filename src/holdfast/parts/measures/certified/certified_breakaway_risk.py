@@ -9,7 +9,6 @@ from typing_extensions import override
 
 from holdfast.core import Score, Subject, Table
 from holdfast.numerics import statistics
-from holdfast.parts.measures.shared.attack_measure import PAPER
 from holdfast.parts.measures.shared.population import AgainstPopulation
 
 
@@ -32,7 +31,7 @@ class CertifiedBreakawayRisk(AgainstPopulation):
         "Attack: the share of other images that the attacks of this audit made closer than the original. Certificate: "
         "the share that is not proved to be safe from every attack."
     )
-    reference = f"{PAPER}, Eq. 1, certified through the linear pair margin of RVCL"
+    reference = "Petrov & Kwiatkowska (2022), Eq. 1, certified through the linear pair margin of Wang & Liu (2023)"
 
     def observe(self, subject: Subject) -> Table:
         """Return both roles of every image on both sides."""

@@ -15,7 +15,6 @@ from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
-from holdfast.parts.measures.shared.attack_measure import PAPER
 from holdfast.parts.measures.shared.bracket import Bracket, format_share, in_order
 from holdfast.parts.measures.shared.drift import DRIFTS, drift_bounds
 from holdfast.parts.measures.shared.worst import trajectories
@@ -57,7 +56,7 @@ class CertifiedDrift(OfAllPairs, Bracket):
         "Attack: the share of image pairs that are closer together than the attacks of this audit moved the median "
         "image. Certificate: the share that no attack can exceed."
     )
-    reference = f"{PAPER}, section 5 (universal quantiles), certified by bound propagation"
+    reference = "Petrov & Kwiatkowska (2022), section 5 (universal quantiles), certified by bound propagation"
 
     @property
     def certificate_side(self) -> Drifts:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from holdfast.core import Subject, Table
-from holdfast.parts.measures.shared.attack_measure import PAPER
 from holdfast.parts.measures.shared.population import AgainstPopulation
 
 
@@ -28,7 +27,7 @@ class CertifiedNearestNeighbourAccuracy(AgainstPopulation):
         "Attack: the share of images that every attack of this audit left recognisable among all images. Certificate: "
         "the share proved to stay recognisable under any attack."
     )
-    reference = f"{PAPER}, Eq. 4, certified through the linear pair margin of RVCL"
+    reference = "Petrov & Kwiatkowska (2022), Eq. 4, certified through the linear pair margin of Wang & Liu (2023)"
 
     @property
     @override

@@ -10,7 +10,6 @@ from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
-from holdfast.parts.measures.shared.attack_measure import PAPER
 from holdfast.parts.measures.shared.bracket import Bracket, format_share, in_order
 from holdfast.parts.measures.shared.drift import drift_bounds
 from holdfast.parts.measures.shared.worst import trajectories
@@ -53,7 +52,7 @@ class CertifiedOverlapRisk(Bracket):
         "Attack: the share of neighbourhoods that the attacks of this audit made overlap. Certificate: the share that "
         "is not proved to stay apart."
     )
-    reference = f"{PAPER}, Eq. 2, certified by bound propagation"
+    reference = "Petrov & Kwiatkowska (2022), Eq. 2, certified by bound propagation"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -11,7 +11,7 @@ from holdfast.numerics import statistics
 from holdfast.numerics.statistics import drawn_pairs
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
-from holdfast.parts.measures.shared.bracket import RVCL, Bracket, in_both_roles, in_order
+from holdfast.parts.measures.shared.bracket import Bracket, in_both_roles, in_order
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.minimal_radii import MinimalRadii
 from holdfast.parts.observations.radii import Radii
@@ -56,7 +56,7 @@ class CertifiedRadius(Bracket):
         "norm of the ball) makes an image more similar to the other one than to itself; a change of the attack's size "
         "does."
     )
-    reference = f"{RVCL}, Definition 4, Algorithm 1 and Eq. 18"
+    reference = "Wang & Liu (2023), Definition 4, Algorithm 1 and Eq. 18"
 
     @property
     def certificate_side(self) -> Radii:

@@ -7,7 +7,7 @@ from holdfast.numerics import statistics
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
-from holdfast.parts.measures.shared.bracket import RVCL, Bracket, format_share, in_both_roles, in_order
+from holdfast.parts.measures.shared.bracket import Bracket, format_share, in_both_roles, in_order
 from holdfast.parts.measures.shared.worst import lowest
 from holdfast.parts.objectives.pair_margin import PairMargin
 from holdfast.parts.observations.attacked_pairs import AttackedPairs
@@ -50,7 +50,7 @@ class InstanceAccuracy(Bracket):
         "Attack: the share of pairs left intact by the attack. Certificate: the share proved to stay intact under any "
         "attack. The truth lies between the two."
     )
-    reference = f"{RVCL}, Definition 3 and section 6.3 (Table 4)"
+    reference = "Wang & Liu (2023), Definition 3 and section 6.3 (Table 4)"
 
     @property
     def certificate_side(self) -> Certified:

@@ -10,7 +10,7 @@ from holdfast.core import Ball, Chart, HoldfastError, LinearProbe, Observation, 
 from holdfast.numerics import statistics
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
-from holdfast.parts.measures.shared.bracket import RVCL, Bracket, in_order
+from holdfast.parts.measures.shared.bracket import Bracket, in_order
 from holdfast.parts.measures.shared.probe import head_of, labels_of
 from holdfast.parts.measures.shared.reach import chart_certificates
 from holdfast.parts.observations.clean import Clean
@@ -57,7 +57,7 @@ class LinearRadius(Bracket):
         "class; a change of the attack's size does. Compare it with the certified radius, which needs no labels and is "
         "larger."
     )
-    reference = f"{RVCL}, section 4.2 (ACR_LE) and Theorem 15"
+    reference = "Wang & Liu (2023), section 4.2 (ACR_LE) and Theorem 15"
 
     def __post_init__(self) -> None:
         if self.convention not in ("sound", "paper"):

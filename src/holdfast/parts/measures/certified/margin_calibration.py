@@ -14,7 +14,6 @@ from holdfast.core.chart import Curves, Line, numbers
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.parts.measures.certified.margin_distribution import margin_distances
-from holdfast.parts.measures.shared.bracket import RVCL
 from holdfast.parts.measures.shared.weibull import FITS, Fit
 from holdfast.parts.observations.clean import Clean
 
@@ -55,7 +54,7 @@ class MarginCalibration(Measure):
         "50 % means that nearest images left out of the fit are as far away as the fitted distribution predicts. Above "
         "50 % they are closer, below it farther; in both cases do not trust Ψ."
     )
-    reference = f"{RVCL}, Theorem 14 and Eq. 36 and 40"
+    reference = "Wang & Liu (2023), Theorem 14 and Eq. 36 and 40"
 
     def __post_init__(self) -> None:
         if not self.orders or min(self.orders) < 1 or max(self.orders) > self.tail or self.tail < 3:

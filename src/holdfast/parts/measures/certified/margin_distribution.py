@@ -74,7 +74,7 @@ class MarginDistribution(AttackMeasure):
         "is lost among other images. Shape and scale describe the distances to the nearest images. If many fits are "
         "rejected, do not trust the probabilities."
     )
-    reference = "RVCL: Robustness verification for contrastive learning, section 5 and Theorem 14"
+    reference = "Wang & Liu (2023), section 5 and Theorem 14"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,7 +14,7 @@ from holdfast.numerics import statistics
 from holdfast.numerics.geometry.invariance import AXES
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
-from holdfast.parts.measures.shared.bracket import RVCL, in_order
+from holdfast.parts.measures.shared.bracket import in_order
 from holdfast.parts.observations.class_pair_radii import ClassPairRadii
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.threats.linf import Linf
@@ -73,7 +73,7 @@ class RadiusBound(Measure):
         "shown stay open. A share above 0 says that the bound, which the theorems prove under a model of distances, "
         "does not hold there."
     )
-    reference = f"{RVCL}, Theorems 15 and 17"
+    reference = "Wang & Liu (2023), Theorems 15 and 17"
 
     def __post_init__(self) -> None:
         self.radii.key()  # builds it, which refuses what it cannot do

@@ -16,7 +16,7 @@ from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.measures.certified.margin_distribution import margin_distances
-from holdfast.parts.measures.shared.bracket import RVCL, in_order
+from holdfast.parts.measures.shared.bracket import in_order
 from holdfast.parts.measures.shared.weibull import joint
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.common_negative_radii import CommonNegativeRadii
@@ -73,7 +73,7 @@ class RadiusLikeness(Measure):
         "refuted nor shown stay open. A share above 0 says that similarity alone does not order the radii, although "
         "the model of distances assumes it."
     )
-    reference = f"{RVCL}, Theorem 18 and Eq. 40"
+    reference = "Wang & Liu (2023), Theorem 18 and Eq. 40"
 
     def __post_init__(self) -> None:
         self.radii.key()  # builds it, which refuses what it cannot do

@@ -15,7 +15,7 @@ from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.measures.certified.instance_accuracy import InstanceAccuracy
-from holdfast.parts.measures.shared.bracket import RVCL, Bracket, format_share, in_order
+from holdfast.parts.measures.shared.bracket import Bracket, format_share, in_order
 from holdfast.parts.measures.shared.worst import lowest
 from holdfast.parts.objectives.pair_margin import PairMargin
 from holdfast.parts.observations.shared.margins import MadeNegatives
@@ -54,7 +54,7 @@ class Tightness(Bracket):
         "100 % means that bound and attack meet, so the true worst case is known. A low value means a loose certifier "
         "or a weak attack; it describes the method, not the encoder's robustness."
     )
-    reference = f"{RVCL}, section 6.3 (Figure 7)"
+    reference = "Wang & Liu (2023), section 6.3 (Figure 7)"
 
     @property
     def _pairs(self) -> InstanceAccuracy:

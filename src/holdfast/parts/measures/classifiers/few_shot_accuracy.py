@@ -45,7 +45,7 @@ class FewShotAccuracy(TestedMeasure):
         "The fewer images it needs, the more the representation already separates the classes. The interval covers "
         "both the tested images and the draw of training images from those available."
     )
-    reference = "few-shot linear evaluation, as in Kolesnikov et al. (2020), Big transfer"
+    reference = "few-shot linear evaluation, as in Kolesnikov et al. (2020)"
 
     def __post_init__(self) -> None:
         if self.consistent and self.threat is None:

@@ -78,10 +78,7 @@ class ImpersonationRate(Measure):
         "who can run the encoder can fool every classifier built on it. Look at the pictures too: if the attacked "
         "image resembles its target, a person would be fooled as well."
     )
-    reference = (
-        "Robustness of unsupervised representation learning without labels, App. C.11 and D, Table 4; one ball around "
-        "the clean image"
-    )
+    reference = "Petrov & Kwiatkowska (2022), appendices C.11 and D, Table 4; one ball around the clean image"
 
     def __post_init__(self) -> None:
         if not self.steps:

@@ -43,7 +43,7 @@ class ProbeAccuracy(TestedMeasure):
         "than it should be."
     )
     reference = (
-        "linear evaluation as in Chen et al. (2020); weighted kNN of Wu et al. (2018); shots of Liu et al. (2019), "
+        "linear evaluation as in Chen et al. (2020a); weighted kNN of Wu et al. (2018); shots of Liu et al. (2019), "
         "Table 5 of Zhong et al. (2022)"
     )
 

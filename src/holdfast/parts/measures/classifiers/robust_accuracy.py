@@ -57,7 +57,7 @@ class RobustAccuracy(Measure):
         "The share of images that are classified correctly and that no attack of the ensemble could change; the shares "
         "after each attack alone stand beside it. A certificate says how much lower a stronger attack could bring it."
     )
-    reference = "AutoAttack (Croce & Hein 2020), on a linear probe as in RVCL, section 6 (robust test)"
+    reference = "AutoAttack, Croce & Hein (2020a), on a linear probe as in Wang & Liu (2023), section 6 (robust test)"
 
     def __post_init__(self) -> None:
         self.attack_outcome.key()  # refuses attacks and objectives that do not go together

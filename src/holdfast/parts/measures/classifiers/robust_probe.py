@@ -83,7 +83,7 @@ class RobustProbe(Measure):
         "ε, in pixels of the input. Above 0 it is more accurate than the standard head, averaged over clean and "
         "corrupted images. Both are tested on the same images; each is attacked separately."
     )
-    reference = '"SynBench", Tables 3, 7 and 9 (robust linear probing)'
+    reference = "Ko et al. (2022), Tables 3, 7 and 9 (robust linear probing)"
 
     def __post_init__(self) -> None:
         index_by_title(self, self.threats)

@@ -88,8 +88,8 @@ class BreakingEdit(Measure):
         "between those looked at may break an image too."
     )
     reference = (
-        "the smallest edit that changes an answer, as in “DivergenceRadius”, arXiv 2604.14973; the edits are those of "
-        "copy detection, arXiv 2106.09672"
+        "the smallest edit that changes an answer, as in the DivergenceRadius of Liu et al. (2026); the edits are "
+        "those of copy detection, Douze et al. (2021)"
     )
 
     def __post_init__(self) -> None:

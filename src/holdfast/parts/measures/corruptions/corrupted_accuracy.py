@@ -29,7 +29,9 @@ class CorruptedAccuracy(CorruptedMeasure):
         "The average weights all corruptions equally. The accuracy on clean images and under each corruption stands "
         "beside it."
     )
-    reference = "Hendrycks & Dietterich (2019), ImageNet-C; App. B of Petrov & Kwiatkowska (2022) for transfer accuracy"
+    reference = (
+        "Hendrycks & Dietterich (2019), ImageNet-C; appendix B of Petrov & Kwiatkowska (2022) for transfer accuracy"
+    )
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the accuracy without a corruption, under each, and on average."""

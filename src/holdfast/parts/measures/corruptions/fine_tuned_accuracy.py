@@ -9,7 +9,7 @@ from typing_extensions import override
 from holdfast.core import Score, Table
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.invariance import NOTHING
-from holdfast.parts.measures.shared.disturbed import AVERAGE, CONTRASTIVE
+from holdfast.parts.measures.shared.disturbed import AVERAGE
 from holdfast.parts.measures.shared.fine_tuned import FineTunedMeasure
 
 
@@ -30,7 +30,7 @@ class FineTunedAccuracy(FineTunedMeasure):
         "representation is. The interval covers the tested images only; training in another order gives another "
         "network."
     )
-    reference = f"{CONTRASTIVE} (Zhong et al., 2022), appendix D.5"
+    reference = "Zhong et al. (2022), appendix D.5"
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the accuracy without a threat, under each, and on average."""

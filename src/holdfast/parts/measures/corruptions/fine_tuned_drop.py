@@ -7,7 +7,7 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError, Score, Table, Threat
 from holdfast.numerics.geometry.invariance import NOTHING
-from holdfast.parts.measures.shared.disturbed import CONTRASTIVE, SIX
+from holdfast.parts.measures.shared.disturbed import SIX
 from holdfast.parts.measures.shared.drop import drops, influence_on_drop
 from holdfast.parts.measures.shared.fine_tuned import FineTunedMeasure
 
@@ -35,7 +35,7 @@ class FineTunedDrop(FineTunedMeasure):
         "0 % means that the corruption costs nothing, 50 % that half of the correct answers are lost. Fine-tuning can "
         "hide what the frozen representation loses: compare it with the relative drop of a probe."
     )
-    reference = f"{CONTRASTIVE} (Zhong et al., 2022), Eq. 1, Table D.5"
+    reference = "Zhong et al. (2022), Eq. 1, Table D.5"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from holdfast.core import Score, Table
 from holdfast.parts.measures.shared.corrupted import CorruptedMeasure
-from holdfast.parts.measures.shared.disturbed import CONTRASTIVE
 from holdfast.parts.measures.shared.drop import drops, influence_on_drop
 
 
@@ -30,7 +29,7 @@ class RelativeDrop(CorruptedMeasure):
         "0 % means that the corruption costs nothing, 50 % that half of the correct answers are lost; below 0 % the "
         "classifier is better on corrupted images."
     )
-    reference = f"{CONTRASTIVE} (Zhong et al., 2022), Eq. 1, Tables 1 and D.3 to D.5"
+    reference = "Zhong et al. (2022), Eq. 1, Tables 1 and D.3 to D.5"
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the relative drop of each corruption, and their average."""

@@ -55,7 +55,7 @@ class EditedPatchBreakaway(DisturbedMeasure):
         "0 % means that every patch is still found at its place. What an attack adds to this is the difference to "
         "patch breakaway."
     )
-    reference = "patch breakaway, under edits as in Douze et al. (2021), “The 2021 Image Similarity Dataset”"
+    reference = "patch breakaway, under edits as in Douze et al. (2021)"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -56,7 +56,7 @@ class PatchBreakaway(PatchMeasure):
     )
     reference = (
         "breakaway of Petrov & Kwiatkowska (2022), Eq. 1, among patches; correspondence by the nearest token as in "
-        "Amir et al. (2022), “Deep ViT features as dense visual descriptors”, arXiv 2112.05814"
+        "Amir et al. (2022)"
     )
 
     def __post_init__(self) -> None:

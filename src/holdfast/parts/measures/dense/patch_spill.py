@@ -48,9 +48,7 @@ class PatchSpill(Measure):
         "0 % means that tokens depend on their own patch alone. If a change were felt everywhere alike, all but one "
         "patch in P of it would lie outside: 98 % in a grid of 7 × 7."
     )
-    reference = (
-        "covering as in Zeiler & Fergus (2014), “Visualizing and understanding convolutional networks”, for patches"
-    )
+    reference = "covering as in Zeiler & Fergus (2014), for patches"
 
     def __post_init__(self) -> None:
         divergence(self.divergence)

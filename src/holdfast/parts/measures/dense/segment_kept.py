@@ -38,10 +38,7 @@ class SegmentKept(PatchMeasure):
         "100 % means that a segmentation by the clean tokens of the image stays as it was. What is left by chance is "
         "the share of the largest segment, or less: 25 % of four segments of equal size."
     )
-    reference = (
-        "segments by k-means of patch tokens, as in Amir et al. (2022), “Deep ViT features as dense visual "
-        "descriptors”, arXiv 2112.05814; attacks as in Gu et al. (2022), “SegPGD”"
-    )
+    reference = "segments by k-means of patch tokens, as in Amir et al. (2022); attacks as in Gu et al. (2022)"
 
     def __post_init__(self) -> None:
         patches.check(self.divergence)

@@ -6,7 +6,7 @@ import torch
 
 from holdfast.core import Subject, Table
 from holdfast.numerics.geometry.invariance import DIRECTIONS
-from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure, similarity
+from holdfast.parts.measures.shared.attack_measure import AttackMeasure, similarity
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class CosineToSelf(AttackMeasure):
     unit = "similarity"
     question = "How similar (cosine) is an attacked representation to the clean one?"
     how_to_read = "1 means the same direction, 0 orthogonal, -1 opposite."
-    reference = f"{PAPER}, appendix B (cosine similarity)"
+    reference = "Petrov & Kwiatkowska (2022), appendix B (cosine similarity)"
 
     def observe(self, subject: Subject) -> Table:
         """Return the similarity of every attacked image."""

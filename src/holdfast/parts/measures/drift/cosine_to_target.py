@@ -6,7 +6,7 @@ import torch
 
 from holdfast.core import Objective, Subject, Table
 from holdfast.numerics.geometry.invariance import DIRECTIONS
-from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure, similarity
+from holdfast.parts.measures.shared.attack_measure import AttackMeasure, similarity
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.attacked import pair_of, partners
 
@@ -34,7 +34,7 @@ class CosineToTarget(AttackMeasure):
         "1 means that the attack impersonates the other image perfectly. Compare it with the similarity of the clean "
         "images."
     )
-    reference = f"{PAPER}, appendix B (cosine similarity)"
+    reference = "Petrov & Kwiatkowska (2022), appendix B (cosine similarity)"
 
     def observe(self, subject: Subject) -> Table:
         """Return the similarity of every attacked image to its partner."""

@@ -41,7 +41,7 @@ class NaiveOverstatement(AttackMeasure):
         "At 0.3 the adaptive attack moves images farther than the naive one by 0.3 of the usual distance between two "
         "images. At 0 the naive attack would have done. Below 0 it did better: the adaptive one needs more steps."
     )
-    reference = 'Athalye, Carlini & Wagner (2018), "Obfuscated gradients give a false sense of security"'
+    reference = "Athalye et al. (2018)"
 
     @property
     def naive(self) -> tuple[NaivelyAttacked, ...]:

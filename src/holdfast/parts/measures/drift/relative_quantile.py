@@ -6,7 +6,7 @@ import torch
 
 from holdfast.core import Objective, Subject, Table
 from holdfast.numerics.geometry.divergences import divergence
-from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure
+from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.attacked import pair_of, partners
 
@@ -34,7 +34,7 @@ class RelativeQuantile(AttackMeasure):
         "At 1 the attack came no closer to the other image's representation, above 1 it ended farther away, and at 0 "
         "it impersonates the other image perfectly."
     )
-    reference = f"{PAPER}, section 5 (relative quantiles)"
+    reference = "Petrov & Kwiatkowska (2022), section 5 (relative quantiles)"
 
     def observe(self, subject: Subject) -> Table:
         """Return the ratio of every attacked image."""

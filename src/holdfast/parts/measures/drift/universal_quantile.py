@@ -11,7 +11,7 @@ from holdfast.core import Score, Subject, Table
 from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.statistics import universal
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
-from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure
+from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class UniversalQuantile(OfAllPairs, AttackMeasure):
         "1 % means that the attacked image stays closer to its original than 99 % of image pairs are to each other; "
         "100 % means that it moves farther than any two images are apart."
     )
-    reference = f"{PAPER}, section 5 (universal quantiles)"
+    reference = "Petrov & Kwiatkowska (2022), section 5 (universal quantiles)"
 
     @property
     @override

@@ -11,7 +11,6 @@ from holdfast.numerics import statistics
 from holdfast.numerics.geometry import feature_space
 from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.parts.measures.shared.disturbed import DisturbedMeasure
-from holdfast.parts.measures.shared.shape import ISOLA
 from holdfast.parts.threats.brightness import Brightness
 from holdfast.parts.threats.contrast import Contrast
 from holdfast.parts.threats.rotation import Rotation
@@ -42,7 +41,7 @@ class Alignment(DisturbedMeasure):
         "0 means that the representation ignores the difference between the views, 2 that the two are orthogonal. A "
         "constant encoder also scores 0, so read it beside uniformity."
     )
-    reference = ISOLA
+    reference = "Wang & Isola (2020)"
 
     def __post_init__(self) -> None:
         super().__post_init__()

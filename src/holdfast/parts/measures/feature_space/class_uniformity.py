@@ -10,7 +10,6 @@ from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.numerics.statistics import sampled_pairs
 from holdfast.numerics.statistics.jackknife import over_classes
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
-from holdfast.parts.measures.shared.disturbed import CONTRASTIVE
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.measures.shared.shape import SHOWN, ShapeMeasure
 from holdfast.parts.observations.clean import Clean
@@ -35,7 +34,7 @@ class ClassUniformity(OfAllPairs, ShapeMeasure):
         "left to tell images of the class apart. The paper reports that it falls in supervised training and rises in "
         "contrastive training."
     )
-    reference = f"{CONTRASTIVE} (Zhong et al., 2022), section 4 and Figure 3"
+    reference = "Zhong et al. (2022), section 4 and Figure 3"
 
     @property
     def column(self) -> str:

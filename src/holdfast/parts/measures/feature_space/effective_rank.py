@@ -30,7 +30,7 @@ class EffectiveRank(ShapeMeasure):
         "underestimated by a share of about D / (8 N) when all directions are used equally, so compare encoders on the "
         "same number of images."
     )
-    reference = 'Roy & Vetterli (2007), "The effective rank"; Garrido et al. (2023), "RankMe"'
+    reference = "Roy & Vetterli (2007); Garrido et al. (2023)"
 
     @property
     def column(self) -> str:

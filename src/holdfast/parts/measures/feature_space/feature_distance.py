@@ -12,7 +12,6 @@ from holdfast.numerics.geometry.divergences import unit
 from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.numerics.statistics.jackknife import over_classes
 from holdfast.numerics.statistics.ratios import influence_of_ratio, ratio
-from holdfast.parts.measures.shared.disturbed import CONTRASTIVE
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.measures.shared.shape import SHOWN, ShapeMeasure
 from holdfast.parts.observations.clean import Clean
@@ -44,7 +43,7 @@ class FeatureDistance(ShapeMeasure):
         "1 means that the classes do not form clusters. The ratio also grows when a class shrinks and loses its "
         "variety, so read it beside class uniformity."
     )
-    reference = f"{CONTRASTIVE} (Zhong et al., 2022), section 4 (feature distance) and Figure 3"
+    reference = "Zhong et al. (2022), section 4 (feature distance) and Figure 3"
 
     @property
     def column(self) -> str:

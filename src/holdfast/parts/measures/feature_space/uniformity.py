@@ -6,8 +6,7 @@ from holdfast.core import Observation, Score, Subject, Table, Threat
 from holdfast.numerics.geometry import feature_space
 from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
-from holdfast.parts.measures.shared.disturbed import CONTRASTIVE
-from holdfast.parts.measures.shared.shape import ISOLA, ShapeMeasure
+from holdfast.parts.measures.shared.shape import ShapeMeasure
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.represented import Represented
 
@@ -33,7 +32,7 @@ class Uniformity(OfAllPairs, ShapeMeasure):
         "0 if all images point in the same direction, 4 if all are orthogonal; evenly spread over the sphere in 16 "
         "dimensions gives 3.51. When it is low, even a small drift reaches other images."
     )
-    reference = f"{ISOLA}; with the sign of {CONTRASTIVE} (Zhong et al., 2022), section 4, Figure 3 and Table A.2"
+    reference = "Wang & Isola (2020); with the sign of Zhong et al. (2022), section 4, Figure 3 and Table A.2"
 
     @property
     def column(self) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from holdfast.core import Objective, Subject, Table
-from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure
+from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.measures.shared.pairs import compare_pairs
 from holdfast.parts.objectives.targeted import Targeted
 
@@ -32,7 +32,7 @@ class AdversarialMargin(AttackMeasure):
         "100 % means that the attacks had no effect, 0 % that the two representations meet, and below 0 that they pass "
         "each other."
     )
-    reference = f"{PAPER}, section 5 (adversarial margin) and appendix C.8"
+    reference = "Petrov & Kwiatkowska (2022), section 5 (adversarial margin) and appendix C.8"
 
     def observe(self, subject: Subject) -> Table:
         """Return the margin of every attacked image to its partner."""

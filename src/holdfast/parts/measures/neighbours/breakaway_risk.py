@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from holdfast.core import Subject, Table
 from holdfast.numerics.geometry import pairwise
-from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure
+from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class BreakawayRisk(AttackMeasure):
         "0 % means that no attack brought any image closer to another one than to its original. 50 % is chance: "
         "nothing of the original is left."
     )
-    reference = f"{PAPER}, Eq. 1 and appendix C.7"
+    reference = "Petrov & Kwiatkowska (2022), Eq. 1 and appendix C.7"
 
     @property
     @override

@@ -83,8 +83,8 @@ class BreakingRadius(Measure):
         "less than the certified part. Compare it only between audits with the same number of images."
     )
     reference = (
-        "the event of Eq. 1 of “Robustness of unsupervised representation learning without labels”, without its ε; "
-        "Definition 4 of RVCL for the proved side"
+        "the event of Eq. 1 of Petrov & Kwiatkowska (2022), without its ε; Definition 4 of Wang & Liu (2023) for the "
+        "proved side"
     )
 
     def __post_init__(self) -> None:

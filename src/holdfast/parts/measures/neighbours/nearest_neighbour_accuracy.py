@@ -13,7 +13,7 @@ from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.margins import DIVERGENCES
 from holdfast.parts.failures.nearest import Nearest
-from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure
+from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 
 WORST = "worst found"
@@ -52,7 +52,7 @@ class NearestNeighbourAccuracy(AttackMeasure):
         "attack that moves the representation as far as it can; worst found counts an image as lost if any attack of "
         "the audit broke it."
     )
-    reference = f"{PAPER}, Eq. 4"
+    reference = "Petrov & Kwiatkowska (2022), Eq. 4"
 
     @property
     @override

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from holdfast.core import Objective, Subject, Table
-from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure
+from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.measures.shared.pairs import compare_pairs
 from holdfast.parts.objectives.targeted import Targeted
 
@@ -28,7 +28,7 @@ class OverlapRisk(AttackMeasure):
         "0 % means that the neighbourhoods of two images never overlap. Where they do overlap, no system that reads "
         "only the representation can tell the two images apart under attack."
     )
-    reference = f"{PAPER}, Eq. 2 and appendix C.8"
+    reference = "Petrov & Kwiatkowska (2022), Eq. 2 and appendix C.8"
 
     def observe(self, subject: Subject) -> Table:
         """Return the overlap of every attacked image with its partner."""

@@ -10,7 +10,7 @@ from holdfast.core.registry import part_name
 from holdfast.numerics import statistics
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.minimum_norm import MinimumNorm
-from holdfast.parts.measures.shared.chance import NPPR, ChanceMeasure
+from holdfast.parts.measures.shared.chance import ChanceMeasure
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.observations.broken import Broken
 from holdfast.parts.observations.clean import Clean
@@ -42,7 +42,7 @@ class AdversarialRobustness(ChanceMeasure):
         "No noise inside the ball can do more harm than the true worst point, so worst noise robustness and "
         "probabilistic robustness lie above this number."
     )
-    reference = f"{NPPR}, Def. 1 and 4"
+    reference = "Wang et al. (2025), Def. 1 and 4"
 
     @property
     def attack_outcome(self) -> Broken | BreakingRadii:

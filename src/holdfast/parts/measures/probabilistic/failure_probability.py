@@ -46,7 +46,7 @@ class FailureProbability(ChanceMeasure):
         "probability for a random image; it depends mostly on the few images that fail often. The table has an "
         "interval for each image."
     )
-    reference = 'Webb et al. (2019), "A statistical approach to assessing neural network robustness"'
+    reference = "Webb et al. (2019)"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -36,10 +36,7 @@ class ProbabilisticAccuracy(ChanceMeasure):
         "Each image is decided at its own confidence with as few draws as that takes; undecided images are counted "
         "separately. 100 % means that every image is proved to fail less often than γ."
     )
-    reference = (
-        'Robey et al. (2022), "Probabilistically robust learning", for Prob.Acc; Waudby-Smith & Ramdas (2024), for the '
-        "sequential bound"
-    )
+    reference = "Robey et al. (2022) for Prob.Acc; Waudby-Smith & Ramdas (2024) for the sequential bound"
 
     def __post_init__(self) -> None:
         super().__post_init__()

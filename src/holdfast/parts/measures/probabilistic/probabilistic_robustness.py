@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from holdfast.core import Chart, Observation, Score, Table, Threat
 from holdfast.core.registry import part_name
-from holdfast.parts.measures.shared.chance import NPPR, DrawnMeasure
+from holdfast.parts.measures.shared.chance import DrawnMeasure
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.sampled import Sampled
 from holdfast.parts.threats.uniform import Uniform
@@ -30,7 +30,7 @@ class ProbabilisticRobustness(DrawnMeasure):
         "size may do more harm: worst noise robustness learns such noise, adversarial robustness looks for single "
         "worst points."
     )
-    reference = f"{NPPR}, Def. 2 and 4"
+    reference = "Wang et al. (2025), Def. 2 and 4"
 
     @property
     @override

@@ -14,7 +14,7 @@ from holdfast.core import Ball, Chart, Observation, Score, Subject, Table
 from holdfast.numerics import statistics
 from holdfast.parts.learners.given import Given
 from holdfast.parts.learners.universal import Universal
-from holdfast.parts.measures.shared.chance import NPPR, ChanceMeasure
+from holdfast.parts.measures.shared.chance import ChanceMeasure
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.perturbed import Perturbed
 from holdfast.parts.observations.universal_perturbation import UniversalPerturbation
@@ -58,7 +58,7 @@ class UniversalRobustness(ChanceMeasure):
         "adversarial robustness, which picks a perturbation for each image, and below robustness to any noise that "
         "does not depend on the image. It is an upper bound: another perturbation in the ball may do more harm."
     )
-    reference = f"{NPPR}, Prop. 2 and appendix 7"
+    reference = "Wang et al. (2025), Prop. 2 and appendix 7"
 
     @property
     def perturbation(self) -> UniversalPerturbation:

@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from holdfast.core import Ball, Chart, Observation, Score, Table
 from holdfast.parts.learners.worst_mixture import WorstMixture
-from holdfast.parts.measures.shared.chance import NPPR, DrawnMeasure
+from holdfast.parts.measures.shared.chance import DrawnMeasure
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.sampled import Sampled
 from holdfast.parts.observations.worst_noise import WorstNoise
@@ -38,7 +38,7 @@ class WorstNoiseRobustness(DrawnMeasure):
         "It lies between adversarial robustness (one worst point per image) and probabilistic robustness (a noise that "
         "is assumed). It is an upper bound: noise that is learned better may do more harm."
     )
-    reference = f"{NPPR}, Def. 3 and section 4"
+    reference = "Wang et al. (2025), Def. 3 and section 4"
 
     @property
     def worst_noise(self) -> WorstNoise:

@@ -41,10 +41,7 @@ class EditedMatching(Matched, DisturbedMeasure):  # pyright: ignore[reportIncomp
         "5 % means that one edited copy in 20 is not recognised. The note gives the threshold's false-positive rate "
         "among pairs of clean images."
     )
-    reference = (
-        "copy detection at a false positive rate, as in Douze et al. (2021), “The 2021 Image Similarity Dataset and "
-        "Challenge”, arXiv 2106.09672"
-    )
+    reference = "copy detection at a false positive rate, as in Douze et al. (2021)"
 
     def __post_init__(self) -> None:
         Matched.__post_init__(self)

@@ -40,10 +40,7 @@ class EditedRetrieval(Searching, DisturbedMeasure):  # pyright: ignore[reportInc
         "90 % means that the original comes first for 9 copies in 10 (or among the first k, where the name begins with "
         "a k above 1). The mean reciprocal rank says how early it comes when it is not first."
     )
-    reference = (
-        "known-item search with edited queries, as in Douze et al. (2021), “The 2021 Image Similarity Dataset and "
-        "Challenge”, arXiv 2106.09672"
-    )
+    reference = "known-item search with edited queries, as in Douze et al. (2021)"
 
     def __post_init__(self) -> None:
         Searching.__post_init__(self)

@@ -63,10 +63,7 @@ class Matching(Matched):
         "collision of 10 % that one in ten was made to match another image. The note gives the threshold's "
         "false-positive rate among pairs of clean images: a lower rate makes evasion easier and collision harder."
     )
-    reference = (
-        "Jain, Crețu & de Montjoye (2022), “Adversarial detection avoidance attacks”, arXiv 2106.09820, for evasion; "
-        "Struppek et al. (2022), “Learning to break deep perceptual hashing”, arXiv 2111.06628, for collision"
-    )
+    reference = "Jain et al. (2022) for evasion; Struppek et al. (2022) for collision"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -63,10 +63,7 @@ class Retrieval(Outranking, Searching):
         "mean reciprocal rank is 100 % if it always comes first, 50 % if it always comes second, and close to 0 if it "
         "is lost."
     )
-    reference = (
-        "Voorhees (1999), “The TREC-8 question answering track report”, for the mean reciprocal rank; Philbin et al. "
-        "(2007), “Object retrieval with large vocabularies and fast spatial matching”, for mean average precision"
-    )
+    reference = "Voorhees (1999) for the mean reciprocal rank; Philbin et al. (2007) for mean average precision"
 
     @property
     def rank_searches(self) -> dict[int, BreakingRadii | Broken]:

@@ -59,10 +59,7 @@ class TaskRetrieval(Outranking, Recalling):
         "The scores without an attack are those of the task: nDCG@10 is 100 % if the most relevant images come first. "
         "How far the worst found lies below is what an attack on the query alone can take."
     )
-    reference = (
-        "Järvelin & Kekäläinen (2002), “Cumulated gain-based evaluation of IR techniques”, the grade as gain, as in "
-        "trec_eval and in Xiao et al. (2025), “MIEB: Massive Image Embedding Benchmark”, arXiv 2504.10471"
-    )
+    reference = "Järvelin & Kekäläinen (2002), the grade as gain, as in trec_eval and in Xiao et al. (2025)"
 
     def __post_init__(self) -> None:
         divergence(self.divergence)

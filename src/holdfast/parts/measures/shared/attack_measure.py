@@ -22,9 +22,6 @@ from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.threats.linf import Linf
 
-PAPER = "Robustness of unsupervised representation learning without labels"
-
-
 _ROWS = 4096
 
 

@@ -19,8 +19,6 @@ from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
 from holdfast.runtime.errors import unknown
 
-RVCL = "RVCL: robustness verification for contrastive learning"
-
 
 @dataclass(frozen=True)
 class Bracket(Measure):

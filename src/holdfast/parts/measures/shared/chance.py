@@ -20,8 +20,6 @@ from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.observations.sampled import Sampled
 from holdfast.runtime.checked import Count
 
-NPPR = "Non-Parametric Probabilistic Robustness"
-
 
 @dataclass(frozen=True)
 class ChanceMeasure(Measure):

@@ -16,8 +16,6 @@ from holdfast.parts.threats.global_shuffle import GlobalShuffle
 from holdfast.parts.threats.local_shuffle import LocalShuffle
 from holdfast.runtime.checked import Count
 
-CONTRASTIVE = "Is self-supervised contrastive learning more robust than supervised learning?"
-
 SIX: tuple[Threat, ...] = (
     Gamma(0.2),
     Gamma(5.0),

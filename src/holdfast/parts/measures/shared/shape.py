@@ -14,8 +14,6 @@ from holdfast.parts.observations.clean import Clean
 SHOWN = 20
 """Classes of which each has a score; of more only their mean."""
 
-ISOLA = 'Wang & Isola (2020), "Understanding contrastive representation learning through alignment and uniformity"'
-
 
 @dataclass(frozen=True)
 class ShapeMeasure(Measure):

@@ -52,7 +52,7 @@ def joint(values: Samples) -> Fit:
     Args:
         values: the λ smallest distances, in any order, one sample per row, [S, λ].
 
-    Source: Hill (1975); Weissman (1978); Coles (2001), section 3.5 (RVCL's Theorem 23).
+    Source: Hill (1975); Weissman (1978); Coles (2001), section 3.5 (Wang & Liu (2023), Theorem 23).
     """
     # D_λ, and log(D_λ / D_i) in rising order; the first of them is 0, of D_λ itself
     last = values.double().amax(-1, keepdim=True)

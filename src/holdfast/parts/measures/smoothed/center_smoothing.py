@@ -47,9 +47,7 @@ class CenterSmoothing(OfAllPairs, SmoothedMeasure):
         "encoder (the centre of its outputs under noise), not for the encoder itself. Abstentions are left out and "
         "counted."
     )
-    reference = "Kumar & Goldstein (2021); section 7 and appendix C.10 of " + (
-        "Robustness of unsupervised representation learning without labels"
-    )
+    reference = "Kumar & Goldstein (2021); section 7 and appendix C.10 of Petrov & Kwiatkowska (2022)"
 
     @property
     def column(self) -> str:

@@ -31,9 +31,7 @@ class SmoothedAccuracy(SmoothedShare):
         "shares 'within r' say for how many this still holds after any change of up to r pixels (ℓ2). It is a "
         "guarantee for the smoothed encoder, averaged over noise, not for the encoder itself."
     )
-    reference = "Cohen et al. (2019), with instances in place of classes; appendix C.9 of " + (
-        "Robustness of unsupervised representation learning without labels"
-    )
+    reference = "Cohen et al. (2019), with instances instead of classes; appendix C.9 of Petrov & Kwiatkowska (2022)"
 
     def __post_init__(self) -> None:
         super().__post_init__()

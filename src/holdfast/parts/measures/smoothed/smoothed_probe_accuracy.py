@@ -37,9 +37,7 @@ class SmoothedProbeAccuracy(SmoothedShare):
         "any other; the shares 'within r' say for how many this still holds after any change of up to r pixels (ℓ2). "
         "It is a guarantee for the smoothed classifier, averaged over noise, not for the classifier itself."
     )
-    reference = "Cohen et al. (2019); appendix C.9 and Figures 3, 6 and 10 of " + (
-        "Robustness of unsupervised representation learning without labels"
-    )
+    reference = "Cohen et al. (2019); appendix C.9 and Figures 3, 6 and 10 of Petrov & Kwiatkowska (2022)"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -41,7 +41,7 @@ class SmoothedRadius(SmoothedMeasure):
         "Gaussian noise still matches itself more often than the other image. 0 means that nothing could be certified. "
         "It is a guarantee for the smoothed encoder, averaged over noise, not for the encoder itself."
     )
-    reference = "RVCL: robustness verification for contrastive learning, theorem 7, Algorithm 2 and Eq. 18"
+    reference = "Wang & Liu (2023), theorem 7, Algorithm 2 and Eq. 18"
 
     @property
     def column(self) -> str:

@@ -67,7 +67,7 @@ class Synbench(Measure):
         "exceed the reference. The best ε is a suggestion for robust linear probing. The score rises with the number "
         "of images that the classifiers are fitted to."
     )
-    reference = 'Ko et al. (2022), "SynBench: task-agnostic benchmarking of pretrained representations", Eq. 3'
+    reference = "Ko et al. (2022), Eq. 3"
 
     @property
     @override

@@ -37,10 +37,7 @@ class TransferQuantile(OfAllPairs, TransferMeasure):
         "1 % means that the attacked image stays closer to its original than 99 % of image pairs are to each other. "
         "Where no image is broken this still tells encoders apart."
     )
-    reference = (
-        "Robustness of unsupervised representation learning without labels, section 5 (universal quantiles), with the "
-        "attack made on another encoder"
-    )
+    reference = "Petrov & Kwiatkowska (2022), section 5 (universal quantiles), with the attack made on another encoder"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -36,10 +36,7 @@ class TransferRate(TransferMeasure):
         "what these surrogates and this attack reach: another encoder, nearer to yours, reaches more, at most what the "
         "whitebox attack and those beyond it do. Queries need access to your encoder, and no other one."
     )
-    reference = (
-        "Papernot, McDaniel & Goodfellow (2016), “Transferability in machine learning”, arXiv 1605.07277; "
-        "surrogates in representation space, the documentation of Holdfast"
-    )
+    reference = "Papernot et al. (2016); surrogates in representation space are Holdfast's own"
 
     @property
     def needs_labels(self) -> bool:

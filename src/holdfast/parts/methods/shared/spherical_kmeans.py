@@ -21,8 +21,7 @@ def spherical_kmeans(
         generator: draws these.
         iterations: how often centroids move.
 
-    Source: Caron et al. (2020), "Unsupervised learning of visual features by contrasting cluster assignments", on
-    DeepCluster-v2.
+    Source: Caron et al. (2020), on DeepCluster-v2.
     """
     first = torch.randperm(len(points), generator=generator)[:clusters]
     centroids, on_cpu = points[first.to(points.device)], points.cpu()

@@ -88,8 +88,7 @@ class ImagenetC(Corruption):
         files: the folder of CIFAR-10-C or ImageNet-C, whose images are then taken instead of drawing others: those of
             the same id, which in CIFAR-10-C is the position in the test set.
 
-    Source: Hendrycks & Dietterich (2019), "Benchmarking neural network robustness to common corruptions and
-    perturbations", arXiv 1903.12261.
+    Source: Hendrycks & Dietterich (2019).
 
     Example:
         >>> shown = ImagenetC("brightness", 1)
