@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 DOCS = Path(__file__).parent
 ASKED = re.compile(
     r"^<!-- (facts|measures|profiles|options|function|radii|verdicts|commands|parts|references|layers|formats"
-    r"|gallery|examples|works)(?:: (\S+))? -->$",
+    r"|gallery|examples|works|gradients)(?:: (\S+))? -->$",
     re.MULTILINE,
 )
 FACTS = re.compile(r"^<!-- facts: (\w+) -->$", re.MULTILINE)
@@ -32,7 +32,7 @@ def on_page_markdown(markdown: str, files: Any, **_: Any) -> str:
         "facts": facts, "measures": measures, "profiles": profiles, "options": options, "function": function,
         "radii": radii, "commands": commands, "parts": parts, "references": references,
         "layers": layers, "formats": formats, "gallery": gallery, "examples": examples,
-        "works": works,
+        "works": works, "gradients": gradients,
     }  # fmt: skip
 
     def made(found: re.Match[str]) -> str:
@@ -64,6 +64,34 @@ def facts(name: str) -> str:
     for one in inspect.signature(part).parameters.values():
         usual = "required" if one.default is one.empty else _usual(one.default)
         lines.append(f"| `{one.name}` | {usual} | {_plain(said.get(one.name, ''))} |")
+    return "\n".join(lines)
+
+
+def gradients() -> str:
+    """Return a table of the measures that work without a gradient, and of the images that each sends."""
+    from holdfast.core import registry
+    from holdfast.parts.attacks.square import Square
+
+    found: dict[str, list[tuple[int, str]]] = {"always": [], "square": [], "never": []}
+    for name in registry.names("measures"):
+        part: Any = registry.find("measures", name)()
+        fields = {field.name for field in dataclasses.fields(part)}
+        for kind, one in [("always", part)] + [
+            ("square", dataclasses.replace(part, **change))
+            for change in ({"attack": Square()}, {"attack": Square(), "pursue": "drift"})
+            if fields.issuperset(change)
+        ]:
+            spent = [observation.passes for observation in one.observations()]
+            if not any(passes.backward or passes.bounds for passes in spent):
+                found[kind].append((sum(passes.forward for passes in spent), name))
+                break
+        else:
+            found["never"].append((0, name))
+    heads = {"always": "needs no gradient", "square": "none with `attack=square`", "never": "needs a gradient"}
+    lines = ["| | measures, and how many images they send |", "|---|---|"]
+    for kind, measures in found.items():
+        cells = [f"`{name}`" + (f" {count:,}" if count else "") for count, name in sorted(measures)]
+        lines.append(f"| {heads[kind]} | {', '.join(cells)} |")
     return "\n".join(lines)
 
 
