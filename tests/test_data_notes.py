@@ -165,7 +165,7 @@ def test_files_that_are_not_read_are_counted(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"x")
     (tmp_path / "deep" / "again").symlink_to(tmp_path)
     assert open_images(tmp_path).notes == [
-        "8 files are no pictures by their names (2 .heic, 1 .cr2, 1 .dng, 1 .jxl, 1 .mov, 2 others)",
+        "8 files are not pictures by their names (2 .heic, 1 .cr2, 1 .dng, 1 .jxl, 1 .mov, 2 others)",
         "1 hidden picture, with a name that begins with a dot, not read",
         "1 link into a folder that was read already not followed",
         "no classes are read: 2 of 3 pictures in no folder of a class",

@@ -82,7 +82,7 @@ def test_a_flat_folder(tmp_path):
     assert [source.id(i) for i in range(len(source))] == ["a.jpg", "b.PNG", "ü.webp"]
     assert source.ignored == {".txt": 1, "without an ending": 1}
     assert source.notes == (
-        "2 files are no pictures by their names (1 .txt, 1 without an ending)",
+        "2 files are not pictures by their names (1 .txt, 1 without an ending)",
         "1 hidden picture, with a name that begins with a dot, not read",
     )
     assert source.label(0) is None

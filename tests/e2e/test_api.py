@@ -342,6 +342,7 @@ def test_pandas(record) -> None:
     pandas = pytest.importorskip("pandas")
     table = record.to_pandas()
     assert isinstance(table, pandas.DataFrame)
+    assert set(table.run) == {""}  # the folder is a temporary one, gone before the table
     headline = table[table.headline].set_index("measure")
     assert headline.loc["overlap_risk", "value"] == record["overlap_risk"].value
     rows = record.to_pandas("breakaway_risk")

@@ -117,8 +117,14 @@ def test_the_difference_says_where_one_holds_more() -> None:
     assert same is not None
     assert same.summary.startswith(
         "Over the whole curve these images do not separate A and B: "
-        "they differ by at most 0 % of the images [−7 %, 7 %]"
+        "where they differ most, after a change of 1.6/255, A holds 0 % more of the images [−7 %, 7 %]"
     )
+    # Never a negative difference: it is told of whoever holds more
+    first, second = table([0.01] * 9 + [0.3] * 11), table([0.01] * 8 + [0.3] * 12)
+    for pair, names in (((first, second), ("A", "B")), ((second, first), ("B", "A"))):
+        chart = curve_difference(pair, names, Linf())
+        assert chart is not None
+        assert ", B holds 5 % more of the images [−" in chart.summary
 
 
 @pytest.mark.parametrize(("low", "said"), [(-0.003, "−0.3 %"), (0.0, "0 %"), (-0.0, "0 %"), (-0.07, "−7 %")])

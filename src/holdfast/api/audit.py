@@ -74,7 +74,7 @@ class Audit(Kept, AuditOptions, InMemory):
     surrogates: Annotated[
         Model | Sequence[Model] | Mapping[str, Model],
         Option(
-            "Encoders that an outsider may have, attacked in the place of each audited one: specs, `Encoder`s, names "
+            "Encoders that an outsider may have, attacked instead of each audited one: specs, `Encoder`s, names "
             'of audited ones, or "each", which is all of these. Adds measures of transferred attacks.'
         ),
     ] = ()

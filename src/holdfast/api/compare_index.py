@@ -1,4 +1,4 @@
-"""`holdfast.compare_index`: a new encoder in the place of the one behind an index, from Python."""
+"""`holdfast.compare_index`: a new encoder instead of the one behind an index, from Python."""
 
 import os
 import shutil

@@ -56,6 +56,7 @@ class Record(Shown):
 
     def __init__(self, run: Run, *, temporary: bool = False):
         self.run = run
+        self._temporary = temporary
         if temporary and run.folder.local is not None:
             weakref.finalize(self, _remove, run.folder.local, os.getpid())
 
@@ -173,6 +174,8 @@ class Record(Shown):
     def to_pandas(self, measure: str | None = None) -> Any:
         """Return a pandas DataFrame with a row for each score of each encoder, as `holdfast compare --csv` writes them.
 
+        Its `run` is the run folder, empty where that is a temporary one.
+
         Args:
             measure: return this measure's table instead: a row for each image of each encoder, with its id.
 
@@ -181,7 +184,8 @@ class Record(Shown):
         """
         pandas = import_pandas()
         if measure is None:
-            return frame(self._compare_encoders())
+            scores = frame(self._compare_encoders())
+            return scores.assign(run="") if self._temporary else scores  # the folder is gone before the table
         frames = []
         for encoder in self.encoders:
             ids, table = self.run.table(self._measure(measure, encoder).table)

@@ -1,4 +1,4 @@
-"""Surrogates: encoders that are attacked in the place of the audited one, fitted to images of its size."""
+"""Surrogates: encoders that are attacked instead of the audited one, fitted to images of its size."""
 
 from collections.abc import Mapping
 

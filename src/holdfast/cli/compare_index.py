@@ -1,4 +1,4 @@
-"""holdfast compare-index: a new encoder in the place of the one behind an index."""
+"""holdfast compare-index: a new encoder instead of the one behind an index."""
 
 from pathlib import Path
 from typing import Annotated

@@ -64,7 +64,7 @@ def couples(
         if name not in partners:
             raise HoldfastError(
                 f"expected an encoder {name!r} in the baseline {before.place!r}, which has {', '.join(old) or 'none'}; "
-                f"say which one it is held against: --match '{name}=OLD'"
+                f"name the one to compare it with: --match '{name}=OLD'"
             )
         entry = old[partners[name]]
         if entry.error:

@@ -264,7 +264,7 @@ def _why_not(
         return reasons[name]
     score = m.headline_score
     if score is not None and score.value is not None:
-        return "not ranked: by its checks it is no rival" if name in no_rivals else None
+        return "not ranked because of its checks" if name in no_rivals else None
     return score.note if score is not None and score.note else "its score is undefined"
 
 

@@ -139,7 +139,9 @@ def _margin(drop: AllowedDrop, measure: Scored, score: str) -> Margin:
     share = measure.units[score] == "share"
     start = f"allowed drop {drop.text!r}: expected"
     if drop.kind == "points" and not share:
-        raise HoldfastError(f"{start} percent or an amount in {measure.units[score]}, for this is no share, got points")
+        raise HoldfastError(
+            f"{start} percent or an amount in {measure.units[score]}, as this is not a share, got points"
+        )
     # Percent of a share are points; of a radius or a distance they can only be relative
     if drop.kind == "% relative" or (drop.kind == "%" and not share):
         if drop.amount >= 100 and measure.better == "higher":

@@ -142,7 +142,7 @@ def _has(spec: Mapping[str, Any], table: Mapping[str, Any]) -> bool:
 
 
 def part(value: Any, before: Any, ball: Mapping[str, Any]) -> Any:
-    """Return the spec of what is written in the place of something; a table changes the part of its name there.
+    """Return the spec of what is written instead of something; a table changes the part of its name there.
 
     A part of another name begins with its defaults, and in the ball in which the one before searches. Its name alone
     stands for a table of its name, one value for a list of one. In the place of a list of parts, a table without a name

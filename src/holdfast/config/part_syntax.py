@@ -68,7 +68,7 @@ def _pair(text: str) -> tuple[str, Any]:
     """Return the key and the value of `key=value`."""
     path, equals, written = text.partition("=")
     if not equals or not all(map(str.strip, path.split("."))):
-        raise ValueError(f"{describe_value(text)} is no key=value" if text.strip() else "a key=value is missing")
+        raise ValueError(f"{describe_value(text)} is not a key=value" if text.strip() else "a key=value is missing")
     return ".".join(map(str.strip, path.split("."))), _value(written.strip())
 
 

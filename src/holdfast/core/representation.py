@@ -85,7 +85,7 @@ def _misshapen(output: Tensor, count: int, got: str) -> str:
 
 
 def no_tensor(output: Any) -> str:
-    """Return what came in the place of a tensor: the tensors in it, and how to return one of them."""
+    """Return what came instead of a tensor: the tensors in it, and how to return one of them."""
     kind, tensors = type(output).__name__, {how: v for how, v in _entries(output) if isinstance(v, Tensor)}
     if not tensors:
         return f"{kind}; return a tensor, one vector per image"

@@ -256,7 +256,7 @@ class Student(nn.Module, ABC):
         kept, added, disturbed = encoded[: ends[0]], encoded[ends[0] : ends[1]], encoded[ends[1] :]
         # the loss of the views as they are, and with the first replaced by its attacked versions
         zero = torch.zeros((), device=views[0].device)
-        # In a joint loss the attacked view joins all views, otherwise it stands in the place of the first
+        # In a joint loss the attacked view joins all views, otherwise it replaces the first
         unattacked, joined = (kept[1 - first :], None) if further is None else (kept, added)
         with torch.autocast(views[0].device.type, enabled=False):  # losses take exponents and differences
             plain = self.loss(kept, batch) if first == 0 else zero

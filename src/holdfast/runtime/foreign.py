@@ -91,7 +91,7 @@ def foreign(code: str, doing: str, *, wrap: bool = False, alone: bool = False) -
         raise HoldfastError(f"{code}, while it was {doing}: {type(error).__name__}: {first_line(error)}") from error
     except BaseException as error:
         raise HoldfastError(
-            f"{code} raised {type(error).__name__} while it was {doing}, which is no Exception; raise one instead"
+            f"{code} raised {type(error).__name__} while it was {doing}, which is not an Exception; raise one instead"
         ) from error
 
 

@@ -143,7 +143,7 @@ def write_answer(data: bytes) -> None:
 
 
 def _wrap_stream(stream: TextIO | None, kind: type[io.TextIOWrapper], flags: int) -> TextIO:
-    """Return a stream of a kind in the place of a usual one, or of none; one that somebody has replaced stays."""
+    """Return a stream of a kind instead of a usual one, or of none; one that somebody has replaced stays."""
     if stream is None:
         return kind(os.fdopen(os.open(os.devnull, flags), "wb"), "utf-8", "backslashreplace")
     if type(stream) is not io.TextIOWrapper:

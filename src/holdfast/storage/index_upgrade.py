@@ -1,6 +1,6 @@
-"""`index.json`, typed: a new encoder in the place of the one behind an index, made by `holdfast compare-index`.
+"""`index.json`, typed: a new encoder instead of the one behind an index, made by `holdfast compare-index`.
 
-The gate has the first part of it, `IndexUpgrade`, for a run in the place of its baseline.
+The gate has the first part of it, `IndexUpgrade`, for a run instead of its baseline.
 """
 
 from typing import Generic, Literal, TypeVar

@@ -94,7 +94,7 @@ def parse_record(data: bytes, place: str) -> Record:
 
 
 def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def files_of(record: Any) -> Iterator[str]:

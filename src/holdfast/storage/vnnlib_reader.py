@@ -59,7 +59,7 @@ def read_vnnlib(path: str | os.PathLike[str]) -> Query:
     except OSError as error:
         raise HoldfastError(f"VNN-LIB file {name!r} cannot be read: {os_reason(error)}") from error
     except ValueError as error:
-        raise HoldfastError(f"{name!r}: expected a VNN-LIB file, got what is no text: {first_line(error)}") from error
+        raise HoldfastError(f"{name!r}: expected a VNN-LIB file, got no text: {first_line(error)}") from error
     reader = _Reader(name)
     for form in forms(text, name):
         reader.command(form)

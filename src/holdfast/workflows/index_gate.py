@@ -1,4 +1,4 @@
-"""The gate of an index: a run's encoder in the place of the baseline's, on representations that both audits kept."""
+"""The gate of an index: a run's encoder instead of the baseline's, on representations that both audits kept."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -66,7 +66,7 @@ def hold_index(
     questions: IndexQuestions,
     listener: Listener,
 ) -> tuple[list[Finding], list[IndexUpgrade]]:
-    """Return what the requirements and canaries say of each encoder in the place of the baseline's, and its measures.
+    """Return what the requirements and canaries say of each encoder instead of the baseline's, and its measures.
 
     Returns:
         Findings, those about canaries included; and for each pair what changes, as `compare_index` has it.

@@ -52,7 +52,7 @@ def mean(
     Example:
         >>> score = mean(torch.tensor([0.0, 0.0, 0.1, 0.4, 0.0, 0.2, 0.0, 0.3]), most=1.0)
         >>> print(f"{score.value:.3f} in [{score.low:.3f}, {score.high:.3f}]: {score.note}")
-        0.125 in [0.000, 0.656]: only 4 of 8 values differ from the commonest: the interval may be too short
+        0.125 in [0.000, 0.656]: only 4 of 8 values differ from the commonest: the interval may cover less than 95 %
     """
     values, units, note = drop_undefined(values.double(), units)
     kind = "outer ends of Student's t and Hall's skewness-corrected interval" + (f", {condition}" if condition else "")
@@ -100,7 +100,7 @@ def mean(
         max(low, 0.0) if values.min() >= 0 else low,
         high if most is None else min(high, most),
         kind,
-        f"{few}: the interval may be too short" if carriers < 10 else "",
+        f"{few}: the interval may cover less than {100 * confidence:g} %" if carriers < 10 else "",
     )
 
 

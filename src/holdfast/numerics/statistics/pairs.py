@@ -58,7 +58,8 @@ def pair_mean(rows: Float[Tensor, "images"], columns: Float[Tensor, "images"], c
     low, high = clopper_pearson(value * size, size, confidence)
     carriers = int((rows[attacked] > 0).sum())
     contributing = f"{m} images" if carriers == m else f"{carriers} of {m} images contribute"
-    note = f"only {contributing}: the upper limit may be too low" if carriers < 10 else ""
+    short = f"the upper limit may be too low, so the interval may cover less than {100 * confidence:g} %"
+    note = f"only {contributing}: {short}" if carriers < 10 else ""
     return Score(value, low, high, m, kind, confidence, note)
 
 

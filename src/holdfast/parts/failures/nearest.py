@@ -24,7 +24,7 @@ class Nearest(Failure):
     The nearest clean representation is the class of a linear classifier with as many classes as images, so this is
     misclassification without labels. The value is the signed distance of f(x') from the nearest of the boundaries
     between f_i and f_j, max_j [||f' - f_i||² - ||f' - f_j||²] / 2||f_i - f_j||, in units of that distance without a
-    disturbance: -1 at x, 0 on a boundary. cosine: the same with unit vectors in the place of f_i and f_j. Images that
+    disturbance: -1 at x, 0 on a boundary. cosine: the same with unit vectors instead of f_i and f_j. Images that
     look alike to the encoder (equal up to rounding) are not told apart, which is no failure.
 
     Attributes:

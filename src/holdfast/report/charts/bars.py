@@ -65,7 +65,7 @@ class ComponentBars(Drawing):
         return np.sort(np.argsort(-self.weights, kind="stable")[:COMPONENTS]).tolist()
 
     def draw(self, axes: Axes, sheet: Sheet) -> None:
-        """Draw the strips in the place of the one pair of axes."""
+        """Draw the strips instead of the one pair of axes."""
         shown, figure = self._components(), axes.figure
         assert isinstance(figure, Figure)
         axes.remove()

@@ -30,7 +30,7 @@ def document(name: str) -> Document:
         "backward. How long yours takes: holdfast audit ENCODER --data IMAGES --dry-run."
     ]
     if page.budget is not None:
-        closing.append(f"After {duration(page.budget)} no further round begins, unless --budget says so.")
+        closing.append(f"After {duration(page.budget)} no further round begins, unless --budget allows it.")
     return [
         Heading(Text.assemble((Path(name).stem, "bold"), f" (profile): {page.description}\n"), level=1),
         Text(page.ball),

@@ -32,7 +32,7 @@ NETWORKS: dict[Network, str] = {
 NAMED = 3
 """Ties and contradictions in the paper's own table that are named, at most."""
 
-STOOD_IN = "With other things in the place of the paper's, verdicts say what holds of these, not of the paper's own."
+STOOD_IN = "Verdicts are about these stand-ins, not about the paper's own."
 """Said wherever something stands in for something else."""
 
 

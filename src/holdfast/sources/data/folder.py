@@ -108,7 +108,7 @@ class Folder(ImageSource):
     def _notes(self, outside: int) -> Iterator[str]:
         """Yield what is not read; so many pictures lie in no folder of a class."""
         if count := self.ignored.total():
-            by_name = "is no picture by its name" if count == 1 else "are no pictures by their names"
+            by_name = "is not a picture by its name" if count == 1 else "are not pictures by their names"
             yield f"{plural(count, 'file')} {by_name} ({format_counts(self.ignored)})"
         if self._hidden:
             yield f"{plural(self._hidden, 'hidden picture')}, with a name that begins with a dot, not read"

@@ -49,7 +49,7 @@ class Listed(ImageSource):
         try:
             lines = read_text(self.path).splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            reason = os_reason(error) if isinstance(error, OSError) else "it is no text in UTF-8"
+            reason = os_reason(error) if isinstance(error, OSError) else "it is not text in UTF-8"
             raise HoldfastError(f"cannot read the list of images {str(path)!r}: {reason}") from error
         self._lines = [self._line(number, text) for number, text in enumerate(lines, 1) if text.strip()]
         if not self._lines:

@@ -295,7 +295,7 @@ class _Specialiser:
         return Argument()
 
     def _free_batch_size(self, node: Node, values: Sequence[Value | None]) -> list[Value | None]:
-        """Return sizes with the number of images in the place of the file's own, where a file takes but one number.
+        """Return sizes with the number of images instead of the file's own, where a file takes but one number.
 
         Whether that is what the file means is seen when it is compared image by image.
         """
@@ -310,7 +310,7 @@ class _Specialiser:
             return opened
         of_images = not isinstance(first, Live) or first.samples[0].shape[:1] == (self._batch,)
         if int(sizes.value[0]) == self._batch and (of_images or node.op != "Reshape") and node.op != "Tile":
-            # 0 + 1 · images in the place of the file's number
+            # 0 + 1 · images instead of the file's number
             each = torch.zeros_like(sizes.value)
             each[0] = 1
             base = sizes.value.clone()

@@ -157,7 +157,7 @@ def profiles(values: Mapping[str, Any]) -> list[str]:
 def assemble(values: Mapping[str, Any], name: str, profile: str) -> Reproduction:
     """Return the reproduction that the tables of a file describe, in one profile.
 
-    `[profiles.small]` lies over the file, see `over`; "" in the place of an input, an audit or a study leaves it out. A
+    `[profiles.small]` lies over the file, see `over`; "" instead of an input, an audit or a study leaves it out. A
     measure with `each` stands for several, see `holdfast.config.tables.spread`. A row of several `scores` stands for
     one row of each, see `holdfast.workflows.reproduce.rows.spread`.
     """

@@ -192,7 +192,7 @@ def _missing(table: Mapping[str, Any], problems: Mapping[str, str]) -> str | Non
 def _audit(
     table: Mapping[str, Any], specs: Mapping[str, str], problems: Mapping[str, str], device: str, seed: int
 ) -> dict[str, Any]:
-    """Return the table of a plan with specs in the place of inputs' names; an input that failed is left out."""
+    """Return the table of a plan with specs instead of inputs' names; an input that failed is left out."""
     values = {key: fill_placeholders(value, specs) for key, value in table.items() if key != "encoders"}
     encoders = []
     for name in table.get("encoders", []):

@@ -88,7 +88,7 @@ def _read_methods(path: Path) -> dict[str, Spec]:
     try:
         return read_json(parse_json(read_bytes(path)), stored.StudyRecord).study.methods
     except ValueError as error:
-        raise HoldfastError(f"{str(path)!r} is no record of a study ({error}); choose another --out") from error
+        raise HoldfastError(f"{str(path)!r} is not the record of a study ({error}); choose another --out") from error
 
 
 def _train_seeds(study: Study, recipe: Recipe | None, column: Column, folder: Path, listener: Listener) -> Answers:

@@ -34,7 +34,7 @@ class WorkerPool(Pool):
 
     @abstractmethod
     def _start(self, number: int) -> None:
-        """Start a worker, in the place of one of that number that died."""
+        """Start a worker instead of one of that number that died."""
 
     @abstractmethod
     def _next(self) -> tuple[int, bytes, str]:
@@ -61,7 +61,7 @@ class WorkerPool(Pool):
             self._failed = 0
 
     def _replace(self, number: int, died: str) -> Outcome:
-        """Start another worker in the place of a dead one, unless none becomes ready."""
+        """Start another worker instead of a dead one, unless none becomes ready."""
         # Deaths at work do not count: another worker may do what this one could not
         self._failed += number not in self._ready
         if self._failed >= STARTS:

@@ -161,10 +161,13 @@ def difference_in_words(gap: SurvivalDifference, names: tuple[str, str], ball: B
     if said:
         return f"{'; '.join(said)}."
     most = int(gap.value.abs().argmax())
+    value, low, high, leader = gap.value[most], gap.low[most], gap.high[most], names[0]
+    if value < 0:
+        value, low, high, leader = -value, -high, -low, names[1]
     return (
-        f"Over the whole curve these images do not separate {names[0]} and {names[1]}: they differ by at most "
-        f"{percent(gap.value[most])} of the images [{percent(gap.low[most])}, {percent(gap.high[most])}], after a "
-        f"change of {size(gap.at[most])}."
+        f"Over the whole curve these images do not separate {names[0]} and {names[1]}: where they differ most, after a "
+        f"change of {size(gap.at[most])}, {leader} holds {percent(value)} more of the images "
+        f"[{percent(low)}, {percent(high)}]."
     )
 
 

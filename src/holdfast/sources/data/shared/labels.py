@@ -9,7 +9,7 @@ from holdfast.runtime.checked import LARGEST, describe_value
 from holdfast.runtime.errors import HoldfastError
 
 NONE = -1
-"""What image sets have in the place of a class where there is none, as Hugging Face's test splits do."""
+"""What image sets have instead of a class where there is none, as Hugging Face's test splits do."""
 
 
 def class_number(value: Any, where: str) -> int | None:

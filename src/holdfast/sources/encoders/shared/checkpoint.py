@@ -214,7 +214,7 @@ def _unknown(path: str, state: Mapping[str, Tensor], wanted: Collection[str]) ->
     ends = ["".join(parts[i:]) for parts in [re.findall(r"[^.]*\.", beginning)] for i in range(len(parts))]
     closest = max(known, key=lambda prefix: max(SequenceMatcher(None, prefix, end).ratio() for end in ends))
     return HoldfastError(
-        f"weights file {path!r}: its names begin with {beginning!r}, which is no known prefix; the closest is "
+        f"weights file {path!r}: its names begin with {beginning!r}, which is not a known prefix; the closest is "
         f"{closest!r}, known are {', '.join(known)} and module. before them; where these are the encoder's weights, "
         f"say prefix={beginning.removesuffix('.')}"
     )

@@ -67,7 +67,7 @@ def _fit_grid(shape: tuple[int, ...], grid: tuple[int, int], name: str) -> Arran
     fits = f"{shape[1]} tokens" if len(shape) == 3 else f"a map {list(shape)}"
     raise HoldfastError(
         f"encoder {name!r}: grid={rows}x{columns}, {rows * columns} patches, does not fit {fits}"
-        + (f" (at most {PREFIX} before them are no patches)" if len(shape) == 3 else "")
+        + (f" (at most {PREFIX} before them are not patches)" if len(shape) == 3 else "")
     )
 
 

@@ -144,7 +144,7 @@ def misfits(network: nn.Module, state: Mapping[str, Tensor]) -> list[str]:
     kind = [
         f"{key} holds {str(state[key].dtype)[6:]} where {str(own[key].dtype)[6:]} is expected"
         for key in own
-        # Whole numbers in the place of real ones, or the other way round, would be converted without a word
+        # Whole numbers instead of real ones, or the other way round, would be converted without a word
         if key in state and own[key].is_floating_point() != state[key].is_floating_point()
     ]
     return missing + shape + kind + extra
