@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.core import Ball, Encoder, Goal, Images, Margin, PerImage, Reps, Rng, Shard
-from holdfast.numerics.geometry.margins import between
+from holdfast.core.divergence import read_divergence
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.minimum_norm import NUDGE
 from holdfast.parts.attacks.shared.minimal import HALVINGS, minimal_radius
@@ -55,7 +55,9 @@ class Problem:
         assert rivals.positions is not None  # every rival is an image
         self.nearest = population[rivals.positions[:, 0]]
         self._margins = rivals.margins
-        self._room = between(clean[self.rows], clean[rivals.positions[:, :1]], "l2")(clean[self.rows].double())
+        self._room = read_divergence("l2").between(clean[self.rows], clean[rivals.positions[:, :1]])(
+            clean[self.rows].double()
+        )
 
     def value(self, reps: Reps, rows: Tensor) -> PerImage:
         """Return the value of the event in float64: -1 at x, above 0 where another image is nearer."""

@@ -21,9 +21,9 @@ from benchmarks.result import Result, report
 from benchmarks.store import Run
 from benchmarks.tables import figures, markdown
 from holdfast.core import Encoder, Margin
-from holdfast.numerics.geometry.margins import between
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.radius import certify_radii
+from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.threats.linf import Linf
 
 ROUNDS, TOLERANCE = 3, 1e-4
@@ -61,7 +61,7 @@ class Problem:
         with torch.no_grad():
             reps = encoder(x)
         others = reps[self.images :].expand(self.images, -1, -1)
-        return seconds(encoder, x[: self.images], between(reps[: self.images], others), tolerance)
+        return seconds(encoder, x[: self.images], Cosine().between(reps[: self.images], others), tolerance)
 
 
 def seconds(encoder: Encoder, x: Tensor, margin: Margin, tolerance: float) -> float:

@@ -26,13 +26,13 @@ from benchmarks.result import Result, report
 from benchmarks.store import Run
 from benchmarks.tables import figures, markdown
 from holdfast.core import Encoder, Margin, Rng, Shard
-from holdfast.numerics.geometry.margins import between
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.certifiers.alpha_crown import AlphaCrown
 from holdfast.parts.certifiers.beta_crown import BetaCrown
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
+from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.observations.adversarial_negatives import AdversarialNegatives
 from holdfast.parts.threats.linf import Linf
 from holdfast.sources.encoders import open_encoder
@@ -124,7 +124,7 @@ def _curve(setting: Setting, folder: Path, count: int) -> list[Result]:
     rng = Rng(0, ids=tuple(str(i) for i in range(count)))
     negatives = adversarial(encoder, x, setting.negative, rng)
     with torch.no_grad():
-        margin = between(encoder(x), encoder(negatives)[:, None])
+        margin = Cosine().between(encoder(x), encoder(negatives)[:, None])
     standing = (~broken(encoder, margin, x, setting.test, rng)).nonzero().flatten().tolist()
     results, usual = [], None
     for name, certifier in LADDER.items():

@@ -27,10 +27,10 @@ from torch import Tensor, nn
 from benchmarks.paced import beside
 from benchmarks.result import Result, from_rounds, report
 from holdfast.core import Encoder, Margin
-from holdfast.numerics.geometry.margins import between
 from holdfast.parts.certifiers.alpha_crown import AlphaCrown
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.radius import certify_radii
+from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.threats.linf import Linf
 from holdfast.sources.encoders import open_encoder
 
@@ -68,7 +68,7 @@ def problem(name: str) -> tuple[Encoder, Tensor, Margin]:
     with torch.no_grad():
         reps = encoder(x)
     others = torch.tensor([[j for j in range(len(x)) if j != i] for i in range(len(x))])
-    return encoder, x, between(reps, reps[others])
+    return encoder, x, Cosine().between(reps, reps[others])
 
 
 def sequential(encoder: Encoder) -> tuple[list[nn.Module], Callable[[Tensor], Tensor]]:

@@ -22,7 +22,8 @@ from benchmarks.result import Result, report
 from holdfast.core import Encoder, Geometry
 from holdfast.numerics.geometry import pairwise, top_k
 from holdfast.numerics.geometry.cache import Remembered
-from holdfast.numerics.geometry.margins import between
+from holdfast.parts.divergences.cosine import Cosine
+from holdfast.parts.divergences.l2 import L2
 from holdfast.sources.data.shared.geometry import Conversion, fit
 from holdfast.sources.encoders import open_encoder
 from holdfast.storage.run_folder import Store
@@ -85,7 +86,7 @@ def pairs(rows: int, dim: int, rounds: int) -> list[Result]:
     """Return the time per pair of placing all pairs, and of finding the nearest."""
     bank = torch.randn(rows, dim, generator=torch.Generator().manual_seed(0))
     values = torch.linspace(0.8, 1.2, rows, dtype=torch.float64) * torch.dist(bank[0], bank[1]).double()
-    placed = timed(lambda: pairwise.share_below(bank, values), rounds) / (rows * (rows - 1) / 2)
+    placed = timed(lambda: pairwise.share_below(bank, values, L2()), rounds) / (rows * (rows - 1) / 2)
     found = timed(lambda: top_k.top(bank, [bank], min(20, rows)), rounds) / rows**2
     note = f"{rows:,} x {dim}"
     return [
@@ -100,7 +101,7 @@ def certificate(rounds: int) -> Result:
     x = torch.rand(rounds + 11, 1, 28, 28, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         reps = encoder(x)
-    margin = between(reps[: rounds + 1], reps[None, -9:].expand(rounds + 1, -1, -1))
+    margin = Cosine().between(reps[: rounds + 1], reps[None, -9:].expand(rounds + 1, -1, -1))
     times = [certify(encoder, x[i : i + 1], margin.part(slice(i, i + 1)), 1e-4) for i in range(rounds + 1)]
     spent = median(times[1:])
     note = "CNN-A, CROWN, 9 negatives, to 1e-4; transformers and ResNet-50 are not certified"

@@ -20,6 +20,7 @@ from benchmarks.store import Run
 from benchmarks.tables import figures, markdown
 from holdfast.numerics.geometry import pairwise, top_k
 from holdfast.numerics.geometry.cache import Remembered
+from holdfast.parts.divergences.l2 import L2
 
 TARGET = 1.05
 WIDTHS = (128, 256, 512, 1024, 2048, 4096)
@@ -35,14 +36,14 @@ def place(rows: int, dim: int) -> Callable[[], object]:
     """Return how values are placed among the distances of all pairs."""
     bank = representations(rows, dim)
     values = torch.linspace(0.8, 1.2, VALUES, dtype=torch.float64) * torch.dist(bank[0], bank[1]).double()
-    return lambda: pairwise.share_below(bank, values)
+    return lambda: pairwise.share_below(bank, values, L2())
 
 
 def break_away(rows: int, dim: int) -> Callable[[], object]:
     """Return how the clean images that are nearer to an attacked one are counted."""
     bank = representations(rows, dim)
     attacked = bank + 0.3 * bank.roll(1, 0)
-    return lambda: pairwise.closer(attacked, bank, torch.arange(rows))
+    return lambda: pairwise.closer(attacked, bank, torch.arange(rows), L2())
 
 
 def look_up(rows: int, dim: int) -> Callable[[], object]:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from benchmarks.result import Result, from_rounds, report
 from holdfast.numerics.geometry import top_k
-from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.directions import unit
 
 TARGET = 2.0
 SHORT = ("nearest of a bank / product in blocks, 1 thread", "nearest of a bank / whole product, 1 thread")

@@ -35,7 +35,6 @@ from holdfast.core import (
 from holdfast.numerics.geometry.negatives import negatives_of
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
-from holdfast.parts.measures.shared import population as _population
 from holdfast.parts.measures.shared.edits import EVERYDAY
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.attacked import Attacked, partners
@@ -275,7 +274,7 @@ class Seen:
         world, k = self.world, self.number
         if observation.negatives is None:
             own = torch.arange(world.images)
-            margin, _ = _population.margins_against(world.found[k], world.clean[k], own, observation.divergence)
+            margin, _ = observation.divergence.against(world.found[k], world.clean[k], own)
             lower = margin - world.slack[k, :, None] * world.drifts[k, :, None]
             lower[own, own] = torch.nan
         else:

@@ -22,6 +22,7 @@ from torch import Tensor
 from benchmarks.result import Result, from_rounds, report
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.cache import Remembered
+from holdfast.parts.divergences.l2 import L2
 
 TARGET_GIB = 2.0
 SHORT = ("share_below / *", "share_below - *")
@@ -46,13 +47,13 @@ def bank_of(kind: str, rows: int, dim: int) -> Tensor:
 def place(bank: Tensor) -> Tensor:
     """Place 4,000 drifts (1,000 images, four read-outs) among the distances of all pairs."""
     typical = torch.dist(bank[0], bank[1])
-    return pairwise.share_below(bank, torch.linspace(0.5, 1.5, 4000, dtype=torch.float64) * typical)
+    return pairwise.share_below(bank, torch.linspace(0.5, 1.5, 4000, dtype=torch.float64) * typical, L2())
 
 
 def break_away(bank: Tensor) -> Tensor:
     """Count, for as many attacked images as there are clean ones, the clean ones that are nearer."""
     queries = bank + 0.5 * bank.roll(1, 0)
-    return pairwise.closer(queries, bank, torch.arange(len(bank)))[0]
+    return pairwise.closer(queries, bank, torch.arange(len(bank)), L2())[0]
 
 
 CASES: dict[str, Callable[[Tensor], Tensor]] = {"share_below": place, "closer": break_away}
@@ -92,7 +93,7 @@ def against_peers(rows: int = 4096, dim: int = 2048, rounds: int = 3) -> list[Re
 
     def ours() -> np.ndarray:
         pairwise._PLACED = Remembered(1)  # so that pairs are compared each time
-        return pairwise.share_below(bank, values).numpy()
+        return pairwise.share_below(bank, values, L2()).numpy()
 
     def scipy_pairs() -> np.ndarray:
         return np.searchsorted(np.sort(pdist(array)), values.numpy(), side="right") / (rows * (rows - 1) / 2)

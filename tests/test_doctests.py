@@ -20,8 +20,8 @@ WITH_EXAMPLES = [
 ]
 NUMERICS = [m.name for m in pkgutil.walk_packages(import_module("holdfast.numerics").__path__, "holdfast.numerics.")]
 KINDS = (
-    "attacks", "certifiers", "estimators", "failures", "learners", "methods", "objectives", "probes", "smoothing",
-    "threats",
+    "attacks", "certifiers", "divergences", "estimators", "failures", "learners", "methods", "objectives", "probes",
+    "smoothing", "threats",
 )  # fmt: skip
 
 

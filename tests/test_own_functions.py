@@ -16,8 +16,11 @@ from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.request import AuditRequest
 from holdfast.core import Encoder, Observation, Rng, registry
 from holdfast.core.function_fingerprint import fingerprint
+from holdfast.numerics.geometry import pairwise
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
+from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.threats.linf import Linf
@@ -265,3 +268,71 @@ def test_remarks_and_decorators_are_not_code(tmp_path, monkeypatch: pytest.Monke
     import it_is_remarked  # pyright: ignore[reportMissingImports]
 
     assert fingerprint(it_is_plain.f) == fingerprint(it_is_remarked.f)
+
+
+def test_a_measure_may_see_the_population() -> None:
+    """By name, beside a target or without one."""
+
+    def nearest(clean: Tensor, attacked: Tensor, population: Tensor) -> Tensor:
+        return torch.cdist(attacked, population).amin(1)
+
+    (values,) = (table for key, table in observed(nearest).items() if key.startswith("value"))
+    torch.testing.assert_close(values, torch.cdist(REPS[1], REPS[0]).amin(1).double())
+
+    def beside(clean: Tensor, attacked: Tensor, target: Tensor, population: Tensor) -> Tensor:
+        return (attacked - target).norm(dim=1) + len(population)
+
+    table = observed(beside)
+    assert float(table[[key for key in table if key.startswith("value")][-1]].min()) > 8
+
+
+def weighted(a: Tensor, b: Tensor) -> Tensor:
+    """Differences, of which the first count most."""
+    return ((a - b).abs() / torch.arange(1, a.shape[-1] + 1).to(a)).sum(-1)
+
+
+def test_a_function_is_a_divergence_wherever_one_stands(tiny: Encoder) -> None:
+    measure = BreakawayRisk(Pgd(2), divergence=weighted)  # pyright: ignore[reportArgumentType]
+    assert measure == BreakawayRisk(Pgd(2), divergence=weighted)  # pyright: ignore[reportArgumentType] the same part
+    assert str(measure.divergence) == "weighted"
+    spec = registry.spec(measure)
+    assert spec["divergence"]["code"] == fingerprint(weighted)
+    assert registry.build(spec) == measure
+    for asked in ("breakaway_risk[divergence=weighted]", {"name": "breakaway_risk", "divergence": weighted}):
+        (planned_measure,) = planned(asked)
+        assert planned_measure.divergence == measure.divergence
+    reps, bank = REPS
+    assert torch.equal(
+        pairwise.pairwise(reps, bank, measure.divergence), weighted(reps.double()[:, None], bank.double())
+    )
+    apart = weighted(reps.double()[:, None], bank.double())
+    nearer = (apart < apart.diagonal()[:, None]).sum(1)
+    assert torch.equal(pairwise.closer(reps, bank, torch.arange(8), measure.divergence)[0], nearer)
+    record = holdfast.audit(tiny, IMAGES, measures={"name": "breakaway_risk", "divergence": weighted}, **FEW)
+    assert record["breakaway_risk"] is not None
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (lambda a, b: (a - b).sum(), r"one number for each pair of vectors, of shape \[8\]"),
+        (lambda a, b: [0.0] * len(a), "one number for each pair of vectors"),
+        (lambda a, b: (a - b).sum(-1), "never below 0, got -.*; if it is none, say signed=True"),
+        (lambda a, b: (a - b).abs().sum(-1) * torch.nan, "got NaN for 8 of 8; look for a division"),
+        (lambda a, b: torch.rand(len(a)), "the same values each time, got others"),
+        (lambda a, b: (a - b).relu().sum(-1), r"expected d\(a, b\) = d\(b, a\)"),
+        (lambda a: a.sum(-1), r"expected a function of \(a, b\)"),
+        (lambda a, b: a.zero_().sum(-1), "changes its input in place"),
+    ],
+)
+def test_what_is_no_divergence_is_refused_in_one_line(function, why: str) -> None:
+    with pytest.raises(HoldfastError, match=why) as refused:
+        pairwise.closer(*REPS, torch.arange(8), holdfast.divergence(function, name="it"))
+    assert "\n" not in str(refused.value)
+
+
+def test_an_attack_follows_no_divergence_without_a_gradient() -> None:
+    bits = holdfast.divergence(lambda a, b: ((a > 0) != (b > 0)).sum(-1), name="bits")
+    with pytest.raises(HoldfastError, match="expected values with a gradient"):
+        Untargeted(bits)(REPS[0].clone().requires_grad_(), REPS[1])
+    assert bits(*REPS).tolist() == registry.part("divergences", "hamming")(*REPS).tolist()

@@ -344,7 +344,7 @@ def test_twins_are_chosen_by_their_parts_and_changed_alike() -> None:
     (square,) = asked("nppr", {"name": "adversarial_robustness", "attack": {"name": "square"}})
     assert square == replace(strongest, attack=Square())
     quantiles = asked("paper", {"name": "universal_quantile", "divergence": "linf"})
-    assert [(one.ball, one.divergence) for one in quantiles] == [(Linf(0.05), "linf"), (Linf(0.1), "linf")]
+    assert [(one.ball, str(one.divergence)) for one in quantiles] == [(Linf(0.05), "linf"), (Linf(0.1), "linf")]
     assert len(asked("paper", "universal_quantile", settings=["*.ball.radius=0.1"])) == 2
 
 

@@ -5,9 +5,9 @@ from matplotlib import pyplot as plt
 
 from drawings import ENCODERS, PLACE
 from holdfast.core import Rng
-from holdfast.numerics.geometry.divergences import l2
 from holdfast.numerics.geometry.pictures import glowing
 from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.objectives.token_drift import TokenDrift
 from holdfast.parts.observations.covered import cover_patch
 from holdfast.parts.threats.linf import Linf
@@ -31,7 +31,7 @@ def draw() -> None:
         name = spec.removeprefix("zoo:").removeprefix("digits-")
         for what, moved in (("attacked", attacked), ("one patch grey", grey)):
             with torch.no_grad():
-                maps = grid.maps(l2(grid.tokens(encoder(moved)), grid.tokens(clean)))
+                maps = grid.maps(L2()(grid.tokens(encoder(moved)), grid.tokens(clean)))
             side = x.shape[2] // grid.rows
             enlarged = maps.repeat_interleave(side, 1).repeat_interleave(side, 2)
             rows[f"{name}\n{what}"] = glowing(moved, enlarged)

@@ -6,8 +6,8 @@
 
 `audit`, `compare`, `check`, `open` and `harden` are all there is to begin with; the command line is `holdfast`.
 `compare_index` compares the encoder behind an index with its successor.
-`measure` and `loss` make functions of yours part of an audit; `export_vnnlib` and `verify_vnnlib` exchange questions
-with other verifiers. What they are made of is in `holdfast.core` (the nouns),
+`measure`, `loss` and `divergence` make functions of yours part of an audit; `export_vnnlib` and `verify_vnnlib`
+exchange questions with other verifiers. What they are made of is in `holdfast.core` (the nouns),
 `holdfast.sources.encoders.open_encoder`, `holdfast.sources.data.open_images`, `holdfast.auditing.plan_file.make_plan`
 and `holdfast.auditing.run.run_audit`; `holdfast.extend` is what parts of your own are written with.
 """
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.api.harden import harden as harden
     from holdfast.api.record import Record as Record
     from holdfast.api.record import open as open
+    from holdfast.extend import divergence as divergence
     from holdfast.extend import loss as loss
     from holdfast.extend import measure as measure
     from holdfast.runtime.errors import HoldfastError as HoldfastError
@@ -37,7 +38,7 @@ __version__ = VERSION
 
 __all__ = [
     "CheckResult", "Comparison", "HoldfastError", "Record", "__version__", "audit", "check", "compare", "compare_index",
-    "export_vnnlib", "harden", "loss", "measure", "open", "verify_vnnlib",
+    "divergence", "export_vnnlib", "harden", "loss", "measure", "open", "verify_vnnlib",
 ]  # fmt: skip
 
 _HOME = {
@@ -45,6 +46,7 @@ _HOME = {
     "compare": "holdfast.api.compare", "Comparison": "holdfast.api.compare",
     "compare_index": "holdfast.api.compare_index", "harden": "holdfast.api.harden",
     "open": "holdfast.api.record", "Record": "holdfast.api.record",
+    "divergence": "holdfast.extend",
     "measure": "holdfast.extend", "loss": "holdfast.extend", "HoldfastError": "holdfast.runtime.errors",
     "export_vnnlib": "holdfast.workflows.exchange.export", "verify_vnnlib": "holdfast.workflows.exchange.verify",
 }  # fmt: skip

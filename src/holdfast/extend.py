@@ -2,6 +2,7 @@
 
 from holdfast.core.data_source import DataSource
 from holdfast.core.encoder_source import EncoderSource
+from holdfast.core.own_divergence import divergence
 from holdfast.core.registry import register
 from holdfast.core.source_spec import Options, finish, take
 from holdfast.parts.attacks.shared.gradient import evaluate, value_and_grad
@@ -23,6 +24,7 @@ __all__ = [
     "TorchDataset",
     "assemble",
     "check_readouts",
+    "divergence",
     "evaluate",
     "finish",
     "loss",

@@ -10,8 +10,7 @@ from test_audit_parts import ATTACKED, IMAGES, LABELS, audit, check, measure, ne
 from torch import Tensor, nn
 
 from holdfast.core import Encoder, Failure, Grid, HoldfastError, Objective, Rng, Shard, registry
-from holdfast.numerics.geometry.divergences import DIVERGENCES
-from holdfast.numerics.geometry.invariance import CHANGES, OF_DIVERGENCES, invariances
+from holdfast.numerics.geometry.invariance import CHANGES, invariances
 from holdfast.numerics.geometry.spread import spread
 from holdfast.parts.checks.collapse import Collapse
 from holdfast.parts.failures.outranked import Outranked
@@ -21,7 +20,7 @@ from holdfast.runtime.errors import NothingAudited
 
 SIZES = (1e-6, 1e-3, 1.0, 1e3, 1e5, 1e7)
 DTYPES = (torch.float32, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (torch.float16, torch.float64)))
-KINDS = ("measures", "failures", "objectives", "checks", "probes")
+KINDS = ("divergences", "measures", "failures", "objectives", "checks", "probes")
 CHANGED = [
     (change, size)
     for change in CHANGES
@@ -87,7 +86,6 @@ def must_be_told(change: str, size: float, dtype: torch.dtype) -> bool:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_part_says_what_it_is_invariant_to(kind: str, subtests: pytest.Subtests) -> None:
-    assert OF_DIVERGENCES.keys() == DIVERGENCES.keys()
     for name in registry.names(kind):
         with subtests.test(name):
             part = registry.find(kind, name)
@@ -110,7 +108,7 @@ def objectives() -> Iterator[tuple[str, Objective]]:
         kind: Any = registry.find("objectives", name)
         if kind is Loss:
             continue
-        for divergence in DIVERGENCES if "divergence" in kind.__dataclass_fields__ else ("",):
+        for divergence in registry.names("divergences") if "divergence" in kind.__dataclass_fields__ else ("",):
             try:
                 yield f"{name} {divergence}".strip(), kind(**({"divergence": divergence} if divergence else {}))
             except HoldfastError:  # a divergence that it does not take

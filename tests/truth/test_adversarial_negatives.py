@@ -15,10 +15,10 @@ from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.request import AuditRequest
 from holdfast.cli import app
 from holdfast.core import Encoder, HoldfastError, Passes, Rng, Shard, registry
-from holdfast.numerics.geometry.margins import between
 from holdfast.numerics.geometry.views import Views
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.measures.certified.instance_accuracy import InstanceAccuracy
 from holdfast.parts.measures.certified.tightness import Tightness
 from holdfast.parts.objectives.untargeted import Untargeted
@@ -174,7 +174,7 @@ def test_margins_are_against_the_negatives(encoder, digits) -> None:
     assert where.read is not None
     with torch.no_grad():
         clean = encoder(digits)
-    margin = between(clean, where.read(QUICK)["reps"])
+    margin = Cosine().between(clean, where.read(QUICK)["reps"])
     assert (margin(clean.double()) > 0).all()
     lower = Certified(ball=Linf(0.01), negatives=QUICK).run(where)["lower"]
     seen = AttackedPairs(Apgd(8), Linf(0.01), negatives=QUICK).run(where)

@@ -12,12 +12,13 @@ from torch import nn
 
 from holdfast.auditing.plan import Plan
 from holdfast.core import Encoder, Head, HoldfastError, Rng, Shard, registry
-from holdfast.numerics.geometry.margins import between
+from holdfast.core.divergence import read_divergence as as_divergence
 from holdfast.numerics.geometry.negatives import draw_negatives
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.ensemble import Ensemble
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.checks.radius_order import RadiusOrder
+from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.measures.certified.certified_accuracy import CertifiedAccuracy
 from holdfast.parts.measures.certified.certified_breakaway_risk import CertifiedBreakawayRisk
 from holdfast.parts.measures.certified.certified_drift import CertifiedDrift
@@ -110,7 +111,7 @@ def test_a_linear_encoder_has_the_radius_of_the_closed_form(ball, divergence, pi
     others = radii.others(where)
     assert where.clean is not None
     clean = where.clean.double()
-    margin = between(clean, clean[others], divergence)
+    margin = as_divergence(divergence).between(clean, clean[others])
     slopes = margin.weights @ matrix(encoder)
     norm = slopes.abs().sum(-1) if isinstance(ball, Linf) else slopes.norm(dim=-1)
     exact = margin(clean) / norm
@@ -129,7 +130,7 @@ def test_certified_margins_of_a_linear_encoder_are_exact(pictures) -> None:
     seen = Certified(ball=ball, negatives=None).run(where)
     assert where.clean is not None
     clean = where.clean.double()
-    margin = between(clean, clean.expand(IMAGES, -1, -1), "cosine")
+    margin = Cosine().between(clean, clean.expand(IMAGES, -1, -1))
     slopes = margin.weights @ matrix(linear())
     exact = margin(clean) - 0.05 * slopes.abs().sum(-1)
     own = torch.eye(IMAGES, dtype=torch.bool)
@@ -156,13 +157,12 @@ def test_drift_bounds_hold_for_every_image_of_the_ball(pictures) -> None:
     where = shard(encoder, pictures)
     assert where.clean is not None
     bounds = drift_bounds(Drifts(ball=ball).run(where), where.clean.double())
-    from holdfast.numerics.geometry.divergences import divergence
 
     for attempt in range(50):
         with torch.no_grad():
             moved = encoder(ball.sample(pictures, where.rng.child(attempt))).double()
         for name, bound in bounds.items():
-            assert (divergence(name)(moved, where.clean.double()) <= bound + 1e-6).all()
+            assert (as_divergence(name)(moved, where.clean.double()) <= bound + 1e-6).all()
     assert (bounds["cosine"] < 2).any()
     assert (bounds["cosine"] <= 2).all()
 
@@ -327,7 +327,7 @@ def test_population_measures_agree_with_brute_force(pictures, tmp_path) -> None:
     ids = pq.read_table(tmp_path / "tables/it/certified_breakaway_risk.parquet")["id"].to_pylist()
     order = torch.tensor([int(name) for name in ids])
     clean = clean[order]
-    margin = between(clean, clean.expand(IMAGES, -1, -1), "l2")
+    margin = as_divergence("l2").between(clean, clean.expand(IMAGES, -1, -1))
     lower = margin(clean) - 0.06 * (margin.weights @ matrix(encoder)).abs().sum(-1)
     lower.fill_diagonal_(torch.inf)
     unproved = (lower < 0)[:8]

@@ -18,6 +18,7 @@ from holdfast.numerics import statistics
 from holdfast.numerics.geometry.copies import copies, shrink_to_grey, steps_for
 from holdfast.numerics.geometry.ranking import first_without
 from holdfast.numerics.statistics.copies import firsts, rows_of_pictures, score_pictures
+from holdfast.parts.divergences.l2 import L2
 from holdfast.sources.data import open_images
 from holdfast.storage.record import MeasureEntry
 
@@ -206,7 +207,7 @@ def test_what_a_member_of_an_index_does_to_first_places() -> None:
         nearer = [sum(bool(apart[i, j] < apart[i, i]) for j in kept if j != i) for i in range(12)]
         return sum(1 / (1 + count) for count in nearer) / 12
 
-    changes = first_without(queries[:12], bank, own)
+    changes = first_without(queries[:12], bank, own, L2())
     for left in range(20):
         expected = mean_of_first([j for j in range(20) if j != left]) - mean_of_first(list(range(20)))
         assert float(changes[left]) == pytest.approx(expected)

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Encoder, Failure, Head, HoldfastError, Rng, Shard, registry
+from holdfast.core.divergence import read_divergence
 from holdfast.numerics.geometry import pairwise
-from holdfast.numerics.geometry.divergences import divergence
-from holdfast.numerics.geometry.margins import between
 from holdfast.numerics.geometry.nearest import nearest as nearest_of
 from holdfast.numerics.geometry.negatives import draw_negatives
+from holdfast.parts.divergences.cosine import Cosine
+from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.failures.confused import Confused
 from holdfast.parts.failures.drifted import Drifted
 from holdfast.parts.failures.misclassified import Misclassified
@@ -48,14 +49,12 @@ def plainly(failure: Failure, reps: Tensor, given: Shard) -> Tensor:
     """Which draws fail, one comparison after the other."""
     assert given.clean is not None
     clean, failed = given.clean.double(), torch.zeros(M, S, dtype=torch.bool)
-    everything = [
-        float(divergence(failure.divergence)(clean[i], clean[j])) for i in range(N) for j in range(N) if i != j
-    ]
+    everything = [float(failure.divergence(clean[i], clean[j])) for i in range(N) for j in range(N) if i != j]
     others = draw_negatives(given.rng, given.positions, N, failure.negatives) if isinstance(failure, Confused) else None
     for row in range(M):
         own = int(given.positions[row])
         for draw in range(S):
-            away = divergence(failure.divergence)(reps[row, draw].expand(N, -1), clean)
+            away = failure.divergence(reps[row, draw].expand(N, -1), clean)
             if isinstance(failure, Drifted):
                 limit = sorted(everything)[-(-len(everything) * 10 // 100) - 1]
                 failed[row, draw] = away[own] > limit
@@ -74,6 +73,25 @@ def test_value_is_above_zero_where_the_definition_says(failure: Failure) -> None
     failed = plainly(failure, reps, given)
     assert 0.1 < failed.double().mean() < 0.9
     assert torch.equal(value > 0, failed)
+
+
+@pytest.mark.parametrize("name", ["dot", "hamming", "l1", "kl"])
+@pytest.mark.parametrize("kind", [Nearest, Outranked])
+def test_any_divergence_fails_where_the_definition_says(kind: type[Failure], name: str) -> None:
+    """With a gradient that a search can climb, also where the divergence itself has none."""
+    clean, failure = bank(), kind(**{"divergence": name} | ({"k": 1} if kind is Outranked else {}))
+    given = shard(clean)
+    reps, event = moved(clean, given, 1.0).requires_grad_(), failure.bind(given)
+    value = event(reps, torch.arange(M))
+    assert torch.equal(value > 0, plainly(failure, reps.detach(), given))
+    (gradient,) = torch.autograd.grad(value.sum(), reps)
+    assert gradient.isfinite().all()
+    assert (gradient != 0).any(2).double().mean() > 0.8  # of l1 differences of coordinates may cancel
+    rivals = Nearest(name).rivals(given, 3)
+    assert rivals is not None
+    assert rivals.positions is not None
+    apart = read_divergence(name)(clean[given.positions, None].double(), clean[rivals.positions].double())
+    assert (apart.diff(dim=1) >= 0).all()  # the nearest come first
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=str)
@@ -108,7 +126,7 @@ def test_nearest_measures_the_distance_to_the_boundary() -> None:
     clean = bank()
     given = shard(clean)
     event, own = Nearest().bind(given), given.positions
-    nearest = nearest_of(clean[own], clean, 2)[:, 1]
+    nearest = nearest_of(clean[own], clean, 2, L2())[:, 1]
     for share, value in ((0.5, 0.0), (0.25, -0.5), (0.75, 0.5)):
         reps = torch.lerp(clean[own].double(), clean[nearest].double(), share)[:, None]
         found = event(reps, torch.arange(M)).squeeze(1)
@@ -137,7 +155,7 @@ def test_outliers_and_offsets_hide_no_failure(divergence: str, factor: float, of
     given = shard(clean)
     reps = moved(clean, given, 1.0).float()
     own = given.positions.repeat_interleave(S)
-    failed = pairwise.closer(reps.flatten(0, 1), clean, own, divergence)[0].view(M, S) > 0
+    failed = pairwise.closer(reps.flatten(0, 1), clean, own, read_divergence(divergence))[0].view(M, S) > 0
     assert failed.double().mean() > 0.05
     assert torch.equal(Nearest(divergence).bind(given)(reps, torch.arange(M)) > 0, failed)
 
@@ -182,7 +200,7 @@ def test_confused_agrees_with_the_margins_that_certificates_bound() -> None:
     given = shard(clean)
     reps, failure = moved(clean, given, 1.0), Confused(5)
     others = draw_negatives(given.rng, given.positions, N, 5)
-    margin = between(clean[given.positions], clean[others])
+    margin = Cosine().between(clean[given.positions], clean[others])
     value = failure.bind(given)(reps, torch.arange(M))
     for draw in range(S):
         assert torch.equal(value[:, draw] > 0, (margin(reps[:, draw]) < 0).any(1))

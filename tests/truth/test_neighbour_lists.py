@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Score
+from holdfast.core.divergence import read_divergence as divergence
 from holdfast.numerics.geometry import neighbour_lists as module
-from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.geometry.image_pairs import ImagePairs
 from holdfast.numerics.geometry.neighbour_lists import (
     compare_lists,
@@ -21,6 +21,8 @@ from holdfast.numerics.geometry.neighbour_lists import (
 )
 from holdfast.numerics.statistics.list_means import list_mean
 from holdfast.numerics.statistics.pair_ranks import pair_rank_correlation
+from holdfast.parts.divergences.l1 import L1
+from holdfast.parts.divergences.l2 import L2
 from holdfast.storage.index_upgrade import Sides
 from holdfast.workflows.compare_index import copies
 from holdfast.workflows.compare_index.canaries import Canary, judge_canaries
@@ -69,23 +71,23 @@ def rank_biased(a: list[int], b: list[int], p: float) -> float:
 def test_lists_are_those_of_loops_and_it_is_told_how_many_there_are(name: str, monkeypatch) -> None:
     reps, _ = both(20, 0.0, 0)
     expected = [listed(reps, i, 7, name) for i in range(20)]
-    assert neighbour_lists(reps, 7, name).tolist() == expected
+    assert neighbour_lists(reps, 7, divergence(name)).tolist() == expected
     told: list[int] = []
     monkeypatch.setattr(module, "TOLD", 8)
-    assert neighbour_lists(reps, 7, name, told.append).tolist() == expected
+    assert neighbour_lists(reps, 7, divergence(name), told.append).tolist() == expected
     assert told == [8, 8, 4]
 
 
 def test_an_image_is_not_its_own_neighbour_even_among_equals() -> None:
     reps = torch.tensor([[0.0], [0.0], [0.0], [0.0], [5.0]])
-    assert neighbour_lists(reps, 2).tolist() == [[1, 2], [0, 2], [0, 1], [0, 1], [0, 1]]
+    assert neighbour_lists(reps, 2, L2()).tolist() == [[1, 2], [0, 2], [0, 1], [0, 1], [0, 1]]
 
 
 def test_what_is_kept_and_what_each_image_does_to_it_are_those_of_loops() -> None:
     old, new = both(14, 0.6, 3)
     depth, p = 5, 0.8
     weights = torch.stack([overlap_weights(1, depth), overlap_weights(4, depth), rank_biased_weights(p, depth)])
-    result = compare_lists(neighbour_lists(old, depth + 1), neighbour_lists(new, depth + 1), weights)
+    result = compare_lists(neighbour_lists(old, depth + 1, L2()), neighbour_lists(new, depth + 1, L2()), weights)
 
     def means(without: int | None) -> list[float]:
         images = [i for i in range(14) if i != without]
@@ -104,7 +106,7 @@ def test_a_rotated_or_scaled_copy_changes_nothing_and_its_interval_has_a_width(c
     old, _ = both(60, 0.0, 1)
     turn = torch.linalg.qr(torch.randn(6, 6, generator=torch.Generator().manual_seed(0)))[0]
     new = {"rotated": old @ turn, "scaled": 3 * old, "permuted": old[:, torch.randperm(6)]}[change]
-    lists = [neighbour_lists(reps, 11) for reps in (old, new)]
+    lists = [neighbour_lists(reps, 11, L2()) for reps in (old, new)]
     result = compare_lists(lists[0], lists[1], torch.stack([overlap_weights(10, 10)]))
     score = list_mean(result.values[0], result.without[0], 10)
     assert (score.value, score.high) == (1, 1)
@@ -136,7 +138,7 @@ def width(score: Score) -> float:
 
 def distances(old: Tensor, new: Tensor, left_out: Tensor = NONE) -> Distanced:
     pairs = ImagePairs(len(old), left_out)
-    return Distanced(pairs, pairs.distances(old), pairs.distances(new))
+    return Distanced(pairs, pairs.distances(old, L2()), pairs.distances(new, L2()))
 
 
 def test_pairs_are_those_of_loops_but_for_those_left_out() -> None:
@@ -144,10 +146,10 @@ def test_pairs_are_those_of_loops_but_for_those_left_out() -> None:
     pairs = ImagePairs(9, torch.tensor([[3, 1], [0, 8], [1, 3], [2, 2]]))
     expected = [(i, j) for i in range(9) for j in range(i + 1, 9) if (i, j) not in ((1, 3), (0, 8))]
     assert list(map(tuple, pairs.both.T.tolist())) == expected
-    assert pairs.distances(reps, "l1").tolist() == pytest.approx(
+    assert pairs.distances(reps, L1()).tolist() == pytest.approx(
         [float((reps[i] - reps[j]).abs().sum()) for i, j in expected]
     )
-    values = pairs.distances(reps)
+    values = pairs.distances(reps, L2())
     shares = pairs.shares(values)
     assert float(shares.mean()) == pytest.approx(float(values.mean()))
     own = [
@@ -228,7 +230,7 @@ def test_intervals_hold_the_truth_as_often_as_they_promise(noise: float, rare: b
     scores: dict[str, list[Score]] = {}
     for seed in range(runs):
         old, new = both(n, noise, seed, rare)
-        result = compare_lists(neighbour_lists(old, 11), neighbour_lists(new, 11), weights)
+        result = compare_lists(neighbour_lists(old, 11, L2()), neighbour_lists(new, 11, L2()), weights)
         named = zip(("overlap@1", "overlap@10", "rbo"), result.values, result.without, (1, 10, 5), strict=True)
         found = {name: list_mean(values, without, depth) for name, values, without, depth in named}
         some = distances(old, new)
@@ -251,7 +253,7 @@ def test_recall_is_that_of_loops_and_its_change_is_paired() -> None:
     old, new = both(60, 0.05, 4)
     random = torch.Generator().manual_seed(0)
     edits = [0.9 * torch.randn(60, 6, generator=random) for _ in range(2)]
-    ranks = [copies.ranks_of_originals(reps.double(), [reps + edit for edit in edits], "l2") for reps in (old, new)]
+    ranks = [copies.ranks_of_originals(reps.double(), [reps + edit for edit in edits], L2()) for reps in (old, new)]
     for reps, found in zip((old, new), ranks, strict=True):
         for edit, row in zip(edits, found, strict=True):
             apart = torch.cdist((reps + edit).double(), reps.double())
@@ -261,11 +263,11 @@ def test_recall_is_that_of_loops_and_its_change_is_paired() -> None:
     assert scores["change"].value == pytest.approx((scores["new"].value or 0) - (scores["old"].value or 0))
     assert width(scores["change"]) < 0.7 * math.hypot(width(scores["old"]), width(scores["new"]))
     labels = torch.arange(60) % 3
-    first = copies.ranks_of_class(neighbour_lists(old, 59), labels)[0]
+    first = copies.ranks_of_class(neighbour_lists(old, 59, L2()), labels)[0]
     assert first.tolist() == [
         1 + next(place for place, j in enumerate(listed(old, i, 59, "l2")) if labels[j] == labels[i]) for i in range(60)
     ]
-    few = copies.ranks_of_class(neighbour_lists(old, 2), torch.tensor([7] + [1, 2] * 29 + [1]))[0]
+    few = copies.ranks_of_class(neighbour_lists(old, 2, L2()), torch.tensor([7] + [1, 2] * 29 + [1]))[0]
     assert few[0].isnan()
     assert few.isinf().any()
 
@@ -276,7 +278,7 @@ def test_copies_are_missed_at_the_thresholds_of_each_encoder() -> None:
     edit = 0.5 * torch.randn(60, 6, generator=torch.Generator().manual_seed(3))
     copied = [old + edit], [2 * (new + edit)]
     for limits in (thresholds_at(distanced, 0.02), thresholds_for(distanced, 1.4)):
-        scores = copies.score_misses(distanced, limits, (old, 2 * new), copied, "l2")
+        scores = copies.score_misses(distanced, limits, (old, 2 * new), copied, L2())
         apart = edit.norm(dim=1).double()
         for name, moved, limit in (
             ("old", apart, limits.old),
@@ -306,7 +308,7 @@ def test_canaries_are_held_against_the_threshold_of_each_encoder() -> None:
     limits = [Score(value, value - 0.1, value + 0.1, 6, "t") for value in (1.2, 2.4)]
     limits = Thresholds(limits[0], limits[1], *[Score(0.1, 0.0, 0.2, 6, "t")] * 3, (None, torch.zeros(6)))
     pairs = [(0, 1, "together"), (2, 3, "together"), (4, 5, "apart"), (0, 1, "apart")]
-    rows = judge_canaries([Canary(*pair) for pair in pairs], list("abcdef"), (old, new), limits, "l2")
+    rows = judge_canaries([Canary(*pair) for pair in pairs], list("abcdef"), (old, new), limits, L2())
     assert [(row.first, row.expected, row.outcome) for row in rows] == [
         ("c", "together", "broken"),
         ("a", "apart", "wrong before and after"),
@@ -316,5 +318,5 @@ def test_canaries_are_held_against_the_threshold_of_each_encoder() -> None:
     assert rows[2].sides == Sides(old="together", new="together", kept="apart")
     assert not any(row.near for row in rows)
     close = replace(limits, new=Score(2.4, 1.9, 3.6, 6, "t"))
-    near = judge_canaries([Canary(*pair) for pair in pairs], list("abcdef"), (old, new), close, "l2")
+    near = judge_canaries([Canary(*pair) for pair in pairs], list("abcdef"), (old, new), close, L2())
     assert [row.near for row in near] == [True, True, True, False]

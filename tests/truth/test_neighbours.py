@@ -6,13 +6,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from holdfast.core import HoldfastError
+from holdfast.core import Divergence, registry
+from holdfast.core.divergence import read_divergence as divergence
+from holdfast.numerics.geometry import blocks as in_memory
 from holdfast.numerics.geometry import pairwise as neighbours
 from holdfast.numerics.geometry.cache import Remembered
-from holdfast.numerics.geometry.divergences import DIVERGENCES, divergence
 from holdfast.numerics.geometry.nearest import nearest
+from holdfast.parts.divergences.cosine import Cosine
+from holdfast.parts.divergences.l1 import L1
+from holdfast.parts.divergences.l2 import L2
+from holdfast.parts.divergences.squared_l2 import SquaredL2
 
-NAMES = sorted(DIVERGENCES)
+NAMES = sorted(registry.names("divergences"))
 QUICK = settings(
     max_examples=15,
     deadline=None,
@@ -90,11 +95,11 @@ def cases(draw):
 @given(case=cases())
 def test_closer_is_brute_force(name, case, monkeypatch) -> None:
     queries, bank, own, size = case
-    monkeypatch.setattr(neighbours, "BLOCK_BYTES", size)
+    monkeypatch.setattr(in_memory, "BLOCK_BYTES", size)
     distances = brute(queries, bank, name)
     rows = torch.arange(len(queries))
     nearer = distances < distances[rows, own][:, None]
-    by_query, by_member = neighbours.closer(queries, bank, own, name)
+    by_query, by_member = neighbours.closer(queries, bank, own, divergence(name))
     assert torch.equal(by_query, nearer.sum(1))
     assert torch.equal(by_member, nearer.sum(0))
 
@@ -104,14 +109,18 @@ def test_closer_is_brute_force(name, case, monkeypatch) -> None:
 @given(case=cases())
 def test_share_below_is_brute_force(name, case, monkeypatch) -> None:
     queries, bank, _, size = case
-    monkeypatch.setattr(neighbours, "BLOCK_BYTES", size)
+    monkeypatch.setattr(in_memory, "BLOCK_BYTES", size)
     distances = brute(bank, bank, name)
-    pairs = ~torch.eye(len(bank), dtype=torch.bool) if name == "kl" else torch.ones_like(distances).triu(1).bool()
+    pairs = (
+        ~torch.eye(len(bank), dtype=torch.bool)
+        if not divergence(name).symmetric
+        else torch.ones_like(distances).triu(1).bool()
+    )
     # values that no pair has, values that pairs have (ties), and the drift of queries
     others = [0.0, 1.0, *([torch.inf] if len(queries) % 2 else [])]  # with infinity there is one cell alone
     values = torch.cat([distances[0], torch.tensor(others).double(), brute(queries, bank, name)[:, 0]])
     wanted = (distances[pairs] <= values[:, None]).double().mean(1)
-    torch.testing.assert_close(neighbours.share_below(bank, values, name), wanted, rtol=0, atol=1e-15)
+    torch.testing.assert_close(neighbours.share_below(bank, values, divergence(name)), wanted, rtol=0, atol=1e-15)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -120,24 +129,26 @@ def test_share_below_is_brute_force(name, case, monkeypatch) -> None:
 def test_near_is_brute_force(name, case, many, monkeypatch) -> None:
     """Both ways: all limits in one go, and one after the other."""
     queries, bank, _, size = case
-    monkeypatch.setattr(neighbours, "BLOCK_BYTES", size)
+    monkeypatch.setattr(in_memory, "BLOCK_BYTES", size)
     monkeypatch.setattr(neighbours, "MANY", many)
     distances, pairs = brute(bank, bank, name), ~torch.eye(len(bank), dtype=torch.bool)
     limits = torch.cat([distances[0], torch.tensor([0.0, torch.inf]).double(), brute(queries, bank, name)[:, 0]])
     inside = ((distances[..., None] <= limits) & pairs[..., None]).double()
     wanted = (inside.sum(1) + inside.sum(0)) / (2 * (len(bank) - 1))
-    torch.testing.assert_close(neighbours.near(bank, limits, name), wanted, rtol=0, atol=1e-15)
+    torch.testing.assert_close(neighbours.near(bank, limits, divergence(name)), wanted, rtol=0, atol=1e-15)
     limits[0] = torch.nan
-    assert neighbours.near(bank, limits, name)[:, 0].isnan().all()
-    torch.testing.assert_close(neighbours.near(bank, limits, name)[:, 1:], wanted[:, 1:], rtol=0, atol=1e-15)
-    assert neighbours.near(bank, limits[:1], name).isnan().all()
+    assert neighbours.near(bank, limits, divergence(name))[:, 0].isnan().all()
+    torch.testing.assert_close(
+        neighbours.near(bank, limits, divergence(name))[:, 1:], wanted[:, 1:], rtol=0, atol=1e-15
+    )
+    assert neighbours.near(bank, limits[:1], divergence(name)).isnan().all()
 
 
 def test_share_below_of_very_small_and_very_large_values() -> None:
     bank = torch.tensor([[0.0], [0.0], [1e-200], [3.0]], dtype=torch.float64)  # pairs at 0, 1e-200 and 3
     for values in ([0.0], [5e-324], [1e-310, 1e-200], [2e-200, 1e300], [-1.0, 0.0]):
         wanted = [sum(pair <= value for pair in (0, 1e-200, 1e-200, 3, 3, 3)) / 6 for value in values]
-        placed = neighbours.share_below(bank, torch.tensor(values, dtype=torch.float64), "l1")
+        placed = neighbours.share_below(bank, torch.tensor(values, dtype=torch.float64), L1())
         assert placed.tolist() == wanted
 
 
@@ -146,9 +157,9 @@ def test_share_below_of_very_small_and_very_large_values() -> None:
 @given(case=cases(), k=st.integers(1, 14))
 def test_nearest_is_brute_force(name, case, k, monkeypatch) -> None:
     queries, bank, _, size = case
-    monkeypatch.setattr(neighbours, "BLOCK_BYTES", size)
+    monkeypatch.setattr(in_memory, "BLOCK_BYTES", size)
     wanted = brute(queries, bank, name).sort(dim=1, stable=True).indices[:, :k]
-    assert torch.equal(nearest(queries, bank, k, name), wanted)
+    assert torch.equal(nearest(queries, bank, k, divergence(name)), wanted)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -156,67 +167,58 @@ def test_nearest_is_brute_force(name, case, k, monkeypatch) -> None:
 @given(case=cases())
 def test_pairwise_is_brute_force(name, case, monkeypatch) -> None:
     queries, bank, _, size = case
-    monkeypatch.setattr(neighbours, "BLOCK_BYTES", size)
-    distances = neighbours.pairwise(queries, bank, name)
+    monkeypatch.setattr(in_memory, "BLOCK_BYTES", size)
+    distances = neighbours.pairwise(queries, bank, divergence(name))
     torch.testing.assert_close(distances, brute(queries, bank, name), rtol=1e-9, atol=1e-12)
 
 
 def test_an_exact_duplicate_is_not_nearer_and_own_image_does_not_count() -> None:
     bank = torch.tensor([[0.0, 0.0], [0.0, 0.0], [3.0, 0.0], [1.0, 0.0]])
     query = torch.tensor([[1.0, 0.0]])
-    by_query, by_member = neighbours.closer(query, bank, torch.tensor([0]))
+    by_query, by_member = neighbours.closer(query, bank, torch.tensor([0]), L2())
     assert by_query.tolist() == [1]  # only the last: position 1 is exactly as far, position 2 farther
     assert by_member.tolist() == [0, 0, 0, 1]
-    assert neighbours.closer(bank[:1], bank, torch.tensor([0]))[0].tolist() == [0]
+    assert neighbours.closer(bank[:1], bank, torch.tensor([0]), L2())[0].tolist() == [0]
 
 
 def test_share_below_counts_every_pair_once() -> None:
     bank = torch.tensor([[0.0], [1.0], [3.0]])  # pairs at 1, 2 and 3
     values = torch.tensor([[0.5, 1.0], [2.5, 3.0]])
     expected = torch.tensor([[0, 1 / 3], [2 / 3, 1]], dtype=torch.float64)
-    torch.testing.assert_close(neighbours.share_below(bank, values), expected)
+    torch.testing.assert_close(neighbours.share_below(bank, values, L2()), expected)
 
 
 def test_share_below_of_nan_is_nan() -> None:
-    assert neighbours.share_below(torch.eye(3), torch.tensor([torch.nan, 9.0])).isnan().tolist() == [True, False]
+    assert neighbours.share_below(torch.eye(3), torch.tensor([torch.nan, 9.0]), L2()).isnan().tolist() == [True, False]
 
 
 def test_what_has_no_distance_misplaces_no_other() -> None:
     bank, values = torch.randn(50, 4, dtype=torch.float64), torch.linspace(0, 5, 40, dtype=torch.float64)
     many = torch.cat([values, values.new_full((25,), torch.nan)])
     expected = (torch.pdist(bank) <= values[:, None]).double().mean(1)
-    torch.testing.assert_close(neighbours.share_below(bank, many)[:40], expected)
-    assert neighbours.share_below(bank, many[40:]).isnan().all()
+    torch.testing.assert_close(neighbours.share_below(bank, many, L2())[:40], expected)
+    assert neighbours.share_below(bank, many[40:], L2()).isnan().all()
 
 
 def test_a_far_origin_does_not_hide_tiny_differences() -> None:
     bank = torch.tensor([[1e4], [1e-6], [1e-6 + 1e-13]], dtype=torch.float64)
     query = torch.tensor([[1e-6 + 0.2e-13]], dtype=torch.float64)
-    assert neighbours.closer(query, bank, torch.tensor([1]))[0].tolist() == [0]
-    assert neighbours.closer(query, bank, torch.tensor([2]))[0].tolist() == [1]
-    torch.testing.assert_close(neighbours.pairwise(query, bank, "l2"), (query - bank.T).abs(), rtol=1e-9, atol=0)
-
-
-@pytest.mark.parametrize("function", ["closer", "share_below", "pairwise"])
-def test_unknown_divergences_are_refused(function) -> None:
-    x = torch.zeros(2, 2)
-    arguments = {"closer": (x, x, torch.arange(2)), "share_below": (x, x[0]), "pairwise": (x, x)}
-    with pytest.raises(HoldfastError, match="did you mean 'cosine'"):
-        getattr(neighbours, function)(*arguments[function], name="cosin")
-    with pytest.raises(HoldfastError, match="did you mean 'cosine'"):
-        nearest(x, x, 1, name="cosin")
+    assert neighbours.closer(query, bank, torch.tensor([1]), L2())[0].tolist() == [0]
+    assert neighbours.closer(query, bank, torch.tensor([2]), L2())[0].tolist() == [1]
+    torch.testing.assert_close(neighbours.pairwise(query, bank, L2()), (query - bank.T).abs(), rtol=1e-9, atol=0)
 
 
 @pytest.fixture
 def blocks(monkeypatch):
     """Count the blocks of distances that are computed."""
-    computed, block = [], neighbours._block
+    computed: list[Divergence] = []
+    for kind in (SquaredL2, Cosine):
 
-    def counted(*arguments):
-        computed.append(arguments)
-        return block(*arguments)
+        def counted(self, rows, columns, block=kind.block):
+            computed.append(self)
+            return block(self, rows, columns)
 
-    monkeypatch.setattr(neighbours, "_block", counted)
+        monkeypatch.setattr(kind, "block", counted)
     monkeypatch.setattr(neighbours, "_CLOSER", Remembered(2))
     monkeypatch.setattr(neighbours, "_PLACED", Remembered(2))
     return computed
@@ -225,32 +227,32 @@ def blocks(monkeypatch):
 def test_what_is_nearer_is_counted_once_for_equal_representations(blocks):
     bank, own = torch.randn(30, 4), torch.arange(30)
     queries = bank + 0.5 * torch.randn(30, 4)
-    first = neighbours.closer(queries, bank, own)
+    first = neighbours.closer(queries, bank, own, L2())
     first[0].zero_()  # what is remembered is out of reach
     done = len(blocks)
-    again = neighbours.closer(queries.double(), bank.double(), own)
+    again = neighbours.closer(queries.double(), bank.double(), own, L2())
     assert len(blocks) == done
     truth = torch.cdist(queries.double(), bank.double())
     assert torch.equal(again[0], (truth < truth.diagonal()[:, None]).sum(1))
     queries[0] = bank[1]  # changed in place: asked anew
     truth = torch.cdist(queries.double(), bank.double())
-    assert torch.equal(neighbours.closer(queries, bank, own)[0], (truth < truth.diagonal()[:, None]).sum(1))
+    assert torch.equal(neighbours.closer(queries, bank, own, L2())[0], (truth < truth.diagonal()[:, None]).sum(1))
     assert len(blocks) > done
-    neighbours.closer(queries, bank, own, "cosine")
+    neighbours.closer(queries, bank, own, Cosine())
     assert len(blocks) > done + 1
 
 
 def test_values_that_were_placed_with_others_are_not_placed_again(blocks):
     bank, values = torch.randn(30, 4), torch.rand(3, 5, dtype=torch.float64) * 4
-    shares = neighbours.share_below(bank, values)
+    shares = neighbours.share_below(bank, values, L2())
     done = len(blocks)
-    assert torch.equal(neighbours.share_below(bank, values[1, [3, 0]]), shares[1, [3, 0]])
+    assert torch.equal(neighbours.share_below(bank, values[1, [3, 0]], L2()), shares[1, [3, 0]])
     assert len(blocks) == done
     new = torch.cat([values[0], values.new_tensor([1.25, 99.0])])
     pairs = torch.nn.functional.pdist(bank.double())
     expected = (pairs[None] <= new[:, None]).double().mean(1)
-    torch.testing.assert_close(neighbours.share_below(bank, new), expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(neighbours.share_below(bank, new, L2()), expected, rtol=0, atol=1e-12)
     assert len(blocks) > done
     done = len(blocks)
-    neighbours.share_below(2 * bank, new)
+    neighbours.share_below(2 * bank, new, L2())
     assert len(blocks) > done

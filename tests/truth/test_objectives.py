@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Objective, registry
-from holdfast.numerics.geometry.divergences import DIVERGENCES, divergence
+from holdfast.core.divergence import read_divergence as divergence
 from holdfast.parts.objectives.info_nce import InfoNce
 from holdfast.parts.objectives.instance_contrastive import InstanceContrastive
 from holdfast.parts.objectives.loss import Loss
@@ -134,7 +134,7 @@ def test_loss_passes_everything_on() -> None:
     torch.testing.assert_close(found, (reps + 2 * clean + 3 * target).sum(1))
 
 
-@pytest.mark.parametrize("name", sorted(DIVERGENCES))
+@pytest.mark.parametrize("name", sorted(registry.names("divergences")))
 def test_drift_rises_and_impersonation_falls_with_distance(name) -> None:
     reps, clean, target = (x[:, :4] for x in draw())
     torch.testing.assert_close(Untargeted(name)(reps, clean), divergence(name)(reps, clean))

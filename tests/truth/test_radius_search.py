@@ -14,11 +14,11 @@ from holdfast.numerics.bounds.optimise import Ascent
 from holdfast.numerics.bounds.ranges import ranges_inside
 from holdfast.numerics.bounds.slopes import Slopes
 from holdfast.numerics.bounds.trace import trace
-from holdfast.numerics.geometry.margins import between
 from holdfast.parts.certifiers.alpha_crown import AlphaCrown
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.certifiers.shared.radius import certify_radii
+from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.threats.linf import Linf
 
 TOLERANCE, N, K = 1e-5, 3, 2
@@ -31,7 +31,7 @@ def problem(seed: int = 0) -> tuple[Encoder, Margin, Tensor]:
     encoder, x = Encoder(nn.Sequential(*layers), mean=0.4, std=0.3), torch.rand(N, 1, 8, 8)
     with torch.no_grad():
         reps = encoder(x)
-    return encoder, between(reps, reps[torch.tensor([[j for j in range(N) if j != i] for i in range(N)])]), x
+    return encoder, Cosine().between(reps, reps[torch.tensor([[j for j in range(N) if j != i] for i in range(N)])]), x
 
 
 def radii(certifier: Propagation, encoder: Encoder, margin: Margin, x: Tensor) -> Tensor:

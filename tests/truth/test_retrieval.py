@@ -12,14 +12,15 @@ from torch import Tensor, nn
 
 from holdfast.auditing.plan import Plan
 from holdfast.core import Ball, Encoder, HoldfastError, Observation, Rng, Shard, registry
+from holdfast.core.divergence import read_divergence as divergence
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import ranking
-from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.geometry.matching import look_alikes, matches, matches_of_copies
 from holdfast.numerics.geometry.ranking import rank_queries, without
 from holdfast.numerics.statistics.thresholds import AtRate
 from holdfast.parts.attacks.ensemble import Ensemble
 from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.failures.outranked import Outranked
 from holdfast.parts.measures.neighbours.nearest_neighbour_accuracy import NearestNeighbourAccuracy
 from holdfast.parts.measures.retrieval.edited_matching import EditedMatching
@@ -172,7 +173,7 @@ def test_average_precision_is_scikit_learns(name: str, levels: int, monkeypatch:
     queries = torch.randint(1, levels + 1, (M, 3), generator=random).double()
     labels, own = torch.randint(3, (N,), generator=random), torch.arange(M)
     labels[4] = 9  # alone in its class
-    first, precision = rank_queries(queries, bank, own, labels, name)
+    first, precision = rank_queries(queries, bank, own, labels, divergence(name))
     for i in range(M):
         others = [j for j in range(N) if j != i]
         apart = np.round([distance(queries[i], bank[j], name) for j in others], 12)
@@ -184,13 +185,15 @@ def test_average_precision_is_scikit_learns(name: str, levels: int, monkeypatch:
         assert float(precision[i]) == pytest.approx(average_precision_score(relevant, -apart))
         assert int(first[i]) == 1 + (apart < apart[relevant].min()).sum()
     monkeypatch.setattr(ranking, "ENTRIES", 3 * N)
-    for whole, parts in zip((first, precision), rank_queries(queries, bank, own, labels, name), strict=True):
+    for whole, parts in zip(
+        (first, precision), rank_queries(queries, bank, own, labels, divergence(name)), strict=True
+    ):
         torch.testing.assert_close(whole, parts, equal_nan=True, rtol=0, atol=1e-12)
 
 
 def test_equal_images_have_the_precision_of_their_share() -> None:
     bank, labels = torch.ones(9, 2), torch.tensor([0, 0, 0, 1, 1, 1, 1, 1, 1])
-    _, precision = rank_queries(bank, bank, torch.arange(9), labels)
+    _, precision = rank_queries(bank, bank, torch.arange(9), labels, L2())
     assert precision.tolist() == pytest.approx([2 / 8] * 3 + [5 / 8] * 6)
 
 
@@ -224,13 +227,13 @@ def test_contributions_to_the_mean_average_precision_are_those_of_removing_an_im
     subject = given()
     clean, queries = subject.clean.double(), subject.drifted.double()
     labels, own = torch.arange(N) % 4, torch.arange(M)
-    _, before = rank_queries(queries, clean, own, labels, name)
-    removed = without(queries, clean, own, labels, name)
+    _, before = rank_queries(queries, clean, own, labels, divergence(name))
+    removed = without(queries, clean, own, labels, divergence(name))
     for j in range(N):
         kept = torch.tensor([i for i in range(N) if i != j])
         left = own[own != j]
         places = torch.searchsorted(kept, left)
-        _, after = rank_queries(queries[left], clean[kept], places, labels[kept], name)
+        _, after = rank_queries(queries[left], clean[kept], places, labels[kept], divergence(name))
         assert float(removed[j]) == pytest.approx(float((after - before[left]).sum()) / M, abs=1e-12)
     measure = Retrieval(**SHORT, relevant="class", divergence=name)
     parts = measure.observe(subject)["parts@4 steps"]
@@ -324,7 +327,7 @@ def test_the_threshold_lets_as_many_pairs_match_as_the_rate_allows(name: str) ->
     }
     pairs = list(apart.values())
     queries = torch.tensor([0.0, math.nan, *sorted(pairs)[:60]]) * (1 + 1e-7)
-    found = matches(subject.clean, thumbnails, queries, rate, name)
+    found = matches(subject.clean, thumbnails, queries, rate, divergence(name))
     assert found.pairs == len(pairs)
     assert found.allowed == int(rate * len(pairs))
     assert found.threshold == pytest.approx(sorted(pairs)[found.allowed])

@@ -15,6 +15,7 @@ from benchmarks import laws
 
 from holdfast.auditing.plan import Plan
 from holdfast.core import HoldfastError, Measure, Score
+from holdfast.core.divergence import read_divergence as as_divergence
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.circle import Circle
@@ -23,6 +24,7 @@ from holdfast.numerics.statistics import sampled_pairs, universal
 from holdfast.numerics.statistics.jackknife import of_function, over_classes
 from holdfast.numerics.statistics.sampled_pairs import EXACT, SAMPLED, circle, partners
 from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.divergences.kl import Kl
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.measures.shared import all_pairs
 from holdfast.parts.observations.shared import gallery
@@ -139,14 +141,14 @@ def test_drifts_lie_among_the_pairs_of_the_circle(name) -> None:
 
 def test_both_orders_of_a_pair_count_where_they_differ() -> None:
     bank, drawn = torch.randn(40, 5, generator=torch.Generator().manual_seed(0)), circle(0, 40, 15)
-    pairs, apart = compared(40, drawn), pairwise.pairwise(bank, bank, "kl")
+    pairs, apart = compared(40, drawn), pairwise.pairwise(bank, bank, Kl())
     limits = apart[pairs][:3] * (1 + 1e-9)  # beside a distance, whose rounding differs
     torch.testing.assert_close(
-        pairwise.share_below(bank, limits, "kl", drawn), (apart[pairs] <= limits[:, None]).double().mean(1)
+        pairwise.share_below(bank, limits, Kl(), drawn), (apart[pairs] <= limits[:, None]).double().mean(1)
     )
     both = torch.stack([((apart <= v) & pairs).sum(1) + ((v >= apart.T) & pairs).sum(1) for v in limits], 1)
     torch.testing.assert_close(
-        pairwise.near(bank, limits, "kl", drawn), both / (2 * pairs.sum(1, keepdim=True)).double()
+        pairwise.near(bank, limits, Kl(), drawn), both / (2 * pairs.sum(1, keepdim=True)).double()
     )
 
 
@@ -183,13 +185,13 @@ def test_a_threshold_is_that_of_the_pairs_of_the_circle(name, by_class) -> None:
     thumbnails = torch.rand(100, 16, generator=torch.Generator().manual_seed(0))
     close = compared(100, drawn).nonzero()[::40]  # some of these pairs look alike
     thumbnails[close[:, 0]] = thumbnails[close[:, 1]]
-    pairs, apart = compared(100, drawn), pairwise.pairwise(clean, clean, name)
+    pairs, apart = compared(100, drawn), pairwise.pairwise(clean, clean, as_divergence(name))
     alike = look_alikes(thumbnails)
     pairs[alike[:, 0], alike[:, 1]] = pairs[alike[:, 1], alike[:, 0]] = False
     pairs &= True if labels is None else labels[:, None] != labels
     count = int(pairs.sum()) // (1 if name == "kl" else 2)
     values = apart[pairs].sort().values
-    result = matches(clean, thumbnails, values[[5, 900]], 0.02, name, labels, drawn)
+    result = matches(clean, thumbnails, values[[5, 900]], 0.02, as_divergence(name), labels, drawn)
     assert (result.pairs, result.allowed) == (count, math.floor(0.02 * count))
     assert result.threshold == pytest.approx(float(values[result.allowed * (1 if name == "kl" else 2)]), rel=1e-12)
     inside = ((apart <= result.threshold * (1 + 1e-12)) & pairs).double()

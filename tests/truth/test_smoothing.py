@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from holdfast.auditing.plan import Plan
 from holdfast.core import Encoder, Head, HoldfastError, Passes, Rng, Shard
-from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.directions import unit
 from holdfast.numerics.geometry.negatives import draw_negatives
 from holdfast.numerics.statistics import betting
 from holdfast.parts.measures.smoothed.smoothed_radius import SmoothedRadius

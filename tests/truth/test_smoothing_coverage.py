@@ -13,7 +13,7 @@ from scipy import special, stats
 from torch import Tensor
 
 from holdfast.core import Rng
-from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.directions import unit
 from holdfast.numerics.geometry.enclosing import small_ball
 from holdfast.parts.smoothing.center import Center, _centre
 from holdfast.parts.smoothing.classifier import Classifier

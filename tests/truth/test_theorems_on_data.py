@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from holdfast.core import Encoder, HoldfastError, Rng, Shard
-from holdfast.numerics.geometry.margins import between
+from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.measures.certified.margin_calibration import MarginCalibration, beyond
 from holdfast.parts.measures.certified.radius_bound import RadiusBound, _compare_radii
 from holdfast.parts.measures.certified.radius_likeness import RadiusLikeness, _share
@@ -43,7 +43,7 @@ def test_radii_against_common_negatives_of_a_linear_encoder_are_known() -> None:
     seen = shard(6)
     found = CommonNegativeRadii(negatives=4, tolerance=1e-7).run(seen)
     assert seen.clean is not None
-    pairs = between(seen.clean[:6], seen.clean[-4:].expand(6, -1, -1))
+    pairs = Cosine().between(seen.clean[:6], seen.clean[-4:].expand(6, -1, -1))
     expected = exact(pairs.weights, pairs.bias, seen.x)
     torch.testing.assert_close(found["certificate"], expected, atol=1e-5, rtol=1e-3)
     torch.testing.assert_close(found["attack"], expected, atol=1e-4, rtol=1e-2)
@@ -65,7 +65,7 @@ def test_heads_learn_from_an_image_and_its_negatives_alone() -> None:
         for step in (1, 2):  # the classes that follow, the images of each that follow
             members = [i for i in range(30) if i % 3 == (own + step) % 3]
             groups.append(([i for i in members if i > place] + [i for i in members if i < place])[:3])
-        pairs = between(seen.clean[place][None], seen.clean[[i for group in groups for i in group]][None])
+        pairs = Cosine().between(seen.clean[place][None], seen.clean[[i for group in groups for i in group]][None])
         expected = [exact(pairs.weights, pairs.bias, x)]
         for group in (*groups, groups[0] + groups[1]):
             sample = [place, *group]

@@ -162,7 +162,7 @@ def part(value: Any, before: Any, ball: Mapping[str, Any]) -> Any:
         return [part(item, kind and {"kind": kind}, ball) for item in spread(value)]
     if isinstance(value, str) and isinstance(before, Mapping):
         value = {"name": value}
-    if inspect.isfunction(value):
+    if inspect.isfunction(value) and isinstance(before, Mapping):  # a divergence may stand as a function
         raise HoldfastError(
             "expected a part, its name or a table, got a function; make it one: holdfast.loss(function)"
         )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.core.chart import Chart
     from holdfast.core.check import Check, Examination, Verdict
     from holdfast.core.classifier import Bank, Classifier, Head, LinearProbe, Probe
+    from holdfast.core.divergence import AnyDivergence
     from holdfast.core.encoder import Encoder, Passes
     from holdfast.core.geometry import Geometry
     from holdfast.core.grid import Grid
@@ -29,24 +30,25 @@ if TYPE_CHECKING:
     from holdfast.core.subject import Subject
     from holdfast.core.threat import Ball, Corruption, Draws, Noise, Threat
     from holdfast.numerics.bounds.margin import Margin, Rows
+    from holdfast.numerics.geometry.divergence import Divergence
     from holdfast.numerics.geometry.relevance import Relevance
     from holdfast.numerics.rng import Rng
     from holdfast.numerics.shapes import Images, PerImage, Positions, Reps, Table
     from holdfast.numerics.statistics.score import Score
 
 __all__ = [
-    "Album", "Attack", "Ball", "Bank", "Batch", "Bound", "Certifier", "Chart", "Check", "Classifier", "Corruption",
-    "Draws", "EncodedView", "Encoder", "Event", "Examination", "Facts", "Failure", "Geometry", "Goal",
-    "Grid", "Head", "HoldfastError", "ImageSource", "Images", "InWords", "LinearProbe", "Look", "Margin", "Measure",
-    "Method", "Noise", "Objective", "Observation", "Passes", "PerImage", "Positions", "Probe", "Reader", "Relevance",
-    "Reps", "Rivals", "Rng", "Rows", "Scope", "Score", "Search", "Shard", "StepResult", "Student", "Subject",
-    "Table", "Threat", "Trajectory", "Verdict", "View",
+    "Album", "AnyDivergence", "Attack", "Ball", "Bank", "Batch", "Bound", "Certifier", "Chart", "Check",
+    "Classifier", "Corruption", "Divergence", "Draws", "EncodedView", "Encoder", "Event", "Examination", "Facts",
+    "Failure", "Geometry", "Goal", "Grid", "Head", "HoldfastError", "ImageSource", "Images", "InWords",
+    "LinearProbe", "Look", "Margin", "Measure", "Method", "Noise", "Objective", "Observation", "Passes",
+    "PerImage", "Positions", "Probe", "Reader", "Relevance", "Reps", "Rivals", "Rng", "Rows", "Scope", "Score",
+    "Search", "Shard", "StepResult", "Student", "Subject", "Table", "Threat", "Trajectory", "Verdict", "View",
 ]  # fmt: skip
 
 _HOMES = {
     "album": "Album", "attack": "Attack Trajectory", "certificate": "Bound Certifier", "chart": "Chart",
     "check": "Check Examination Verdict", "classifier": "Bank Classifier Head LinearProbe Probe",
-    "encoder": "Encoder Passes", "geometry": "Geometry", "grid": "Grid",
+    "divergence": "AnyDivergence", "encoder": "Encoder Passes", "geometry": "Geometry", "grid": "Grid",
     "image_source": "ImageSource", "measure": "InWords Measure", "method": "Facts Method",
     "objective": "Goal Objective", "observation": "Event Failure Observation Reader Rivals Scope Search Shard",
     "student": "Batch EncodedView Look StepResult Student View", "subject": "Subject",
@@ -56,6 +58,7 @@ _HOMES = {
 
 _BELOW = {
     "bounds.margin": "Margin Rows",
+    "geometry.divergence": "Divergence",
     "geometry.relevance": "Relevance",
     "rng": "Rng",
     "shapes": "Images PerImage Positions Reps Table",

@@ -126,7 +126,7 @@ def takes_target(function: Callable[..., Any], name: str, first: str, second: st
     return len(needed) == 3 or ordered[2:3] == ["target"], len(needed) == 3
 
 
-def value_per_image(part: FunctionPart, reps: Sequence[Tensor | None]) -> Tensor:
+def value_per_image(part: FunctionPart, reps: Sequence[Tensor | None], **named: Tensor) -> Tensor:
     """Return what the function of a part makes of representations: one finite number for each image, [N].
 
     Raises:
@@ -137,7 +137,7 @@ def value_per_image(part: FunctionPart, reps: Sequence[Tensor | None]) -> Tensor
     rows = len(next(tensor for tensor in reps if tensor is not None))
     # Alone: it need not be made for threads
     with foreign(f"the function {name}", "run", wrap=True, alone=True):
-        values = type(part).function(*reps)
+        values = type(part).function(*reps, **named)
     # Would be broadcast over the images without a word
     if not isinstance(values, Tensor) or values.shape != (rows,):
         came = f"the shape {list(values.shape)}" if isinstance(values, Tensor) else describe_value(values)

@@ -21,6 +21,7 @@ from holdfast.core.encoder import Encoder, Images, Passes
 from holdfast.core.objective import Objective
 from holdfast.core.randomness import GROUPS
 from holdfast.core.threat import Ball, Corruption, Threat
+from holdfast.numerics.geometry.divergence import DistanceMargin
 from holdfast.numerics.geometry.relevance import Relevance
 from holdfast.numerics.rng import Rng
 from holdfast.numerics.shapes import Positions
@@ -123,8 +124,14 @@ class Rivals:
         positions: the image of the population that it is then taken for, [B, R]; None where it is not one.
     """
 
-    margins: Margin
+    margins: Margin | DistanceMargin
     positions: Int[Tensor, "batch rivals"] | None = None
+
+    @property
+    def count(self) -> int:
+        """How many ways there are."""
+        rows = self.margins.bias if isinstance(self.margins, Margin) else self.margins.none
+        return rows.shape[1]
 
 
 class Failure(metaclass=Checked):
@@ -146,6 +153,11 @@ class Failure(metaclass=Checked):
     def needs_labels(self) -> bool:
         """Whether it reads labels."""
         return self.reads_labels
+
+    @property
+    def provable(self) -> bool:
+        """Whether its rivals have linear margins, of which certificates can speak."""
+        return True
 
     @property
     @abstractmethod

@@ -27,13 +27,16 @@ from holdfast.runtime.names import file, parse_names
 from holdfast.runtime.outline import outline
 
 KINDS = (
-    "encoders", "data", "threats", "objectives", "attacks", "certifiers", "smoothing", "probes", "estimators",
-    "learners", "failures", "observations", "measures", "checks", "methods", "engines",
+    "encoders", "data", "threats", "divergences", "objectives", "attacks", "certifiers", "smoothing", "probes",
+    "estimators", "learners", "failures", "observations", "measures", "checks", "methods", "engines",
 )  # fmt: skip
 """Kinds of parts, each a folder of `holdfast.parts` (but see `HOMES`) and an entry-point group `holdfast.<kind>`."""
 
 HOMES = {"encoders": "holdfast.sources.encoders", "data": "holdfast.sources.data"}
 """Folders of kinds that are no folders of `holdfast.parts`."""
+
+BY_NAME = ("divergences",)
+"""Kinds whose parts are written by their names alone, where they have no fields."""
 
 LARGEST = 2**24
 """Bytes of a Python file of parts, at most."""
@@ -288,10 +291,13 @@ def part_name(part: object) -> str:
 
 
 def spec(part: Any) -> Any:
-    """Return a part as plain JSON data: {"kind": "attacks", "name": "pgd", ...its fields}."""
+    """Return a part as plain JSON data: {"kind": "attacks", "name": "pgd", ...its fields}; see `BY_NAME`."""
     if dataclasses.is_dataclass(part) and not isinstance(part, type):
         kind, name = _name_of(type(part))
         fields = {f.name: spec(getattr(part, f.name)) for f in dataclasses.fields(part)}
+        # As commands and older records have it
+        if kind in BY_NAME and not fields:
+            return name
         return {"kind": kind, "name": name, **fields}
     if isinstance(part, (tuple, list)):
         return [spec(item) for item in part]

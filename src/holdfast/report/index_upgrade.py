@@ -71,7 +71,8 @@ def _chart(record: IndexRecord) -> str:
     if len(rows) < 2:
         return ""
     at, values, low, high = zip(*rows, strict=True)
-    ratio = record.measures["distance_scale"].scores["mean"].value
+    scale = record.measures.get("distance_scale")  # none of what may be below 0
+    ratio = None if scale is None else scale.scores["mean"].value
     # Beside what each distance becomes: what it would be if all distances had only been scaled
     curves = [Curve(at, values, low, high, colour(1))]
     if ratio is not None:

@@ -34,6 +34,18 @@ Count = Annotated[int, "above 0"]
 Signed = Annotated[float, "signed"]
 """A number of a part of ours that may be below 0; the others may not."""
 
+
+@dataclasses.dataclass(frozen=True)
+class Reads:
+    """In an annotation: what a value may be given as, and what makes the value of it.
+
+    Attributes:
+        read: returns the value that is meant; of what it does not know, that itself.
+    """
+
+    read: Callable[[Any], Any]
+
+
 LARGEST = 2**63 - 1
 """The largest whole number: that of torch, NumPy and Parquet."""
 
@@ -206,6 +218,8 @@ def _fit(value: Any, kind: Any) -> Any:
     if origin in (Union, types.UnionType):
         return _one_of(value, kind)
     if origin is Annotated:
+        for extra in inner[1:]:
+            value = extra.read(value) if isinstance(extra, Reads) else value
         # Infinite only where the annotation says so; NaN never
         infinite = math.inf in inner[1:] and isinstance(value, float) and math.isinf(value)
         fit = value if infinite else _fit(value, inner[0])

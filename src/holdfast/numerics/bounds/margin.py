@@ -1,5 +1,6 @@
 """Linear functions of the representation, which bounds are asked for."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -28,6 +29,14 @@ class Margin:
     def to(self, kind: torch.dtype | torch.device | Tensor) -> "Margin":
         """Return the margin in another precision, on another device, or in those of a tensor."""
         return Margin(self.weights.to(kind), self.bias.to(kind))
+
+    def row(self, number: int) -> Callable[[Float[Tensor, "batch dim"]], Float[Tensor, "batch"]]:
+        """Return the margins of one row as distances between representations, m / ||weights||, in their precision."""
+        # A row that is far away does not weigh more than a near one
+        length = self.weights[:, number].norm(dim=1)[:, None]
+        scale = 1 / torch.where(length > 0, length, 1.0)
+        margin = Margin(self.weights[:, [number]] * scale[..., None], self.bias[:, [number]] * scale)
+        return lambda reps: margin.to(reps)(reps).squeeze(1)
 
     def part(self, images: slice) -> "Margin":
         """Return the margins of some images."""

@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.directions import unit
 from holdfast.runtime.errors import HoldfastError
 
 CANCEL = 1e-3

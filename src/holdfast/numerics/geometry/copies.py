@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, grid_sample
 
-from holdfast.numerics.geometry.pairwise import pairwise
+from holdfast.numerics.geometry.blocks import Side, rows_in_memory, square_distances
 
 SIDE = 32
 """Height and width at which pictures are compared, unless they are smaller."""
@@ -97,7 +97,7 @@ def differences(images: Grey, steps: tuple[float, ...] = (1.0,)) -> Float[Tensor
     apart = torch.full((n, n), torch.inf)
     for version in _versions(images, steps):
         moved, moved_small = _rows(version)
-        bound = pairwise(moved_small, small, "l2").float() / moved_small.shape[1] ** 0.5 / scale
+        bound = _distances(moved_small, small) / moved_small.shape[1] ** 0.5 / scale
         first, second = (bound <= LIKELY).nonzero(as_tuple=True)
         for places in torch.arange(len(first)).split(2**18):
             i, j = first[places], second[places]
@@ -162,3 +162,11 @@ def _places(size: int, before: float, after: float) -> Float[Tensor, "size"]:
     # Centres of pixels, in pixels of the uncut side
     cells = before + (torch.arange(size) + 0.5) * (size - before - after) / size
     return cells / size * 2 - 1
+
+
+def _distances(a: Tensor, b: Tensor) -> Tensor:
+    """Return ||a_i - b_j|| of all pairs, [len(a), len(b)]."""
+    origin = b[:1].double()
+    columns = Side(b.double(), origin)
+    blocks = (square_distances(Side(rows.double(), origin), columns) for rows in a.split(rows_in_memory(len(b))))
+    return torch.cat([block.sqrt_().float() for block in blocks])

@@ -6,8 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.numerics.geometry.divergences import cosine
-from holdfast.numerics.geometry.pairwise import pairwise
+from holdfast.numerics.geometry.directions import cosine, unit
 
 TIE = 1e-12
 """Cosines that differ by no more are equal: rounding in float64."""
@@ -38,7 +37,7 @@ def ranks_among_texts(reps: Reps, texts: Texts, owners: Owners) -> Float[Tensor,
     """
     ranks = torch.empty(len(reps), dtype=torch.float64)
     for rows in _rows(len(reps), len(texts)):
-        apart = pairwise(reps[rows], texts, "cosine")
+        apart = _distances(reps[rows], texts)
         # [rows, texts]
         own = owners == rows[:, None]
         nearest = apart.masked_fill(~own, torch.inf).amin(1, keepdim=True)
@@ -64,7 +63,7 @@ def reciprocal_without_each(reps: Reps, texts: Texts, owners: Owners) -> Float[T
     gained, total, count = torch.zeros(len(reps), dtype=torch.float64), 0.0, 0
     owned = owners >= 0
     for rows in _rows(len(reps), len(texts)):
-        apart = pairwise(reps[rows], texts, "cosine")
+        apart = _distances(reps[rows], texts)
         own = owners == rows[:, None]
         nearest = apart.masked_fill(~own, torch.inf).amin(1, keepdim=True)
         # Images without a text have no rank
@@ -98,7 +97,7 @@ def ranks_among_images(
     ranks = torch.empty(len(texts), dtype=torch.float64)
     for rows in _rows(len(texts), len(images)):
         own = owners[rows]
-        apart = pairwise(texts[rows], images, "cosine")
+        apart = _distances(texts[rows], images)
         reached = cosine(texts[rows].double(), moved[own].double())
         # The index does not hold the clean version of the own image
         nearer = (apart < reached[:, None] - TIE).scatter(1, own[:, None], value=False)
@@ -108,3 +107,8 @@ def ranks_among_images(
 
 def _rows(count: int, width: int) -> Iterator[Int[Tensor, "rows"]]:
     return iter(torch.arange(count).split(max(1, ENTRIES // max(1, width))))
+
+
+def _distances(queries: Float[Tensor, "rows dim"], bank: Float[Tensor, "bank dim"]) -> Float[Tensor, "rows bank"]:
+    """Return the cosine distances of all pairs."""
+    return (1 - unit(queries.double()) @ unit(bank.double()).T).clamp_min_(0)

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.numerics.geometry.circle import SIDE, Circle
-from holdfast.numerics.geometry.divergences import cosine, unit
+from holdfast.numerics.geometry.directions import cosine, unit
 from holdfast.numerics.statistics.jackknife import Contributions, of_function, of_pairs
 from holdfast.runtime.errors import HoldfastError
 
@@ -28,7 +28,7 @@ def uniformity(reps: Reps, circle: Circle | None = None) -> Contributions:
     U = -log E exp(-2 ||z - z'||²) over all pairs of different images, z = f(x) / ||f(x)||. 0 where all directions are
     equal, 4 where all are orthogonal, 4 - log ₀F₁(D/2, 4) where they are uniform (3.51 for D = 16); the more uniform,
     the larger. Pairs of an image with itself are left out: with them e^-U would be
-    ((N-1) e^-U + 1) / N, whatever the encoder. A zero vector counts as orthogonal to all, as in `divergences.cosine`.
+    ((N-1) e^-U + 1) / N, whatever the encoder. A zero vector counts as orthogonal to all, as in `directions.cosine`.
 
     Args:
         reps: representations, [N, D]; of fewer than 3 images contributions are NaN.
@@ -86,7 +86,7 @@ def alignment(first: Reps, second: Reps, alpha: float = 2.0) -> Contributions:
 
     Args:
         first: representations of one view, [N, D].
-        second: of the other view, [N, D]. A zero vector counts as orthogonal, as in `divergences.cosine`.
+        second: of the other view, [N, D]. A zero vector counts as orthogonal, as in `directions.cosine`.
         alpha: α > 0.
 
     Raises:

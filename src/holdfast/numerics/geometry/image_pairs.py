@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from holdfast.numerics.geometry.divergence import Divergence
 from holdfast.numerics.geometry.pairwise import pairwise
 
 ROWS = 256
@@ -42,20 +43,21 @@ class ImagePairs:
         """How many pairs count."""
         return self.both.shape[1]
 
-    def distances(self, reps: Float[Tensor, "images dim"], name: str = "l2") -> Float[Tensor, "pairs"]:
+    def distances(self, reps: Float[Tensor, "images dim"], divergence: Divergence) -> Float[Tensor, "pairs"]:
         """Return the distance of each pair in float64.
 
         Args:
             reps: representations, [N, D].
-            name: a symmetric divergence.
+            divergence: a symmetric one.
 
         Example:
+            >>> from holdfast.parts.divergences.l2 import L2
             >>> pairs = ImagePairs(3, torch.tensor([[2, 0]]))
-            >>> pairs.distances(torch.tensor([[0.0], [1.0], [3.0]])).tolist()
+            >>> pairs.distances(torch.tensor([[0.0], [1.0], [3.0]]), L2()).tolist()
             [1.0, 2.0]
         """
         # Of all ordered pairs; those that count are taken from there
-        apart = torch.cat([pairwise(reps[rows], reps, name) for rows in torch.arange(self.images).split(ROWS)])
+        apart = torch.cat([pairwise(reps[rows], reps, divergence) for rows in torch.arange(self.images).split(ROWS)])
         return apart[self.both[0], self.both[1]]
 
     def shares(self, values: Float[Tensor, "pairs"]) -> Float[Tensor, "images"]:

@@ -26,18 +26,12 @@ LENGTHS = frozenset({"scaling"})
 
 NOTHING: frozenset[str] = frozenset()
 
-OF_DIVERGENCES = {
-    "l2": EVERY, "squared_l2": EVERY, "l1": AXES, "linf": AXES, "cosine": DIRECTIONS,
-    "kl": frozenset({"permutation"}), "wasserstein": NOTHING,
-}  # fmt: skip
-"""Of each divergence, up to a factor that all have in common; that of `wasserstein` reads means and variances."""
-
 
 def invariances(part: Any) -> frozenset[str] | None:
     """Return the changes of representations that change no number of a part; None where nothing of it says so.
 
     Args:
-        part: a measure, check, failure, objective or probe.
+        part: a measure, check, failure, objective, probe or divergence.
 
     Raises:
         HoldfastError: a change that is none of `CHANGES`.
@@ -58,9 +52,7 @@ def invariances(part: Any) -> frozenset[str] | None:
         value = getattr(part, field.name)
         # Of an ensemble, say, each member
         for member in value if isinstance(value, tuple) else (value,):
-            if field.name == "divergence" and isinstance(member, str):
-                found.append(OF_DIVERGENCES[member])
-            elif hasattr(member, "invariant"):
+            if hasattr(member, "invariant"):
                 found.append(invariances(member))
     said = [changes for changes in found if changes is not None]
     # What changes one of them changes the whole

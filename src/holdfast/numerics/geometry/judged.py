@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from holdfast.numerics.geometry.divergence import Divergence
 from holdfast.numerics.geometry.pairwise import pairwise
 from holdfast.numerics.geometry.relevance import Relevance
 
@@ -40,7 +41,7 @@ def score_retrieval(
     bank: Float[Tensor, "bank dim"],
     relevance: Relevance,
     cuts: Sequence[int],
-    name: str = "cosine",
+    divergence: Divergence,
 ) -> Judged:
     """Return the scores of the first images of a retrieval task, as queries of its index.
 
@@ -54,16 +55,17 @@ def score_retrieval(
         bank: clean representations of all images, [N, D].
         relevance: which of these are relevant to which.
         cuts: the values of k.
-        name: divergence.
+        divergence: how representations are compared.
 
     Source: Järvelin & Kekäläinen (2002), "Cumulated gain-based evaluation of IR techniques", with the grade itself as
     gain, as in trec_eval and MTEB; McSherry & Najork (2008), "Computing information retrieval performance measures
     efficiently in the presence of tied scores".
 
     Example:
+        >>> from holdfast.parts.divergences.l2 import L2
         >>> bank = torch.tensor([[0.0], [1.0], [2.0], [3.0]])
         >>> task = Relevance(torch.tensor([True, False, False, False]), torch.tensor([[0, 2]]), torch.tensor([1]), 3)
-        >>> scores = score_retrieval(bank[:1], bank, task, cuts=[1, 2], name="l2")
+        >>> scores = score_retrieval(bank[:1], bank, task, cuts=[1, 2], divergence=L2())
         >>> scores.rank.tolist(), scores.recall.tolist(), [round(float(value), 4) for value in scores.ndcg]
         ([2.0], [[0.0], [1.0]], [0.0, 0.6309])
     """
@@ -71,7 +73,7 @@ def score_retrieval(
     gained = torch.cat([discounts.new_zeros(1), discounts.cumsum(0)])  # by the first 0, 1, 2, ... places
     inverses = torch.cat([discounts.new_zeros(1), (1 / torch.arange(1, len(gained)).double()).cumsum(0)])  # Σ 1/r
     parts = [
-        _scores(queries[rows], bank, relevance.grade_images(rows), gained, inverses, cuts, name)
+        _scores(queries[rows], bank, relevance.grade_images(rows), gained, inverses, cuts, divergence)
         for rows in torch.arange(len(queries)).split(max(1, ENTRIES // len(bank)))
     ]
     return Judged(*(torch.cat(columns, -1) for columns in zip(*parts, strict=True)))
@@ -84,25 +86,26 @@ def _scores(
     gained: Float[Tensor, "places"],
     inverses: Float[Tensor, "places"],
     cuts: Sequence[int],
-    name: str,
+    divergence: Divergence,
 ) -> Judged:
     """Return the scores of some queries."""
-    apart = pairwise(queries, bank, name).masked_fill(grades < 0, torch.inf)
+    apart = pairwise(queries, bank, divergence).masked_fill(grades < 0, torch.inf)
+    floor = max(FLOOR, divergence.floor(queries, bank))
     index = apart.sort(1).values
     # what is relevant, nearest first, and the places that it shares with all that is as near: begin < place <= end
     count = (grades > 0).sum(1)
     near, which = apart.masked_fill(grades <= 0, torch.inf).topk(max(1, int(count.max())), dim=1, largest=False)
     gain = grades.gather(1, which).clamp_min(0).double()
-    begin = torch.searchsorted(index, near * (1 - TIE) - FLOOR)
-    end = torch.searchsorted(index, near * (1 + TIE) + FLOOR, right=True)
+    begin = torch.searchsorted(index, near - TIE * near.abs() - floor)
+    end = torch.searchsorted(index, near + TIE * near.abs() + floor, right=True)
     shared, relevant = (end - begin).clamp_min(1).double(), gain > 0
 
     # the first one, among as many that are as near
-    first = relevant & (near <= near[:, :1] * (1 + TIE) + FLOOR)
+    first = relevant & (near <= near[:, :1] + TIE * near[:, :1].abs() + floor)
     rank = begin[:, 0] + (shared[:, 0] + 1.0) / (first.sum(1) + 1.0)
     # at the j-th of the places that it shares, `before` + 1 + `beside` (j - 1) are relevant up to there, on average
-    before = torch.searchsorted(near, near * (1 - TIE) - FLOOR)
-    alike = torch.searchsorted(near, near * (1 + TIE) + FLOOR, right=True) - before
+    before = torch.searchsorted(near, near - TIE * near.abs() - floor)
+    alike = torch.searchsorted(near, near + TIE * near.abs() + floor, right=True) - before
     beside = (alike - 1) / (shared - 1).clamp_min(1)
     recall, precision, ndcg = [], [], []
     # Which part of the places that it shares lies within the first k, and the sum of 1/r over that part

@@ -12,6 +12,7 @@ from torch.nn.functional import adaptive_avg_pool1d
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.between import Between
 from holdfast.numerics.geometry.circle import Circle, Places
+from holdfast.numerics.geometry.divergence import Divergence
 from holdfast.numerics.statistics.least import Least
 
 ALIKE = 3 / 255
@@ -50,7 +51,7 @@ def matches(
     thumbnails: Float[Tensor, "bank cells"],
     distances: Float[Tensor, "*shape"],
     rate: float,
-    name: str = "l2",
+    divergence: Divergence,
     labels: Int[Tensor, "bank"] | None = None,
     circle: Circle | None = None,
 ) -> Matches:
@@ -64,13 +65,14 @@ def matches(
         thumbnails: of the same images, in [0, 1].
         distances: which are held against the threshold.
         rate: false positives, a share of the pairs.
-        name: divergence.
+        divergence: how representations are compared.
         labels: the class of each image, where pairs of one class do not count either.
         circle: which pairs are compared; None: all.
 
     Example:
-        >>> bank = torch.tensor([[0.0], [1.0], [3.0], [7.0]])
-        >>> result = matches(bank, bank, torch.tensor([2.5, 3.5]), rate=0.4)  # distances are 1, 2, 3, 4, 6 and 7
+        >>> from holdfast.parts.divergences.l2 import L2
+        >>> bank = torch.tensor([[0.0], [1.0], [3.0], [7.0]])  # distances are 1, 2, 3, 4, 6 and 7
+        >>> result = matches(bank, bank, torch.tensor([2.5, 3.5]), rate=0.4, divergence=L2())
         >>> result.threshold, result.allowed, [round(share, 2) for share in result.quantiles.tolist()]
         (3.0, 2, [0.33, 0.5])
     """
@@ -79,7 +81,7 @@ def matches(
 
     def blocks() -> Iterator[tuple[Places, Places, Tensor, Tensor]]:
         """Yield (images, others, their distances, infinite where a pair does not count, which pairs count)."""
-        for number, (rows, columns, apart, pairs) in enumerate(pairwise.iterate_pairs(bank, name, circle)):
+        for number, (rows, columns, apart, pairs) in enumerate(pairwise.iterate_pairs(bank, divergence, circle)):
             # The second pass over the pairs finds what the first one compared
             if number == len(alike):
                 near = torch.cdist(means[rows], means[columns], p=torch.inf) <= ALIKE + 1e-6
@@ -92,7 +94,7 @@ def matches(
             yield rows, columns, apart.masked_fill_(~counted, torch.inf), counted
 
     # the smallest distances, and how many pairs each image is in
-    most = len(bank) * (len(bank) - 1 if circle is None else 2 * circle.reach) / (1 if name == "kl" else 2)
+    most = len(bank) * (len(bank) - 1 if circle is None else 2 * circle.reach) / (2 if divergence.symmetric else 1)
     # The threshold is the smallest distance above the allowed ones, so no more than these and it are kept
     least, of = Least(math.floor(rate * most) + 2), torch.zeros(len(bank), dtype=torch.long)
     for rows, columns, apart, counted in blocks():
@@ -102,8 +104,9 @@ def matches(
     pairs = int(of.sum()) // 2  # each counted for both of its images
     # A product that is a whole number may be rounded to just below it
     allowed, smallest = math.floor(rate * pairs * (1 + 1e-12)), least.values()
-    # Nothing is nearer than 0, so a threshold of 0 would be none
-    limit = float(smallest[allowed]) if allowed < len(smallest) and smallest[allowed] > 0 else math.nan
+    # Nothing is nearer than 0, so a threshold of 0 would be none, unless distances may be below
+    beyond = -math.inf if divergence.signed else 0.0
+    limit = float(smallest[allowed]) if allowed < len(smallest) and smallest[allowed] > beyond else math.nan
 
     # where distances and images lie beside the others
     placed = ~distances.isnan()
@@ -125,7 +128,11 @@ def matches(
 
 
 def matches_of_copies(
-    copies: Float[Tensor, "edits images"], distances: Float[Tensor, "*shape"], level: float, population: int
+    copies: Float[Tensor, "edits images"],
+    distances: Float[Tensor, "*shape"],
+    level: float,
+    population: int,
+    signed: bool = False,
 ) -> Matches:
     """Return the smallest distance that more than a share of copies reach from their originals, and what lies where.
 
@@ -137,6 +144,7 @@ def matches_of_copies(
         distances: which are held against the threshold.
         level: share of the copies that match.
         population: N, images of which the first M are copied.
+        signed: whether distances may be below 0.
 
     Example:
         >>> result = matches_of_copies(torch.tensor([[1.0, 2.0, 3.0, 9.0]]), torch.tensor([2.5, 9.0]), 0.75, 4)
@@ -145,7 +153,7 @@ def matches_of_copies(
     """
     ordered = copies.double().flatten().sort().values
     allowed = math.floor(level * len(ordered) * (1 + 1e-12))
-    limit = float(ordered[allowed]) if allowed < len(ordered) and ordered[allowed] > 0 else math.nan
+    limit = float(ordered[allowed]) if allowed < len(ordered) and (signed or ordered[allowed] > 0) else math.nan
     own = (copies <= limit).double().mean(0)
     near = own.mean() + torch.zeros(population, dtype=torch.float64)
     # Images beyond the copied ones have no influence
@@ -174,7 +182,7 @@ def look_alikes(thumbnails: Float[Tensor, "bank cells"]) -> Int[Tensor, "pairs 2
     means, alike = _means(thumbnails), []
     for rows in torch.arange(len(thumbnails)).split(ROWS):
         # Pairs i < j: the block's first row is image rows[0]
-        near = (pairwise.pairwise(means[rows], means, "linf") <= ALIKE + 1e-6).triu(int(rows[0]) + 1).nonzero()
+        near = (torch.cdist(means[rows], means, p=torch.inf) <= ALIKE + 1e-6).triu(int(rows[0]) + 1).nonzero()
         alike.append(_confirm_pairs(thumbnails[rows], thumbnails, near) + torch.tensor([int(rows[0]), 0]))
     return torch.cat([torch.empty(0, 2, dtype=torch.long), *alike])
 

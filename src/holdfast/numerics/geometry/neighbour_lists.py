@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from holdfast.numerics.geometry.divergence import Divergence
 from holdfast.numerics.geometry.nearest import nearest
 
 ENTRIES = 2**22
@@ -20,23 +21,27 @@ Weights = Float[Tensor, "kinds depth"]
 
 
 def neighbour_lists(
-    reps: Float[Tensor, "images dim"], k: int, name: str = "l2", advance: Callable[[int], object] = lambda images: None
+    reps: Float[Tensor, "images dim"],
+    k: int,
+    divergence: Divergence,
+    advance: Callable[[int], object] = lambda images: None,
 ) -> Lists:
     """Return the positions of the k other images nearest to each image, nearest first (ties: lower position).
 
     Args:
         reps: representations, [N, D].
         k: how many, below N.
-        name: divergence.
+        divergence: how representations are compared.
         advance: told of how many further images there are lists.
 
     Example:
-        >>> neighbour_lists(torch.tensor([[0.0], [1.0], [3.0]]), k=2).tolist()
+        >>> from holdfast.parts.divergences.l2 import L2
+        >>> neighbour_lists(torch.tensor([[0.0], [1.0], [3.0]]), 2, L2()).tolist()
         [[1, 2], [0, 2], [1, 0]]
     """
     parts = []
     for queries in reps.split(TOLD):
-        parts.append(nearest(queries, reps, k + 1, name))
+        parts.append(nearest(queries, reps, k + 1, divergence))
         advance(len(queries))
     lists = torch.cat(parts)
     own = lists == torch.arange(len(reps))[:, None]

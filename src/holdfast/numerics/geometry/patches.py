@@ -6,8 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from holdfast.numerics.geometry.divergences import unit
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import HoldfastError
 
 ALIKE = 1e-3
 """Patches whose tokens are nearer to each other than this share of the mean distance are one and the same."""
@@ -16,33 +15,6 @@ RESTARTS = 4
 """Of k-means; the best is kept."""
 
 Tokens = Float[Tensor, "*batch patches dim"]
-
-
-def map_to_euclidean(tokens: Tokens, divergence: str) -> Tokens:
-    """Return tokens such that Euclidean distances have the order of a divergence: directions for the cosine.
-
-    Raises:
-        HoldfastError: another divergence than "l2" and "cosine".
-
-    Example:
-        >>> map_to_euclidean(torch.tensor([[0.0, 2.0]]), "cosine").tolist()
-        [[0.0, 1.0]]
-    """
-    check(divergence)
-    return unit(tokens) if divergence == "cosine" else tokens
-
-
-def check(divergence: str) -> None:
-    """Refuse another divergence than "l2" and "cosine".
-
-    Raises:
-        HoldfastError: see above.
-
-    Example:
-        >>> check("cosine")
-    """
-    if divergence not in ("l2", "cosine"):
-        raise unknown("divergence of patches", divergence, ("l2", "cosine"))
 
 
 def rivals(clean: Tokens) -> Bool[Tensor, "*batch patches patches"]:

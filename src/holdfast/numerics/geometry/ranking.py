@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from holdfast.numerics.geometry.divergence import Divergence
 from holdfast.numerics.geometry.pairwise import pairwise
 
 TIE = 1e-9
@@ -38,7 +39,7 @@ class Results(NamedTuple):
 
 
 def rank_queries(
-    queries: Queries, bank: Bank, own: Int[Tensor, "queries"], labels: Int[Tensor, "bank"], name: str = "l2"
+    queries: Queries, bank: Bank, own: Int[Tensor, "queries"], labels: Int[Tensor, "bank"], divergence: Divergence
 ) -> tuple[Float[Tensor, "queries"], Float[Tensor, "queries"]]:
     """Return how early each query finds the images of its class among all others.
 
@@ -52,7 +53,7 @@ def rank_queries(
         bank: clean representations, [N, D].
         own: position in the bank of each query's own clean image, [M].
         labels: the class of every bank member, [N].
-        name: divergence.
+        divergence: how representations are compared.
 
     Returns:
         Rank and average precision in float64, [M]; NaN where the bank has no other image of the class.
@@ -61,13 +62,14 @@ def rank_queries(
     average precision; ties as in scikit-learn's `average_precision_score`.
 
     Example:
+        >>> from holdfast.parts.divergences.l2 import L2
         >>> bank, labels = torch.tensor([[0.0], [1.0], [2.0], [3.0]]), torch.tensor([0, 1, 0, 0])
-        >>> rank, precision = rank_queries(torch.tensor([[0.9]]), bank, torch.tensor([0]), labels)
+        >>> rank, precision = rank_queries(torch.tensor([[0.9]]), bank, torch.tensor([0]), labels, L2())
         >>> rank.tolist(), [round(p, 4) for p in precision.tolist()]  # in order: 1, 2 and 3
         ([2.0], [0.5833])
     """
     ranks, precisions = [], []
-    for results in _results(queries, bank, own, labels, name):
+    for results in _results(queries, bank, own, labels, divergence):
         count = results.relevant.sum(1)
         # argmax is the first of the largest, here the first relevant one; ties give it the first of
         # their places
@@ -80,7 +82,7 @@ def rank_queries(
 
 
 def without(
-    queries: Queries, bank: Bank, own: Int[Tensor, "queries"], labels: Int[Tensor, "bank"], name: str = "l2"
+    queries: Queries, bank: Bank, own: Int[Tensor, "queries"], labels: Int[Tensor, "bank"], divergence: Divergence
 ) -> Float[Tensor, "bank"]:
     """Return by how much the mean average precision changes where a bank member is taken out of the index.
 
@@ -93,19 +95,20 @@ def without(
         bank: as of `rank_queries`.
         own: as of `rank_queries`.
         labels: as of `rank_queries`.
-        name: divergence.
+        divergence: how representations are compared.
 
     Returns:
         Σ_i (AP_i without b_j - AP_i) / M over the M queries that have a precision, [N]; up to equal distances.
 
     Example:
+        >>> from holdfast.parts.divergences.l2 import L2
         >>> bank, labels = torch.tensor([[0.0], [1.0], [2.0], [3.0]]), torch.tensor([0, 1, 0, 0])
-        >>> changes = without(torch.tensor([[0.9]]), bank, torch.tensor([0]), labels)
+        >>> changes = without(torch.tensor([[0.9]]), bank, torch.tensor([0]), labels, L2())
         >>> [round(change, 4) for change in changes.tolist()]
         [0.0, 0.4167, -0.0833, -0.0833]
     """
     changes, queried = torch.zeros(len(bank), dtype=torch.float64), 0
-    for results in _results(queries, bank, own, labels, name):
+    for results in _results(queries, bank, own, labels, divergence):
         count, place, hits = results.relevant.sum(1, keepdim=True).double(), results.end + 1.0, results.hits.double()
         now = hits / place * results.relevant
         precision = now.sum(1, keepdim=True) / count
@@ -122,7 +125,9 @@ def without(
     return changes / max(queried, 1)
 
 
-def first_without(queries: Queries, bank: Bank, own: Int[Tensor, "queries"], name: str = "l2") -> Float[Tensor, "bank"]:
+def first_without(
+    queries: Queries, bank: Bank, own: Int[Tensor, "queries"], divergence: Divergence
+) -> Float[Tensor, "bank"]:
     """Return by how much the mean of 1 / rank of the queries' own members changes where another is taken out.
 
     Σ_i [b_j nearer to q_i than its own] (1 / (rank_i - 1) - 1 / rank_i) / M, with rank_i = 1 + how many are nearer.
@@ -131,18 +136,21 @@ def first_without(queries: Queries, bank: Bank, own: Int[Tensor, "queries"], nam
         queries: as of `rank_queries`.
         bank: as of `rank_queries`.
         own: as of `rank_queries`.
-        name: divergence.
+        divergence: how representations are compared.
 
     Example:
+        >>> from holdfast.parts.divergences.l2 import L2
         >>> bank = torch.tensor([[0.0], [1.0], [5.0]])
-        >>> first_without(torch.tensor([[0.9]]), bank, torch.tensor([0])).tolist()
+        >>> first_without(torch.tensor([[0.9]]), bank, torch.tensor([0]), L2()).tolist()
         [0.0, 0.5, 0.0]
     """
     changes = torch.zeros(len(bank), dtype=torch.float64)
+    # Where numbers of both signs are compared, those close to 0 are rounded as the others are
+    least = divergence.floor(queries, bank) if divergence.signed else 0.0
     for rows in torch.arange(len(queries)).split(max(1, ENTRIES // len(bank))):
-        apart = pairwise(queries[rows], bank, name)
+        apart = pairwise(queries[rows], bank, divergence)
         limit = apart.gather(1, own[rows, None])
-        nearer = (apart < limit - TIE * limit.abs()).double()
+        nearer = (apart < limit - TIE * limit.abs() - least).double()
         rank = 1 + nearer.sum(1, keepdim=True)
         # 1 / (rank - 1) - 1 / rank
         changes += (nearer / (rank * (rank - 1).clamp_min(1))).sum(0)
@@ -150,12 +158,14 @@ def first_without(queries: Queries, bank: Bank, own: Int[Tensor, "queries"], nam
 
 
 def _results(
-    queries: Queries, bank: Bank, own: Int[Tensor, "queries"], labels: Int[Tensor, "bank"], name: str
+    queries: Queries, bank: Bank, own: Int[Tensor, "queries"], labels: Int[Tensor, "bank"], divergence: Divergence
 ) -> Iterator[Results]:
     """Yield what is returned, for some queries at a time."""
+    # Where numbers of both signs are compared, those close to 0 are rounded as the others are
+    least = divergence.floor(queries, bank) if divergence.signed else 0.0
     for rows in torch.arange(len(queries)).split(max(1, ENTRIES // len(bank))):
         # nearest first, without the query's own image
-        apart = pairwise(queries[rows], bank, name)
+        apart = pairwise(queries[rows], bank, divergence)
         apart[torch.arange(len(rows)), own[rows]] = torch.inf
         apart, order = apart.sort(1)
         apart, order = apart[:, :-1], order[:, :-1]
@@ -163,7 +173,7 @@ def _results(
         # where each run of equal distances begins and ends
         place, width = torch.arange(apart.shape[1]).expand_as(apart), apart.shape[1]
         # Each run begins where the distance rises: the last beginning so far, and from behind the first end
-        rises = apart.diff(dim=1) > TIE * apart[:, 1:]
+        rises = apart.diff(dim=1) > TIE * apart[:, 1:].abs() + least
         edge = torch.ones(len(apart), 1, dtype=torch.bool)
         begin = place.masked_fill(~torch.cat([edge, rises], 1), 0).cummax(1).values
         end = place.masked_fill(~torch.cat([rises, edge], 1), width).flip(1).cummin(1).values.flip(1)

@@ -39,7 +39,7 @@ def spread(reps: Reps) -> float:
     return min(usual, 10 * float(nearest_apart(reps).median()))
 
 
-def rounding(reps: Reps, divergence: str = "l2", computed: int = COMPUTED) -> Float[Tensor, "images"]:
+def rounding(reps: Reps, of_directions: bool = False, computed: int = COMPUTED) -> Float[Tensor, "images"]:
     """Return by how much rounding alone puts representations apart, one number for each: the unit of "level".
 
     r_i = √(Σ_k (s_k(f_ik)² + (16 s(f_ik))²) / 6) over the coordinates k that differ between any two images; s_k(v) is
@@ -50,7 +50,7 @@ def rounding(reps: Reps, divergence: str = "l2", computed: int = COMPUTED) -> Fl
 
     Args:
         reps: clean representations of the population, [N, D].
-        divergence: "cosine" for distances between unit vectors, which are shorter by ‖f_i‖.
+        of_directions: for distances between unit vectors, which are shorter by ‖f_i‖.
         computed: last digits of float32 by which passes may differ; 0: what the numbers themselves cannot hold.
 
     Example:
@@ -67,7 +67,7 @@ def rounding(reps: Reps, divergence: str = "l2", computed: int = COMPUTED) -> Fl
         # What the numbers cannot hold, and what float32 sums make of them
         squares = _spacing(values, bits, least).square() + (computed * _spacing(values, *exact)).square()
         made = (squares.sum(1) / 6).sqrt()
-        parts.append(made / part.double().norm(dim=1).clamp_min(1e-300) if divergence == "cosine" else made)
+        parts.append(made / part.double().norm(dim=1).clamp_min(1e-300) if of_directions else made)
     return torch.cat(parts)
 
 

@@ -44,7 +44,8 @@ def pair_rank_correlation(
     Example:
         >>> from holdfast.numerics.geometry.image_pairs import ImagePairs
         >>> pairs, reps = ImagePairs(30, torch.empty(0, 2, dtype=torch.long)), torch.linspace(0, 1, 30)[:, None]
-        >>> apart = pairs.distances(reps)
+        >>> from holdfast.parts.divergences.l2 import L2
+        >>> apart = pairs.distances(reps, L2())
         >>> score = pair_rank_correlation(apart, 3 * apart, pairs.shares)
         >>> print(f"{score.value:.2f} in [{score.low:.2f}, {score.high:.2f}] from {score.n} images")
         1.00 in [-0.31, 1.00] from 30 images

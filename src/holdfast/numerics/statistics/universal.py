@@ -16,6 +16,7 @@ from torch import Tensor
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.circle import Circle
+from holdfast.numerics.geometry.divergence import Divergence
 from holdfast.numerics.statistics import sampled_pairs
 from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.medians import middle
@@ -28,7 +29,7 @@ KIND = "order statistics of the drift and binomial with effective size of the pa
 def place(
     bank: Float[Tensor, "population dim"],
     drifts: Float[Tensor, "columns images"],
-    name: str = "l2",
+    divergence: Divergence,
     circle: Circle | None = None,
 ) -> tuple[Float[Tensor, "columns population"], Float[Tensor, "columns population"], Float[Tensor, "population"]]:
     """Quantile of each drift among all pairs, and the influence of each image of the population on their medians.
@@ -36,7 +37,7 @@ def place(
     Args:
         bank: clean representations, [N, D].
         drifts: of the first images of the population, NaN where undefined, one row for each median, [C, M].
-        name: divergence.
+        divergence: how representations are compared.
         circle: which pairs are compared, see `sampled_pairs.circle`; None: all.
 
     Returns:
@@ -46,19 +47,20 @@ def place(
         near_mean: the same for the median over images of the mean over rows, [N].
 
     Example:
+        >>> from holdfast.parts.divergences.l2 import L2
         >>> bank = torch.tensor([[0.0], [1.0], [3.0]])
-        >>> quantiles, *_ = place(bank, torch.tensor([[0.5, 1.5]]))
+        >>> quantiles, *_ = place(bank, torch.tensor([[0.5, 1.5]]), L2())
         >>> quantiles  # of the pairs' distances 1, 2 and 3
         tensor([[0.0000, 0.3333,    nan]], dtype=torch.float64)
     """
     # F at every drift; then, at the median drift, the share of each image's own pairs
-    shares = pairwise.share_below(bank, drifts, name, circle)
+    shares = pairwise.share_below(bank, drifts, divergence, circle)
     # The drifts in the middle: of each row, and of the mean over rows, [C, 4]
     columns = torch.stack([row[_middle(q)] for row, q in zip(drifts, shares, strict=True)])
     limits = torch.cat([columns, drifts[:, _middle(shares.mean(0))]], 1)
     different, number = limits.double().unique(return_inverse=True)
     # One pass over the pairs for all of them; several rows may share one
-    near = pairwise.near(bank, different, name, circle).T[number]  # [C, 4, N]
+    near = pairwise.near(bank, different, divergence, circle).T[number]  # [C, 4, N]
     return pad_to_population(shares, len(bank)), near[:, :2].mean(1), near[:, 2:].mean((0, 1))
 
 
@@ -110,8 +112,9 @@ def median(
     Source: Hoeffding (1948) for U-statistics; Korn & Graubard (1998); Zou & Donner (2008), "MOVER".
 
     Example:
+        >>> from holdfast.parts.divergences.l2 import L2
         >>> bank = torch.arange(20.0)[:, None]
-        >>> quantiles, near, _ = place(bank, torch.full((1, 20), 1.5))
+        >>> quantiles, near, _ = place(bank, torch.full((1, 20), 1.5), L2())
         >>> score = median(quantiles[0], near[0])
         >>> print(f"{score.value:.2f} in [{score.low:.2f}, {score.high:.2f}]")
         0.10 in [0.06, 0.15]
@@ -142,8 +145,9 @@ def influence(quantiles: Float[Tensor, "population"], near: Float[Tensor, "popul
     An image above the median raises it by √(variance of the median over images / M): Woodruff's, from its interval.
 
     Example:
+        >>> from holdfast.parts.divergences.l2 import L2
         >>> bank = torch.arange(5.0)[:, None]
-        >>> quantiles, near, _ = place(bank, torch.tensor([[0.5, 1.5, 2.5, 1.5, 0.5]]))
+        >>> quantiles, near, _ = place(bank, torch.tensor([[0.5, 1.5, 2.5, 1.5, 0.5]]), L2())
         >>> influence(quantiles[0], near[0]).argmax().item()
         1
     """

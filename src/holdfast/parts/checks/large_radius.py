@@ -9,6 +9,7 @@ from holdfast.core import Attack, Ball, Check, Examination, Observation, Search,
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
@@ -60,7 +61,7 @@ class LargeRadius(Check):
         """Count the images whose nearest clean neighbour is still themselves."""
         reps = subject.read(self._trajectory)[f"reps@{self.attack.steps}"]
         # How many other clean images are nearer to f(x') than its own; 0: it is still found
-        nearer, _ = pairwise.closer(reps, subject.read(Clean())["reps"], torch.arange(len(reps)))
+        nearer, _ = pairwise.closer(reps, subject.read(Clean())["reps"], torch.arange(len(reps)), L2())
         intact = float((nearer == 0).double().mean())
         finding = (
             f"at ε = {self.ball.radius:g}, {100 * intact:.0f} % of {len(reps)} images are still nearest to themselves"

@@ -26,6 +26,7 @@ from holdfast.numerics.geometry.pairwise import pairwise
 from holdfast.numerics.geometry.spread import spread
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.checks.shared.search import gain_of, in_words, times_as_far
+from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
@@ -161,5 +162,5 @@ def _off(reduced: Tensor, clean: Tensor) -> tuple[PerImage, Tensor]:
     """Return how far the first representations are off, in units of the spread of all, and whose neighbour changed."""
     exact, own, absent = clean[: len(reduced)], torch.arange(len(reduced)), torch.tensor(torch.inf).double()
     # The image itself is nearest to itself, and left out
-    nearest = [pairwise(reps, clean, "l2").index_put((own, own), absent).argmin(1) for reps in (reduced, exact)]
+    nearest = [pairwise(reps, clean, L2()).index_put((own, own), absent).argmin(1) for reps in (reduced, exact)]
     return (reduced - exact).norm(dim=1) / max(spread(clean), 1e-30), nearest[0] != nearest[1]

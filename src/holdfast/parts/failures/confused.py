@@ -7,24 +7,25 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Event, Failure, HoldfastError, Margin, Rivals, Shard
-from holdfast.numerics.geometry.margins import DIVERGENCES, between
+from holdfast.core import AnyDivergence, Event, Failure, HoldfastError, Margin, Rivals, Shard
+from holdfast.core.divergence import require
+from holdfast.numerics.geometry.divergence import LinearDivergence
 from holdfast.numerics.geometry.negatives import draw_negatives
 from holdfast.numerics.geometry.spread import level, rounding
+from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.failures.shared.alike import LEAST
-from holdfast.runtime.errors import unknown
 
 
 @dataclass(frozen=True)
 class Confused(Failure):
     """min_k m_k(x') < 0 for the pair margins against K negatives, other images that the seed draws for each image.
 
-    The margins are those of `margins.between`, so certificates of pairs speak about the same event. The value is
-    -min_k m_k(x') / min_k m_k(x): -1 without a disturbance.
+    The margins are those of `LinearDivergence.between`, so certificates of pairs speak about the same event. The value
+    is -min_k m_k(x') / min_k m_k(x): -1 without a disturbance.
 
     Attributes:
         negatives: K; all other images where there are fewer.
-        divergence: "cosine" or "l2".
+        divergence: one with linear margins.
 
     Source: Wang & Liu (2023), Eq. 11 to 13.
 
@@ -38,11 +39,10 @@ class Confused(Failure):
     """
 
     negatives: int = 10
-    divergence: str = "cosine"
+    divergence: AnyDivergence = Cosine()
 
     def __post_init__(self) -> None:
-        if self.divergence not in DIVERGENCES:
-            raise unknown("divergence of the failure confused", self.divergence, DIVERGENCES)
+        require(self.divergence, LinearDivergence, "divergence of the failure confused")
         if self.negatives < 1:
             raise HoldfastError(f"the failure confused: expected at least 1 negative, got {self.negatives}")
 
@@ -102,10 +102,12 @@ class Confused(Failure):
         clean = shard.clean.to(shard.x.device).double()
         count = min(self.negatives, len(clean) - 1)
         negatives = draw_negatives(shard.rng, shard.positions, len(clean), count)
-        margin = between(clean[shard.positions], clean[negatives], self.divergence)
-        # The weights are z⁺ - z⁻ (cosine) or 2 (f⁺ - f⁻): their length tells
-        # how far apart the two images are
-        apart = margin.weights.norm(dim=2) / (1 if self.divergence == "cosine" else 2)
+        divergence = require(self.divergence, LinearDivergence, "divergence of the failure confused")
+        margin = divergence.between(clean[shard.positions], clean[negatives])
+        points = divergence.points(clean)
+        apart = (points[shard.positions, None] - points[negatives]).norm(dim=2)
         places = (rows.to(clean.device) for rows in (shard.positions, negatives))
-        alike = level(apart, rounding(clean, self.divergence), *places)  # the same picture twice: no failure
+        alike = level(
+            apart, rounding(clean, self.divergence.of_directions), *places
+        )  # the same picture twice: no failure
         return margin, alike, negatives.cpu()

@@ -6,9 +6,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Event, Failure, HoldfastError, Shard
+from holdfast.core import AnyDivergence, Event, Failure, HoldfastError, Shard
+from holdfast.core.divergence import require_distance
 from holdfast.numerics.geometry import pairwise
-from holdfast.numerics.geometry.divergences import divergence
+from holdfast.parts.divergences.l2 import L2
 
 MOST = 2000
 """Images of the population, the first ones, whose pairs say how far apart images are."""
@@ -37,10 +38,10 @@ class Drifted(Failure):
     """
 
     share: float = 0.05
-    divergence: str = "l2"
+    divergence: AnyDivergence = L2()
 
     def __post_init__(self) -> None:
-        divergence(self.divergence)
+        require_distance(self.divergence, "the failure drifted")
         if not 0 < self.share < 1:
             raise HoldfastError(f"the failure drifted: expected a share of pairs in (0, 1), got {self.share}")
 
@@ -65,12 +66,16 @@ class Drifted(Failure):
                 f"the failure drifted: {100 * self.share:g} % of the images are as good as equal to this encoder "
                 f"(distance {limit:g}); raise share, or leave out images that occur twice"
             )
-        compare = divergence(self.divergence)
+        compare = self.divergence
         own = clean[shard.positions, None].double()
 
         def event(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
             # Universal quantiles of section 5 without their ranks: the one
             # threshold that the share stands for
-            return compare(reps.double(), own[rows.to(own.device)].expand_as(reps)) / limit - 1
+            moved, home = reps.double(), own[rows.to(own.device)].expand_as(reps)
+            value = compare(moved, home) / limit - 1
+            # What has no gradient is followed by its stand-in
+            along = compare.pursue(moved, home) if reps.requires_grad and not value.requires_grad else None
+            return value if along is None else value + (along - along.detach()) / limit
 
         return event

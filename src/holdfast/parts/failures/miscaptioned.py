@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from holdfast.core import Event, Failure, Shard
 from holdfast.numerics.geometry.cross_modal import TIE
-from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.directions import unit
 from holdfast.numerics.geometry.invariance import LENGTHS
 from holdfast.parts.failures.shared.ahead import in_units_at_x, rivals_ahead
 from holdfast.parts.failures.shared.captions import Captions, read_captions

@@ -7,14 +7,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Event, Failure, Margin, Rivals, Shard
+from holdfast.core import AnyDivergence, Event, Failure, Margin, Rivals, Shard
 from holdfast.numerics.geometry import pairwise
-from holdfast.numerics.geometry.divergences import unit
-from holdfast.numerics.geometry.margins import DIVERGENCES, between
+from holdfast.numerics.geometry.divergence import DistanceMargin, EuclideanDivergence, LinearDivergence
 from holdfast.numerics.geometry.spread import level, rounding
+from holdfast.parts.divergences.l2 import L2
+from holdfast.parts.failures.shared.ahead import distances_ahead, in_units_at_x
 from holdfast.parts.failures.shared.alike import LEAST
-from holdfast.parts.failures.shared.population import bank_of, scores_of
-from holdfast.runtime.errors import unknown
+from holdfast.parts.failures.shared.population import bank_of
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,11 @@ class Nearest(Failure):
     disturbance: -1 at x, 0 on a boundary. cosine: the same with unit vectors instead of f_i and f_j. Images that
     look alike to the encoder (equal up to rounding) are not told apart, which is no failure.
 
+    Of other divergences the value is how much nearer the nearest other image is, in units of that at x, where f(x) is
+    nearest to itself.
+
     Attributes:
-        divergence: "l2" or "cosine".
+        divergence: how representations are compared; certificates need one with linear margins.
 
     Source: the event of the breakaway risk, Eq. 1 of Petrov & Kwiatkowska (2022).
 
@@ -41,14 +44,15 @@ class Nearest(Failure):
         [[False, True]]
     """
 
-    divergence: str = "l2"
+    divergence: AnyDivergence = L2()
 
     at_others = True
     against_all = True
 
-    def __post_init__(self) -> None:
-        if self.divergence not in DIVERGENCES:
-            raise unknown("divergence of the failure nearest", self.divergence, DIVERGENCES)
+    @property
+    @override
+    def provable(self) -> bool:
+        return isinstance(self.divergence, LinearDivergence)
 
     @property
     @override
@@ -75,14 +79,19 @@ class Nearest(Failure):
             HoldfastError: a population of one image.
         """
         bank, own = bank_of(shard, "nearest")
+        apart, level = self._apart(bank, own)
+        divergence = self.divergence
+        # Without boundaries at equal distances the unit is the lead at x
+        if not isinstance(divergence, EuclideanDivergence):
+            itself = torch.arange(len(bank), device=bank.device) == own[:, None]
+            return in_units_at_x(distances_ahead(divergence, bank, itself, ~level), bank[own], level.all(1))
         # the distance from a boundary as a linear function of f': scores, less those of the image itself
-        reach, scored = bank.norm(dim=1), scores_of(bank, self.divergence)
+        scored = divergence.scores(bank)
         # f' is (s_j - s_i) / 2||f_j - f_i|| from a boundary, x ||f_j - f_i|| / 2 from the nearest
         # one; for the cosine (s_j - s_i) / ||z_j - z_i|| and ||f_i|| ||z_j - z_i|| / 2. The
         # quotients are (s_j - s_i) / (length · room · apart).
-        length = reach[own] / 2 if self.divergence == "cosine" else torch.ones_like(reach[own])
+        length = divergence.lead(bank[own])
         # in units of the distance from the nearest boundary; twins are no boundary
-        apart, level = self._apart(bank, own)
         room = apart.masked_fill(level, torch.inf).amin(1)
         units = ((length * room)[:, None] * apart).masked_fill(level, 1.0)
 
@@ -114,12 +123,17 @@ class Nearest(Failure):
         """
         bank, own = bank_of(shard, "nearest")
         apart, level = self._apart(bank, own)
+        divergence = self.divergence
+        if not isinstance(divergence, EuclideanDivergence):
+            apart = pairwise.pairwise(bank[own].cpu(), bank.cpu(), divergence).to(bank.device)
         apart = apart.masked_fill(level, torch.inf)
         # All but the image itself, which is level with itself and so comes last
         order = apart.argsort(dim=1, stable=True)[:, : min(count or len(bank), len(bank) - 1)]
-        # RVCL, Eq. 12 (cosine), or the same for Euclidean distances: linear in f(x')
-        margins = between(bank[own], bank[order], self.divergence)
         none = apart.gather(1, order).isinf()
+        if not isinstance(divergence, LinearDivergence):
+            return Rivals(DistanceMargin(divergence, bank[own], bank[order], none), order.cpu())
+        # RVCL, Eq. 12 (cosine), or the same for Euclidean distances: linear in f(x')
+        margins = divergence.between(bank[own], bank[order])
         weights, bias = margins.weights.masked_fill(none[..., None], 0.0), margins.bias.masked_fill(none, 1.0)
         return Rivals(Margin(weights, bias), order.cpu())
 
@@ -127,14 +141,20 @@ class Nearest(Failure):
         """Return the nearest other image; none of those that look like the image itself to the encoder."""
         bank, own = bank_of(shard, "nearest")
         _, level = self._apart(bank, own)
-        scores = scores_of(bank, self.divergence)(reps).masked_fill(level, -torch.inf)
-        return scores.argmax(1).masked_fill(level.all(1), -1).cpu()
+        divergence = self.divergence
+        if isinstance(divergence, LinearDivergence):
+            scores = divergence.scores(bank)(reps)
+        else:
+            scores = -pairwise.pairwise(reps.cpu(), bank.cpu(), divergence).to(bank.device)
+        return scores.masked_fill(level, -torch.inf).argmax(1).masked_fill(level.all(1), -1).cpu()
 
     def _apart(
         self, bank: Float[Tensor, "population dim"], own: Int[Tensor, "batch"]
     ) -> tuple[Float[Tensor, "batch population"], Bool[Tensor, "batch population"]]:
         """Return how far the population is from each image, and what is level with it: itself, and its twins."""
-        points = unit(bank) if self.divergence == "cosine" else bank
+        points = self.divergence.points(bank)
         # On the CPU in float64, where the blocks of `pairwise` are made; [B, N]
-        apart = pairwise.pairwise(points[own].cpu(), points.cpu(), "l2").to(bank.device)
-        return apart, level(apart, rounding(bank, self.divergence), own, torch.arange(len(bank), device=bank.device))
+        apart = pairwise.pairwise(points[own].cpu(), points.cpu(), L2()).to(bank.device)
+        return apart, level(
+            apart, rounding(bank, self.divergence.of_directions), own, torch.arange(len(bank), device=bank.device)
+        )

@@ -8,10 +8,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Event, Failure, Shard
-from holdfast.numerics.geometry.margins import DIVERGENCES
-from holdfast.parts.failures.shared.ahead import in_units_at_x, rivals_ahead
-from holdfast.parts.failures.shared.population import bank_of, scores_of
+from holdfast.core import AnyDivergence, Event, Failure, Shard
+from holdfast.numerics.geometry.divergence import LinearDivergence
+from holdfast.parts.divergences.l2 import L2
+from holdfast.parts.failures.shared.ahead import distances_ahead, in_units_at_x, rivals_ahead
+from holdfast.parts.failures.shared.population import bank_of
 from holdfast.runtime.checked import Count
 from holdfast.runtime.errors import no_labels, no_relevance, unknown
 
@@ -31,7 +32,7 @@ class Outranked(Failure):
         k: how many results are looked at; 1 is the failure `nearest`.
         relevant: "original", the image that was disturbed; "class", the other images of its class; "qrels", what a
             retrieval task judges to be relevant to a query, in its corpus.
-        divergence: "l2" or "cosine".
+        divergence: how representations are compared.
 
     Source: known-item search, see the measure `retrieval`.
 
@@ -46,13 +47,11 @@ class Outranked(Failure):
 
     k: Count = 10
     relevant: Literal["original", "class", "qrels"] = "original"
-    divergence: str = "l2"
+    divergence: AnyDivergence = L2()
 
     against_all = True
 
     def __post_init__(self) -> None:
-        if self.divergence not in DIVERGENCES:
-            raise unknown("divergence of the failure outranked", self.divergence, DIVERGENCES)
         if self.relevant not in RELEVANT:
             raise unknown("relevant of the failure outranked", self.relevant, RELEVANT)
 
@@ -80,7 +79,11 @@ class Outranked(Failure):
         """
         bank, own = bank_of(shard, "outranked")
         wanted, rival = self._sides(shard, own)
-        scored = scores_of(bank, self.divergence)
+        hopeless = ~wanted.any(1) | (rival.sum(1) < self.k)  # nothing to find, or too few to be outranked by
+        divergence = self.divergence
+        if not isinstance(divergence, LinearDivergence):
+            return in_units_at_x(distances_ahead(divergence, bank, wanted, rival, self.k), bank[own], hopeless)
+        scored = divergence.scores(bank)
 
         def ahead(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
             rows = rows.to(own.device)
@@ -88,8 +91,7 @@ class Outranked(Failure):
             # its own wanted ones and rivals
             return rivals_ahead(scored(reps), wanted[rows], rival[rows], self.k)
 
-        # nothing to find, or too few to be outranked by
-        return in_units_at_x(ahead, bank[own], ~wanted.any(1) | (rival.sum(1) < self.k))
+        return in_units_at_x(ahead, bank[own], hopeless)
 
     def _sides(
         self, shard: Shard, own: Int[Tensor, "batch"]

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Method, Student
-from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.directions import unit
 from holdfast.runtime.checked import Positive
 from holdfast.sources.encoders.shared.class_names import read_directions
 

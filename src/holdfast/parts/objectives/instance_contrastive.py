@@ -8,7 +8,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from holdfast.core import Objective, PerImage, Reps
-from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.directions import unit
 from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.runtime.checked import Positive
 

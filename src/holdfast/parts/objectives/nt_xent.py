@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Objective, PerImage, Reps
-from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.directions import unit
 from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.runtime.checked import Positive
 

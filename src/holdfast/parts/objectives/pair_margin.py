@@ -2,19 +2,20 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import Objective, PerImage, Reps
-from holdfast.numerics.geometry.margins import DIVERGENCES, between
-from holdfast.runtime.errors import unknown
+from holdfast.core import AnyDivergence, Objective, PerImage, Reps
+from holdfast.numerics.geometry.divergence import LinearDivergence
+from holdfast.parts.divergences.cosine import Cosine
 
 
 @dataclass(frozen=True)
 class PairMargin(Objective):
     """Maximise -m(x'), m the pair margin that certifiers bound from below: positive while f(x') is nearer to f(x).
 
-    cosine: m = (z - z⁻) · f(x'), z = f/||f||; l2: m = ||f(x') - f(x⁻)||² - ||f(x') - f(x)||²; see `margins.between`.
+    cosine: m = (z - z⁻) · f(x'), z = f/||f||; l2: m = ||f(x') - f(x⁻)||² - ||f(x') - f(x)||²; see
+    `LinearDivergence.between`.
 
     Attributes:
-        divergence: "cosine" or "l2".
+        divergence: how representations are compared; without linear margins m = d(f(x'), f(x⁻)) - d(f(x'), f(x)).
 
     Source: Wang & Liu (2023), Eq. 11 to 13: the attack that its certificate is the counterpart of.
 
@@ -24,16 +25,14 @@ class PairMargin(Objective):
         1.0
     """
 
-    divergence: str = "cosine"
+    divergence: AnyDivergence = Cosine()
     needs_target = True
-
-    def __post_init__(self) -> None:
-        if self.divergence not in DIVERGENCES:
-            raise unknown("divergence with a linear margin", self.divergence, DIVERGENCES)
 
     def __call__(self, reps: Reps, clean: Reps, target: Reps | None = None) -> PerImage:
         """Return -m for every image and its target."""
         assert target is not None  # `pursue` has checked
         # One row for each image: W_CL of Eq. 13 where the divergence is the cosine
-        margin = between(clean, target[:, None], self.divergence)
+        if not isinstance(self.divergence, LinearDivergence):
+            return self.divergence.pursue(reps, clean) - self.divergence.pursue(reps, target)
+        margin = self.divergence.between(clean, target[:, None])
         return -margin.to(reps)(reps).squeeze(1)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import Objective, PerImage, Reps
-from holdfast.numerics.geometry.divergences import divergence as find_divergence
+from holdfast.core import AnyDivergence, Objective, PerImage, Reps
+from holdfast.parts.divergences.l2 import L2
 
 
 @dataclass(frozen=True)
@@ -11,7 +11,7 @@ class Targeted(Objective):
     """Maximise -d(f(x'), f(t)) for the target image t of each image.
 
     Attributes:
-        divergence: d, a name of `holdfast.numerics.geometry.divergences`.
+        divergence: d.
 
     Source: Petrov & Kwiatkowska (2022), section 4 (targeted U-PGD).
 
@@ -20,13 +20,10 @@ class Targeted(Objective):
         -5.0
     """
 
-    divergence: str = "l2"
+    divergence: AnyDivergence = L2()
     needs_target = True
-
-    def __post_init__(self) -> None:
-        find_divergence(self.divergence)
 
     def __call__(self, reps: Reps, clean: Reps, target: Reps | None = None) -> PerImage:
         """Return -d(f(x'), f(t)) for every image."""
         assert target is not None  # `pursue` has checked
-        return -find_divergence(self.divergence)(reps, target)
+        return -self.divergence.pursue(reps, target)

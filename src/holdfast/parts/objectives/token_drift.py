@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from holdfast.core import PerImage, Reps
-from holdfast.numerics.geometry.divergences import divergence as find_divergence
 from holdfast.parts.objectives.shared.tokens import OfTokens
 from holdfast.parts.objectives.untargeted import Untargeted
 
@@ -24,4 +23,4 @@ class TokenDrift(OfTokens, Untargeted):
 
     def __call__(self, reps: Reps, clean: Reps, target: Reps | None = None) -> PerImage:
         """Return the mean divergence of tokens for every image."""
-        return find_divergence(self.divergence)(self.tokens(reps), self.tokens(clean)).mean(1)
+        return self.divergence.pursue(self.tokens(reps), self.tokens(clean)).mean(1)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import Objective, PerImage, Reps
-from holdfast.numerics.geometry.divergences import divergence as find_divergence
+from holdfast.core import AnyDivergence, Objective, PerImage, Reps
+from holdfast.parts.divergences.l2 import L2
 
 
 @dataclass(frozen=True)
@@ -11,7 +11,7 @@ class Untargeted(Objective):
     """Maximise d(f(x'), f(x)).
 
     Attributes:
-        divergence: d, a name of `holdfast.numerics.geometry.divergences`. With "l2" the gradient is that of the
+        divergence: d. With "l2" the gradient is that of the
             distance; its sign equals that of the squared distance, so sign steps are the same for both.
 
     Source: Petrov & Kwiatkowska (2022), section 4 (U-FGSM, U-PGD).
@@ -21,11 +21,8 @@ class Untargeted(Objective):
         5.0
     """
 
-    divergence: str = "l2"
-
-    def __post_init__(self) -> None:
-        find_divergence(self.divergence)
+    divergence: AnyDivergence = L2()
 
     def __call__(self, reps: Reps, clean: Reps, target: Reps | None = None) -> PerImage:
         """Return d(f(x'), f(x)) for every image."""
-        return find_divergence(self.divergence)(reps, clean)
+        return self.divergence.pursue(reps, clean)

@@ -11,6 +11,7 @@ from holdfast.core import Attack, Ball, Images, Passes, Rng, Shard, Trajectory
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.views import Views
 from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.divergences.squared_l2 import SquaredL2
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.shared.margins import MadeNegatives
 from holdfast.parts.threats.linf import Linf
@@ -74,7 +75,7 @@ class AdversarialNegatives(MadeNegatives):
             # What x⁻ is driven away from is fixed: no gradient goes through the view
             view = shard.encoder(self.make_view(shard.x, rng.child("view")))
         # D times the mean squared error, in the instance-wise attack of RVCL, section 6.3
-        goal = Untargeted("squared_l2").pursue(shard.encoder, view)
+        goal = Untargeted(SquaredL2()).pursue(shard.encoder, view)
         return self.attack(goal, shard.x, self.ball, rng).reevaluate(goal, shard.encoder)
 
     def make_view(self, x: Images, rng: Rng) -> Images:

@@ -24,6 +24,7 @@ from holdfast.core import (
     Search,
     Shard,
 )
+from holdfast.numerics.geometry.divergence import DistanceMargin
 from holdfast.parts.attacks.minimum_norm import MinimumNorm
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.shared.gradient import pick
@@ -162,7 +163,7 @@ def _pursuable(shard: Shard, rivals: Rivals | None) -> tuple[list[Goal], Any, in
     """Return the goals of all rivals, what gives their images, and how many images there are."""
     if rivals is None:
         return [], None, 0
-    count = rivals.margins.bias.shape[1]
+    count = rivals.count
     goals = [_goal(shard, rivals.margins, number) for number in range(count)]
     positions, others = rivals.positions, shard.others
     if positions is None or others is None:
@@ -171,16 +172,12 @@ def _pursuable(shard: Shard, rivals: Rivals | None) -> tuple[list[Goal], Any, in
     return goals, lambda number: others(positions[:, number]), count
 
 
-def _goal(shard: Shard, margins: Margin, number: int) -> Goal:
-    """Return the goal -m_j(x') / ||w_j|| of each image's j-th rival: above zero where the image is taken for it."""
-    # As distances in representation space: a rival far away does not weigh
-    # more in the search than a near one
-    length = margins.weights[:, number].norm(dim=1)[:, None]
-    scale = 1 / torch.where(length > 0, length, 1.0)
-    margin = Margin(margins.weights[:, [number]] * scale[..., None], margins.bias[:, [number]] * scale).to(shard.x)
+def _goal(shard: Shard, margins: Margin | DistanceMargin, number: int) -> Goal:
+    """Return the goal -m_j(x') of each image's j-th rival: above zero where the image is taken for it."""
+    margin = margins.row(number)
 
     def goal(x: Images) -> tuple[PerImage, Reps]:
         reps = shard.encoder(x)
-        return -margin(reps).squeeze(1), reps
+        return -margin(reps), reps
 
     return goal

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from holdfast.core import HoldfastError, LinearProbe, Margin, Shard
 from holdfast.core.registry import part_name
-from holdfast.numerics.geometry.margins import between
+from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.observations.shared.both_radii import BothRadii
 from holdfast.parts.observations.shared.margins import clean_of
 from holdfast.parts.probes.linear import Linear
@@ -62,7 +62,7 @@ class ClassPairRadii(BothRadii):
             raise no_labels("the observation class_pair_radii", "the source of images")
         clean, labels = clean_of(shard), shard.labels
         chosen = torch.stack([self._negatives(labels, int(place)) for place in shard.positions])  # [M, p, K]
-        pairs = between(clean[shard.positions], clean[chosen.flatten(1)])
+        pairs = Cosine().between(clean[shard.positions], clean[chosen.flatten(1)])
         # heads that learn from x⁺ and its negatives alone
         weights, bias = [pairs.weights], [pairs.bias]
         # First the p binary heads g_j of Theorem 17, each from K negatives of

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from holdfast.core import HoldfastError, Margin, Shard
 from holdfast.core.registry import part_name
-from holdfast.numerics.geometry.margins import between
+from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.observations.shared.both_radii import BothRadii
 from holdfast.parts.observations.shared.margins import clean_of
 
@@ -52,4 +52,4 @@ class CommonNegativeRadii(BothRadii):
                 f"{len(clean) - int(shard.positions.max()) - 1}; attack fewer, or use more images"
             )
         places = torch.arange(first, len(clean)).expand(len(shard.positions), -1)
-        return between(clean[shard.positions], clean[places.to(clean.device)]), places
+        return Cosine().between(clean[shard.positions], clean[places.to(clean.device)]), places

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from holdfast.core import Ball, Certifier, Margin, Passes, Shard
 from holdfast.core.registry import part_name
-from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.directions import unit
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.observations.attacked import partners
 from holdfast.parts.observations.shared.first import OfFirst

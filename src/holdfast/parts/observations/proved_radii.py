@@ -7,7 +7,9 @@ from torch import Tensor
 from typing_extensions import override
 
 from holdfast.core import Ball, Failure, HoldfastError, Margin, Passes, Shard
+from holdfast.core.divergence import require
 from holdfast.core.registry import part_name
+from holdfast.numerics.geometry.divergence import LinearDivergence
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.certifiers.shared.radius import certify_radii
@@ -69,10 +71,14 @@ class ProvedRadii(OfAnyRadius, OfFirst):
             raise HoldfastError(
                 f"proved_radii: expected a failure that margins describe, such as nearest, got {self.failure.title!r}"
             )
+        linear = rivals.margins
+        if not isinstance(linear, Margin):
+            require(linear.divergence, LinearDivergence, "divergence of a certificate")
+            raise TypeError("expected linear margins of a linear divergence")
         # margins as distances, so that the smallest of them falls evenly
-        length = rivals.margins.weights.norm(dim=2)
+        length = linear.weights.norm(dim=2)
         scale = 1 / torch.where(length > 0, length, 1.0)
-        margins = Margin(rivals.margins.weights * scale[..., None], rivals.margins.bias * scale)
+        margins = Margin(linear.weights * scale[..., None], linear.bias * scale)
         # `together`: all margins of an image must be positive, so one radius is
         # searched for it, in fewer probes
         radii = [

@@ -10,9 +10,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Reps
-from holdfast.numerics.geometry.divergences import l2, unit
+from holdfast.numerics.geometry.directions import unit
+
+# REST ['l2']
 from holdfast.numerics.geometry.enclosing import BLOCK_BYTES, small_ball
 from holdfast.numerics.statistics import betting
+from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.smoothing.shared.certificate import Anchor, Certificate, Sampling
 
 
@@ -180,4 +183,4 @@ def _centre(points: Float[Tensor, "draws dim"]) -> tuple[Float[Tensor, "dim"], F
 
 
 def _distances(points: Reps, centre: Float[Tensor, "dim"]) -> Float[Tensor, "batch"]:
-    return l2(points.to(centre), centre.expand_as(points))
+    return L2()(points.to(centre), centre.expand_as(points))

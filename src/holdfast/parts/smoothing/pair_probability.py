@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from holdfast.core import HoldfastError
-from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.directions import unit
 from holdfast.numerics.geometry.negatives import draw_negatives
 from holdfast.numerics.statistics import betting, sequential
 from holdfast.parts.smoothing.shared.certificate import Anchor, Certificate, Sampling, radius

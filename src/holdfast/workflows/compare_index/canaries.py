@@ -11,8 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import HoldfastError
-from holdfast.numerics.geometry.divergences import divergence
+from holdfast.core import Divergence, HoldfastError
 from holdfast.runtime.doors import read_list
 from holdfast.runtime.errors import os_reason, unknown
 from holdfast.storage.index_upgrade import Both, Closeness, JudgedCanary, Outcome, Sides
@@ -77,7 +76,7 @@ def judge_canaries(
     ids: Sequence[str],
     reps: tuple[Float[Tensor, "images old_dim"], Float[Tensor, "images new_dim"]],
     thresholds: Thresholds,
-    name: str,
+    divergence: Divergence,
 ) -> list[JudgedCanary]:
     """Return on which side of the thresholds each canary lies, before and after; broken ones first."""
     limits = thresholds.old.value, thresholds.new.value
@@ -85,7 +84,7 @@ def judge_canaries(
     assert limits[1] is not None
     rows: list[JudgedCanary] = []
     for canary in canaries:
-        old, new = (float(divergence(name)(r[canary.first].double(), r[canary.second].double())) for r in reps)
+        old, new = (float(divergence(r[canary.first].double(), r[canary.second].double())) for r in reps)
 
         def side(distance: float, limit: float) -> Closeness:
             return "together" if distance < limit else "apart"

@@ -6,10 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Score
+from holdfast.core import Divergence, Score
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise
-from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.geometry.neighbour_lists import Lists
 from holdfast.numerics.statistics.thresholds import AtRate
 from holdfast.workflows.compare_index.thresholds import Distanced, Thresholds
@@ -20,10 +19,10 @@ Reps = Float[Tensor, "images dim"]
 Scores = dict[str, Score]
 
 
-def ranks_of_originals(clean: Reps, copies: list[Reps], name: str) -> Float[Tensor, "copies images"]:
+def ranks_of_originals(clean: Reps, copies: list[Reps], divergence: Divergence) -> Float[Tensor, "copies images"]:
     """Return the place at which a search for each copy returns its original: 1 and one more for each that is nearer."""
     own = torch.arange(len(clean))
-    return torch.stack([1.0 + pairwise.closer(reps.double(), clean, own, name)[0].double() for reps in copies])
+    return torch.stack([1.0 + pairwise.closer(reps.double(), clean, own, divergence)[0].double() for reps in copies])
 
 
 def ranks_of_class(lists: Lists, labels: Int[Tensor, "images"]) -> Float[Tensor, "1 images"]:
@@ -53,7 +52,7 @@ def score_misses(
     thresholds: Thresholds,
     clean: tuple[Reps, Reps],
     copies: tuple[list[Reps], list[Reps]],
-    name: str,
+    divergence: Divergence,
 ) -> Scores:
     """Return the share of copies that do not match their originals, at the threshold of each and at the old one.
 
@@ -61,7 +60,7 @@ def score_misses(
     """
     images, rate = distanced.pairs.images, thresholds.rate.value
     apart = [
-        torch.stack([divergence(name)(reps[:images].double(), own[:images].double()) for reps in edited])
+        torch.stack([divergence(reps[:images].double(), own[:images].double()) for reps in edited])
         for own, edited in zip(clean, copies, strict=True)
     ]
     assert rate is not None

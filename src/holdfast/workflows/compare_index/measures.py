@@ -39,7 +39,7 @@ def of_lists(
     """Return how much of its neighbours each image keeps, the same image by image, and the lists of neighbours."""
     depth = max(*plan.k, min(DEPTH, len(old) - 2))
     listener.begin("neighbours", len(old) + len(new), "lists")
-    lists = tuple(neighbour_lists(reps, depth + 1, plan.divergence, listener.advance) for reps in (old, new))
+    lists = tuple(neighbour_lists(reps, depth + 1, plan.compared_by, listener.advance) for reps in (old, new))
     names = [f"overlap@{k}" for k in plan.k]
     weights = torch.stack([*(overlap_weights(k, depth) for k in plan.k), rank_biased_weights(PERSISTENCE, depth)])
     both = compare_lists(lists[0], lists[1], weights)
@@ -71,7 +71,7 @@ def of_lists(
 
 def of_distances(distanced: Distanced) -> Entries:
     """Return whether all pairs have the same order, and how much larger distances are."""
-    return {
+    entries: Entries = {
         "distance_correlation": IndexMeasure(
             title="rank correlation of distances",
             scores={MEAN: pair_rank_correlation(distanced.old, distanced.new, distanced.pairs.shares)},
@@ -80,6 +80,11 @@ def of_distances(distanced: Distanced) -> Entries:
             better="higher",
             how_to_read="Spearman's over pairs of images: 1 where the nearer pair is always the nearer one.",
         ),
+    }
+    # Of what may be below 0 there are no multiples
+    if distanced.signed:
+        return entries
+    return entries | {
         "distance_scale": IndexMeasure(
             title="scale of distances, new / old",
             scores={MEAN: scale(distanced)},
@@ -87,7 +92,7 @@ def of_distances(distanced: Distanced) -> Entries:
             unit="ratio",
             better="",
             how_to_read="The median over pairs of how many times as long distances are.",
-        ),
+        )
     }
 
 
@@ -121,14 +126,14 @@ def of_copies(
     thresholds: Thresholds | None,
 ) -> Entries:
     """Return how edited copies are found and matched, before and after."""
-    titles, name = list(edited[0]), plan.divergence
+    titles, divergence = list(edited[0]), plan.compared_by
     old, new = [edited[0][title] for title in titles], [edited[1][title] for title in titles]
-    ranks = [copies.ranks_of_originals(reps, copied, name) for reps, copied in ((clean[0], old), (clean[1], new))]
+    ranks = [copies.ranks_of_originals(reps, copied, divergence) for reps, copied in ((clean[0], old), (clean[1], new))]
     entries = _recalls(plan.k, "recall", "edited copies", ranks)
     if thresholds is not None:
         entries["missed_copies"] = IndexMeasure(
             title="edited copies missed",
-            scores=copies.score_misses(distanced, thresholds, clean, (old, new), name),
+            scores=copies.score_misses(distanced, thresholds, clean, (old, new), divergence),
             headline="new",
             unit="share",
             better="lower",

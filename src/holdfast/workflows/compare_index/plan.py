@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import HoldfastError
-from holdfast.numerics.geometry.divergences import divergence
+from holdfast.config.part_syntax import part_table
+from holdfast.core import Divergence, HoldfastError, registry
 from holdfast.workflows.compare_index.request import IndexRequest
 
 RATE = 1e-3
@@ -15,9 +15,10 @@ class IndexPlan(IndexRequest):
     """What is compared, and how; without a rate and a threshold, the rate is `RATE`."""
 
     def __post_init__(self) -> None:
-        divergence(self.divergence)
-        if self.divergence == "kl":
-            raise HoldfastError("divergence: expected a symmetric one for pairs of images, got 'kl'; take l2 or cosine")
+        if not self.compared_by.symmetric:
+            raise HoldfastError(
+                f"divergence: expected a symmetric one for pairs of images, got '{self.divergence}'; take l2 or cosine"
+            )
         if self.images is not None and self.images < 3:
             raise HoldfastError(f"images: expected at least 3, for lists of neighbours, got {self.images}")
         if not self.k or len(set(self.k)) < len(self.k):
@@ -28,5 +29,10 @@ class IndexPlan(IndexRequest):
             )
         if self.rate is not None and not 0 < self.rate < 1:
             raise HoldfastError(f"rate: expected a share of pairs in (0, 1), got {self.rate:g}")
-        if self.threshold is not None and not self.threshold > 0:
+        if self.threshold is not None and not self.threshold > 0 and not self.compared_by.signed:
             raise HoldfastError(f"threshold: expected a distance above 0, got {self.threshold:g}")
+
+    @property
+    def compared_by(self) -> Divergence:
+        """How representations are compared."""
+        return registry.build({"kind": "divergences", **part_table(self.divergence)})

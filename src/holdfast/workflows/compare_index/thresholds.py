@@ -27,11 +27,12 @@ Distances = Float[Tensor, "pairs"]
 
 @dataclass(frozen=True)
 class Distanced:
-    """Distances of the pairs of different images by both encoders."""
+    """Distances of the pairs of different images by both encoders; `signed`: they may be below 0."""
 
     pairs: ImagePairs
     old: Distances
     new: Distances
+    signed: bool = False
 
     @cached_property
     def order_statistics(self) -> tuple[Distances, Distances]:
@@ -105,7 +106,7 @@ def thresholds_at(distanced: Distanced, rate: float) -> Thresholds:
         raise HoldfastError(f"rate: {enough(pairs.images, rate) or 'too few pairs of different images are left'}")
     limits = [distanced.at(encoder, rate) for encoder in (0, 1)]
     near = [distanced.below(d, limit) for d, limit in zip((distanced.old, distanced.new), limits, strict=True)]
-    if limits[0] <= 0:
+    if limits[0] <= 0 and not distanced.signed:
         raise HoldfastError(
             f"rate: more than a share of {rate:g} of {pairs.count:,} pairs are equal to the old encoder, so no "
             "distance tells them from copies; take a larger rate"

@@ -108,7 +108,7 @@ def upgrade(
     if old.labels is not None and len(set(old.labels)) > 1:
         entries |= measures.of_classes(plan, lists, torch.tensor(old.labels))
     sides = (
-        judge_canaries(canaries, ids, (old.reps, new.reps), thresholds, plan.divergence)
+        judge_canaries(canaries, ids, (old.reps, new.reps), thresholds, plan.compared_by)
         if canaries and thresholds is not None
         else []
     )
@@ -146,7 +146,8 @@ def _measure_distances(
     pairs = ImagePairs(paired, copies[(copies < paired).all(1)])
     if not pairs.count:
         raise HoldfastError("expected different images, got none but look-alikes; use other images")
-    return Distanced(pairs, *(pairs.distances(side.reps[:paired], plan.divergence) for side in (old, new)))
+    old_apart, new_apart = (pairs.distances(side.reps[:paired], plan.compared_by) for side in (old, new))
+    return Distanced(pairs, old_apart, new_apart, plan.compared_by.signed)
 
 
 def _thresholds(plan: IndexPlan, distanced: Distanced, needed: bool) -> tuple[Thresholds | None, str]:

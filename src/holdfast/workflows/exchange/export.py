@@ -12,8 +12,10 @@ import torch
 
 from holdfast.auditing.balls import audit_ball, shape_of
 from holdfast.core import Ball, Encoder, HoldfastError, Images, Reps
+from holdfast.core.divergence import read_divergence, require
 from holdfast.core.registry import part_name
 from holdfast.numerics.bounds.backward import Region
+from holdfast.numerics.geometry.divergence import LinearDivergence
 from holdfast.runtime.checked import check_arguments
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import public
@@ -99,6 +101,7 @@ def export_vnnlib(
     # what is asked for, opened; a wrong word is refused before anything is computed
     if label and head is None:
         raise HoldfastError("label: expected a head, whose classes labels are; give one (--head), or leave it out")
+    linear = require(read_divergence(divergence), LinearDivergence, "divergence with a linear margin")
     if not seconds > 0:
         raise HoldfastError(f"seconds: expected a limit above 0, got {seconds:g}; for example 300")
     listener, folder = listener or Silent(), local_folder(os.fspath(out))
@@ -110,7 +113,7 @@ def export_vnnlib(
     # the questions, from the clean representations
     clean = _clean(encoder, opened, listener)
     if head is None:
-        questions = about_pairs(chosen, clean, opened.ids, seed, negatives, divergence)
+        questions = about_pairs(chosen, clean, opened.ids, seed, negatives, linear)
     else:
         questions = about_classes(chosen, clean, head, opened.labels, label)
     for part in ("onnx", "vnnlib"):

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import Head, Margin, Reps, Rng, registry
-from holdfast.numerics.geometry.margins import between
+from holdfast.numerics.geometry.divergence import LinearDivergence
 from holdfast.numerics.geometry.negatives import draw_negatives
 from holdfast.runtime.errors import no_labels
 
@@ -34,13 +34,13 @@ class Question:
 
 
 def about_pairs(
-    chosen: Sequence[int], clean: Reps, ids: Sequence[str], seed: int, negatives: int, divergence: str
+    chosen: Sequence[int], clean: Reps, ids: Sequence[str], seed: int, negatives: int, divergence: LinearDivergence
 ) -> list[Question]:
     """Return for each image whether f(x') can be as near to f(x⁻) as to f(x), for one of its negatives x⁻."""
     positions = torch.tensor(list(chosen))
     rng = Rng(seed, ids=tuple(ids[number] for number in chosen))
     drawn = draw_negatives(rng, positions, len(clean), negatives)
-    margin = between(clean[positions], clean[drawn], divergence)
+    margin = divergence.between(clean[positions], clean[drawn])
     unsafe = tuple(_at_most_zero(row) for row in torch.eye(negatives).double())
     return [
         Question(

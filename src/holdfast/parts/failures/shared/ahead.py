@@ -1,10 +1,11 @@
 """How far rivals are ahead in a search: what failures to be found have in common."""
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from holdfast.core import Event
+from holdfast.core import Divergence, Event
+from holdfast.numerics.geometry import pairwise
 from holdfast.parts.failures.shared.alike import LEAST
 
 
@@ -41,3 +42,43 @@ def in_units_at_x(ahead: Event, clean: Float[Tensor, "images dim"], hopeless: Bo
         return value.clamp_min(LEAST)
 
     return event
+
+
+def distances_ahead(
+    divergence: Divergence,
+    bank: Float[Tensor, "results dim"],
+    wanted: Bool[Tensor, "images results"],
+    rival: Bool[Tensor, "images results"],
+    k: int = 1,
+) -> Event:
+    """Return the event of how much nearer the k-th nearest rival is than what is wanted, by any divergence.
+
+    Values need all pairs, gradients two of them alone, and follow what the divergence lets attacks pursue.
+
+    Args:
+        divergence: how representations are compared.
+        bank: clean representations of the population, in float64.
+        wanted: which of these each image is looked for, or belongs to.
+        rival: which ones must not be nearer.
+        k: which of these counts.
+    """
+
+    def ahead(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
+        rows = rows.to(wanted.device)
+        # All pairs are compared on the CPU, without a graph: that would hold every one of them
+        with torch.no_grad():
+            apart = pairwise.pairwise(reps.flatten(0, 1).cpu(), bank.cpu(), divergence).to(bank.device)
+            apart = apart.unflatten(0, reps.shape[:2])  # [rows, draws, N]
+            own = apart.masked_fill(~wanted[rows, None], torch.inf).min(2)
+            rivals = apart.masked_fill(~rival[rows, None], torch.inf).topk(min(k, len(bank)), dim=2, largest=False)
+            value = own.values - rivals.values[..., -1]
+        # Zero, with the gradient of the two that decide
+        if reps.requires_grad:
+            moved = reps.double()
+            along = divergence.pursue(moved, bank[own.indices]) - divergence.pursue(
+                moved, bank[rivals.indices[..., -1]]
+            )
+            value = value + (along - along.detach())
+        return value
+
+    return ahead

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import HoldfastError
-from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.directions import unit
 from holdfast.sources.encoders.shared.weights import read_safetensors
 
 

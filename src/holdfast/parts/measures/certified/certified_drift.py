@@ -8,7 +8,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from holdfast.core import Attack, Ball, Observation, Score, Search, Subject, Table
-from holdfast.numerics.geometry.divergences import divergence
+from holdfast.core.divergence import read_divergence
 from holdfast.numerics.geometry.invariance import AXES
 from holdfast.numerics.statistics import universal
 from holdfast.parts.attacks.apgd import Apgd
@@ -86,21 +86,21 @@ class CertifiedDrift(OfAllPairs, Bracket):
         rounding = 4 * REPRESENTATIONS * clean.norm(dim=1).max()
         # The attack's side: the farthest of all points that searches met, image by image
         for name, bound in drift_bounds(ranges, clean).items():
-            drift = torch.zeros_like(bound)
+            divergence, drift = read_divergence(name), torch.zeros_like(bound)
             for points in subject.collect_points(self.ball):
                 # Searches may have attacked more images than were certified, or fewer
                 count = min(len(points), len(clean))
                 for reps in points[:count].unbind(1):
-                    drift[:count] = drift[:count].maximum(divergence(name)(reps, clean[:count]))
+                    drift[:count] = drift[:count].maximum(divergence(reps, clean[:count]))
             # Cosines do not depend on the length, so their rounding does not either
-            in_order(subject.ids, drift, bound, float(4 * REPRESENTATIONS if name == "cosine" else rounding))
+            in_order(subject.ids, drift, bound, float(4 * REPRESENTATIONS if divergence.of_directions else rounding))
             # Within rounding an attack may pass the bound; the certificate is
             # never on the better side of it
             bound = bound.maximum(drift)
             # The headline's columns have no prefix; both sides are placed
             # among the pairs at once, [2, M]
             prefix, both = "" if name == DRIFTS[-1] else f"{name} ", torch.stack([drift, bound])
-            placed = zip(("attack", "certificate"), both, *self.place(subject, bank, both, name)[:2], strict=True)
+            placed = zip(("attack", "certificate"), both, *self.place(subject, bank, both, divergence)[:2], strict=True)
             for side, values, quantiles, near in placed:
                 table[f"drift {name} {side}"] = universal.pad_to_population(values, len(bank))
                 table |= {f"{prefix}{side}": quantiles, f"near {prefix}{side}": near}

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 import torch
 
 from holdfast.core import Attack, Ball, HoldfastError, Observation, Search, Subject, Table
-from holdfast.numerics.geometry.divergences import l2
+
+# REST ['l2']
 from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
+from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.bracket import Bracket, format_share, in_order
 from holdfast.parts.measures.shared.drift import drift_bounds
 from holdfast.parts.measures.shared.worst import trajectories
@@ -87,14 +89,14 @@ class CertifiedOverlapRisk(Bracket):
         # Row i of `apart` belongs to the partner: the least distance of x̂_j from f(x_i)
         reach, apart = drift_bounds(ranges, clean)["l2"], ranges["apart"][partner]
         # attack: the farthest and the nearest that any search of the run reached
-        farthest, nearest = torch.zeros_like(reach), l2(clean[partner], clean)
+        farthest, nearest = torch.zeros_like(reach), L2()(clean[partner], clean)
         # Points of an image serve in both roles: how far it goes, and
         # how near it comes to its partner
         for points in subject.collect_points(self.ball):
             count = min(len(points), len(positions)) // 2 * 2  # whole pairs
             for reps in points[:count].unbind(1):
-                farthest[:count] = farthest[:count].maximum(l2(reps, clean[:count]))
-                nearest[:count] = nearest[:count].minimum(l2(reps[partner[:count]], clean[:count]))
+                farthest[:count] = farthest[:count].maximum(L2()(reps, clean[:count]))
+                nearest[:count] = nearest[:count].minimum(L2()(reps[partner[:count]], clean[:count]))
         # overlap where the partner may come nearer to f(x) than the image itself goes away from it
         rounding = 4 * REPRESENTATIONS * float(clean.norm(dim=1).max())
         in_order(subject.ids, farthest, reach, rounding)

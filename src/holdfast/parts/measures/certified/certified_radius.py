@@ -6,11 +6,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Ball, Observation, Score, Subject, Table
+from holdfast.core import AnyDivergence, Ball, Observation, Score, Subject, Table
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics import drawn_pairs
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
+from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.measures.shared.bracket import Bracket, in_both_roles, in_order
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.minimal_radii import MinimalRadii
@@ -41,7 +42,7 @@ class CertifiedRadius(Bracket):
     certifier: Propagation = Crown()
     ball: Ball = Linf()
     negatives: int = 10
-    divergence: str = "cosine"
+    divergence: AnyDivergence = Cosine()
     steps: int = 40
     tolerance: float = 1e-6
 

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, replace
 
-from holdfast.core import Attack, Ball, Objective, Observation, Score, Subject, Table
+from holdfast.core import AnyDivergence, Attack, Ball, Objective, Observation, Score, Subject, Table
 from holdfast.numerics import statistics
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
+from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.measures.shared.bracket import Bracket, format_share, in_both_roles, in_order
 from holdfast.parts.measures.shared.worst import lowest
 from holdfast.parts.objectives.pair_margin import PairMargin
@@ -41,7 +42,7 @@ class InstanceAccuracy(Bracket):
     attack: Attack = Apgd(30)
     objective: Objective = PairMargin()
     negatives: int | MadeNegatives = 10
-    divergence: str = "cosine"
+    divergence: AnyDivergence = Cosine()
 
     better = "higher"
     unit = "share"

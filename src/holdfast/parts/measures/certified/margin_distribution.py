@@ -12,9 +12,10 @@ from torch import Tensor
 from holdfast.core import HoldfastError, Score, Subject, Table
 from holdfast.core.chart import Chart, Curves, Line, numbers
 from holdfast.numerics import statistics
-from holdfast.numerics.geometry.divergences import cosine
+from holdfast.numerics.geometry.directions import cosine
 from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.numerics.geometry.nearest import nearest
+from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.measures.shared.weibull import FITS, p_values
 
@@ -186,7 +187,7 @@ def margin_distances(
         tail: how many, at most N - 1.
     """
     # One more than λ, as the image itself is among its nearest
-    near = nearest(clean[own], clean, tail + 1, "cosine")
+    near = nearest(clean[own], clean, tail + 1, Cosine())
     others = near != own[:, None]
     others[others.all(1), -1] = False  # more twins than places: the image itself is not among them
     near = near[others].view(len(own), tail)

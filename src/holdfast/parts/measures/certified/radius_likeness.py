@@ -11,7 +11,7 @@ from torch import Tensor
 from holdfast.core import Ball, Chart, HoldfastError, Measure, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Curves, Line, numbers
 from holdfast.numerics import statistics
-from holdfast.numerics.geometry.divergences import cosine
+from holdfast.numerics.geometry.directions import cosine
 from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation

@@ -8,12 +8,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Attack, Ball, Objective, Observation, Score, Search, Subject, Table
+from holdfast.core import AnyDivergence, Attack, Ball, Objective, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Chart, Scatter
 from holdfast.numerics import statistics
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
+from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.measures.certified.instance_accuracy import InstanceAccuracy
 from holdfast.parts.measures.shared.bracket import Bracket, format_share, in_order
 from holdfast.parts.measures.shared.worst import lowest
@@ -44,7 +45,7 @@ class Tightness(Bracket):
     attack: Attack = Apgd(30)
     objective: Objective = PairMargin()
     negatives: int | MadeNegatives = 10
-    divergence: str = "cosine"
+    divergence: AnyDivergence = Cosine()
 
     statistic = "median"
     better = "higher"

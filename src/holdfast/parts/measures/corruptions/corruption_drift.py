@@ -7,9 +7,9 @@ from jaxtyping import Float
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Score, Subject, Table
-from holdfast.numerics.geometry.divergences import divergence
+from holdfast.core import AnyDivergence, Score, Subject, Table
 from holdfast.numerics.statistics import universal
+from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.disturbed import DisturbedMeasure
 
@@ -29,7 +29,7 @@ class CorruptionDrift(OfAllPairs, DisturbedMeasure):
         divergence: how representations are compared.
     """
 
-    divergence: str = "l2"
+    divergence: AnyDivergence = L2()
 
     per_image = "quantile"
     better = "lower"
@@ -46,14 +46,13 @@ class CorruptionDrift(OfAllPairs, DisturbedMeasure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        divergence(self.divergence)
 
     def observe(self, subject: Subject) -> Table:
         """Return the quantile of every image's drift under every corruption."""
         clean, disturbed = self.read_reps(subject)
         # d(f(c(x)), f(x)) of each corruption: universal quantiles of section 5, for
         # corruptions instead of attacks
-        drifts = [divergence(self.divergence)(reps, clean[: len(reps)]) for reps in disturbed.values()]
+        drifts = [self.divergence(reps, clean[: len(reps)]) for reps in disturbed.values()]
         # All corruptions are placed in one pass over the pairs
         quantiles, near, near_mean = self.place(subject, clean, torch.stack(drifts), self.divergence)
         pairs = {f"near@{title}": row for title, row in zip(disturbed, near, strict=True)} | {"near": near_mean}

@@ -7,10 +7,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import HoldfastError, Score, Subject, Table
+from holdfast.core import AnyDivergence, HoldfastError, Score, Subject, Table
 from holdfast.numerics import statistics
-from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.geometry.nearest import nearest
+from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.measures.shared.disturbed import DisturbedMeasure
 
 
@@ -29,7 +29,7 @@ class NeighbourConsistency(DisturbedMeasure):
     """
 
     k: int = 10
-    divergence: str = "cosine"
+    divergence: AnyDivergence = Cosine()
 
     per_image = "kept"
     better = "higher"
@@ -44,7 +44,6 @@ class NeighbourConsistency(DisturbedMeasure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        divergence(self.divergence)
         if self.k < 1:
             raise HoldfastError(f"neighbour_consistency: k: expected at least 1 neighbour, got {self.k}")
 

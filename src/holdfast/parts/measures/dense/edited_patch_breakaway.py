@@ -7,9 +7,11 @@ from jaxtyping import Float
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Score, Subject, Table, Threat
+from holdfast.core import AnyDivergence, Score, Subject, Table, Threat
+from holdfast.core.divergence import require
 from holdfast.numerics import statistics
-from holdfast.numerics.geometry import patches
+from holdfast.numerics.geometry.divergence import EuclideanDivergence
+from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.disturbed import DisturbedMeasure
 from holdfast.parts.measures.shared.patches import grid_of, measure_breakaway_within
 from holdfast.parts.threats.gaussian import Gaussian
@@ -42,7 +44,7 @@ class EditedPatchBreakaway(DisturbedMeasure):
     """
 
     threats: tuple[Threat, ...] = IN_PLACE
-    divergence: str = "l2"
+    divergence: AnyDivergence = L2()
 
     per_image = "lost"
     better = "lower"
@@ -59,7 +61,7 @@ class EditedPatchBreakaway(DisturbedMeasure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        patches.check(self.divergence)
+        require(self.divergence, EuclideanDivergence, "divergence of patches")
 
     def observe(self, subject: Subject) -> Table:
         """Return the share of every image's patches that are lost under every edit.

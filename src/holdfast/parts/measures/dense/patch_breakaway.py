@@ -7,8 +7,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Objective, Observation, Score, Search, Subject, Table
+from holdfast.core.divergence import require
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise, patches
+from holdfast.numerics.geometry.divergence import EuclideanDivergence
+from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.patches import (
     Bank,
     PatchMeasure,
@@ -60,7 +63,7 @@ class PatchBreakaway(PatchMeasure):
     )
 
     def __post_init__(self) -> None:
-        patches.check(self.divergence)
+        require(self.divergence, EuclideanDivergence, "divergence of patches")
         super().__post_init__()
 
     @property
@@ -105,14 +108,14 @@ class PatchBreakaway(PatchMeasure):
         others = bank(subject, clean, self.bank)
         # Cosines as distances between directions, so that "alike"
         # means the same for both divergences
-        compared = Bank(patches.map_to_euclidean(others.tokens, self.divergence), others.image)
+        compared = Bank(self.divergence.points(others.tokens), others.image)
         # A thousandth of the mean distance, of all pairs of patches of different images
-        alike = patches.ALIKE * compared.apart("l2").mean()
+        alike = patches.ALIKE * compared.apart(L2()).mean()
         worst = torch.full((subject.attacked,), torch.nan, dtype=torch.float64)
         known = subject.collect_points(self.ball)
         for image in range(subject.attacked):
             own = clean[image].double()
-            apart = pairwise.pairwise(patches.map_to_euclidean(own, self.divergence), compared.tokens, "l2")
+            apart = pairwise.pairwise(self.divergence.points(own), compared.tokens, L2())
             # [P, bank]: 0 or infinity, added to distances
             rivals = to_additive_mask((compared.image != image) & (apart > alike))
             # All that searches met of this image, which those that attack fewer images never saw

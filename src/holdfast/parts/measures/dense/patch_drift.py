@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Score, Search, Subject, Table
-from holdfast.numerics.geometry.divergences import divergence
+from holdfast.core.divergence import require_distance
 from holdfast.numerics.statistics.universal import pad_to_population
 from holdfast.parts.measures.shared.patches import PatchMeasure, bank
 from holdfast.parts.measures.shared.usual_distance import UNIT, in_units, influence_in_units
@@ -47,6 +47,9 @@ class PatchDrift(PatchMeasure):
     )
     reference = "drift of Petrov & Kwiatkowska (2022), section 5, for each patch of an image"
 
+    def __post_init__(self) -> None:
+        require_distance(self.divergence, "patch_drift")
+
     def observe(self, subject: Subject) -> Table:
         """Return the drift of every attacked image's patches: their mean and their largest.
 
@@ -59,7 +62,7 @@ class PatchDrift(PatchMeasure):
             pairs = zip(moved, clean, strict=False)
             # [attacked, P], each patch against what it was; image by
             # image, to spare copies in float64
-            drifts = torch.stack([divergence(self.divergence)(m.double(), c.double()) for m, c in pairs])
+            drifts = torch.stack([self.divergence(m.double(), c.double()) for m, c in pairs])
             # In units of the median distance between patches of different images
             drifts = drifts / table[UNIT][: len(drifts), None]
             columns = {f"drift@{step}": drifts.mean(1), f"worst@{step}": drifts.amax(1)}

@@ -8,11 +8,12 @@ from jaxtyping import Float
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Measure, Observation, Score, Subject, Table
+from holdfast.core import AnyDivergence, Measure, Observation, Score, Subject, Table
 from holdfast.core.chart import Chart, Curves, Line, numbers
+from holdfast.core.divergence import require_distance
 from holdfast.numerics import statistics
-from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.statistics.universal import pad_to_population
+from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.patches import bank, grid_of
 from holdfast.parts.measures.shared.usual_distance import UNIT, in_units, strip_padding
 from holdfast.parts.observations.clean import Clean
@@ -37,7 +38,7 @@ class PatchSpill(Measure):
         first: how many images; None: all that the audit attacks.
     """
 
-    divergence: str = "l2"
+    divergence: AnyDivergence = L2()
     bank: Count = 2000
     first: Count | None = None
 
@@ -49,9 +50,6 @@ class PatchSpill(Measure):
         "patch in P of it would lie outside: 98 % in a grid of 7 × 7."
     )
     reference = "covering as in Zeiler & Fergus (2014), for patches"
-
-    def __post_init__(self) -> None:
-        divergence(self.divergence)
 
     @property
     def column(self) -> str:
@@ -67,6 +65,9 @@ class PatchSpill(Measure):
         """Clean representations, and those of covered images."""
         return Clean(), self.occlusion
 
+    def __post_init__(self) -> None:
+        require_distance(self.divergence, "patch_spill")
+
     def observe(self, subject: Subject) -> Table:
         """Return how much of every image's drift lies outside, and how far from the covered patch.
 
@@ -78,7 +79,7 @@ class PatchSpill(Measure):
         place = observed["place"]
         pairs = zip(moved, clean, strict=False)
         # d_q, [M, P]
-        drift = torch.stack([divergence(self.divergence)(m.double(), c.double()) for m, c in pairs])
+        drift = torch.stack([self.divergence(m.double(), c.double()) for m, c in pairs])
         # Without the covered patch itself; NaN (0 / 0) where no token moved
         outside = drift.scatter(1, place[:, None], 0.0).sum(1) / drift.sum(1)
         # how far every patch is from the covered one

@@ -7,7 +7,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Objective, Subject, Table
+from holdfast.core.divergence import require
 from holdfast.numerics.geometry import patches
+from holdfast.numerics.geometry.divergence import EuclideanDivergence
 from holdfast.parts.measures.shared.patches import TIE, PatchMeasure
 from holdfast.parts.objectives.segment_margin import SegmentMargin
 from holdfast.runtime.checked import Count
@@ -41,7 +43,7 @@ class SegmentKept(PatchMeasure):
     reference = "segments by k-means of patch tokens, as in Amir et al. (2022); attacks as in Gu et al. (2022)"
 
     def __post_init__(self) -> None:
-        patches.check(self.divergence)
+        require(self.divergence, EuclideanDivergence, "divergence of patches")
         super().__post_init__()
 
     @property
@@ -58,7 +60,7 @@ class SegmentKept(PatchMeasure):
         """
         clean, attacked = self.tokens(subject)
         # Segments are made once of the clean tokens, and stay where they are under attack
-        before = [patches.map_to_euclidean(image.double(), self.divergence) for image in clean[: subject.attacked]]
+        before = [self.divergence.points(image.double()) for image in clean[: subject.attacked]]
         segmented = [patches.segments(image, self.segments) for image in before]
         table: Table = {}
         for step, moved in attacked.items():
@@ -69,7 +71,7 @@ class SegmentKept(PatchMeasure):
     def _measure_kept(self, moved: Float[Tensor, "patches dim"], centres: Tensor, own: Tensor) -> float:
         if len(centres) < 2:
             return torch.nan
-        tokens = patches.map_to_euclidean(moved, self.divergence)
+        tokens = self.divergence.points(moved)
         # [P, segments] from differences: a matrix product could decide near ties by rounding
         apart = torch.cdist(tokens, centres, compute_mode="donot_use_mm_for_euclid_dist")
         # Strictly nearer than the own centre; equal distances are no change

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Observation, Score, Search, Subject, Table
-from holdfast.numerics.geometry.divergences import divergence
+from holdfast.core.divergence import require_distance
 from holdfast.numerics.statistics.universal import pad_to_population
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.measures.shared.usual_distance import UNIT, in_units, influence_in_units, usual_distance
@@ -54,12 +54,16 @@ class NaiveOverstatement(AttackMeasure):
         """Clean representations and the trajectories of both attacks."""
         return *super().observations(), *self.naive
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_distance(self.divergence, "naive_overstatement")
+
     def observe(self, subject: Subject) -> Table:
         """Return both drifts of every attacked image, and their difference."""
         clean, adaptive = self.reps(subject)
         # Both are judged by the encoder's own draws
         naive = worst(subject, self.attack, self.naive)
-        distance, points = divergence(self.divergence), clean[:POINTS]
+        distance, points = self.divergence, clean[:POINTS]
         # One unit for both drifts, so that its error cannot make a difference where there is none
         table = usual_distance(points, torch.arange(len(points)), len(clean), self.divergence)
         for step in adaptive:

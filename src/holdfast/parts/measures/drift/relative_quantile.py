@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from holdfast.core import Objective, Subject, Table
-from holdfast.numerics.geometry.divergences import divergence
+from holdfast.core.divergence import require_distance
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.attacked import pair_of, partners
@@ -36,16 +36,20 @@ class RelativeQuantile(AttackMeasure):
     )
     reference = "Petrov & Kwiatkowska (2022), section 5 (relative quantiles)"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_distance(self.divergence, "relative_quantile")
+
     def observe(self, subject: Subject) -> Table:
         """Return the ratio of every attacked image."""
         clean, attacked = self.reps(subject)
         positions = torch.arange(subject.attacked)
         own, target = clean[positions], clean[partners(positions)]
         # The denominator of section 5: the distance of the two clean images
-        before = divergence(self.divergence)(own, target)
+        before = self.divergence(own, target)
         table: Table = {"pair": pair_of(positions)}
         for step, reps in attacked.items():
-            ratio = divergence(self.divergence)(reps, target) / before
+            ratio = self.divergence(reps, target) / before
             # Twins have no way between them that could be covered
             table[f"ratio@{step}"] = torch.where(before > 0, ratio, torch.nan)
         return table

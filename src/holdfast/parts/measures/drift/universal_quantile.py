@@ -8,7 +8,6 @@ from torch import Tensor
 from typing_extensions import override
 
 from holdfast.core import Score, Subject, Table
-from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.statistics import universal
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
@@ -47,7 +46,7 @@ class UniversalQuantile(OfAllPairs, AttackMeasure):
         """Return drift and quantile of every attacked image, and what every image's pairs say."""
         clean, attacked = self.reps(subject)
         # d(f(x̂), f(x)) at every read-out, [read-outs, attacked]
-        drifts = torch.stack([divergence(self.divergence)(reps, clean[: len(reps)]) for reps in attacked.values()])
+        drifts = torch.stack([self.divergence(reps, clean[: len(reps)]) for reps in attacked.values()])
         # Exact ranks among all pairs of the population; all read-outs are placed in
         # the same passes over the pairs
         quantiles, near, _ = self.place(subject, clean, drifts, self.divergence)

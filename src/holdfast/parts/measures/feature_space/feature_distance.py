@@ -8,7 +8,7 @@ from torch import Tensor
 from holdfast.core import Score, Subject, Table
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import feature_space
-from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.directions import unit
 from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.numerics.statistics.jackknife import over_classes
 from holdfast.numerics.statistics.ratios import influence_of_ratio, ratio

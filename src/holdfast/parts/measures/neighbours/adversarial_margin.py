@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from holdfast.core import Objective, Subject, Table
+from holdfast.core.divergence import require_distance
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.measures.shared.pairs import compare_pairs
 from holdfast.parts.objectives.targeted import Targeted
@@ -33,6 +34,10 @@ class AdversarialMargin(AttackMeasure):
         "each other."
     )
     reference = "Petrov & Kwiatkowska (2022), section 5 (adversarial margin) and appendix C.8"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_distance(self.divergence, "adversarial_margin")
 
     def observe(self, subject: Subject) -> Table:
         """Return the margin of every attacked image to its partner."""

@@ -124,7 +124,7 @@ class BreakingRadius(Measure):
     @property
     def certificate_side(self) -> ProvedRadii | None:
         """The certificate's side; None where nothing is to be proved."""
-        if not self.certified:
+        if not self.certified or not self.failure.provable:
             return None
         most = self.certified if self.first is None else min(self.first, self.certified)
         return ProvedRadii(self.certifier, self.ball, self.failure, self.tolerance, first=most)

@@ -11,7 +11,6 @@ from typing_extensions import override
 from holdfast.core import HoldfastError, Observation, Score, Search, Subject, Table
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise
-from holdfast.numerics.geometry.margins import DIVERGENCES
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.observations.breaking_radii import BreakingRadii
@@ -74,7 +73,7 @@ class NearestNeighbourAccuracy(AttackMeasure):
     @property
     def event(self) -> BreakingRadii | None:
         """The search for images that are nearer to another one; None where only drift is pursued."""
-        if self.pursue == "drift" or self.divergence not in DIVERGENCES:
+        if self.pursue == "drift":
             return None
         # The search of `breaking_radius`, which reads no radius, so that
         # an audit with both makes it once

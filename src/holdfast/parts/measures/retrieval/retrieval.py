@@ -11,7 +11,6 @@ from typing_extensions import override
 
 from holdfast.core import Attack, Ball, Score, Search, Subject, Table
 from holdfast.core.chart import Chart
-from holdfast.numerics.geometry.margins import DIVERGENCES
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.failures.outranked import Outranked
@@ -67,9 +66,7 @@ class Retrieval(Outranking, Searching):
 
     @property
     def rank_searches(self) -> dict[int, BreakingRadii | Broken]:
-        """For each k the search for images that are not found among the first k; none for other divergences."""
-        if self.divergence not in DIVERGENCES:
-            return {}
+        """For each k the search for images that are not found among the first k."""
         known = {k: Broken(self.attack, self.ball, Outranked(k, self.relevant, self.divergence)) for k in self.k}
         nearest = BreakingRadii(self.ball.of_usual_radius, Nearest(self.divergence), self.passes)
         # For the first place the smallest change tells of every ball, and

@@ -8,13 +8,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Attack, Ball, HoldfastError, Relevance, Score, Search, Subject, Table
+from holdfast.core import AnyDivergence, Attack, Ball, HoldfastError, Relevance, Score, Search, Subject, Table
 from holdfast.core.chart import Chart
 from holdfast.numerics import statistics
-from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.geometry.judged import score_retrieval
-from holdfast.numerics.geometry.margins import DIVERGENCES
 from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.failures.outranked import Outranked
 from holdfast.parts.measures.shared.outranking import CLEAN, WORST, Outranking
 from holdfast.parts.measures.shared.searching import CONDITION, Recalling, recall
@@ -49,7 +48,7 @@ class TaskRetrieval(Outranking, Recalling):
     k: tuple[Count, ...] = (10, 1)
     attack: Attack = Apgd(50)
     ball: Ball = Linf(0.05)
-    divergence: str = "cosine"
+    divergence: AnyDivergence = Cosine()
 
     better = "higher"
     unit = "share"
@@ -62,14 +61,11 @@ class TaskRetrieval(Outranking, Recalling):
     reference = "Järvelin & Kekäläinen (2002), the grade as gain, as in trec_eval and in Xiao et al. (2025)"
 
     def __post_init__(self) -> None:
-        divergence(self.divergence)
         super().__post_init__()
 
     @property
     def rank_searches(self) -> dict[int, Broken]:
-        """For each k the search for queries that find nothing relevant there; none for other divergences."""
-        if self.divergence not in DIVERGENCES:
-            return {}
+        """For each k the search for queries that find nothing relevant there."""
         return {k: Broken(self.attack, self.ball, Outranked(k, "qrels", self.divergence)) for k in self.k}
 
     def relies_on(self, score: str) -> tuple[Search, ...]:

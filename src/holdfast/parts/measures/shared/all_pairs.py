@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Measure, Score, Subject
+from holdfast.core import Divergence, Measure, Score, Subject
 from holdfast.numerics.geometry.circle import Circle
 from holdfast.numerics.statistics import sampled_pairs, universal
 from holdfast.runtime.checked import Count
@@ -65,10 +65,10 @@ class OfAllPairs(Measure):
         subject: Subject,
         bank: Float[Tensor, "population dim"],
         drifts: Float[Tensor, "columns images"],
-        name: str = "l2",
+        divergence: Divergence,
     ) -> tuple[Float[Tensor, "columns population"], Float[Tensor, "columns population"], Float[Tensor, "population"]]:
         """Return where drifts lie among these pairs, see `universal.place`."""
-        return universal.place(bank, drifts, name, self.circle(subject))
+        return universal.place(bank, drifts, divergence, self.circle(subject))
 
     def median_quantile(self, quantiles: Float[Tensor, "population"], near: Float[Tensor, "population"]) -> Score:
         """Return the median of where drifts lie, see `universal.median`."""

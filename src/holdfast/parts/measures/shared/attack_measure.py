@@ -8,14 +8,26 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Attack, Ball, HoldfastError, Measure, Objective, Observation, Score, Search, Subject, Table
+from holdfast.core import (
+    AnyDivergence,
+    Attack,
+    Ball,
+    HoldfastError,
+    Measure,
+    Objective,
+    Observation,
+    Score,
+    Search,
+    Subject,
+    Table,
+)
 from holdfast.core.chart import Chart, Readouts
 from holdfast.core.registry import part_name
 from holdfast.numerics import statistics
-from holdfast.numerics.geometry.divergences import cosine
-from holdfast.numerics.geometry.divergences import divergence as find_divergence
+from holdfast.numerics.geometry.directions import cosine
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.ensemble import Ensemble
+from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.worst import read_attacked_reps, trajectories, worst
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
@@ -89,7 +101,7 @@ class AttackMeasure(Measure):
     attack: Attack = Apgd(50)
     ball: Ball = Linf(0.05)
     objective: Objective = Untargeted()
-    divergence: str = "l2"
+    divergence: AnyDivergence = L2()
     readouts: tuple[int, ...] = ()
 
     targeted: ClassVar[bool] = False
@@ -99,7 +111,6 @@ class AttackMeasure(Measure):
     condition: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        find_divergence(self.divergence)
         if isinstance(self.attack, Ensemble) and self.readouts:
             raise HoldfastError("an ensemble is read out when its members have finished; leave readouts empty")
         if min(self.readouts, default=0) < 0 or not self.steps:

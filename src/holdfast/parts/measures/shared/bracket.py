@@ -8,16 +8,16 @@ from typing import ClassVar, Literal
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Ball, HoldfastError, Measure, Score, Search, Subject, Table
+from holdfast.core import Ball, Divergence, HoldfastError, Measure, Score, Search, Subject, Table
+from holdfast.core.divergence import require
 from holdfast.numerics import statistics
-from holdfast.numerics.geometry.margins import DIVERGENCES
+from holdfast.numerics.geometry.divergence import LinearDivergence
 from holdfast.numerics.geometry.negatives import negatives_of
 from holdfast.numerics.statistics import drawn_pairs, universal
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
-from holdfast.runtime.errors import unknown
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,8 @@ class Bracket(Measure):
     most: ClassVar[float | None] = 1.0
 
     def __post_init__(self) -> None:
-        divergence = getattr(self, "divergence", "l2")
-        if divergence not in DIVERGENCES:
-            raise unknown(f"divergence of {type(self).__name__}", divergence, DIVERGENCES)
+        if isinstance(divergence := getattr(self, "divergence", None), Divergence):
+            require(divergence, LinearDivergence, f"divergence of {type(self).__name__}")
         for needed in self.observations():
             needed.key()  # builds them, which refuses what they cannot do
 

@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Observation, Score, Subject, Table
+from holdfast.core import AnyDivergence, HoldfastError, Observation, Score, Subject, Table
 from holdfast.core.registry import part_name
-from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.geometry.matching import LEAST, Matches, images_needed, matches, matches_of_copies
 from holdfast.numerics.statistics.thresholds import AtRate
 from holdfast.numerics.statistics.universal import pad_to_population
+from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.edits import EDITS
 from holdfast.parts.measures.shared.probe import labels_of
@@ -48,7 +48,7 @@ class Matched(OfAllPairs):
     """
 
     rate: float = 1e-3
-    divergence: str = "l2"
+    divergence: AnyDivergence = L2()
     negatives: Literal["images", "classes"] = field(default="images", kw_only=True)
     misses: float | None = field(default=None, kw_only=True)
 
@@ -63,7 +63,6 @@ class Matched(OfAllPairs):
         return False
 
     def __post_init__(self) -> None:
-        divergence(self.divergence)
         if not 0 < self.rate < 1:
             raise HoldfastError(f"{part_name(self)}: rate: expected a share of pairs in (0, 1), got {self.rate:g}")
         if self.misses is not None and not 0 < self.misses < 1:
@@ -101,14 +100,16 @@ class Matched(OfAllPairs):
         """
         clean = subject.read(Clean())["reps"].double()
         # [pairs, images]: every distance that is held against the threshold
-        apart = torch.stack([divergence(self.divergence)(a.double(), b.double()) for a, b in pairs])
+        apart = torch.stack([self.divergence(a.double(), b.double()) for a, b in pairs])
         numbers: dict[str, float] = {}
         if self.misses is None:
             result = self._matches(subject, clean, apart)
             # With fewer pairs than this below it, single pairs would decide the threshold
             limit = math.nan if result.allowed < LEAST else result.threshold
         else:
-            result = matches_of_copies(self._compare_copies(subject, clean), apart, self.level, len(clean))
+            result = matches_of_copies(
+                self._compare_copies(subject, clean), apart, self.level, len(clean), self.divergence.signed
+            )
             limit = math.nan if result.pairs - result.allowed < LEAST else result.threshold
             at = torch.tensor([limit], dtype=torch.float64)
             # What a threshold that was set by copies lets through among different images
@@ -135,7 +136,7 @@ class Matched(OfAllPairs):
         """Return how far copies are from their originals."""
         # Every edit counts alike: a copy is a row of one edit
         edited = [subject.read(copy)["reps"].double() for copy in self.copies]
-        return torch.stack([divergence(self.divergence)(reps, clean[: len(reps)]) for reps in edited])
+        return torch.stack([self.divergence(reps, clean[: len(reps)]) for reps in edited])
 
     def at_rate(self, table: Table, values: Callable[[float], Float[Tensor, "population"]]) -> AtRate:
         """Return what is known of the mean of values that depend on the rate."""

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, overload
 
@@ -26,6 +26,8 @@ from holdfast.runtime.foreign import forbid_mutation
 class OwnMeasure(FunctionPart, AttackMeasure):
     """A function of (f(x), f(x̂)), or of (f(x), f(x̂), f(t)) where each image is attacked towards another, t.
 
+    It also gets the clean representations of all images where it names an argument `population`.
+
     Table: `value@STEP`, one row per attacked image, and `pair` where it has targets. `divergence` is not used.
 
     Attributes:
@@ -35,6 +37,7 @@ class OwnMeasure(FunctionPart, AttackMeasure):
     code: str = ""
 
     takes_target: ClassVar[bool] = False
+    takes_population: ClassVar[bool] = False
     per_image = "value"
 
     def __post_init__(self) -> None:
@@ -46,19 +49,20 @@ class OwnMeasure(FunctionPart, AttackMeasure):
         population, attacked = self.reps(subject)
         positions = torch.arange(subject.attacked)
         clean, target = population[positions].float(), population[partners(positions)].float()
+        named = {"population": population.float()} if self.takes_population else {}
         table: Table = {"pair": pair_of(positions)} if self.targeted else {}
         return table | {
-            f"value@{step}": self._values(clean, reps.float(), *((target,) if self.takes_target else ()))
+            f"value@{step}": self._values(clean, reps.float(), *((target,) if self.takes_target else ()), **named)
             for step, reps in attacked.items()
         }
 
-    def _values(self, *reps: Tensor) -> Tensor:
+    def _values(self, *reps: Tensor, **named: Tensor) -> Tensor:
         """Return the function's values."""
         name = registry.part_name(self)
         # Called twice, since a function that is random in itself would make
         # a score that nobody can repeat
-        with torch.no_grad(), forbid_mutation(f"the function {name}", *reps):
-            values, again = (value_per_image(self, reps).double() for _ in range(2))
+        with torch.no_grad(), forbid_mutation(f"the function {name}", *reps, *named.values()):
+            values, again = (value_per_image(self, reps, **named).double() for _ in range(2))
         if not torch.equal(values, again):
             raise HoldfastError(f"{name}: expected the same values each time, got others; seed what is random in it")
         came = f"got values from {float(values.min()):.4g} to {float(values.max()):.4g}"
@@ -82,9 +86,9 @@ class MeasureOfFunction(Mapping[str, Any]):
         self.__wrapped__ = function
         functools.update_wrapper(self, function)
 
-    def __call__(self, *reps: Tensor) -> Any:
+    def __call__(self, *reps: Tensor, **named: Tensor) -> Any:
         """Call the function."""
-        return self.__wrapped__(*reps)
+        return self.__wrapped__(*reps, **named)
 
     def __getitem__(self, key: str) -> str:
         # A notebook may define the name again: a plan made with the first
@@ -140,7 +144,8 @@ def measure(
     Args:
         function: maps clean representations [N, D] and those of the same images attacked [N, D] to one value per image
             [N], both float32. With a third argument the attack is targeted, and it gets the representations [N, D] of
-            the images that each is attacked towards.
+            the images that each is attacked towards. An argument called `population` gets the clean representations
+            [P, D] of all images of the audit, of which the attacked ones are the first.
         name: of the measure; that of the function where None, "own_measure" for a lambda.
         better: which values are more robust.
         unit: of the values; shares are from 0 to 1.
@@ -167,7 +172,10 @@ def measure(
     called = name or getattr(function, "__name__", "")
     called = "own_measure" if called == "<lambda>" else called
     asks = (inspect.getdoc(function) or "").partition("\n")[0]
-    takes, targeted = takes_target(function, called, "clean", "attacked")
+    everyone = "population" in _arguments(function)
+    # Given by name, wherever it stands, so what is left is as without it
+    rest = functools.partial(function, population=None) if everyone else function
+    takes, targeted = takes_target(rest, called, "clean", "attacked")
     objective = _objective(loss, called, targeted)
     part = part_of(
         "measures",
@@ -181,6 +189,7 @@ def measure(
         ],
         targeted=targeted or objective.needs_target,
         takes_target=takes,
+        takes_population=everyone,
         better=better,
         # Of values 0 and 1 the statistic is a share, whatever was said
         unit="share" if statistic == "share" else unit,
@@ -192,6 +201,14 @@ def measure(
         **({"title": title} if title else {}),
     )
     return MeasureOfFunction(function, part)
+
+
+def _arguments(function: Function) -> Iterable[str]:
+    """Return the names of the arguments of a function; none of one that does not say."""
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return ()
 
 
 def _objective(given: Objective | Function | str | None, name: str, targeted: bool) -> Objective:

@@ -3,7 +3,6 @@
 import torch
 
 from holdfast.core import Subject, Table
-from holdfast.numerics.geometry.divergences import divergence
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.observations.attacked import pair_of, partners
 
@@ -15,7 +14,7 @@ def compare_pairs(measure: AttackMeasure, subject: Subject) -> Table:
     `apart`, d(f(x_i), f(x_j)); `pair`.
     """
     clean, attacked = measure.reps(subject)
-    distance = divergence(measure.divergence)
+    distance = measure.divergence
     positions = torch.arange(subject.attacked)
     partner = partners(positions)
     x = clean[positions]

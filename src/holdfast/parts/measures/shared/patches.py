@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from holdfast.core import Grid, HoldfastError, Measure, Objective, Rng, Subject, Table
+from holdfast.core import Divergence, Grid, HoldfastError, Measure, Objective, Rng, Subject, Table
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry import pairwise, patches
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
@@ -34,11 +34,11 @@ class Bank:
     tokens: Float[Tensor, "bank dim"]
     image: Int[Tensor, "bank"]
 
-    def usual_distance(self, images: int, divergence: str) -> Table:
+    def usual_distance(self, images: int, divergence: Divergence) -> Table:
         """Return the median distance of its patches of different images, as columns; see `usual_distance`."""
         return usual_distance(self.tokens, self.image, images, divergence)
 
-    def apart(self, divergence: str) -> Float[Tensor, "pairs"]:
+    def apart(self, divergence: Divergence) -> Float[Tensor, "pairs"]:
         """Return the distances of all pairs of patches of different images."""
         # Each pair once, and none within an image
         different = self.image[:, None] < self.image
@@ -113,7 +113,7 @@ def measure_breakaway(
     moved: Float[Tensor, "patches dim"],
     clean: Float[Tensor, "patches dim"],
     others: Float[Tensor, "others dim"],
-    divergence: str,
+    divergence: Divergence,
     rivals: Float[Tensor, "patches others"],
 ) -> float:
     """Return the share of an image's patches that are nearer to another one than to what they were; NaN without rivals.
@@ -128,13 +128,13 @@ def measure_breakaway(
     if not bool(rivals.isfinite().any()):
         return torch.nan
     # d(t_p(x̂), t_p(x)), [P], against the nearest rival's
-    own = pairwise.divergence(divergence)(moved, clean)
+    own = divergence(moved, clean)
     nearest = (pairwise.pairwise(moved, others, divergence) + rivals).amin(1)
     return float((nearest < own * (1 - TIE)).double().mean())
 
 
 def measure_breakaway_within(
-    moved: Float[Tensor, "patches dim"], clean: Float[Tensor, "patches dim"], divergence: str
+    moved: Float[Tensor, "patches dim"], clean: Float[Tensor, "patches dim"], divergence: Divergence
 ) -> float:
     """Return the share of an image's patches that are nearer to another patch of it; NaN where all are alike.
 
@@ -145,7 +145,7 @@ def measure_breakaway_within(
     """
     moved, clean = moved.double(), clean.double()
     # Other patches of the image that do not look alike; the patch itself is alike to itself
-    rivals = patches.rivals(patches.map_to_euclidean(clean, divergence))
+    rivals = patches.rivals(divergence.points(clean))
     return measure_breakaway(moved, clean, clean, divergence, to_additive_mask(rivals))
 
 

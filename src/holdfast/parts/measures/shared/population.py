@@ -3,15 +3,17 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from holdfast.core import Attack, Ball, Observation, Search, Subject, Table
+from holdfast.core import AnyDivergence, Attack, Ball, Observation, Search, Subject, Table
+from holdfast.core.divergence import require
 from holdfast.numerics.geometry import pairwise
-from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.divergence import LinearDivergence
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
+from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.bracket import Bracket, format_share, in_order
 from holdfast.parts.measures.shared.worst import trajectories
 from holdfast.parts.objectives.untargeted import Untargeted
@@ -20,9 +22,6 @@ from holdfast.parts.observations.certified import Certified
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.rounding import REPRESENTATIONS
-
-TIE = 1e-9
-"""Share of two distances by which they must differ to count as different."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class AgainstPopulation(Bracket):
     certifier: Propagation = Crown()
     ball: Ball = Linf(0.05)
     attack: Attack = Apgd(50)
-    divergence: str = "l2"
+    divergence: AnyDivergence = L2()
 
     @property
     def certificate_side(self) -> Certified:
@@ -69,15 +68,16 @@ class AgainstPopulation(Bracket):
         clean = subject.read(Clean())["reps"].double()
         proved = subject.read(self.certificate_side)
         lower = proved["lower"]
-        # Lengths of the margins' weights: those of 2 (f⁺ - f⁻), or of z⁺ - z⁻
-        size = unit(clean) if self.divergence == "cosine" else 2 * clean
-        apart = pairwise.pairwise(size[: len(lower)], size, "l2")
+        # Lengths of the margins' weights
+        divergence = require(self.divergence, LinearDivergence, f"divergence of {type(self).__name__}")
+        size = divergence.scores(clean).weights
+        apart = pairwise.pairwise(size[: len(lower)], size, L2())
         broken = torch.zeros_like(lower, dtype=torch.bool)
         for points in subject.collect_points(self.ball):
             # Images that both sides know
             own = torch.arange(min(len(points), len(lower)))
             for reps in points[own].unbind(1):
-                margin, ties = margins_against(reps, clean, own, self.divergence)
+                margin, ties = divergence.against(reps, clean, own)
                 # What float32 may change w · f' by, from the lengths of both
                 norms = torch.maximum(reps.norm(dim=1), clean.norm(dim=1).max())[:, None]
                 rounding = 4 * REPRESENTATIONS * norms * apart[own]
@@ -91,26 +91,3 @@ class AgainstPopulation(Bracket):
     def remarks(self, table: Table) -> str:
         """Return how many bounds say nothing."""
         return format_share(table, "vacuous", "of the bounds vacuous")
-
-
-def margins_against(
-    reps: Float[Tensor, "queries dim"], bank: Float[Tensor, "bank dim"], own: Int[Tensor, "queries"], name: str
-) -> tuple[Float[Tensor, "queries bank"], Float[Tensor, "queries bank"]]:
-    """Return the pair margins of disturbed representations against a whole bank, and what counts as a tie.
-
-    Args:
-        reps: representations f(x'), in float64.
-        bank: clean representations, in float64.
-        own: position in the bank of each one's clean image.
-        name: "l2" or "cosine", see `margins.between`.
-    """
-    if name == "l2":
-        # Differences of squared distances, which is the margin of
-        # Eq. 1; ties are relative to the two
-        others = pairwise.pairwise(reps, bank, "squared_l2")
-        before = (reps - bank[own]).square().sum(1, keepdim=True)
-        return others - before, TIE * (others + before)
-    # RVCL, Eq. 12: cosines up to the length of f', in whose units ties are told
-    similar = reps @ unit(bank).T
-    before = similar.gather(1, own[:, None])
-    return before - similar, TIE * (reps.norm(dim=1, keepdim=True) + 0 * similar)

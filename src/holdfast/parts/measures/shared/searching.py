@@ -8,15 +8,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Measure, Score, Subject, Table
+from holdfast.core import AnyDivergence, Divergence, HoldfastError, Measure, Score, Subject, Table
 from holdfast.core.chart import Curves, Line, numbers
 from holdfast.core.registry import part_name
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise
-from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.geometry.ranking import first_without, rank_queries, without
 from holdfast.numerics.statistics import drawn_pairs
 from holdfast.numerics.statistics.universal import pad_to_population
+from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.runtime.checked import Count
 from holdfast.runtime.errors import unknown
@@ -110,10 +110,9 @@ class Searching(Recalling):
     """
 
     relevant: Literal["original", "class"] = "original"
-    divergence: str = "l2"
+    divergence: AnyDivergence = L2()
 
     def __post_init__(self) -> None:
-        divergence(self.divergence)
         if self.relevant not in RELEVANT:
             raise unknown(f"relevant of {part_name(self)}", self.relevant, RELEVANT)
         super().__post_init__()
@@ -214,7 +213,7 @@ class Searching(Recalling):
         return values[~values.isnan()] if column == "precision" and self.relevant == "class" else values
 
 
-def _as_query_and_in_index(precision: Ranks, reps: Tensor, clean: Tensor, divergence: str) -> Ranks:
+def _as_query_and_in_index(precision: Ranks, reps: Tensor, clean: Tensor, divergence: Divergence) -> Ranks:
     """Return what each query contributes to the mean of 1 / rank, in both roles, [M].
 
     Images that are no queries, of N, are in the index too: each query stands for N / M images there.

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Score, Table
+from holdfast.core import Divergence, Score, Table
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.statistics.looks import level
@@ -18,7 +18,7 @@ UNIT, MOVES = "unit", "unit moved by"
 
 
 def usual_distance(
-    points: Float[Tensor, "points dim"], image: Int[Tensor, "points"], images: int, divergence: str
+    points: Float[Tensor, "points dim"], image: Int[Tensor, "points"], images: int, divergence: Divergence
 ) -> Table:
     """Return the median distance of all pairs of points of different images, as columns of a table, [N] each.
 
@@ -37,8 +37,9 @@ def usual_distance(
         the median, 0 for images without a point.
 
     Example:
-        >>> points = torch.tensor([[0.0], [1.0], [2.0], [4.0]])
-        >>> columns = usual_distance(points, torch.arange(4), 4, "l2")
+        >>> from holdfast.parts.divergences.l2 import L2
+                >>> points = torch.tensor([[0.0], [1.0], [2.0], [4.0]])
+        >>> columns = usual_distance(points, torch.arange(4), 4, L2())
         >>> columns["unit"].tolist()
         [2.0, 2.0, 2.0, 2.0]
     """

@@ -8,9 +8,10 @@ from typing_extensions import override
 
 from holdfast.core import Score, Subject, Table
 from holdfast.numerics import statistics
-from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.directions import unit
 from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.numerics.statistics import universal
+from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.smoothed_measure import SmoothedMeasure
 from holdfast.parts.observations.clean import Clean
@@ -62,7 +63,7 @@ class CenterSmoothing(OfAllPairs, SmoothedMeasure):
         # Distances between clean images in the space in which the certificate bounds drift
         bank = unit(clean) if certificate.normalised else clean
         # The radius as a universal quantile, section 5, so that encoders can be compared
-        quantile, near, _ = self.place(subject, bank, certified["radius"][None])
+        quantile, near, _ = self.place(subject, bank, certified["radius"][None], L2())
         radius, abstained = (
             universal.pad_to_population(certified[name], len(bank)) for name in ("radius", "abstained")
         )

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Score, Subject, Table
-from holdfast.numerics.geometry.divergences import divergence
+from holdfast.core import AnyDivergence, Score, Subject, Table
 from holdfast.numerics.statistics import universal
+from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.transfer_measure import TransferMeasure
 from holdfast.parts.observations.clean import Clean
@@ -29,7 +29,7 @@ class TransferQuantile(OfAllPairs, TransferMeasure):
         divergence: how representations are compared.
     """
 
-    divergence: str = "l2"
+    divergence: AnyDivergence = L2()
 
     per_image = "quantile"
     question = "How far does somebody move representations who attacks another encoder, and never runs yours?"
@@ -41,12 +41,11 @@ class TransferQuantile(OfAllPairs, TransferMeasure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        divergence(self.divergence)
 
     def harm(self, subject: Subject, reps: Float[Tensor, "attacked dim"]) -> Float[Tensor, "attacked"]:
         """Return the drift."""
         clean = subject.read(Clean())["reps"].double()
-        return divergence(self.divergence)(reps, clean[: len(reps)])
+        return self.divergence(reps, clean[: len(reps)])
 
     def columns(self, subject: Subject, harm: Mapping[str, Float[Tensor, "attacked"]]) -> Table:
         """Return drifts, quantiles, and what every image's pairs say."""

@@ -9,9 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Encoder, Goal, HoldfastError, Images, Objective, PerImage, Reps
+from holdfast.core import AnyDivergence, Encoder, Goal, HoldfastError, Images, Objective, PerImage, Reps
+from holdfast.core.divergence import require
 from holdfast.core.registry import part_name
-from holdfast.numerics.geometry import patches
+from holdfast.numerics.geometry.divergence import EuclideanDivergence
+from holdfast.parts.divergences.l2 import L2
 from holdfast.runtime.checked import Count
 
 CAP = 0.05
@@ -71,10 +73,10 @@ class OfMargins(OfTokens):
         divergence: "l2" or "cosine".
     """
 
-    divergence: str = "l2"
+    divergence: AnyDivergence = L2()
 
     def __post_init__(self) -> None:
-        patches.check(self.divergence)
+        require(self.divergence, EuclideanDivergence, "divergence of patches")
 
     @abstractmethod
     def references(self, clean: Tokens) -> Any:
@@ -95,7 +97,7 @@ class OfMargins(OfTokens):
 
     def to_euclidean(self, reps: Reps) -> Tokens:
         """Return tokens that are compared by Euclidean distance."""
-        return patches.map_to_euclidean(self.tokens(reps), self.divergence)
+        return self.divergence.points(self.tokens(reps))
 
     def margins(self, clean: Reps) -> Callable[[Reps], Values]:
         """Return m_p as a function of the representations of these images, disturbed."""

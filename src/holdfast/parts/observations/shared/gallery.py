@@ -11,9 +11,9 @@ from torch import Tensor
 from holdfast.core import Album, Grid, Images, Positions, Rng
 from holdfast.core.album import Picture
 from holdfast.numerics.geometry import pairwise
-from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.geometry.nearest import nearest
 from holdfast.numerics.geometry.pictures import glowing
+from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.observations.shared.stored_changes import pack_changes, unpack_change
 
 WORST = 8
@@ -40,7 +40,7 @@ def farthest(
 
 def _order(reps: Float[Tensor, "rows dim"], clean: Float[Tensor, "rows dim"]) -> Int[Tensor, "worst"]:
     """Return the rows that moved farthest in ℓ2, the farthest first, and of equal ones the first."""
-    drift = divergence("l2")(reps.cpu().double(), clean.cpu().double())
+    drift = L2()(reps.cpu().double(), clean.cpu().double())
     # Stable, so that the choice among equals does not depend on the batch size
     return drift.sort(descending=True, stable=True).indices[:WORST]
 
@@ -63,18 +63,18 @@ def gallery(results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]
     # the images that the last read-out moved farthest, among those whose pictures were kept
     clean = album.clean
     last = max((key for key in results if key.startswith("reps@")), key=lambda key: int(key.removeprefix("reps@")))
-    drift = divergence("l2")(results[last].double(), clean[: len(results[last])].double())
+    drift = L2()(results[last].double(), clean[: len(results[last])].double())
     kept, rows = results["gallery.position"].sort()
     order = _order(results[last][kept], clean[kept])
     positions, rows = kept[order], rows[order].tolist()
     # how far that is among clean distances, and which images are near, before and after
     among = clean[_draw_subset(album.seed, len(clean))]
     # The universal quantile of each drift: the share of pairs that are nearer to each other
-    quantiles = pairwise.share_below(among, drift[positions])
+    quantiles = pairwise.share_below(among, drift[positions], L2())
     placed_among = {} if len(among) == len(clean) else {"placed_among": len(among)}
     # One more, as the image itself is its own nearest
-    before = nearest(clean[positions], clean, NEIGHBOURS + 1)
-    after = nearest(results[last][positions], clean, NEIGHBOURS)
+    before = nearest(clean[positions], clean, NEIGHBOURS + 1, L2())
+    after = nearest(results[last][positions], clean, NEIGHBOURS, L2())
     # pictures and an entry for each of them
     folder, ids, entries, neighbours = f"pictures/{album.slug}", album.ids, [], set[int]()
     for rank, position in enumerate(positions.tolist()):
@@ -104,6 +104,6 @@ def gallery(results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]
 
 def _drift_map(grid: Grid, x: Picture, moved: Tensor, clean: Tensor) -> Float[Tensor, "3 height width"]:
     """Return an image in grey that glows where its patches moved, in units of the one that moved farthest (ℓ2)."""
-    drift = grid.maps(divergence("l2")(grid.tokens(moved), grid.tokens(clean)))
+    drift = grid.maps(L2()(grid.tokens(moved), grid.tokens(clean)))
     enlarged = F.interpolate(drift[None, None], size=x.shape[1:], mode="nearest")[0]
     return glowing(x[None], enlarged)[0]

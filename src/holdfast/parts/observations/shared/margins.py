@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import (
+    AnyDivergence,
     Encoder,
     Goal,
     HoldfastError,
@@ -21,12 +22,17 @@ from holdfast.core import (
     Rows,
     Shard,
 )
+from holdfast.core.divergence import require
 from holdfast.core.registry import part_name
-from holdfast.numerics.geometry.margins import DIVERGENCES, between
+from holdfast.numerics.geometry.divergence import LinearDivergence
 from holdfast.numerics.geometry.negatives import draw_negatives
+from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.observations.shared.first import OfFirst
-from holdfast.runtime.errors import no_labels, unknown
+from holdfast.runtime.errors import no_labels
 from holdfast.runtime.rounding import REPRESENTATIONS
+
+LINEAR = "divergence with a linear margin"
+"""What margins are asked for."""
 
 VALUES = 2**24
 """Coefficients that the rows of one call of a certifier take in its widest layer, about (128 MiB in float64)."""
@@ -59,19 +65,18 @@ class OfMargins(OfFirst):
     Attributes:
         negatives: how many images each is compared with, drawn by the seed; None: the whole population (where the
             image itself has a margin that is zero everywhere); or an observation, made earlier, of other negatives.
-        divergence: "cosine" or "l2", how images are compared; see `margins.between`.
+        divergence: how images are compared; see `LinearDivergence.between`.
         probe: a linear head on labels; its margins e_y - e_j instead of those of pairs of images. Attacks then try as
             many classes as there would be negatives, the nearest ones.
     """
 
     negatives: int | MadeNegatives | None = 10
-    divergence: str = "cosine"
+    divergence: AnyDivergence = Cosine()
     probe: LinearProbe | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.divergence not in DIVERGENCES:
-            raise unknown("divergence with a linear margin", self.divergence, DIVERGENCES)
+        require(self.divergence, LinearDivergence, LINEAR)
         if isinstance(self.negatives, MadeNegatives):
             if self.negatives.first is not None or self.probe is not None:
                 raise HoldfastError(
@@ -109,7 +114,8 @@ class OfMargins(OfFirst):
             margin = shard.head(self.probe).margins(shard.labels[shard.positions])
             return margin.to(shard.x.device).to(torch.float64)
         # RVCL, Eq. 12, W_CL of every pair: [M, R, D]
-        return between(clean_of(shard)[shard.positions], self.against(shard), self.divergence)
+        linear = require(self.divergence, LinearDivergence, LINEAR)
+        return linear.between(clean_of(shard)[shard.positions], self.against(shard))
 
     def against(self, shard: Shard) -> Float[Tensor, "batch rows dim"]:
         """Return the representations that each image is compared with, in float64."""

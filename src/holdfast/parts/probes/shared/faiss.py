@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import Reps
-from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.directions import unit
 from holdfast.parts.probes.shared.training import check_finite
 from holdfast.runtime.optional import optional
 

@@ -1,0 +1,1 @@
+"""How far two representations are apart: what "near" means."""

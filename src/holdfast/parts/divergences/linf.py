@@ -1,0 +1,31 @@
+"""Largest absolute difference of a coordinate."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.numerics.geometry.blocks import Side
+from holdfast.numerics.geometry.divergence import Divergence, PerPair, Vectors
+from holdfast.numerics.geometry.invariance import AXES
+
+
+@dataclass(frozen=True)
+class Linf(Divergence):
+    """max_k |a_k - b_k|.
+
+    Example:
+        >>> Linf()(torch.tensor([3.0, 0.0]), torch.tensor([0.0, 4.0])).item()
+        4.0
+    """
+
+    invariant = AXES
+
+    def __call__(self, a: Vectors, b: Vectors) -> PerPair:
+        """Return the distance of each pair."""
+        return (a - b).abs().amax(-1)
+
+    def block(self, rows: Side, columns: Side) -> Float[Tensor, "rows columns"]:
+        """Return those of all pairs; maxima of absolute values are no matrix product."""
+        return torch.cdist(rows.reps, columns.reps, p=torch.inf)
