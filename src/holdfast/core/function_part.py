@@ -137,6 +137,7 @@ def value_per_image(part: FunctionPart, reps: Sequence[Tensor | None], **named: 
     rows = len(next(tensor for tensor in reps if tensor is not None))
     # Alone: it need not be made for threads
     with foreign(f"the function {name}", "run", wrap=True, alone=True):
+        # What is not compared image by image goes by name
         values = type(part).function(*reps, **named)
     # Would be broadcast over the images without a word
     if not isinstance(values, Tensor) or values.shape != (rows,):

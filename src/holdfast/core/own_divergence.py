@@ -12,7 +12,7 @@ from torch import Tensor
 from holdfast.core.function_part import FunctionPart, part_of
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.blocks import Side, rows_in_memory
-from holdfast.numerics.geometry.divergence import Bank, Divergence, PerPair, Vectors
+from holdfast.numerics.geometry.divergence import Bank, Divergence, PerPair, Queries, Vectors
 from holdfast.runtime.checked import check_arguments, describe_value
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.foreign import forbid_mutation, foreign
@@ -40,7 +40,7 @@ class OwnDivergence(FunctionPart, Divergence):
         """Return the name alone."""
         return part_name(self)
 
-    def floor(self, reps: Bank, bank: Bank) -> float:
+    def floor(self, reps: Queries, bank: Bank) -> float:
         """Return a little: what is close is computed again, whatever the function subtracts."""
         return 1e-12
 
@@ -157,6 +157,7 @@ def divergence(
 
 def _require_two(function: Function, name: str) -> None:
     """Refuse a function that does not take two vectors by position."""
+    # Before it is called, where an error would be that of its code
     try:
         inspect.signature(function).bind(None, None)
     except TypeError:

@@ -33,4 +33,5 @@ def cosine(a: Float[Tensor, "*batch dim"], b: Float[Tensor, "*batch dim"]) -> Fl
         return torch.cat([cosine(*rows) for rows in zip(a.split(_ROWS), b.split(_ROWS), strict=True)])
     u, v = unit(a), unit(b)
     absent = (u == 0).all(-1).to(u) + (v == 0).all(-1).to(v)  # a zero vector has no direction: ½ ||u - v||² lacks ½
+    # Not 1 - <u, v>, which rounds near 0
     return ((u - v).square().sum(-1) + absent) / 2

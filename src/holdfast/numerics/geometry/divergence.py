@@ -18,6 +18,7 @@ from holdfast.runtime.checked import Checked, derive_name
 Vectors = Float[Tensor, "*batch dim"]
 PerPair = Float[Tensor, "*batch"]
 Bank = Float[Tensor, "bank dim"]
+Queries = Float[Tensor, "queries dim"]
 Rivals = Float[Tensor, "batch rows dim"]
 All = Float[Tensor, "queries bank"]
 
@@ -56,7 +57,7 @@ class Divergence(metaclass=Checked):
         """Return what attacks follow: d itself, or a smooth stand-in where it has no gradient."""
         return self(a, b)
 
-    def floor(self, reps: Bank, bank: Bank) -> float:
+    def floor(self, reps: Queries, bank: Bank) -> float:
         """Return the absolute rounding of blocks, where they subtract; 0: a block is 0 where d is, exactly."""
         return 0.0
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from holdfast.core import HoldfastError, Margin
 from holdfast.numerics.geometry.blocks import Side
 from holdfast.numerics.geometry.directions import cosine, unit
-from holdfast.numerics.geometry.divergence import Bank, EuclideanDivergence, PerPair, Rivals, Scores, Vectors
+from holdfast.numerics.geometry.divergence import Bank, EuclideanDivergence, PerPair, Queries, Rivals, Scores, Vectors
 from holdfast.numerics.geometry.invariance import DIRECTIONS
 
 
@@ -33,7 +33,7 @@ class Cosine(EuclideanDivergence):
         """Return unit vectors."""
         return unit(reps)
 
-    def floor(self, reps: Bank, bank: Bank) -> float:
+    def floor(self, reps: Queries, bank: Bank) -> float:
         """Return the rounding of differences of numbers of size one."""
         return 1e-12
 

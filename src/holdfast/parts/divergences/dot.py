@@ -8,7 +8,7 @@ from torch import Tensor
 
 from holdfast.core import Margin
 from holdfast.numerics.geometry.blocks import Side
-from holdfast.numerics.geometry.divergence import Bank, LinearDivergence, PerPair, Rivals, Scores, Vectors
+from holdfast.numerics.geometry.divergence import Bank, LinearDivergence, PerPair, Queries, Rivals, Scores, Vectors
 from holdfast.numerics.geometry.invariance import DIRECTIONS
 
 
@@ -33,7 +33,7 @@ class Dot(LinearDivergence):
         # No matrix product, whose rounding depends on the shape
         return -(a * b).sum(-1)
 
-    def floor(self, reps: Bank, bank: Bank) -> float:
+    def floor(self, reps: Queries, bank: Bank) -> float:
         """Return the rounding of sums of products: in units of the longest vectors."""
         return 1e-12 * float(reps.double().norm(dim=1).max() * bank.double().norm(dim=1).max())
 

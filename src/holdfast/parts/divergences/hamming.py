@@ -30,6 +30,7 @@ class Hamming(Divergence):
 
     def __call__(self, a: Vectors, b: Vectors) -> PerPair:
         """Return in how many bits each pair differs."""
+        # In the numbers' own precision, which holds every count of bits
         return ((a > 0) != (b > 0)).sum(-1).to(a.dtype)
 
     def pursue(self, a: Vectors, b: Vectors) -> PerPair:

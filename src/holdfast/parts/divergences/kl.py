@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.numerics.geometry.blocks import Side
-from holdfast.numerics.geometry.divergence import Bank, Divergence, PerPair, Vectors
+from holdfast.numerics.geometry.divergence import Bank, Divergence, PerPair, Queries, Vectors
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Kl(Divergence):
         value = (log_b.exp() * (log_b - log_a)).sum(-1)
         return value + (-value.detach()).clamp_min(0)  # rounding may fall below zero; the gradient is kept
 
-    def floor(self, reps: Bank, bank: Bank) -> float:
+    def floor(self, reps: Queries, bank: Bank) -> float:
         """Return the rounding of differences of numbers of size one."""
         return 1e-12
 

@@ -28,4 +28,5 @@ class Linf(Divergence):
 
     def block(self, rows: Side, columns: Side) -> Float[Tensor, "rows columns"]:
         """Return those of all pairs; maxima of absolute values are no matrix product."""
+        # Block by block, so that no difference of all pairs is held
         return torch.cdist(rows.reps, columns.reps, p=torch.inf)

@@ -35,4 +35,5 @@ class IndexPlan(IndexRequest):
     @property
     def compared_by(self) -> Divergence:
         """How representations are compared."""
+        # A name may have fields, as on the command line
         return registry.build({"kind": "divergences", **part_table(self.divergence)})
