@@ -155,6 +155,5 @@ class Nearest(Failure):
         points = self.divergence.points(bank)
         # On the CPU in float64, where the blocks of `pairwise` are made; [B, N]
         apart = pairwise.pairwise(points[own].cpu(), points.cpu(), L2()).to(bank.device)
-        return apart, level(
-            apart, rounding(bank, self.divergence.of_directions), own, torch.arange(len(bank), device=bank.device)
-        )
+        made = rounding(bank, self.divergence.of_directions)
+        return apart, level(apart, made, own, torch.arange(len(bank), device=bank.device))
