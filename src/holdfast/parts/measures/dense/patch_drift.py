@@ -48,6 +48,7 @@ class PatchDrift(PatchMeasure):
     reference = "drift of Petrov & Kwiatkowska (2022), section 5, for each patch of an image"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_distance(self.divergence, "patch_drift")
 
     def observe(self, subject: Subject) -> Table:
