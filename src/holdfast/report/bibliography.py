@@ -47,6 +47,7 @@ class Work:
     @property
     def label(self) -> str:
         """How prose names it: "Croce & Hein (2020a)", "Madry et al. (2018)"."""
+        # a surname of several words stands in braces, as BibTeX wants it
         surnames = [re.findall(r"{(.+)}|(\S+)$", author)[-1] for author in self.authors]
         names = ["".join(surname) for surname in surnames]
         called = " & ".join(names) if len(names) < 3 else f"{names[0]} et al."
@@ -92,6 +93,7 @@ def find_works(text: str) -> list[Work]:
         >>> [work.key for work in find_works("APGD of Croce & Hein (2020a), after Madry et al. (2018)")]
         ['croce2020a', 'madry2018']
     """
+    # docstrings break lines within a name
     one_line = " ".join(text.split())
     found = {one_line.find(label): work for label, work in works().items() if label in one_line}
     return [found[at] for at in sorted(found)]
@@ -130,6 +132,7 @@ def cite(record: Record) -> str:
             unknown[name] = None
         for work in (work for source in sources for work in find_works(source)):
             cited.setdefault(work, {})[name] = None
+    # Holdfast first, then each work once, above it the measures that it is behind
     own = next(work for work in works().values() if work.key == OWN)
     entries = [own.bibtex(f"Version {record.holdfast.version}")]
     entries += [f"% behind {', '.join(names)}\n{work.bibtex()}" for work, names in cited.items()]

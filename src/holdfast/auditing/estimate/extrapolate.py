@@ -30,6 +30,7 @@ def extrapolate(
             passes.seconds(each + Passes(forward=each.bounds)),
             f"not timed: {timing.how}; estimated from its encoder passes",
         )
+    # by the spread of what was timed; of what was not, by nothing
     low, high = relative_range(timing.paces)
     row = 4 * passes.dim if timing.rows is None else sum(t.nbytes for t in timing.rows.values()) / max(1, timing.images)
     return PartEstimate(

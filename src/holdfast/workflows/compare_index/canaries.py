@@ -54,6 +54,7 @@ def read_canaries(path: Path, ids: Sequence[str], available: int) -> list[Canary
                 chosen = f" ({len(ids)} of {available} images are compared; --images takes more)"
                 error = unknown(f"image in {where}:", name, ids)
                 raise HoldfastError(f"{error}{chosen if len(ids) < available else ''}")
+        # a pair in either order is one canary
         first, second = places[row[0]], places[row[1]]
         if first == second:
             raise HoldfastError(f"{where}: expected two different images, got {row[0]!r} twice")
@@ -89,7 +90,9 @@ def judge_canaries(
         def side(distance: float, limit: float) -> Closeness:
             return "together" if distance < limit else "apart"
 
+        # what a deployment that keeps its threshold would see is told beside
         sides = Sides(old=side(old, limits[0]), new=side(new, limits[1]), kept=side(new, limits[0]))
+        # the threshold is estimated: a canary between the ends of its interval may lie on either side
         ends = [end for end in (thresholds.new.low, thresholds.new.high) if end is not None]
         rows.append(
             JudgedCanary(

@@ -38,8 +38,10 @@ def ranks_of_class(lists: Lists, labels: Int[Tensor, "images"]) -> Float[Tensor,
 
 def recall(old: Float[Tensor, "queries images"], new: Float[Tensor, "queries images"], k: int) -> Scores:
     """Return recall@k of both encoders, the mean over the queries of each image, and the paired difference."""
+    # an image alone in its class has nothing to find
     defined = ~old[0].isnan()
     hits = [(ranks[:, defined] <= k).double().mean(0) for ranks in (old, new)]
+    # one query an image either finds or does not; of several the mean may be any share
     alone = len(old) == 1
     reduce = statistics.share if alone else partial(statistics.mean, most=1.0)
     before, after = (reduce(values, condition=GIVEN) for values in hits)
@@ -59,6 +61,7 @@ def score_misses(
     Intervals hold the error of the threshold, where it is estimated, beside that of the images; see `AtRate`.
     """
     images, rate = distanced.pairs.images, thresholds.rate.value
+    # each copy from its original, by each encoder
     apart = [
         torch.stack([divergence(reps[:images].double(), own[:images].double()) for reps in edited])
         for own, edited in zip(clean, copies, strict=True)
@@ -82,6 +85,7 @@ def score_misses(
         values = (apart[encoder] >= thresholds.old.value).double().mean(0)
         return reduce(values), statistics.influence_of_mean(values)
 
+    # each by its own threshold, then the new encoder by that of the old
     (old, of_old), (new, of_new), (kept, _) = score_encoder(0, 0), score_encoder(1, 1), score_encoder(1, 0)
     change = statistics.difference(new, old, statistics.correlation(of_new, of_old))
     return {"old": old, "kept": kept, "change": change, "new": new}

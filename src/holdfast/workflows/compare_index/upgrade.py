@@ -96,13 +96,16 @@ def upgrade(
     """Return what changes: neighbours, distances, thresholds, canaries. Not a pass is made."""
     refuse_too_few(plan, len(old.reps), canaries)
     listener = listener or Silent()
+    # neighbours of all images
     entries, each, lists = measures.of_lists(plan, old.reps, new.reps, listener)
     listener.stage("comparing distances")
+    # distances of pairs that show different things, and the thresholds which they give
     distanced = _measure_distances(plan, torch.cat([alike, collect_known_copies(canaries)]), old, new)
     thresholds, why = _thresholds(plan, distanced, needed=bool(canaries))
     entries |= measures.of_distances(distanced)
     if thresholds is not None:
         entries |= measures.of_thresholds(thresholds)
+    # what needs more than images: edited copies, classes, canaries
     if old.edited:
         entries |= measures.of_copies(plan, (old.reps, new.reps), (old.edited, new.edited), distanced, thresholds)
     if old.labels is not None and len(set(old.labels)) > 1:
