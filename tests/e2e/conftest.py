@@ -16,6 +16,9 @@ DRAWN = {"test_corruption_study", "test_examples", "test_leaderboard_in_browser"
 AS_USERS_RUN = {"test_audit_run", "test_golden", "test_s3"}
 """Modules whose audits are compared with audits of other processes, or with golden records."""
 
+IN_ROUNDS = {"test_rounds"}
+"""Modules whose tests are about rounds."""
+
 QUERIES = 20
 """Of the gradient-free attack among the checks, at most: it is most of a small audit's passes."""
 
@@ -24,6 +27,16 @@ QUERIES = 20
 def charts(request: pytest.FixtureRequest) -> Iterator[None]:
     """Leave charts empty where nobody looks at them: drawing takes most of a report's time, and has its own tests."""
     with nullcontext() if request.module.__name__ in DRAWN else no_charts():
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def in_one_go(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Audit in a single round where nobody asks for a budget: how many rounds fit into one is up to the machine."""
+    budget = plan_file._budget
+    with pytest.MonkeyPatch.context() as patch:
+        if request.module.__name__ not in AS_USERS_RUN | IN_ROUNDS:
+            patch.setattr(plan_file, "_budget", lambda time, usual: budget(time, None))
         yield
 
 

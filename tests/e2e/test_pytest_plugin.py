@@ -21,7 +21,7 @@ from holdfast.pytest_plugin import audits, gate
 
 pytest_plugins = ["pytester"]
 
-TINY = {"images": 24, "attacked": 12, "measures": "breaking_radius"}
+TINY = {"images": 24, "attacked": 12, "measures": "breaking_radius[steps=20,certified=0]"}
 PROJECT = f"""
     import pytest
 

@@ -38,7 +38,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "measures": ["breaking_radius", "breakaway_risk"],
         "examined": 4,
     }
-    how["settings"] = {"breakaway_risk.attack.steps": 3}
+    how["settings"] = {
+        "breakaway_risk.attack.steps": 3,
+        "breaking_radius.steps": 50,
+        "breaking_radius.certified": 0,
+    }
     for name, model, seed in (("last", encoder, 0), ("same", encoder, 0), ("noisy", noisy, 0), ("other", encoder, 1)):
         holdfast.audit({"net": model}, "digits", out=place / name, seed=seed, **how)
     return {name: str(place / name) for name in ("last", "same", "noisy", "other")}

@@ -42,7 +42,8 @@ def run(tmp_path_factory) -> Path:
     ]
     plan = make_plan(AuditRequest(
         [WEAK, STRONG], "digits", profile="quick", measures=measures, eps=0.15, images=60, attacked=60,
-        settings=["nearest_neighbour_accuracy.attack.steps=5"], examined=6, queries=50,
+        settings=["nearest_neighbour_accuracy.attack.steps=5", "nearest_neighbour_accuracy.passes=10"],
+        examined=6, queries=50,
     ))  # fmt: skip
     run_audit(plan, folder)
     return folder
@@ -197,7 +198,10 @@ def test_one_event_has_one_number(tmp_path) -> None:
         run_audit(
             make_plan(AuditRequest(
                 [STRONG], "digits", profile="quick", measures=measures, eps=0.15, images=60, attacked=20,
-                settings=["*.attack=pgd", "*.attack.steps=8"], shared_searches=flag,
+                settings=[
+                    "*.attack=pgd", "*.attack.steps=8", "certified_nearest_neighbour_accuracy.certifier=interval"
+                ],
+                shared_searches=flag, examined=4,
             )),
             tmp_path / str(flag),
         )["encoders"][0]["measures"]
