@@ -86,13 +86,18 @@ def stored(path: Path, state: Mapping[str, object], container: str = "state_dict
     return path
 
 
+def of_zeros(value: Tensor) -> Tensor:
+    """Return as many zeros, which take no place in a file."""
+    return value.new_zeros(()).expand(value.shape)
+
+
 Heads = dict[str, nn.Module]
 
 
 def moco_v2(trunk: nn.Module, path: Path) -> Heads:
     heads: Heads = {"projection": randomised(mlp(512, 512, 16, bias=True, norm=False), 1)}
     state = under("module.encoder_q.", trunk) | under("module.encoder_q.fc.", heads["projection"])
-    state |= {name.replace("encoder_q", "encoder_k"): torch.zeros_like(value) for name, value in state.items()}
+    state |= {name.replace("encoder_q", "encoder_k"): of_zeros(value) for name, value in state.items()}
     stored(path, state | {"module.queue": torch.rand(16, 8), "module.queue_ptr": torch.zeros(1, dtype=torch.long)})
     return heads | {"projection.last": heads["projection"][2]}  # type: ignore[index]
 
@@ -101,7 +106,7 @@ def moco_v3(trunk: nn.Module, path: Path) -> Heads:
     projection = randomised(mlp(512, 32, 16, bias=False, norm=True, last=True), 1)
     predictor = randomised(mlp(16, 32, 16, bias=False, norm=True), 2)
     state = under("module.base_encoder.", trunk) | under("module.base_encoder.fc.", projection)
-    state |= {name.replace("base", "momentum"): torch.zeros_like(value) for name, value in state.items()}
+    state |= {name.replace("base", "momentum"): of_zeros(value) for name, value in state.items()}
     stored(path, state | under("module.predictor.", predictor))
     return {"projection": projection, "prediction": nn.Sequential(projection, predictor)}
 
@@ -141,7 +146,7 @@ def dino(trunk: nn.Module, path: Path) -> Heads:
     heads: Heads = {"projection": randomised(mlp(512, 32, 32, 16, bias=True, norm=False, activation=nn.GELU), 1)}
     teacher = under("module.backbone.", trunk) | under("module.head.mlp.", heads["projection"])
     teacher["module.head.last_layer.weight_g"] = torch.ones(20, 1)
-    student = {name: torch.zeros_like(value) for name, value in teacher.items()}
+    student = {name: of_zeros(value) for name, value in teacher.items()}
     settings = argparse.Namespace(arch="resnet18", lr=0.1)
     torch.save({"student": student, "teacher": teacher, "epoch": 1, "args": settings, "dino_loss": {}}, path)
     return heads

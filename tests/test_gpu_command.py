@@ -158,11 +158,10 @@ def test_every_section_has_rows_of_a_name_each_on_a_gpu_and_in_a_rehearsal(monke
 def test_steps_run_on_a_pretended_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     small = replace(RESNET18, title="small", spec="zoo:cnn_b_cifar")
     monkeypatch.setattr("benchmarks.gpu.photos.RESNET50", small)
-    monkeypatch.setattr("benchmarks.gpu.photos.VIT_B16", replace(small, title="other"))
-    monkeypatch.setattr("benchmarks.gpu.photos.SIZES", (2, 4))
+    monkeypatch.setattr("benchmarks.gpu.photos.SIZES", (1, 2))
     with pretended_gpu():
-        findings = [attempt(task.work) for task in photos(GPU, EAGER[:2])]
-    assert len(findings) == 4
+        findings = [attempt(task.work) for task in photos(GPU, EAGER[:2]) if "small" in task.name]
+    assert len(findings) == 2
     for finding in findings:
         assert math.isfinite(finding.figures["step"]), finding  # a difference of times, on a machine that may be busy
         assert finding.figures["work"] >= 1

@@ -94,9 +94,10 @@ def test_one_place_prints_what_is_said() -> None:
     found = []
     for path in FILES:
         name = path.relative_to(ROOT).as_posix()
-        if name not in renders:
+        text = path.read_text(encoding="utf-8")
+        if name not in renders and "rich" in text:
             found += [f"{name}: {module}" for module in modules(path) & {"rich", "rich.console", "rich.table"}]
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(ast.parse(text)) if "print" in text or ".write" in text else ():
             match node:
                 case ast.Call(func=ast.Name(id="print")):
                     found.append(f"{name}: print")

@@ -17,7 +17,14 @@ from holdfast.sources.data.folder import Folder
 from holdfast.training.images import TrainingImages
 
 MIXED = [(48, 64), (64, 48), (50, 50), (40, 90), (70, 45), (64, 64), (48, 80), (52, 60), (61, 47), (44, 44)]
-ASK = {"mean": 0, "std": 1, "measures": "breakaway_risk", "settings": {"*.attack.steps": 2}, "attacked": 4}
+ASK = {
+    "mean": 0,
+    "std": 1,
+    "measures": "breakaway_risk",
+    "settings": {"*.attack.steps": 2},
+    "attacked": 4,
+    "budget": "none",
+}
 
 
 def write(folder: Path, sizes: list[tuple[int, int]], grey: tuple[int, ...] = ()) -> Path:

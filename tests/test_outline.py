@@ -41,6 +41,8 @@ class Drift(_Above[int]):
 
 TELLING = """
 import contextlib, inspect, io, sys
+import typer
+
 from holdfast.auditing.profile_files import profile_names
 from holdfast.cli import app
 from holdfast.core import registry
@@ -50,9 +52,10 @@ def light(line):
     heavy = {"torch", "numpy", "scipy", "sklearn", "pyarrow", "PIL", "matplotlib"} & {*sys.modules}
     assert not heavy, (line, heavy)
 
+command = typer.main.get_command(app)
 for line in sys.stdin.read().splitlines():
     with contextlib.redirect_stdout(io.StringIO()):
-        app(line.split(), standalone_mode=False)
+        command(line.split(), standalone_mode=False)
     light(line)
 for kind in registry.KINDS:
     for name in registry.names(kind):

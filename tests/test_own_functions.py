@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("own_parts_forgotten")
 
 IMAGES = torch.rand(12, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 REPS = torch.randn(2, 8, 5, generator=torch.Generator().manual_seed(1))
-FEW: dict[str, Any] = {"images": 12, "attacked": 8, "eps": 0.1, "quiet": True}
+FEW: dict[str, Any] = {"images": 12, "attacked": 8, "eps": 0.1, "budget": "none", "quiet": True}
 
 
 def moved(clean: Tensor, attacked: Tensor) -> Tensor:

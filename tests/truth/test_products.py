@@ -24,7 +24,7 @@ EQUATIONS = {
     "Nab,Nab->Nab": ((2, 3), (2, 3)), "Nabc,Na->Nabc": ((2, 3, 2), (2,)), "Nab,Nbc->Nac": ((2, 3), (3, 2)),
     "Nhab,Nhcb->Nhac": ((2, 2, 3), (2, 2, 3)), "Nabc,Nbc->Na": ((2, 3, 2), (3, 2)), "N,N->N": ((), ()),
 }  # fmt: skip
-IMAGES, ROWS, POINTS = 2, 3, 100_000
+IMAGES, ROWS, POINTS = 2, 3, 30_000
 
 
 def draw(shape: tuple[int, ...], seed: int) -> Tensor:
@@ -143,7 +143,7 @@ def reached(network: nn.Module, margin: Margin, x: Tensor, radii: Tensor, norm: 
     weights, bias = margin.weights.double(), margin.bias.double()
     rows, radius = bias.shape[1], radii.view(-1, 1, 1, 1, 1, 1)
     centre = x.double()[:, None, None]
-    moved = centre + radius * draw((len(x), rows, 40, *SHAPE), 7).clamp(-1, 1) / (1 if norm == "linf" else 4)
+    moved = centre + radius * draw((len(x), rows, 20, *SHAPE), 7).clamp(-1, 1) / (1 if norm == "linf" else 4)
     least = torch.full(bias.shape, torch.inf, dtype=torch.float64)
     for step in range(25):
         moved = moved.clamp(0, 1).detach().requires_grad_()

@@ -277,7 +277,15 @@ def test_audits_score_the_task_itself(tmp_path: Path) -> None:
         f"retrieval:{it.parquet(tmp_path / 'task')}",
         TaskRetrieval(k=(5, 1), attack=Pgd(4), ball=Linf(0.05)),
     )
-    wanted = {"measures": measure, "images": 50, "attacked": 10, "examined": 4, "queries": 10, "quiet": True}
+    wanted = {
+        "measures": measure,
+        "images": 50,
+        "attacked": 10,
+        "examined": 4,
+        "queries": 10,
+        "quiet": True,
+        "budget": "none",
+    }
     record = holdfast.audit("zoo:digits-simclr", spec, **wanted)
     images = holdfast.sources.data.open_images(spec)
     encoder = holdfast.sources.encoders.open_encoder("zoo:digits-simclr")
