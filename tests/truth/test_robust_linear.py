@@ -123,7 +123,7 @@ def robust_logistic(r: Tensor, signs: Tensor, radius: float) -> tuple[Tensor, fl
     return torch.from_numpy(found.x[:-1]), float(found.fun)
 
 
-@pytest.mark.parametrize("radius", [0.015, 0.03])
+@pytest.mark.parametrize("radius", [pytest.param(0.015, marks=pytest.mark.slow), 0.03])
 def test_gaussian_classes_have_the_robust_bayes_classifier_as_their_head(radius: float) -> None:
     """For a linear encoder the problem has a closed form, and is well specified: W_1 - W_0 tends to 2 Λ⁻¹(μ - z_Λ)."""
     encoder, (x, labels) = rotated(), gaussian_classes(2000)
