@@ -138,7 +138,7 @@ def test_a_radius_that_nothing_reads_is_not_told() -> None:
 
 def test_the_record_says_what_its_ball_is() -> None:
     record = holdfast.audit(
-        "zoo:digits-simclr", "digits", measures="cosine_to_self", profile="quick", images=4, quiet=True
+        "zoo:digits-simclr", "digits", measures="cosine_to_self", profile="quick", images=4, budget="none", quiet=True
     )
     (measure,) = record.data["plan"]["measures"]
     assert measure["ball"]["radius"] == 0.1

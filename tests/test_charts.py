@@ -53,7 +53,7 @@ def test_a_measure_of_ones_own_appears_with_its_chart(own_parts_forgotten, tmp_p
         registry.register("measures")(cls)
     encoders = ["zoo:digits-simclr", "zoo:digits-supervised"]
     record = holdfast.audit(
-        encoders, "digits", measures=["drawing", "misdrawn"], profile="quick", images=16, attacked=4
+        encoders, "digits", measures=["drawing", "misdrawn"], profile="quick", images=16, attacked=4, budget="none"
     )
     page = Path(record.report(tmp_path / "report.html")).read_text(encoding="utf-8")
     assert ">Mine</h3>" in page

@@ -144,7 +144,13 @@ def test_colours_differ_in_greyscale() -> None:
 
 @pytest.fixture(scope="module")
 def records() -> list[Record]:
-    options = {"measures": ["breaking_radius", "universal_quantile"], "images": 24, "attacked": 8, "quiet": True}
+    options = {
+        "measures": ["breaking_radius", "universal_quantile"],
+        "images": 24,
+        "attacked": 8,
+        "budget": "none",
+        "quiet": True,
+    }
     return [holdfast.audit(f"zoo:digits-{name}", "digits", **options) for name in ("simclr", "supervised")]
 
 

@@ -35,6 +35,7 @@ def record() -> Record:
         images=24,
         attacked=6,
         eps=0.02,
+        budget="none",
         quiet=True,
         settings=QUICK,
     )

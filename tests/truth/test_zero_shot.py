@@ -90,6 +90,7 @@ def test_an_audit_measures_how_names_hold(tmp_path: Path) -> None:
         labels=labels[tested],
         attacked=60,
         measures=[f"probe_accuracy[{probe}]", f"robust_accuracy[{probe}]"],
+        budget="none",
         quiet=True,
     )
     right = by_cosine(means[:, None], reps[tested]) == labels[tested]
@@ -113,7 +114,7 @@ def searched_with_captions(spec: str, folder: Path) -> None:
     assert torch.equal(points[0], points[10])  # one text, one point
     x, encoder = torch.rand(12, 3, 16, 16, generator=torch.Generator().manual_seed(0)), open_encoder(spec)
     measure = f"caption_retrieval[path={out},k=[1,3],attack=pgd[steps=2]]"
-    record = holdfast.audit(encoder, x, measures=measure, attacked=12, images=12, quiet=True)
+    record = holdfast.audit(encoder, x, measures=measure, attacked=12, images=12, budget="none", quiet=True)
     with torch.no_grad():
         cosines = torch.nn.functional.normalize(encoder(x)) @ torch.nn.functional.normalize(points).T
     ranks = 1 + (cosines > cosines.diagonal()[:, None] + 1e-6).sum(1)
