@@ -327,9 +327,12 @@ def _comparison(entries: list[dict[str, Any]], tables: dict[tuple[int, str], np.
         for n, i in enumerate(asked):
             for j in asked[n + 1 :]:
                 difference = _score(tables[i, key] - tables[j, key])
-                pairs.append({"first": entries[i]["name"], "second": entries[j]["name"], "difference": difference})
+                pair = {"first": entries[i]["name"], "second": entries[j]["name"], "difference": difference}
                 if difference["low"] > 0 or difference["high"] < 0:
-                    beaten[i if (difference["low"] > 0) == (better == "higher") else j] += 1
+                    winner = i if (difference["low"] > 0) == (better == "higher") else j
+                    beaten[winner] += 1
+                    pair["winner"] = entries[winner]["name"]
+                pairs.append(pair)
         best = [entries[i]["name"] for i in asked if asked[1:] and beaten[i] == len(asked) - 1]
         found[key] = {"best": best[0] if best else None, "pairs": pairs}
     return found

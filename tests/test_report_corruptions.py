@@ -89,8 +89,8 @@ def test_the_winner_of_two_measures_is_best_on_both() -> None:
         comparison = {key: {"best": name, "pairs": []} for key, name in zip(("drift", "drop"), best, strict=True)}
         return winners(make_record([entry("a"), entry("b")], comparison=comparison))[0].text
 
-    assert said("a", "a") == "a is best on both measures: its paired intervals exclude zero."
-    assert said("a", None) == "a is best on drift: its paired intervals exclude zero."
+    assert said("a", "a") == "a is best on both measures, image by image, after correction."
+    assert said("a", None) == "a is best on drift, image by image, after correction."
 
 
 def test_the_curve_of_certified_radii_begins_at_the_share_of_right_answers_and_has_exact_intervals() -> None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from holdfast.api.outputs import frame, pairs_frame, save_text
 from holdfast.api.record import Record
 from holdfast.comparison.compare import compare_runs
+from holdfast.comparison.groups import Globs
 from holdfast.comparison.joint import joint
 from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError
@@ -114,9 +115,11 @@ class Comparison(Shown):
         return to_html(table_document(self._compared))  # a page has room for encoders down and measures across
 
 
-def build_comparison(runs: Sequence[Run], measures: Sequence[str], correction: str) -> Comparison:
+def build_comparison(
+    runs: Sequence[Run], measures: Sequence[str], correction: str, groups: Globs | None = None
+) -> Comparison:
     """Return the comparison of some runs; see `holdfast.compare`."""
-    return Comparison(compare_runs(runs, measures=measures, correction=correction), runs)
+    return Comparison(compare_runs(runs, measures=measures, correction=correction, groups=groups), runs)
 
 
 @check_arguments
@@ -124,6 +127,7 @@ def compare(
     *records: Record | str | os.PathLike[str] | Mapping[str, Record | str | os.PathLike[str]],
     measures: Sequence[str] = (),
     correction: str = "holm",
+    groups: Mapping[str, str | Sequence[str]] | None = None,
     allow: Sequence[str] = (),
 ) -> Comparison:
     """Compare the encoders of several audits on the same images: paired intervals, corrected verdicts, ranks.
@@ -132,10 +136,14 @@ def compare(
         records: records or run folders; or one dict of them, whose keys tell encoders of one name apart.
         measures: which measures; all that they share where none is given.
         correction: for many comparisons at once: "holm", "bh" or "none".
+        groups: methods of several seeds each, by name: the names of their encoders or run folders, or one with
+            wildcards, such as "simclr-*". Methods are then compared by the means of their seeds, with intervals over
+            images and seeds.
         allow: checks whose failure is accepted; the numbers that depend on them are then compared as they are.
 
     Raises:
-        HoldfastError: audits that cannot be compared, with what differs, or fewer than two encoders.
+        HoldfastError: audits that cannot be compared, with what differs, fewer than two encoders, or groups that match
+            nothing, one seed alone, or an encoder twice.
     """
     runs: dict[str, Run] = {}
     for argument in records:
@@ -149,4 +157,4 @@ def compare(
                 raise HoldfastError(f"expected different records, got {place!r} twice; give each once")
             runs[place] = replace(run, place=place, record=allowing(run.record, allow))
     refuse_unknown(allow, [run.record for run in runs.values()])
-    return build_comparison(list(runs.values()), measures, correction)
+    return build_comparison(list(runs.values()), measures, correction, groups)

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jaxtyping import Float
@@ -11,9 +11,14 @@ from torch import Tensor
 from holdfast.auditing.record import chart_entry
 from holdfast.core import Measure, Score, Table
 from holdfast.numerics import statistics
+from holdfast.numerics.statistics.levels import FLOOR, p_value, reach
 from holdfast.numerics.statistics.looks import looking
+from holdfast.numerics.statistics.multiple_testing import adjust_p_values
 from holdfast.storage.record import Compared, ContrastEntry, PairEntry
 from holdfast.storage.standing import SOUND, VOID, may_lose, may_win
+
+LEVEL = 0.05
+"""Adjusted p-values up to this are verdicts."""
 
 Influence = Float[Tensor, "units"]
 
@@ -29,20 +34,19 @@ class Pair:
         first: name of one of them.
         second: name of the other.
         gap: first minus second, with its paired interval.
-        correlation: of their per-image influences.
+        p: 1 - the highest level at which that interval excludes zero; None where there is none.
+        correlation: of their per-image influences; None where each is of several encoders.
+        p_adjusted: p after the correction for many comparisons; None before.
+        winner: who is better by it, see `decide`; None where that is open.
     """
 
     first: str
     second: str
     gap: Score
-    correlation: float
-
-    def winner(self, better: str) -> str | None:
-        """Return which encoder the interval favours ("lower" or "higher" is better); None where it holds zero."""
-        low, high = self.gap.low, self.gap.high
-        if low is None or high is None or math.isnan(low + high) or low <= 0 <= high:
-            return None
-        return self.first if (low > 0) == (better == "higher") else self.second
+    p: float | None
+    correlation: float | None = None
+    p_adjusted: float | None = None
+    winner: str | None = None
 
 
 def compare_pairs(scored: Mapping[str, tuple[Influence, Score]], better: str) -> Iterator[Pair]:
@@ -52,13 +56,23 @@ def compare_pairs(scored: Mapping[str, tuple[Influence, Score]], better: str) ->
     flatters does not win, what is void is compared with nothing.
     """
     spread = {name: statistics.centre(influence) for name, (influence, _) in scored.items()}
+    scores = {name: score for name, (_, score) in scored.items()}
+    reaches = {name: reach(score) for name, score in scores.items()}
     for first, second in itertools.combinations(scored, 2):
-        score_a, score_b = scored[first][1], scored[second][1]
         rho = statistics.correlation_of(spread[first], spread[second])
-        gap = statistics.difference(score_a, score_b, rho)
-        if gap.value is not None and not _tells(gap.value, score_a, score_b, better):
-            gap = replace(gap, value=None, low=None, high=None, note=_one_sided(first, score_a, second, score_b))
-        yield Pair(first, second, gap, rho)
+        gap, p = statistics.difference(scores[first], scores[second], rho), None
+        if gap.value is not None and (a := reaches[first]) and (b := reaches[second]):
+            p = p_value(gap.value, a, b, rho, gap.n)
+        yield as_far_as_it_tells(Pair(first, second, gap, p, rho), scores, better)
+
+
+def as_far_as_it_tells(pair: Pair, scores: Mapping[str, Score], better: str) -> Pair:
+    """Return a pair whose difference has no value where a failed check may have made it."""
+    first, second = scores[pair.first], scores[pair.second]
+    if pair.gap.value is None or _tells(pair.gap.value, first, second, better):
+        return pair
+    note = _one_sided(pair.first, first, pair.second, second)
+    return replace(pair, gap=replace(pair.gap, value=None, low=None, high=None, note=note), p=None)
 
 
 def _tells(gap: float, first: Score, second: Score, better: str) -> bool:
@@ -79,6 +93,43 @@ def _one_sided(first: str, first_score: Score, second: str, second_score: Score)
     return f"not compared: {'; '.join(reasons)}"
 
 
+def decide(measures: Mapping[str, tuple[str, Sequence[Pair]]], correction: str = "holm") -> dict[str, list[Pair]]:
+    """Return the pairs of each measure with their verdicts, of audits and comparisons alike.
+
+    p-values are adjusted over all pairs of all measures together, those without one counting as undecided (p = 1). Who
+    is better by an adjusted p up to `LEVEL` wins.
+
+    Args:
+        measures: name -> which direction is better, and the pairs.
+        correction: "holm", "bh" or "none".
+    """
+    p_values = [1.0 if pair.p is None else pair.p for _, pairs in measures.values() for pair in pairs]
+    adjusted = iter(adjust_p_values(p_values, correction))
+    return {
+        name: [_decide(pair, next(adjusted), better) for pair in pairs] for name, (better, pairs) in measures.items()
+    }
+
+
+def _decide(pair: Pair, adjusted: float, better: str) -> Pair:
+    gap = pair.gap.value
+    if pair.p is None or gap is None:
+        return pair
+    winner = pair.first if (gap > 0) == (better == "higher") else pair.second
+    return replace(pair, p_adjusted=max(adjusted, FLOOR), winner=winner if adjusted <= LEVEL else None)
+
+
+def find_ranked(scores: Mapping[str, Score], no_rivals: Collection[str]) -> list[str]:
+    """Return the encoders that are ranked on a measure: rivals with a number that is not void."""
+    valued = {name for name, score in scores.items() if score.value is not None and score.standing != VOID}
+    return [name for name in scores if name in valued and name not in no_rivals]
+
+
+def wins(pairs: Iterable[Pair], names: Collection[str]) -> list[tuple[str, str]]:
+    """Return (winner, loser) of the pairs that are decided between some encoders."""
+    decided = [(w, pair.second if w == pair.first else pair.first) for pair in pairs if (w := pair.winner)]
+    return [win for win in decided if set(win) <= set(names)]
+
+
 def beats(names: Iterable[str], wins: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
     """Return whom each encoder beats, from (winner, loser) of the pairs that are decided."""
     beaten: dict[str, set[str]] = {name: set() for name in names}
@@ -88,10 +139,7 @@ def beats(names: Iterable[str], wins: Iterable[tuple[str, str]]) -> dict[str, se
 
 
 def best_of(beaten: Mapping[str, Collection[str]]) -> str | None:
-    """Return the encoder that beats each other one; None where there is none, or no other.
-
-    That needs no correction for the number of encoders: every single comparison must succeed.
-    """
+    """Return the encoder that beats each other one; None where there is none, or no other."""
     rivals = len(beaten) - 1
     return next((name for name, losers in beaten.items() if 0 < rivals == len(losers)), None)
 
@@ -114,23 +162,54 @@ def contrasts(
     return charts
 
 
-def compare(
-    measure: Measure, scored: Mapping[str, tuple[Table, Score]], barred: Collection[str] = (), look: int = 0
-) -> Compared:
-    """Return the paired differences of a measure between all encoders, and the best encoder or None.
+@dataclass(frozen=True)
+class Contest:
+    """A measure on which all encoders of an audit are compared.
 
-    The best is better than *each* other one by a paired 95 % interval that excludes zero; see `best_of`. No correction
-    is made for the number of measures. Encoders whose number is void are left out: they are no rivals; nor are those
-    that are `barred`, of which only the differences are told.
+    Attributes:
+        better: which direction is better.
+        pairs: every two encoders.
+        charts: of some pairs.
+        scores: of the encoders.
     """
-    rivals = {name: (table, score) for name, (table, score) in scored.items() if score.standing != VOID}
-    influences = {name: (measure.influence(table), score) for name, (table, score) in rivals.items()}
+
+    better: str
+    pairs: list[Pair]
+    charts: list[ContrastEntry]
+    scores: Mapping[str, Score]
+
+    def conclude(self, pairs: Sequence[Pair], no_rivals: Collection[str], barred: Collection[str]) -> Compared:
+        """Return what a record says of it.
+
+        Args:
+            pairs: with their verdicts.
+            no_rivals: encoders that are not ranked, such as untrained ones.
+            barred: encoders that are called best on nothing.
+        """
+        void = {name for name, score in self.scores.items() if score.standing == VOID}
+        ranked = find_ranked(self.scores, no_rivals)
+        best = best_of(beats(ranked, wins(pairs, ranked)))
+        return Compared(
+            best=None if best in barred else best,
+            pairs=[
+                PairEntry(first=p.first, second=p.second, difference=p.gap, winner=p.winner)
+                for p in pairs
+                if not void & {p.first, p.second}
+            ],
+            charts=self.charts,
+        )
+
+
+def compare(
+    measure: Measure, scored: Mapping[str, tuple[Table, Score]], no_rivals: Collection[str] = (), look: int = 0
+) -> Contest:
+    """Return the paired differences of a measure between all encoders.
+
+    Of encoders that are `no_rivals` only the differences are told; a number that is void differs from none.
+    """
+    influences = {name: (measure.influence(table), score) for name, (table, score) in scored.items()}
     pairs = list(compare_pairs(influences, measure.better))
-    wins = [(w, p.second if w == p.first else p.first) for p in pairs if (w := p.winner(measure.better))]
+    drawn = {name: (table, score) for name, (table, score) in scored.items() if score.standing != VOID}
     with looking(look):
-        charts = contrasts(measure, rivals, pairs, barred)
-    return Compared(
-        best=best_of(beats(influences.keys() - set(barred), [win for win in wins if not set(win) & set(barred)])),
-        pairs=[PairEntry(first=pair.first, second=pair.second, difference=pair.gap) for pair in pairs],
-        charts=charts,
-    )
+        charts = contrasts(measure, drawn, pairs, no_rivals)
+    return Contest(measure.better, pairs, charts, {name: score for name, (_, score) in scored.items()})

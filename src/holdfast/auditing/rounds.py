@@ -17,7 +17,7 @@ import msgspec
 from msgspec import structs
 
 from holdfast.auditing import record as entries
-from holdfast.auditing.differences import compare
+from holdfast.auditing.differences import Contest, compare, decide
 from holdfast.auditing.execute import INLINE, execute, results_of
 from holdfast.auditing.images import first_of_pictures
 from holdfast.auditing.plan import Plan, Round
@@ -33,11 +33,11 @@ from holdfast.runtime.errors import NothingAudited, first_line
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.privacy import public
 from holdfast.storage.entry import as_json, read_json
-from holdfast.storage.record import SCHEMA, Compared, Ended, PlanEntry, Record, Rounds, RunEntry
+from holdfast.storage.record import SCHEMA, Ended, PlanEntry, Record, Rounds, RunEntry
 from holdfast.storage.record_file import LOG, PLAN, RECORD, files_of
 from holdfast.storage.run_folder import Store
 from holdfast.storage.seal import SEAL, add_seal, digest_of
-from holdfast.storage.standing import find_bars, void_checks
+from holdfast.storage.standing import find_bars, is_rival, void_checks
 
 T = TypeVar("T")
 
@@ -270,6 +270,7 @@ def run_round(
             asked.setdefault(measure, {})[name] = result.reduced.get(measure, plan.measures_by_name[measure])
     unfit = {row.name for row in rows if void_checks(row, plan.allow)}
     barred = {row.name for row in rows if find_bars(row, plan.allow)}
+    no_rivals = {row.name for row in rows if not is_rival(row, plan.allow)}
     names = dict(zip(plan.encoders, audit.names, strict=True))
     look = 0 if plan.round is None else plan.round.look
 
@@ -277,7 +278,7 @@ def run_round(
         """Return the tables of one measure; those of all, of many images, would take much memory."""
         return {name: store.read_table(file) for name, (file, _) in scored[measure].items()}
 
-    def compare_encoders(name: str) -> Compared:
+    def compare_encoders(name: str) -> Contest:
         """Return the comparison of all encoders on one measure."""
         first, *others = asked[name].values()
         if any(other != first for other in others):
@@ -287,7 +288,8 @@ def run_round(
             )
         pictures = first_of_pictures(images.tested)
         tables = {e: rows_of_pictures(first, table, pictures) for e, table in tables_of(name).items()}
-        return compare(first, {e: (tables[e], score) for e, (_, score) in scored[name].items()}, barred, look)
+        fit = {e: (tables[e], score) for e, (_, score) in scored[name].items() if e not in unfit}
+        return compare(first, fit, no_rivals, look)
 
     def apart(title: str, make: Callable[[], T], default: T) -> T:
         """Return what is made of scores that are there; what fails is noted and costs none of them."""
@@ -298,6 +300,11 @@ def run_round(
             failures.append(f"{title}: {first_line(error)}")
             return default
 
+    # the verdicts of all measures together, as a comparison of this audit alone gives them
+    several = [name for name, by_encoder in scored.items() if len(by_encoder) > 1]
+    none = Contest("", [], [], {})
+    contests = {name: apart(f"comparison of {name}", partial(compare_encoders, name), none) for name in several}
+    decided = decide({name: (contest.better, contest.pairs) for name, contest in contests.items()})
     store.write_table(entries.IMAGES, images.tested.ids, {})
     record = Record(
         schema=SCHEMA,
@@ -305,11 +312,7 @@ def run_round(
         plan=msgspec.convert({**audit.entry, "command": command}, PlanEntry),
         data=entries.data_entry(plan, images, audit.labels, audit.train_facts),
         encoders=rows,
-        comparison={
-            name: apart(f"comparison of {name}", partial(compare_encoders, name), Compared(best=None, pairs=[]))
-            for name, by_encoder in scored.items()
-            if len(by_encoder) > 1
-        },
+        comparison={n: contest.conclude(decided[n], no_rivals, barred) for n, contest in contests.items()},
         relations=apart("relations", lambda: relations(rows, unfit), []),
         series=apart("series", lambda: series_entries(plan.series, names, scored, tables_of), []),
         environment=entries.environment(),

@@ -16,6 +16,13 @@ def compare(
         typer.Option(autocompletion=completion.of_kind("measures"), help="Measures to compare. (default: all)"),
     ] = None,
     correction: CorrectionOption = "holm",
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare methods of several seeds each: NAME=GLOB of encoders or run folders, several separated by "
+            "commas, such as 'simclr=simclr-*,byol=byol-*'."
+        ),
+    ] = None,
     x: XOption = None,
     y: YOption = None,
     csv: Annotated[str | None, typer.Option(help="Write a long table with a row per score as CSV.")] = None,
@@ -51,6 +58,7 @@ def compare(
     from holdfast.comparison.compare import compare_runs
     from holdfast.comparison.eval_results import write_eval_results
     from holdfast.comparison.exports import write_csv, write_parquet
+    from holdfast.comparison.groups import read_groups
     from holdfast.comparison.records import open_runs
     from holdfast.report.document import ToCopy
     from holdfast.report.documents.comparison import document
@@ -63,7 +71,8 @@ def compare(
 
     # The comparison, of the folders that can be read
     runs, unreadable = open_runs(folders, allow=allow or ())
-    data = compare_runs(runs, measures=measure or (), correction=correction, x=x, y=y)
+    methods = None if groups is None else read_groups(groups)
+    data = compare_runs(runs, measures=measure or (), correction=correction, groups=methods, x=x, y=y)
     data = replace(data, problems=[*data.problems, *unreadable])
 
     # The files that are wanted

@@ -1,18 +1,20 @@
 """Encoders of several audits compared: paired differences, corrected verdicts, ranks, who dominates whom."""
 
+import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from holdfast.auditing.differences import Pair, beats, best_of, compare_pairs, contrasts
+from holdfast.auditing.differences import beats, best_of, contrasts, decide, find_ranked, wins
 from holdfast.comparison.conditions import cautions, refuse_mismatches, software
+from holdfast.comparison.groups import OVER_SEEDS, Globs, find_ungrouped, make_groups, pair_groups
+from holdfast.comparison.paired import Paired, pair_encoders, why_not
 from holdfast.comparison.pareto import axes, find_dominators, pick
-from holdfast.comparison.questions import Question, questions
-from holdfast.comparison.records import Audited, Run, encoders_of
-from holdfast.core import HoldfastError, Score, Table
-from holdfast.numerics.statistics.levels import FLOOR, p_value, reach
+from holdfast.comparison.questions import questions
+from holdfast.comparison.records import Audited, Run, encoders_of, last_look
+from holdfast.core import HoldfastError, Score
 from holdfast.numerics.statistics.looks import looking
-from holdfast.numerics.statistics.multiple_testing import CORRECTIONS, adjust_p_values
+from holdfast.numerics.statistics.multiple_testing import CORRECTIONS
 from holdfast.numerics.statistics.ranks import rank_intervals
 from holdfast.runtime.errors import unknown
 from holdfast.runtime.privacy import distinct
@@ -28,11 +30,7 @@ from holdfast.storage.comparison import (
     RankedRow,
 )  # fmt: skip
 from holdfast.storage.conditions import conditions
-from holdfast.storage.record import MeasureEntry
 from holdfast.storage.standing import find_bars, format_bar, is_accepted, is_rival, may_win, void_checks
-
-LEVEL = 0.05
-"""Adjusted p-values up to this are verdicts."""
 
 ASSUMED = (
     "Differences are paired image by image; their 95 % intervals come from both scores' intervals and the correlation "
@@ -41,22 +39,12 @@ ASSUMED = (
 )
 
 
-@dataclass(frozen=True)
-class _Paired:
-    """One measure on its way: the encoders whose tables could be read, their pairs, and the p-values of these."""
-
-    question: Question
-    scored: dict[str, tuple[Table, Score]]
-    reasons: dict[str, str]
-    pairs: list[Pair]
-    p: list[float | None]
-
-
 def compare_runs(
     runs: Sequence[Run],
     *,
     measures: Sequence[str] = (),
     correction: str = "holm",
+    groups: Globs | None = None,
     x: str | None = None,
     y: str | None = None,
     fewest: int = 2,
@@ -65,7 +53,8 @@ def compare_runs(
 
     Every two encoders are compared on every measure that both were asked alike; p-values are adjusted over all of these
     comparisons together, those without an interval counting as undecided (p = 1). Encoders that collapsed or do not
-    stand still are shown, but neither compared nor ranked: their numbers mean nothing.
+    stand still are shown, but neither compared nor ranked: their numbers mean nothing. With `groups`, each of several
+    encoders, every two groups are compared in their place, see `holdfast.comparison.groups`.
     """
     if correction not in CORRECTIONS:
         raise unknown("correction", correction, CORRECTIONS)
@@ -73,7 +62,6 @@ def compare_runs(
     refuse_mismatches(runs)
     shown = distinct([run.place for run in runs])
     runs = [replace(run, place=name) for run, name in zip(runs, shown, strict=True)]
-    allowed = {run.place: run.record.plan.allow for run in runs}
     encoders, problems = encoders_of(runs)
     places = ", ".join(repr(run.place) for run in runs)
     if len(encoders) < fewest:
@@ -81,6 +69,11 @@ def compare_runs(
             f"expected at least {fewest} audited encoders to compare, got {len(encoders)} in {places}; give more run "
             "folders, or audit more encoders on the same images"
         )
+    # methods stand for their seeds, whose own pairs are then only on the way
+    methods = [] if groups is None else make_groups(groups, encoders)
+    seeds = {method.name: method.seeds for method in methods}
+    ungrouped = find_ungrouped(methods, encoders) if methods else []
+    encoders = list(itertools.chain(*seeds.values())) or encoders
     # the measures that they share
     shared, left_out = questions(encoders, fewest)
     if not shared:
@@ -90,105 +83,58 @@ def compare_runs(
         chosen = pick({q.name: q.answers[0][1].part for q in shared}, measures)
         shared = [q for q in shared if q.name in chosen]
     # paired differences on each of them, of encoders whose numbers mean something
-    unfit = {e.name: failed for e in encoders if (failed := void_checks(e.entry, allowed[e.run.place]))}
-    paired_measures = [_compare_tables(question, unfit) for question in shared]
+    unfit = _find_unfit(encoders)
+    paired_measures = [pair_encoders(question, unfit) for question in shared]
     for measure in paired_measures:
         problems += [f"{measure.question.name} of {name}: {reason}" for name, reason in measure.reasons.items()]
+    warnings = cautions(runs, encoders)
+    if methods:
+        paired_measures = [pair_groups(measure, methods, unfit) for measure in paired_measures]
+        encoders = [method.whole for method in methods]
+        unfit = _find_unfit(encoders)
     # p-values adjusted over all of them together, then verdicts and ranks
-    family = adjust_p_values([1.0 if p is None else p for measure in paired_measures for p in measure.p], correction)
-    verdicts = iter(family)
+    decided = decide({m.question.name: (m.question.measure.better, m.pairs) for m in paired_measures}, correction)
     entries, beaten = {}, {}
     for measure in paired_measures:
         name = measure.question.name
-        corrected = [next(verdicts) for _ in measure.pairs]
-        entries[name], beaten[name] = _entry(measure, corrected, encoders, unfit, allowed)
+        entries[name], beaten[name] = _entry(replace(measure, pairs=decided[name]), encoders, unfit)
     return Comparison(
         correction=correction,
         promises=CORRECTIONS[correction],
-        comparisons=len(family),
-        assumed=ASSUMED,
+        comparisons=sum(map(len, decided.values())),
+        assumed=OVER_SEEDS if methods else ASSUMED,
         conditions=conditions(runs[0].record) | {"data": runs[0].record.data.spec},
         runs=[_run(run) for run in runs],
-        encoders=[_encoder(encoder, unfit) for encoder in encoders],
+        encoders=[_encoder(encoder, seeds.get(encoder.name, ())) for encoder in encoders],
         measures=entries,
         pareto=_pareto(entries, beaten, x, y),
-        left_out=left_out,
-        cautions=cautions(runs, encoders),
+        left_out=ungrouped + left_out,
+        cautions=warnings,
         problems=problems,
     )
 
 
-def _compare_tables(question: Question, unfit: Mapping[str, list[str]]) -> _Paired:
-    """Read the tables of one measure and compare those that can be read."""
-    # tables with the same rows, and what each image contributes to each score
-    scored: dict[str, tuple[Table, Score]] = {}
-    influences = {}
-    reasons: dict[str, str] = {}
-    ids: list[str] | None = None
-    for encoder, m in question.answers:
-        if (score := m.headline_score) is None or m.table is None or encoder.name in unfit:
-            continue
-        name, place = encoder.name, encoder.run.place
-        try:
-            rows, table = encoder.run.table(m.table)
-            if ids is not None and rows != ids:
-                raise HoldfastError(
-                    f"expected the rows of {next(iter(scored))} in {m.table} of {place!r}, got others "
-                    f"({len(rows)} rows, {len(ids)} there); run the audit again"
-                )
-            influences[name] = question.measure.influence(table), score
-            scored[name], ids = (table, score), rows
-        except KeyError as error:
-            reasons[name] = f"expected a column {error} in {m.table} of {place!r}; run the audit again"
-        except HoldfastError as error:
-            reasons[name] = str(error)
-    # p-values of the paired differences, where both scores have intervals
-    pairs = list(compare_pairs(influences, question.measure.better))
-    reaches = {name: reach(score) for name, (_, score) in scored.items()}
-    p: list[float | None] = []
-    for pair in pairs:
-        first, second, gap = reaches[pair.first], reaches[pair.second], pair.gap.value
-        if first is None or second is None or gap is None:
-            p.append(None)
-        else:
-            p.append(p_value(gap, first, second, pair.correlation, pair.gap.n))
-    return _Paired(question, scored, reasons, pairs, p)
-
-
 def _entry(
-    measure: _Paired,
-    corrected: Sequence[float],
-    encoders: Sequence[Audited],
-    unfit: Mapping[str, list[str]],
-    allowed: Mapping[str, Collection[str]],
+    measure: Paired, encoders: Sequence[Audited], unfit: Mapping[str, list[str]]
 ) -> tuple[ComparedMeasure, dict[str, set[str]]]:
     """Return the entry of a measure in the comparison, and whom each ranked encoder beats."""
-    # verdicts: who wins which pair
-    about, better = measure.question.answers[0][1], measure.question.measure.better
-    scores = {name: score for name, (_, score) in measure.scored.items()}
-    no_rivals = {e.name for e in encoders if not is_rival(e.entry, allowed[e.run.place])}
-    barred = {e.name for e in encoders if find_bars(e.entry, allowed[e.run.place])}
-    ranked = [name for name, score in scores.items() if score.value is not None and name not in no_rivals]
-    pairs: list[ComparedPair] = []
-    wins: list[tuple[str, str]] = []
-    for pair, p, q in zip(measure.pairs, measure.p, corrected, strict=True):
-        winner = None
-        if p is not None and pair.gap.value is not None and q <= LEVEL:
-            winner = pair.first if (pair.gap.value > 0) == (better == "higher") else pair.second
-            loser = pair.second if winner == pair.first else pair.first
-            wins += [] if no_rivals & {winner, loser} else [(winner, loser)]
-        pairs.append(
-            ComparedPair(
-                first=pair.first,
-                second=pair.second,
-                difference=_finite(pair.gap),
-                p=p,
-                p_adjusted=None if p is None else max(q, FLOOR),
-                winner=winner,
-            )
+    about, better, scores = measure.about, measure.question.measure.better, measure.scores
+    no_rivals = {e.name for e in encoders if not is_rival(e.entry, e.allow)}
+    barred = {e.name for e in encoders if find_bars(e.entry, e.allow)}
+    ranked = find_ranked(scores, no_rivals)
+    pairs = [
+        ComparedPair(
+            first=pair.first,
+            second=pair.second,
+            difference=_finite(pair.gap),
+            p=pair.p,
+            p_adjusted=pair.p_adjusted,
+            winner=pair.winner,
         )
+        for pair in measure.pairs
+    ]
     # ranks, and the order in which they are shown: numbers that flatter come last
-    beaten = beats(ranked, wins)
+    beaten = beats(ranked, wins(measure.pairs, ranked))
     places = rank_intervals(beaten)
     sign = -1 if better == "higher" else 1
     flatters = {name: not may_win(score.standing, better) for name, score in scores.items()}
@@ -212,12 +158,13 @@ def _entry(
                 rank=places[name] if name in places and len(places) > 1 else None,
                 best=name == best,
                 behind=_behind(with_leader.get(name), leader),
-                why_not=_why_not(name, m, measure.reasons, unfit, no_rivals),
+                why_not=why_not(name, m, measure.reasons, unfit, no_rivals),
+                seeds=measure.seeds.get(name, {}),
             )
         )
-    looks = [r.look for e in encoders if e.name in measure.scored and (r := e.run.record.run.rounds) is not None]
-    with looking(max(looks, default=0)):  # of audits that ended for what they found, as in these
-        charts = contrasts(measure.question.measure, measure.scored, measure.pairs, no_rivals)
+    drawn = {name: (table, scores[name]) for name, table in measure.tables.items()}
+    with looking(last_look(encoders)):  # of audits that ended for what they found, as in these
+        charts = contrasts(measure.question.measure, drawn, measure.pairs, no_rivals)
     entry = ComparedMeasure(
         part=about.part, title=about.title, better=about.better, unit=about.unit, needs_labels=about.needs_labels,
         question=about.question, how_to_read=about.how_to_read, reference=about.reference,
@@ -242,30 +189,6 @@ def _behind(pair: ComparedPair | None, leader: str | None) -> Behind | None:
         low, high = gap.low, gap.high
         gap = replace(gap, value=-gap.value, low=None if high is None else -high, high=None if low is None else -low)
     return Behind(difference=gap, p=pair.p, p_adjusted=pair.p_adjusted)
-
-
-def _why_not(
-    name: str,
-    m: MeasureEntry | None,
-    reasons: Mapping[str, str],
-    unfit: Mapping[str, Sequence[str]],
-    no_rivals: Collection[str],
-) -> str | None:
-    """Return why an encoder has no rank on a measure; None where it has one."""
-    if m is None:
-        return "not measured"
-    if m.error:
-        return f"error: {m.error}"
-    if m.not_certified:
-        return f"not certified: {m.not_certified}"
-    if name in unfit:
-        return f"its check failed: {', '.join(unfit[name])}"
-    if name in reasons:
-        return reasons[name]
-    score = m.headline_score
-    if score is not None and score.value is not None:
-        return "not ranked because of its checks" if name in no_rivals else None
-    return score.note if score is not None and score.note else "its score is undefined"
 
 
 def _pareto(
@@ -296,14 +219,19 @@ def _round(run: Run) -> int | None:
     return None if run.record.run.rounds is None else run.record.run.rounds.number
 
 
-def _encoder(encoder: Audited, unfit: Mapping[str, list[str]]) -> ComparedEncoder:
-    entry, run = encoder.entry, encoder.run
-    checks, allowed = entry.checks, run.record.plan.allow
+def _find_unfit(encoders: Sequence[Audited]) -> dict[str, list[str]]:
+    """Return the encoders whose numbers mean nothing, with the checks that say so."""
+    return {e.name: failed for e in encoders if (failed := void_checks(e.entry, e.allow))}
+
+
+def _encoder(encoder: Audited, seeds: Sequence[Audited] = ()) -> ComparedEncoder:
+    entry, run, allowed = encoder.entry, encoder.run, encoder.allow
+    checks, bars = entry.checks, find_bars(entry, allowed)
     warns = [name for name, check in checks.items() if check.status == "warn"]
-    bars = find_bars(entry, allowed)
     fails = [name for name, check in checks.items() if check.status == "fail" and not is_accepted(name, allowed)]
     return ComparedEncoder(
         name=encoder.name, spec=entry.name, run=run.place, fingerprint=entry.fingerprint, origin=entry.origin,
-        round=_round(run), unfit=unfit.get(encoder.name, []), warns=warns, fails=fails,
+        round=_round(run), unfit=void_checks(entry, allowed), warns=warns, fails=fails,
         called=" and ".join(bar.called for bar in bars if bar.called), bars=[format_bar(bar) for bar in bars],
+        seeds=[_encoder(seed) for seed in seeds],
     )  # fmt: skip

@@ -27,6 +27,8 @@ def write_eval_results(data: Comparison, folder: str, benchmark: str | None, sou
             f"expected the Hub dataset that holds the leaderboard as organisation/name, got {benchmark!r}; give "
             "--benchmark: Hugging Face shows results of datasets registered as a Benchmark only"
         )
+    if any(encoder.seeds for encoder in data.encoders):
+        raise HoldfastError("--eval-results: expected encoders, each of which has a repository; leave out --groups")
     if source is not None and not re.match(r"https?://\S+$", source):
         raise HoldfastError(f"expected the address of the results' source, https://…, got {source!r}")
     finished = {run.place: run.finished for run in data.runs}

@@ -21,12 +21,12 @@ COLUMNS: dict[str, pa.DataType] = {
     "difference_high": pa.float64(), "p": pa.float64(), "p_adjusted": pa.float64(), "correction": pa.string(),
     "why_not_ranked": pa.string(), "standing": pa.string(), "because": pa.string(), "side": pa.string(),
     "bound": pa.string(), "checks": pa.string(), "round": pa.int64(), "data": pa.string(), "images": pa.int64(),
-    "attacked": pa.int64(), "seed": pa.int64(),
+    "attacked": pa.int64(), "seed": pa.int64(), "seeds": pa.int64(),
 }  # fmt: skip
 """What each row says: one for each score of each encoder on each measure; ranks and differences at the headline's.
 
 Of a measure that is answered from both sides, `side` is "attack" or "proof", and `bound` says whether the value is
-an "upper" or a "lower" bound of the truth.
+an "upper" or a "lower" bound of the truth. Of methods, `encoder` is the method, and `seeds` says how many it has.
 """
 
 PAIRS: dict[str, pa.DataType] = {
@@ -60,6 +60,7 @@ def rows(data: Comparison) -> Iterator[dict[str, Any]]:
             about_encoder = {"encoder": row.encoder, "run": encoder.run, "fingerprint": encoder.fingerprint}
             about_encoder |= {"measure": name, "title": m.title, "better": m.better}
             about_encoder |= {"correction": data.correction, "round": encoder.round, **asked}
+            about_encoder |= {"seeds": len(encoder.seeds) or None}
             # Of what is answered from both sides: which score is the attack, and which the proof
             sides = {side.score: side for side in sides_of(row.scores, row.headline, m.better)}
             # An encoder that could not be measured has a row as well: who reads the table must see it

@@ -102,9 +102,20 @@ class Audited:
     run: Run
     entry: EncoderEntry
 
+    @property
+    def allow(self) -> list[str]:
+        """The checks whose failure is accepted."""
+        return self.run.record.plan.allow
+
     def measure(self, spec: Any) -> MeasureEntry | None:
         """Return the entry of the measure of a spec; None where it was not asked."""
         return next((m for m in self.entry.measures.values() if m.part == spec), None)
+
+
+def last_look(encoders: Iterable[Audited]) -> int:
+    """Return how many looks the intervals of some encoders hold at; 0: they were made in one go."""
+    rounds = (encoder.run.record.run.rounds for encoder in encoders)
+    return max((each.look for each in rounds if each), default=0)
 
 
 def encoders_of(runs: Iterable[Run]) -> tuple[list[Audited], list[str]]:

@@ -26,7 +26,7 @@ FEW = 5
 
 BEHIND = (
     "All encoders saw the same images. This is how far an encoder's first number is from that of the first encoder, "
-    "image by image; where its interval leaves out 0, chance does not explain it."
+    "image by image, with its 95 % interval. Who is called better is so after correction for all measures and pairs."
 )
 """What the column of paired differences means."""
 
@@ -148,7 +148,7 @@ def leader(record: Record) -> Leader | None:
     beaten = {
         pair.second if pair.first == first else pair.first
         for pair in (compared.pairs if compared else [])
-        if first in (pair.first, pair.second) and _excludes_zero(pair.difference)
+        if pair.winner and first in (pair.first, pair.second)
     }
     name, answers = find_best(record, key), key in answering_keys(record)
     second = next((other for other in scores if other != (name or first)), "")
@@ -201,7 +201,7 @@ def explain_marks(record: Record, shown: Brief, best: str, doubt: str) -> list[s
     if any(score and score.standing in ONE_SIDE for score in headlines):
         lines.append("At least, at most: a bound on one side, because a check failed.")
     if any(find_best(record, key) for key in record.comparison):
-        lines.append(f"{best} better than every other ranked encoder on the same images, beyond chance (95 %).")
+        lines.append(f"{best} better than every other ranked encoder on the same images, after correction (Holm).")
     if any(cell.doubt for line in shown.lines for cell in line.figures):
         lines.append(f"{doubt} a warning below the name concerns this number.")
     return [line for line in lines if line]
@@ -293,11 +293,6 @@ def trust(encoder: EncoderEntry) -> Trust:
         many = plural(len(flawed), word) if word == "warning" else f"{len(flawed)} {word}"
         doubts.insert(0, (status, f"{many}: {listing(named, 3)}"))
     return Trust(worst, text, tuple(doubts))
-
-
-def _excludes_zero(difference: Score) -> bool:
-    low, high = difference.low, difference.high
-    return finite(low) and finite(high) and (low > 0 or high < 0)
 
 
 def _figure(record: Record, encoder: EncoderEntry, key: str) -> Cell:

@@ -28,6 +28,7 @@ def lead(
     behind: Score | None = None,
     p: str = "",
     bar: str = "",
+    seeds: str = "",
 ) -> Leader | None:
     """Return who is best on a measure; None where fewer than two encoders have a number.
 
@@ -40,27 +41,31 @@ def lead(
         behind: by how much the first one is ahead of the second on the same images; None where it is not known.
         p: the corrected p-value of the best against the next, "0.012" or "< 0.001"; "" where it is not known.
         bar: why nobody is called best, whatever the intervals say, a check and what it found; "" where somebody may be.
+        seeds: of methods, of how many seeds their numbers are means: "5 seeds each"; "" of encoders.
     """
     if len(scores) < 2:
         return None
     title = measure.title.lower()
     values = {name: format_score(score, measure.unit, measure.levels)[0] for name, score in scores.items()}
     gap = "" if behind is None else format_score_inline(behind, measure.unit, measure.levels)
-    paired = f"On the same images the difference is {gap}" if gap else "Compared on the same images"
+    noun, these = ("method", "these images and seeds") if seeds else ("encoder", "these images")
+    over = " over images and seeds" if seeds else ""
+    paired = f"On the same images the difference is {gap}{over}" if gap else "Compared on the same images"
+    means = f" (means of {seeds})" if seeds else ""
     if best is not None and best in scores:
         heading = f"{best} is the most robust" if answers else f"{best} is best on {title}"
         second = next(name for name in scores if name != best)
         of = f"{second}, the next" if len(scores) > 2 else second
         level = f" (p {p if p.startswith('<') else f'= {p}'})" if p else ""
         sure = f"{paired}{level}, which chance does not explain."
-        return Leader(heading, f"Its {title} is {values[best]}, that of {of}, {values[second]}. {sure}", "good")
+        return Leader(heading, f"Its {title} is {values[best]}, that of {of}, {values[second]}{means}. {sure}", "good")
     if bar:
         every = listing([f"{name} ({value})" for name, value in values.items()], 4)
         why, _, finding = bar.partition(": ")
-        return Leader(f"No encoder is called best: the check {why}", f"{finding}. By {title}: {every}.", "warn")
-    heading = "No encoder is clearly the most robust" if answers else f"No encoder is clearly best on {title}"
+        return Leader(f"No {noun} is called best: the check {why}", f"{finding}. By {title}: {every}.", "warn")
+    heading = f"No {noun} is clearly {'the most robust' if answers else f'best on {title}'}"
     level = [f"{name} ({value})" for name, value in values.items() if name not in beaten]
-    text = f"By {title}, these images cannot tell apart {listing(level, 4)}."
+    text = f"By {title}, {these} cannot tell apart {listing(level, 4)}{means}."
     return Leader(heading, f"{text} {paired}, which may be chance." if gap and len(scores) == 2 else text)
 
 

@@ -11,7 +11,7 @@ from holdfast.report.apart import Apart
 from holdfast.report.cells import NO_SCORE
 from holdfast.report.charts.kinds import Contribution, draw_together
 from holdfast.report.charts.points import Cross, Front
-from holdfast.report.documents.comparison import first_names, heading, leader, p_text, rank, scope, trust
+from holdfast.report.documents.comparison import first_names, heading, leader, noun, p_text, rank, scope, trust
 from holdfast.report.documents.comparison import front as front_sentence
 from holdfast.report.names import shorten_names
 from holdfast.report.numbers import BETTER, count, finite, format_score, format_score_inline, listing, plural
@@ -75,6 +75,8 @@ def _group(index: int, data: Comparison, wholes: Mapping[str, str], pairs: Mappi
         "key": f"g{index}",
         "data": data,
         "scope": scope(data),
+        "noun": noun(data),
+        "seeds": {heading(m, name): seeds for name, m in data.measures.items() if (seeds := _seeds(m))},
         "leader": leader(data),
         "trusts": {encoder.name: trust(encoder) for encoder in data.encoders},
         "wholes": wholes,
@@ -136,6 +138,15 @@ def _pairs(m: ComparedMeasure) -> list[tuple[str, str, str, str, str]]:
     ]  # fmt: skip
 
 
+def _seeds(m: ComparedMeasure) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return each method on a measure with its seeds and their numbers."""
+    return [
+        (row.encoder, [(seed, format_score_inline(score, m.unit, m.levels)) for seed, score in row.seeds.items()])
+        for row in m.rows
+        if row.seeds
+    ]
+
+
 def _format_heading(title: str, listed: int, pairs: int) -> str:
     """Return the heading of the pairs of a measure, with how many there are where not all are listed."""
     if listed == pairs:
@@ -170,7 +181,7 @@ def pareto(key: str, data: Comparison, series: Mapping[str, int]) -> Panel | Non
         label=f"{titles[1]} ({BETTER[axes[1].better]})", units=(axes[0].unit, axes[1].unit),
         better=(axes[0].better, axes[1].better),
     )  # fmt: skip
-    notes = ["Filled: no other encoder is better on both by its verdicts. Crosses are 95 % intervals."]
+    notes = [f"Filled: no other {noun(data)} is better on both by its verdicts. Crosses are 95 % intervals."]
     notes += [f"{p.encoder} is dominated by {listing(p.dominated_by, 4)}." for p, _, _ in drawn if p.dominated_by]
     title = f"{titles[1]} against {titles[0].lower()}"
     return Panel(title=title, drawing=picture, alt=f"{title}. {front_sentence(data)}", notes=notes)

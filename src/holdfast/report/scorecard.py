@@ -119,7 +119,7 @@ def _card(record: Record, key: str) -> Card:
         reference=spell_out(about.reference), better=about.better, unit=unit,
         headline=headline, spec=part(about.part), interval_kind="; ".join(kinds), rows=rows,
         ticks=[(place(t, ticks) or 0.0, _tick(t, unit, levels, ticks)) for t in ticks], readouts=readouts, table=table,
-        pairs=_pairs(record, key, about.better, unit, levels), n=max(s.n if s else 0 for s in scores),
+        pairs=_pairs(record, key, unit, levels), n=max(s.n if s else 0 for s in scores),
         anchor=f"measure-{list(titles(record)).index(key) + 1}",
     )  # fmt: skip
 
@@ -195,19 +195,16 @@ def _two_sided(m: MeasureEntry) -> bool:
     return bool(bracket(m.scores, m.unit, m.better))
 
 
-def _pairs(record: Record, key: str, better: str, unit: str, levels: bool) -> list[tuple[str, str, str, str]]:
+def _pairs(record: Record, key: str, unit: str, levels: bool) -> list[tuple[str, str, str, str]]:
     compared = record.comparison.get(key)
     return [
-        (pair.first, pair.second, format_score_inline(pair.difference, unit, levels), favours(pair, better))
+        (pair.first, pair.second, format_score_inline(pair.difference, unit, levels), favours(pair))
         for pair in (compared.pairs if compared else [])
     ]
 
 
-def favours(pair: PairEntry, better: str) -> str:
-    """Return which encoder a paired difference (first minus second) favours; open where its interval holds zero."""
-    low, high = pair.difference.low, pair.difference.high
-    if not finite(low) or not finite(high):
+def favours(pair: PairEntry) -> str:
+    """Return which encoder a paired difference favours, after correction."""
+    if not finite(pair.difference.low) or not finite(pair.difference.high):
         return "undefined"
-    if low <= 0 <= high:
-        return "no clear difference"
-    return f"favours {pair.first if (low > 0) == (better == 'higher') else pair.second}"
+    return f"favours {pair.winner}" if pair.winner else "no clear difference"

@@ -97,7 +97,7 @@ def _winners(record: Record, audited: list[EncoderEntry]) -> list[Sentence]:
         every = len(measures) == len(names) > 1
         all_ = "both" if len(names) == 2 else f"all {len(names)}"
         where = f"{all_} measures" if every else listing(measures, 8)
-        lines.append(Sentence(f"{name} is best on {where}: its paired intervals exclude zero.", "good"))
+        lines.append(Sentence(f"{name} is best on {where}, image by image, after correction.", "good"))
     if partial := [title.lower() for key, title in names.items() if _partial(key, record, audited)]:
         lines.append(Sentence(f"On {listing(partial, 8)}, best means best among the encoders that have a number."))
     if open_ and wins:

@@ -31,6 +31,7 @@ class ComparedEncoder(Entry, frozen=True, kw_only=True):
         fails: checks that failed and were not accepted.
         called: what checks call it, such as "Looks untrained": it is then not ranked; "" for most.
         bars: the checks for which it is called best on nothing, and what they found.
+        seeds: of a method, the encoders that it stands for; its checks say the worst that they say of any of them.
     """
 
     name: str
@@ -44,6 +45,7 @@ class ComparedEncoder(Entry, frozen=True, kw_only=True):
     fails: list[str]
     called: str = ""
     bars: list[str] = []
+    seeds: "list[ComparedEncoder]" = []
 
 
 class Behind(Entry, frozen=True, kw_only=True):
@@ -74,6 +76,7 @@ class RankedRow(Entry, frozen=True, kw_only=True):
         best: whether it is better than each other one.
         behind: how it differs from the one with the best value.
         why_not: why it has no rank; None where it has one.
+        seeds: of a method, the headlines of its seeds, whose mean its score is.
     """
 
     encoder: str
@@ -84,6 +87,7 @@ class RankedRow(Entry, frozen=True, kw_only=True):
     best: bool
     behind: Behind | None
     why_not: str | None
+    seeds: dict[str, Score] = {}
 
 
 class ComparedMeasure(Entry, frozen=True, kw_only=True):

@@ -258,11 +258,19 @@ class EncoderEntry(Entry, frozen=True, kw_only=True):
 
 
 class PairEntry(Entry, frozen=True, kw_only=True):
-    """Two encoders, and by how much a score of them differs."""
+    """Two encoders, and by how much a score of them differs.
+
+    Attributes:
+        first: one of them.
+        second: the other.
+        difference: the first minus the second, with its paired interval.
+        winner: who is better, after correction for all pairs and measures of the audit; None where that is open.
+    """
 
     first: str
     second: str
     difference: Score
+    winner: str | None = None
 
 
 class ContrastEntry(Entry, frozen=True, kw_only=True):

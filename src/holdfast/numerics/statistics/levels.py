@@ -134,12 +134,26 @@ def p_value(gap: float, first: Reach, second: Reach, correlation: float, n: int)
         >>> p_value(0.1, far, far, correlation=0.0, n=100) > 0.05 > p_value(0.1, far, far, correlation=0.9, n=100)
         True
     """
-    if gap == 0:
-        return 1.0
     first_reach, second_reach = (first.below, second.above) if gap > 0 else (first.above, second.below)
     rho = min(correlation, 1 - 1 / max(n, 1))
     squared = first_reach**2 + second_reach**2 - 2 * rho * first_reach * second_reach  # MOVER at each level
-    excess = abs(gap) - np.sqrt(np.maximum(squared, 0))  # above 0: excludes zero
+    return p_of_reach(gap, np.sqrt(np.maximum(squared, 0)))
+
+
+def p_of_reach(gap: float, reaches: Levels) -> float:
+    """1 - the highest level at which an interval excludes zero.
+
+    Args:
+        gap: the value.
+        reaches: how far its interval reaches towards zero at each of `ALPHAS`.
+
+    Example:
+        >>> round(p_of_reach(0.1, reach(Score(0.1, 0.0, 0.2, 100, "t")).below), 6)
+        0.05
+    """
+    if gap == 0:
+        return 1.0
+    excess = abs(gap) - reaches  # above 0: excludes zero
     inside = np.flatnonzero(excess <= 0)
     if not len(inside):
         return FLOOR

@@ -43,14 +43,24 @@ def heading(m: ComparedMeasure, name: str) -> str:
     return f"{m.title}{details}"
 
 
+def noun(data: Comparison) -> str:
+    """Return what is compared: "method" of several seeds, or "encoder"."""
+    return "method" if any(encoder.seeds for encoder in data.encoders) else "encoder"
+
+
+def count_seeds(data: Comparison) -> str:
+    """Return how many seeds methods have: "5 seeds each", "5 and 4 seeds"; "" of encoders."""
+    counts = [str(len(encoder.seeds)) for encoder in data.encoders if encoder.seeds]
+    return f"{counts[0]} seeds each" if len(set(counts)) == 1 else f"{listing(counts, 9)} seeds" if counts else ""
+
+
 def document(data: Comparison) -> Document:
     """Return who is the most robust, whom to trust, every measure with its encoders, the best first, then the rest."""
     data, _ = shorten_names(data)
     shown: list[Block] = [*opening(data), _table(data)]
     if any(m.best for m in data.measures.values()):
-        shown.append(
-            Text("* best: significantly better than every other ranked encoder, after correction", style="dim")
-        )
+        better = f"* best: significantly better than every other ranked {noun(data)}, after correction"
+        shown.append(Text(better, style="dim"))
     return [*shown, *sentences(data)]
 
 
@@ -69,7 +79,7 @@ def opening(data: Comparison) -> list[Text]:
 def _table(data: Comparison) -> Table:
     """Return every measure with its encoders below it; a line for each encoder where the columns do not fit."""
     first, p = first_names(data), p_title(data.correction)
-    head = ["measure / encoder", "value", "rank", "paired difference to the best", p]
+    head = [f"measure / {noun(data)}", "value", "rank", "paired difference to the best", p]
     rows, lines = list[list[Text]](), list[Text]()
     for name in [*first, *(name for name in data.measures if name not in first)]:
         m = data.measures[name]
@@ -114,7 +124,9 @@ def sentences(data: Comparison) -> list[Text]:
         if encoder.unfit:
             checks = _checks(encoder.unfit)
             # A check that voids all numbers; other failures leave bounds
-            sentence = f"{encoder.name} is not ranked: it fails {checks}, so its numbers mean nothing"
+            seeds = [seed.name for seed in encoder.seeds if seed.unfit]
+            who, its = (f"{listing(seeds)} fails" if seeds else "it fails"), "its" if not seeds else "these"
+            sentence = f"{encoder.name} is not ranked: {who} {checks}, so {its} numbers mean nothing"
             lines.append(Text(sentence, "bold red"))
         elif encoder.called:
             lines.append(Text(f"{encoder.name} is {trust(encoder)[1]}", "bold red"))
@@ -153,7 +165,8 @@ def leader(data: Comparison) -> Leader | None:
     p_value = p_text(between.p_adjusted) if m.best and between and finite(between.p_adjusted) else ""
     bars = [bar for encoder in data.encoders if encoder.name in scores for bar in encoder.bars]
     bar = next(iter(bars), "")
-    return lead(m, scores, m.best, beaten, answers=m.answers, behind=behind, p=p_value, bar=bar)
+    seeds = count_seeds(data)
+    return lead(m, scores, m.best, beaten, answers=m.answers, behind=behind, p=p_value, bar=bar, seeds=seeds)
 
 
 def trust(encoder: ComparedEncoder) -> tuple[str, str]:
@@ -187,8 +200,9 @@ def front(data: Comparison) -> str:
 def scope(data: Comparison) -> str:
     """Return what was compared and how, in one sentence."""
     at = data.conditions
+    each = f" of {seeds}" if (seeds := count_seeds(data)) else ""
     return (
-        f"{plural(len(data.encoders), 'encoder')}, {plural(at['number of images'], 'image')} of {at['data']}, "
+        f"{plural(len(data.encoders), noun(data))}{each}, {plural(at['number of images'], 'image')} of {at['data']}, "
         f"{at['attacked images']:,} attacked, seed {at['seed']}; {plural(data.comparisons, 'comparison')}; "
         f"{data.promises}"
     )

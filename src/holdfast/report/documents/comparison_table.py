@@ -6,7 +6,18 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from holdfast.report.document import Document, Items
-from holdfast.report.documents.comparison import ARROW, first_names, heading, opening, p_text, p_title, rank, sentences
+from holdfast.report.documents.comparison import (
+    ARROW,
+    count_seeds,
+    first_names,
+    heading,
+    noun,
+    opening,
+    p_text,
+    p_title,
+    rank,
+    sentences,
+)
 from holdfast.report.names import shorten_names
 from holdfast.report.numbers import finite, format_score_inline, vacuous
 from holdfast.report.table import Table, latex_text
@@ -15,9 +26,10 @@ from holdfast.storage.comparison import ComparedMeasure, Comparison, RankedRow
 from holdfast.storage.sides import Side, sides_of
 
 KEY = (
-    "Each cell: value [95 % interval], possible ranks. Bold: significantly better than every other ranked encoder, "
+    "Each cell: value [95 % interval], possible ranks. Bold: significantly better than every other ranked {noun}, "
     "after correction. At least, at most: a check failed, the number is a bound on one side."
 )
+OVER_SEEDS = "Each value is a mean of seeds ({seeds}), its interval over images and seeds."
 BRACKET = (
     "Of a measure with two columns the truth lies between them: an attack shows that an encoder is at least so bad, a "
     "proof that it is at least so good."
@@ -62,7 +74,7 @@ def grid(data: Comparison, layout: Layout | None = None) -> Table:
     if layout.transpose:
         return Table(["measure", *encoders], [[Text(c.title), *(c.cells[e] for e in encoders)] for c in columns])
     return Table(
-        ["encoder", *(c.title for c in columns)], [[Text(e), *(c.cells[e] for c in columns)] for e in encoders]
+        [noun(data), *(c.title for c in columns)], [[Text(e), *(c.cells[e] for c in columns)] for e in encoders]
     )
 
 
@@ -118,7 +130,8 @@ def latex(data: Comparison, layout: Layout | None = None) -> str:
 
 def keys(data: Comparison) -> list[str]:
     """Return how cells are read, and of how many images each side of a bracket is where these are not the same."""
-    lines, several = [KEY], False
+    lines, several = [KEY.format(noun=noun(data))], False
+    lines += [OVER_SEEDS.format(seeds=seeds)] if (seeds := count_seeds(data)) else []
     for name, m in data.measures.items():
         for row in m.rows:
             sides = sides_of(row.scores, row.headline, m.better)
