@@ -136,7 +136,7 @@ def test_words_of_a_networks_own_are_left_alone(
 
 def test_unknown_prefixes_need_a_word(tmp_path: Path) -> None:
     save_file(under("generator.", state(1)) | under("discriminator.", state(2)), tmp_path / "w.safetensors")
-    with pytest.raises(HoldfastError, match=r"begin with '(gen|discrim)\w+\.', which is no known.*say prefix="):
+    with pytest.raises(HoldfastError, match=r"begin with '(gen|discrim)\w+\.', which is not a known.*say prefix="):
         opened(tmp_path / "w.safetensors")
     for prefix, seed in (("generator", 1), ("discriminator.", 2)):
         encoder = opened(tmp_path / "w.safetensors", f"&prefix={prefix}")
