@@ -82,7 +82,7 @@ WRITTEN = {
     ("compare", "--eval-results"), ("check", "--junit"), ("check", "--summary"), ("compare", "--csv"),
     ("compare", "--parquet"),
     ("compare", "--markdown"), ("compare", "--latex"), ("compare", "--html"), ("leaderboard", "--out"),
-    ("report", "--model-card"), ("show", "--out"),
+    ("report", "--model-card"), ("report", "--cite"), ("show", "--out"),
 }  # fmt: skip
 """Options that name what is written."""
 
@@ -93,7 +93,7 @@ OTHERS = """
     --threshold --divergence --encoder --annotate --correction --x --y --digits --transpose --p-values --benchmark
     --source-url --k --format --only --width --height --font --size --marks --dpi --port --host --open --epochs --track
     --objective --steps --attack --views --batchnorm --rehearse --image --negatives --label --seconds --certifier
-    --template --no-pictures kind
+    --template --no-pictures --groups kind
 """
 NO_PATH = frozenset(OTHERS.split())
 """Options that name no file; --parts is the same everywhere."""

@@ -111,7 +111,7 @@ def test_the_markdown_shows_text_as_it_is(made: tuple[Path, dict]) -> None:
     assert "Risks \\| of \\<two\\> encoders" in text
     assert "| clean | 30 / " in text
     assert "**holds**" in text
-    assert "what holds of these" in text
+    assert "Verdicts are about these stand-ins" in text
 
 
 def test_inputs_can_be_given_and_must_be(made: tuple[Path, dict], tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_no_round_begins_that_is_not_expected_to_end_in_time(tmp_path: Path, mon
     whole, told = audit(replace(PLAN, budget=1e9), tmp_path / "whole")
     times = [round["run"]["seconds"] for round in told]
     assert len(times) > 2
-    budget = times[-2] + 0.9 * (times[-1] - times[-2])
+    budget = times[-2] + 0.3 * (times[-1] - times[-2])  # the clock counts looks, which are no measure of passes
     clock.now = 0.0
     record, told = audit(replace(PLAN, budget=budget), tmp_path / "half")
     assert record["run"]["rounds"]["ended"] == "budget"

@@ -16,6 +16,7 @@ from holdfast.core import Score, registry
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics import universal
 from holdfast.numerics.statistics.drawn_pairs import contributions, mean
+from holdfast.parts.divergences.l2 import L2
 
 NAMES = registry.names("measures")
 
@@ -92,7 +93,7 @@ def universal_quantiles(images: int, attacked: int, drift: float, runs: int) -> 
     def placed(size: int, some: int):
         world = laws.World(size, strong, random)
         for k in range(2):
-            quantiles, near, _ = universal.place(world.clean[k], world.drifts[k, None, :some])
+            quantiles, near, _ = universal.place(world.clean[k], world.drifts[k, None, :some], L2())
             yield universal.median(quantiles[0], near[0]), universal.influence(quantiles[0], near[0])
 
     size, times = (1000, 10) if runs > 100 else (500, 4)
