@@ -70,7 +70,7 @@ def machine(runs: Runs) -> str:
     return (
         f"Newest: {last.commit}, {day(last.date)}, {last.machine.cores} cores of {cpu}, {threads} "
         f"thread{'s' if threads > 1 else ''}, torch {last.machine.torch}, load average {min(loads):.1f} to "
-        f"{max(loads):.1f} as they began. What was measured in another state of the code says so."
+        f"{max(loads):.1f} as they began. Numbers from another state of the code are marked."
     )
 
 

@@ -49,6 +49,7 @@ ALLOWED = {
     "runtime/names.py": "Holdfast's own source",
     "runtime/outline.py": "Holdfast's own source",
     "report/profile_page.py": "a file of the package",
+    "report/bibliography.py": "a file of the package",
     "report/references.py": "a file of the package",
     "sources/data/digits.py": "a file of scikit-learn",
     "cli/__init__.py": "the traceback of a fault, in a new file",

@@ -52,7 +52,7 @@ def test_an_amount_alone_is_for_all_headlines_and_a_name_counts_for_more() -> No
         ("breaking_radius 1e999", "expected a finite number"),
         ("breaking_radius -5%", "at least 0"),
         ("breaking_radius 100%", "nothing exceeds"),
-        ("breaking_radius 5 points", "no share"),
+        ("breaking_radius 5 points", "not a share"),
         ("breakaway_risk 5", "did you mean 5 %?"),
         ("breakaway_risk 100 points", "nothing exceeds"),
         ("breaking_radios 5%", "did you mean 'breaking_radius'"),

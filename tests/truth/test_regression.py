@@ -256,7 +256,9 @@ def test_encoders_are_matched_by_name_or_as_said() -> None:
 
     two, one = several("now", "a", "b?x=1"), several("before", "a")
     assert [r.baseline_encoder for r in regressions(several("now", "new"), one).verdicts] == ["a"]
-    with pytest.raises(HoldfastError, match=r"expected an encoder 'b\?x=1' in the baseline 'before', which has a; name"):
+    with pytest.raises(
+        HoldfastError, match=r"expected an encoder 'b\?x=1' in the baseline 'before', which has a; name"
+    ):
         regressions(two, one)
     assert [r.encoder for r in regressions(two, one, encoders=["a"]).verdicts] == ["a"]
     said = regressions(two, several("before", "a", "c?y=2"), match=["b?x=1=c?y=2"]).verdicts
