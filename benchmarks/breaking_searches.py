@@ -54,6 +54,7 @@ class Problem:
         rivals = Nearest().rivals(self.shard)
         assert rivals.positions is not None  # every rival is an image
         self.nearest = population[rivals.positions[:, 0]]
+        assert isinstance(rivals.margins, Margin)  # of a linear divergence
         self._margins = rivals.margins
         self._room = read_divergence("l2").between(clean[self.rows], clean[rivals.positions[:, :1]])(
             clean[self.rows].double()

@@ -32,6 +32,8 @@ from holdfast.core import (
     Threat,
     registry,
 )
+from holdfast.core.divergence import require
+from holdfast.numerics.geometry.divergence import LinearDivergence
 from holdfast.numerics.geometry.negatives import negatives_of
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
@@ -274,7 +276,8 @@ class Seen:
         world, k = self.world, self.number
         if observation.negatives is None:
             own = torch.arange(world.images)
-            margin, _ = observation.divergence.against(world.found[k], world.clean[k], own)
+            divergence = require(observation.divergence, LinearDivergence, "a certified event")
+            margin, _ = divergence.against(world.found[k], world.clean[k], own)
             lower = margin - world.slack[k, :, None] * world.drifts[k, :, None]
             lower[own, own] = torch.nan
         else:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from benchmarks.hiding.family import Family
 from benchmarks.hiding.masks import surrogates
-from holdfast.core import Attack, HoldfastError, Rng, Shard
+from holdfast.core import Attack, HoldfastError, Margin, Rng, Shard
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.shared.tournament import Sought, tournament
 from holdfast.parts.attacks.square import Square
@@ -55,6 +55,7 @@ class Problem:
         self.event, self.rows = self.failure.bind(shard), torch.arange(len(self.x))
         self.rng = shard.rng
         rivals = self.failure.rivals(shard, RIVALS)
+        assert isinstance(rivals.margins, Margin)  # of a linear divergence
         self.margins, self.rivals = rivals.margins, rivals.positions
         self.best = self.x.clone()
         self.radius = torch.full((len(self.x),), math.inf, dtype=torch.float64)
