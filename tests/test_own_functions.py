@@ -312,6 +312,14 @@ def test_a_function_is_a_divergence_wherever_one_stands(tiny: Encoder) -> None:
     assert record["breakaway_risk"] is not None
 
 
+@pytest.mark.parametrize("decorator", ["measure", "loss", "divergence"])
+def test_a_function_without_a_name_asks_its_own_decorator_for_one(decorator: str) -> None:
+    with pytest.raises(HoldfastError) as refused:
+        getattr(holdfast, decorator)(partial(torch.cosine_similarity, dim=1))
+    assert str(refused.value).startswith(f"holdfast.{decorator}: expected a function with a name")
+    assert f"holdfast.{decorator}(..., name='my_name')" in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("function", "why"),
     [

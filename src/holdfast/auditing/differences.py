@@ -63,10 +63,10 @@ def compare_pairs(scored: Mapping[str, tuple[Influence, Score]], better: str) ->
         gap, p = statistics.difference(scores[first], scores[second], rho), None
         if gap.value is not None and (a := reaches[first]) and (b := reaches[second]):
             p = p_value(gap.value, a, b, rho, gap.n)
-        yield as_far_as_it_tells(Pair(first, second, gap, p, rho), scores, better)
+        yield withhold_doubtful(Pair(first, second, gap, p, rho), scores, better)
 
 
-def as_far_as_it_tells(pair: Pair, scores: Mapping[str, Score], better: str) -> Pair:
+def withhold_doubtful(pair: Pair, scores: Mapping[str, Score], better: str) -> Pair:
     """Return a pair whose difference has no value where a failed check may have made it."""
     first, second = scores[pair.first], scores[pair.second]
     if pair.gap.value is None or _tells(pair.gap.value, first, second, better):
@@ -103,6 +103,7 @@ def decide(measures: Mapping[str, tuple[str, Sequence[Pair]]], correction: str =
         measures: name -> which direction is better, and the pairs.
         correction: "holm", "bh" or "none".
     """
+    # one family, in the order of the measures, in which the adjusted ones are handed out again
     p_values = [1.0 if pair.p is None else pair.p for _, pairs in measures.values() for pair in pairs]
     adjusted = iter(adjust_p_values(p_values, correction))
     return {
@@ -118,16 +119,16 @@ def _decide(pair: Pair, adjusted: float, better: str) -> Pair:
     return replace(pair, p_adjusted=max(adjusted, FLOOR), winner=winner if adjusted <= LEVEL else None)
 
 
-def find_ranked(scores: Mapping[str, Score], no_rivals: Collection[str]) -> list[str]:
-    """Return the encoders that are ranked on a measure: rivals with a number that is not void."""
+def find_beaten(scores: Mapping[str, Score], pairs: Iterable[Pair], no_rivals: Collection[str]) -> dict[str, set[str]]:
+    """Return whom each ranked encoder beats on a measure, by the verdicts of its pairs.
+
+    Ranked are rivals with a number that is not void, in the order of the scores.
+    """
     valued = {name for name, score in scores.items() if score.value is not None and score.standing != VOID}
-    return [name for name in scores if name in valued and name not in no_rivals]
-
-
-def wins(pairs: Iterable[Pair], names: Collection[str]) -> list[tuple[str, str]]:
-    """Return (winner, loser) of the pairs that are decided between some encoders."""
-    decided = [(w, pair.second if w == pair.first else pair.first) for pair in pairs if (w := pair.winner)]
-    return [win for win in decided if set(win) <= set(names)]
+    ranked = [name for name in scores if name in valued and name not in no_rivals]
+    # a pair with one who is not ranked is told, and places nobody
+    wins = [(w, pair.second if w == pair.first else pair.first) for pair in pairs if (w := pair.winner)]
+    return beats(ranked, [win for win in wins if set(win) <= set(ranked)])
 
 
 def beats(names: Iterable[str], wins: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
@@ -138,10 +139,11 @@ def beats(names: Iterable[str], wins: Iterable[tuple[str, str]]) -> dict[str, se
     return beaten
 
 
-def best_of(beaten: Mapping[str, Collection[str]]) -> str | None:
-    """Return the encoder that beats each other one; None where there is none, or no other."""
+def best_of(beaten: Mapping[str, Collection[str]], barred: Collection[str] = ()) -> str | None:
+    """Return the encoder that beats each other one; None where there is none, no other, or it is barred."""
     rivals = len(beaten) - 1
-    return next((name for name, losers in beaten.items() if 0 < rivals == len(losers)), None)
+    best = next((name for name, losers in beaten.items() if 0 < rivals == len(losers)), None)
+    return None if best in barred else best
 
 
 def contrasts(
@@ -187,10 +189,8 @@ class Contest:
             barred: encoders that are called best on nothing.
         """
         void = {name for name, score in self.scores.items() if score.standing == VOID}
-        ranked = find_ranked(self.scores, no_rivals)
-        best = best_of(beats(ranked, wins(pairs, ranked)))
         return Compared(
-            best=None if best in barred else best,
+            best=best_of(find_beaten(self.scores, pairs, no_rivals), barred),
             pairs=[
                 PairEntry(first=p.first, second=p.second, difference=p.gap, winner=p.winner)
                 for p in pairs

@@ -236,6 +236,7 @@ class Plan(metaclass=Checked):
 
     def predict_checks(self, population: int, draws: int | None = None) -> Passes:
         """Return about how many passes checks make beside those of their observations, for one encoder."""
+        # each draw of a mean over several is a pass
         attacked = self.count_attacked_now(population)
         return sum((check.own_passes(population, attacked) for check in self.checks), Passes()).of_draws(draws)
 

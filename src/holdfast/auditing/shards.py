@@ -206,6 +206,7 @@ def cuts_of(most: int, batch_size: int) -> tuple[int, ...]:
 
 def ends_of_rounds(plan: Plan, population: int, shape: tuple[int, int, int]) -> tuple[int, ...]:
     """Return how many images of a shape can be attacked by the end of a round; the last one attacks all it needs."""
+    # an audit that goes on until so many images needs no more of them
     most = plan.count_attacked(population)
     last = most if plan.until is None or plan.until.images is None else min(most, plan.until.images)
     return (*(end for end in cuts_of(most, plan.batch_size_of(shape)) if end < last), last)

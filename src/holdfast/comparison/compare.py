@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from holdfast.auditing.differences import beats, best_of, contrasts, decide, find_ranked, wins
+from holdfast.auditing.differences import best_of, contrasts, decide, find_beaten
 from holdfast.comparison.conditions import cautions, refuse_mismatches, software
 from holdfast.comparison.groups import OVER_SEEDS, Globs, find_ungrouped, make_groups, pair_groups
 from holdfast.comparison.paired import Paired, pair_encoders, why_not
@@ -121,7 +121,6 @@ def _entry(
     about, better, scores = measure.about, measure.question.measure.better, measure.scores
     no_rivals = {e.name for e in encoders if not is_rival(e.entry, e.allow)}
     barred = {e.name for e in encoders if find_bars(e.entry, e.allow)}
-    ranked = find_ranked(scores, no_rivals)
     pairs = [
         ComparedPair(
             first=pair.first,
@@ -134,14 +133,13 @@ def _entry(
         for pair in measure.pairs
     ]
     # ranks, and the order in which they are shown: numbers that flatter come last
-    beaten = beats(ranked, wins(measure.pairs, ranked))
+    beaten = find_beaten(scores, measure.pairs, no_rivals)
     places = rank_intervals(beaten)
     sign = -1 if better == "higher" else 1
     flatters = {name: not may_win(score.standing, better) for name, score in scores.items()}
-    order = sorted(ranked, key=lambda name: (flatters[name], sign * (scores[name].value or 0.0)))
+    order = sorted(beaten, key=lambda name: (flatters[name], sign * (scores[name].value or 0.0)))
     leader = order[0] if order and not flatters[order[0]] else None
-    best = best_of(beaten)
-    best = None if best in barred else best
+    best = best_of(beaten, barred)
     with_leader = {p.second: p for p in pairs if p.first == leader}
     with_leader |= {p.first: p for p in pairs if p.second == leader}
     # a row for each encoder

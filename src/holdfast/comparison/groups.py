@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 import numpy as np
 from msgspec import structs
 
-from holdfast.auditing.differences import Pair, as_far_as_it_tells
+from holdfast.auditing.differences import Pair, withhold_doubtful
 from holdfast.comparison.paired import Paired, why_not
 from holdfast.comparison.records import Audited, Run, last_look
 from holdfast.core import HoldfastError, Score
@@ -183,7 +183,7 @@ def pair_groups(measure: Paired, groups: Sequence[Group], unfit: Mapping[str, Se
     better = measure.question.measure.better
     with looking(look):
         pairs = [_pair(a, b, seeds, measure) for a, b in itertools.combinations(scores, 2)]
-    pairs = [as_far_as_it_tells(pair, scores, better) for pair in pairs]
+    pairs = [withhold_doubtful(pair, scores, better) for pair in pairs]
     return Paired(replace(measure.question, answers=answers), scores, {}, reasons, pairs, seeds)
 
 

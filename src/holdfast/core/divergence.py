@@ -5,7 +5,8 @@ from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from holdfast.core import registry
-from holdfast.core.own_divergence import divergence
+from holdfast.core.function_part import name_function
+from holdfast.core.own_divergence import UNNAMED, divergence
 from holdfast.numerics.geometry.divergence import Divergence
 from holdfast.runtime.checked import Reads
 from holdfast.runtime.errors import HoldfastError, unknown
@@ -29,7 +30,7 @@ def read_divergence(value: Any) -> Any:
     if not inspect.isroutine(value) and not isinstance(value, partial):
         return value
     # The same function again is the same part
-    name = getattr(value, "__name__", "").replace("<lambda>", "own_divergence")
+    name = name_function(value, None, UNNAMED)
     known = registry.find("divergences", name) if name in registry.names("divergences") else None
     return known() if known is not None and getattr(known, "function", None) is value else divergence(value)
 

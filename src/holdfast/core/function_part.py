@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import field, make_dataclass
 from typing import Any, ClassVar, TypeVar
 
+import torch
 from torch import Tensor
 
 from holdfast.core import registry
@@ -16,6 +17,9 @@ from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.foreign import foreign
 
 Base = TypeVar("Base", bound="FunctionPart")
+
+DECORATORS = {"measures": "measure", "objectives": "loss", "divergences": "divergence"}
+"""By what of `holdfast` a function becomes a part, by its kind."""
 
 WRITTEN = {"written": True}
 """Metadata of a field whose default a user has written, so that an audit's ball does not take its place."""
@@ -59,6 +63,18 @@ def _rebuild_part(module: str, spec: Any) -> Any:
     return registry.build(spec)
 
 
+def name_function(function: Callable[..., Any], name: str | None, unnamed: str) -> str:
+    """Return what a part around a function is called: as somebody says, or as the function is; a lambda is `unnamed`.
+
+    Example:
+        >>> name_function(abs, None, "own"), name_function(lambda: 0, None, "own"), name_function(abs, "size", "own")
+        ('abs', 'own', 'size')
+    """
+    # "<lambda>" could not be written in a command
+    called = name or str(getattr(function, "__name__", ""))
+    return unnamed if called == "<lambda>" else called
+
+
 def part_of(
     kind: str,
     base: type[Base],
@@ -82,10 +98,10 @@ def part_of(
     """
     name = name or str(getattr(function, "__name__", ""))
     if not name.isidentifier():
-        what = "measure" if kind == "measures" else "loss"
+        decorator = f"holdfast.{DECORATORS[kind]}"
         raise HoldfastError(
-            f"holdfast.{what}: expected a function with a name, got {describe_value(function)}; name it: "
-            f"holdfast.{what}(..., name='my_name')"
+            f"{decorator}: expected a function with a name, got {describe_value(function)}; name it: "
+            f"{decorator}(..., name='my_name')"
         )
     place = getattr(function, "__module__", None) or "__main__"
     # The class stands where the function does
@@ -124,6 +140,14 @@ def takes_target(function: Callable[..., Any], name: str, first: str, second: st
         )
     # A third argument with a default is taken for the target where it is called so
     return len(needed) == 3 or ordered[2:3] == ["target"], len(needed) == 3
+
+
+def require_repeated(part: FunctionPart, values: Tensor, again: Tensor) -> None:
+    """Refuse a function that gave other values when it was called again, which nobody could repeat."""
+    if not torch.equal(values, again):
+        raise HoldfastError(
+            f"{registry.part_name(part)}: expected the same values each time, got others; seed what is random in it"
+        )
 
 
 def value_per_image(part: FunctionPart, reps: Sequence[Tensor | None], **named: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core.function_part import FunctionPart, part_of
+from holdfast.core.function_part import FunctionPart, name_function, part_of, require_repeated
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.blocks import Side, rows_in_memory
 from holdfast.numerics.geometry.divergence import Bank, Divergence, PerPair, Queries, Vectors
@@ -18,6 +18,9 @@ from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.foreign import forbid_mutation, foreign
 
 Function = Callable[..., Any]
+
+UNNAMED = "own_divergence"
+"""What a lambda is called."""
 
 ALIKE = 1e-9
 """Share of the largest value by which two must differ to be told apart, where it is asked whether a claim holds."""
@@ -84,8 +87,7 @@ class OwnDivergence(FunctionPart, Divergence):
                 f"{name}: expected a number for each pair of vectors, got NaN for {int(values.isnan().sum())} of "
                 f"{len(values)}; look for a division by 0, a logarithm or a root"
             )
-        if not torch.equal(values.detach(), again):
-            raise HoldfastError(f"{name}: expected the same values each time, got others; seed what is random in it")
+        require_repeated(self, values.detach(), again)
         if not self.signed and bool((values < 0).any()):
             raise HoldfastError(
                 f"{name}: expected a distance, which is never below 0, got {float(values.min()):.4g}; if it is none, "
@@ -149,8 +151,7 @@ def divergence(
     """
     if function is None:
         return lambda function: divergence(function, name=name, symmetric=symmetric, signed=signed)
-    called = name or getattr(function, "__name__", "")
-    called = "own_divergence" if called == "<lambda>" else called
+    called = name_function(function, name, UNNAMED)
     _require_two(function, called)
     return part_of("divergences", OwnDivergence, function, called, symmetric=symmetric, signed=signed)()
 

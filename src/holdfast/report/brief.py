@@ -26,7 +26,8 @@ FEW = 5
 
 BEHIND = (
     "All encoders saw the same images. This is how far an encoder's first number is from that of the first encoder, "
-    "image by image, with its 95 % interval. Who is called better is so after correction for all measures and pairs."
+    "image by image, with its 95 % interval. Who is called better is decided after correction for all measures and "
+    "pairs."
 )
 """What the column of paired differences means."""
 

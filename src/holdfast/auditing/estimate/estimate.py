@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 
 from holdfast.auditing.balls import describe_balls, shape_of
-from holdfast.auditing.estimate.extrapolate import extrapolate, relative_range
+from holdfast.auditing.estimate.extrapolate import extrapolate, relative_range, work_of
 from holdfast.auditing.estimate.rescale import Timed, foresee_budget
 from holdfast.auditing.estimate.time_passes import Clock, PassTimes, synchronise_clock, time_passes
 from holdfast.auditing.estimate.time_shards import Stopwatch, time_shards
@@ -340,9 +340,9 @@ def _reading(passes: PassTimes, seconds: float) -> PartEstimate:
 def _checking(passes: PassTimes, own: Passes) -> PartEstimate:
     """Return what checks take for passes of their own."""
     seconds = passes.seconds(own)
-    work = Work(forward=own.forward, backward=own.backward, bounds=own.bounds, work=own.work)
     return PartEstimate(
-        kind="checks", title="checks", passes=work, seconds=seconds, low=seconds, high=seconds, how="times of passes",
+        kind="checks", title="checks", passes=work_of(own), seconds=seconds, low=seconds, high=seconds,
+        how="times of passes",
     )  # fmt: skip
 
 

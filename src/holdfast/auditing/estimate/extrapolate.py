@@ -24,12 +24,11 @@ def extrapolate(
     What was not timed takes as long as its encoder passes do, a bound propagation at least as long as one of them.
     """
     each = observation.passes_at(precision, draws)
-    total, guessed, seconds, how = each * images, timing.seconds is None, timing.seconds, timing.how
+    guessed, seconds, how = timing.seconds is None, timing.seconds, timing.how
     if seconds is None:
-        seconds, how = (
-            passes.seconds(each + Passes(forward=each.bounds)),
-            f"not timed: {timing.how}; estimated from its encoder passes",
-        )
+        # a bound propagation takes a pass at the very least
+        seconds = passes.seconds(each + Passes(forward=each.bounds))
+        how = f"not timed: {timing.how}; estimated from its encoder passes"
     # by the spread of what was timed; of what was not, by nothing
     low, high = relative_range(timing.paces)
     row = 4 * passes.dim if timing.rows is None else sum(t.nbytes for t in timing.rows.values()) / max(1, timing.images)
@@ -37,7 +36,7 @@ def extrapolate(
         kind="observation",
         title=observation.title,
         images=images,
-        passes=Work(forward=total.forward, backward=total.backward, bounds=total.bounds, work=total.work),
+        passes=work_of(each * images),
         seconds=seconds * images,
         low=seconds * images * low,
         high=seconds * images * high,
@@ -48,6 +47,11 @@ def extrapolate(
         guessed=guessed,
         stored=int(row * images),
     )
+
+
+def work_of(passes: Passes) -> Work:
+    """Return passes as an estimate has them, with what they are worth."""
+    return Work(forward=passes.forward, backward=passes.backward, bounds=passes.bounds, work=passes.work)
 
 
 def relative_range(paces: Sequence[float]) -> tuple[float, float]:

@@ -11,7 +11,14 @@ from torch import Tensor
 
 from holdfast.config import overrides, part_syntax
 from holdfast.core import Attack, Ball, HoldfastError, Objective, Subject, Table, registry
-from holdfast.core.function_part import FunctionPart, part_of, takes_target, value_per_image
+from holdfast.core.function_part import (
+    FunctionPart,
+    name_function,
+    part_of,
+    require_repeated,
+    takes_target,
+    value_per_image,
+)
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.objectives.shared.own_loss import Function
 from holdfast.parts.objectives.shared.own_loss import loss as own_loss
@@ -63,8 +70,7 @@ class OwnMeasure(FunctionPart, AttackMeasure):
         # a score that nobody can repeat
         with torch.no_grad(), forbid_mutation(f"the function {name}", *reps, *named.values()):
             values, again = (value_per_image(self, reps, **named).double() for _ in range(2))
-        if not torch.equal(values, again):
-            raise HoldfastError(f"{name}: expected the same values each time, got others; seed what is random in it")
+        require_repeated(self, values, again)
         came = f"got values from {float(values.min()):.4g} to {float(values.max()):.4g}"
         if self.statistic == "share" and not ((values == 0) | (values == 1)).all():
             raise HoldfastError(f"{name}: expected 0 or 1 for each image, {came}; take the mean, statistic='mean'")
@@ -169,8 +175,7 @@ def measure(
         return lambda function: measure(function, **options)
     # A function that is registered again, with other options, is taken out of its wrapper
     function = function.__wrapped__ if isinstance(function, MeasureOfFunction) else function
-    called = name or getattr(function, "__name__", "")
-    called = "own_measure" if called == "<lambda>" else called
+    called = name_function(function, name, "own_measure")
     asks = (inspect.getdoc(function) or "").partition("\n")[0]
     everyone = "population" in _arguments(function)
     # Given by name, wherever it stands, so what is left is as without it

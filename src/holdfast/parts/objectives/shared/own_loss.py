@@ -9,7 +9,7 @@ from torch import Tensor
 
 from holdfast.core import Goal, HoldfastError, Objective, PerImage, Reps
 from holdfast.core.encoder import Images
-from holdfast.core.function_part import FunctionPart, part_of, takes_target, value_per_image
+from holdfast.core.function_part import FunctionPart, name_function, part_of, takes_target, value_per_image
 from holdfast.core.registry import part_name
 from holdfast.runtime.checked import check_arguments
 from holdfast.runtime.foreign import forbid_mutation
@@ -114,6 +114,6 @@ def loss(function: Function | None = None, *, name: str | None = None) -> Any:
     """
     if function is None:
         return lambda function: loss(function, name=name)
-    called = name or ("own_loss" if getattr(function, "__name__", "") == "<lambda>" else "")
-    takes, needs = takes_target(function, called or getattr(function, "__name__", "the loss"), "reps", "clean")
+    called = name_function(function, name, "own_loss")
+    takes, needs = takes_target(function, called or "the loss", "reps", "clean")
     return part_of("objectives", OwnLoss, function, called, takes_target=takes, needs_target=needs)()
