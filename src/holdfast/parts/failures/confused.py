@@ -107,7 +107,6 @@ class Confused(Failure):
         points = divergence.points(clean)
         apart = (points[shard.positions, None] - points[negatives]).norm(dim=2)
         places = (rows.to(clean.device) for rows in (shard.positions, negatives))
-        alike = level(
-            apart, rounding(clean, self.divergence.of_directions), *places
-        )  # the same picture twice: no failure
+        # the same picture twice: no failure
+        alike = level(apart, rounding(clean, divergence.of_directions), *places)
         return margin, alike, negatives.cpu()
