@@ -329,6 +329,7 @@ def test_a_function_without_a_name_asks_its_own_decorator_for_one(decorator: str
         (lambda a, b: (a - b).abs().sum(-1) * torch.nan, "got NaN for 8 of 8; look for a division"),
         (lambda a, b: torch.rand(len(a)), "the same values each time, got others"),
         (lambda a, b: (a - b).relu().sum(-1), r"expected d\(a, b\) = d\(b, a\)"),
+        (lambda a, b: (a - b).abs().sum(-1) / (a - b).abs().mean(), "expected a value of each pair by itself"),
         (lambda a: a.sum(-1), r"expected a function of \(a, b\)"),
         (lambda a, b: a.zero_().sum(-1), "changes its input in place"),
     ],
@@ -337,6 +338,15 @@ def test_what_is_no_divergence_is_refused_in_one_line(function, why: str) -> Non
     with pytest.raises(HoldfastError, match=why) as refused:
         pairwise.closer(*REPS, torch.arange(8), holdfast.divergence(function, name="it"))
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda a, b: (a - b).relu().sum(-1), lambda a, b: (a - b).abs().sum(-1) / (a - b).abs().mean()]
+)
+def test_what_is_no_divergence_is_refused_among_the_pairs_of_one_population(function) -> None:
+    """Where each image's distance from itself is 0 either way."""
+    with pytest.raises(HoldfastError):
+        pairwise.near(REPS[1], torch.tensor([1.0]), holdfast.divergence(function, name="it"))
 
 
 def test_an_attack_follows_no_divergence_without_a_gradient() -> None:

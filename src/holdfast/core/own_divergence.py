@@ -99,21 +99,37 @@ class OwnDivergence(FunctionPart, Divergence):
         """Return the function's values of all pairs, some at a time.
 
         Raises:
-            HoldfastError: a function that says it is symmetric and is not.
+            HoldfastError: a function whose value of a pair depends on other pairs, or that says it is symmetric and is
+                not.
         """
         a, b = rows.reps, columns.reps
         # Rows of pairs, of which both vectors are copied
-        parts = [self(part[:, None], b[None]) for part in a.split(4 * rows_in_memory(b.numel()))]
+        whole = torch.cat([self(part[:, None], b[None]) for part in a.split(4 * rows_in_memory(b.numel()))]).double()
+        self._try_claims(a, b, whole)
+        return whole
+
+    def _try_claims(
+        self, a: Float[Tensor, "rows dim"], b: Float[Tensor, "columns dim"], whole: Float[Tensor, "rows columns"]
+    ) -> None:
+        """Ask a few pairs again, in other company and in the other order, whether they have the values of a block."""
+        # Each vector with the next one: with itself all would be 0, where both sides are the same images
+        few = torch.arange(min(len(a), 16))
+        other = (few + 1) % len(b)
+        there, among = self(a[few], b[other]).double(), whole[few, other]
+        nearly = ALIKE * float(among.abs().max())
+        if not torch.allclose(among, there, rtol=ALIKE, atol=nearly):
+            raise HoldfastError(
+                f"{part_name(self)}: expected a value of each pair by itself, got others among other pairs, by up to "
+                f"{float((among - there).abs().max()):.4g}; reduce over the last dimension alone, not over pairs"
+            )
         # Each pair is compared in one order alone where both are said to be the same
         if self.symmetric:
-            few = min(len(a), len(b), 16)
-            there, back = self(a[:few], b[:few]), self(b[:few], a[:few])
-            if not torch.allclose(there, back, rtol=ALIKE, atol=ALIKE * float(there.abs().max())):
+            back = self(b[other], a[few]).double()
+            if not torch.allclose(there, back, rtol=ALIKE, atol=nearly):
                 raise HoldfastError(
                     f"{part_name(self)}: expected d(a, b) = d(b, a), got numbers that differ by up to "
                     f"{float((there - back).abs().max()):.4g}; if it depends on the order, say symmetric=False"
                 )
-        return torch.cat(parts).double()
 
 
 @overload
