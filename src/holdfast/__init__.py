@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from holdfast.api.harden import harden as harden
     from holdfast.api.record import Record as Record
     from holdfast.api.record import open as open
-    from holdfast.extend import divergence as divergence
-    from holdfast.extend import loss as loss
-    from holdfast.extend import measure as measure
+    from holdfast.core.own_divergence import divergence as divergence
+    from holdfast.parts.measures.shared.own_measure import measure as measure
+    from holdfast.parts.objectives.shared.own_loss import loss as loss
     from holdfast.runtime.errors import HoldfastError as HoldfastError
     from holdfast.workflows.exchange.export import export_vnnlib as export_vnnlib
     from holdfast.workflows.exchange.verify import verify_vnnlib as verify_vnnlib
@@ -46,8 +46,8 @@ _HOME = {
     "compare": "holdfast.api.compare", "Comparison": "holdfast.api.compare",
     "compare_index": "holdfast.api.compare_index", "harden": "holdfast.api.harden",
     "open": "holdfast.api.record", "Record": "holdfast.api.record",
-    "divergence": "holdfast.extend",
-    "measure": "holdfast.extend", "loss": "holdfast.extend", "HoldfastError": "holdfast.runtime.errors",
+    "divergence": "holdfast.core.own_divergence", "measure": "holdfast.parts.measures.shared.own_measure",
+    "loss": "holdfast.parts.objectives.shared.own_loss", "HoldfastError": "holdfast.runtime.errors",
     "export_vnnlib": "holdfast.workflows.exchange.export", "verify_vnnlib": "holdfast.workflows.exchange.verify",
 }  # fmt: skip
 """Name -> the module that holds it, imported when the name is first used: `import holdfast` brings no torch."""

@@ -2,14 +2,11 @@
 
 from holdfast.core.data_source import DataSource
 from holdfast.core.encoder_source import EncoderSource
-from holdfast.core.own_divergence import divergence
 from holdfast.core.registry import register
 from holdfast.core.source_spec import Options, finish, take
 from holdfast.parts.attacks.shared.gradient import evaluate, value_and_grad
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
-from holdfast.parts.measures.shared.own_measure import measure
-from holdfast.parts.objectives.shared.own_loss import loss
 from holdfast.sources.data.shared.torch_dataset import TorchDataset
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.options import read as read_options
@@ -24,11 +21,8 @@ __all__ = [
     "TorchDataset",
     "assemble",
     "check_readouts",
-    "divergence",
     "evaluate",
     "finish",
-    "loss",
-    "measure",
     "read_options",
     "register",
     "take",

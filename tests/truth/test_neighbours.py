@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from divergences import divergence
 from holdfast.core import Divergence, registry
-from holdfast.core.divergence import read_divergence as divergence
 from holdfast.numerics.geometry import blocks as in_memory
 from holdfast.numerics.geometry import pairwise as neighbours
 from holdfast.numerics.geometry.cache import Remembered

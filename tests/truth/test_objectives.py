@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from divergences import divergence
 from holdfast.core import HoldfastError, Objective, registry
-from holdfast.core.divergence import read_divergence as divergence
 from holdfast.parts.objectives.info_nce import InfoNce
 from holdfast.parts.objectives.instance_contrastive import InstanceContrastive
 from holdfast.parts.objectives.loss import Loss
@@ -137,10 +137,10 @@ def test_loss_passes_everything_on() -> None:
 @pytest.mark.parametrize("name", sorted(registry.names("divergences")))
 def test_drift_rises_and_impersonation_falls_with_distance(name) -> None:
     reps, clean, target = (x[:, :4] for x in draw())
-    torch.testing.assert_close(Untargeted(name)(reps, clean), divergence(name).pursue(reps, clean))
-    torch.testing.assert_close(Targeted(name)(reps, clean, target), -divergence(name).pursue(reps, target))
-    assert (Untargeted(name)(reps, clean) > Untargeted(name)(clean, clean)).all()
-    assert (Targeted(name)(target, clean, target) > Targeted(name)(clean, clean, target)).all()
+    torch.testing.assert_close(Untargeted(divergence(name))(reps, clean), divergence(name).pursue(reps, clean))
+    torch.testing.assert_close(Targeted(divergence(name))(reps, clean, target), -divergence(name).pursue(reps, target))
+    assert (Untargeted(divergence(name))(reps, clean) > Untargeted(divergence(name))(clean, clean)).all()
+    assert (Targeted(divergence(name))(target, clean, target) > Targeted(divergence(name))(clean, clean, target)).all()
 
 
 def test_objectives_that_need_a_target_say_so() -> None:

@@ -29,7 +29,7 @@ from holdfast.comparison.records import open_run
 from holdfast.config.overrides import Change
 from holdfast.core import Encoder, HoldfastError, Measure, registry
 from holdfast.core.engine import Engine
-from holdfast.extend import measure as own_measure
+from holdfast.parts.measures.shared.own_measure import measure as own_measure
 from holdfast.runtime.checked import describe_value, plain
 from holdfast.runtime.errors import NothingAudited
 from holdfast.runtime.option import Option, convert, takes

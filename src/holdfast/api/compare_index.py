@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any
 
@@ -16,7 +17,8 @@ from holdfast.api.in_memory import (
     open_source,
     run_folder,
 )
-from holdfast.core import Encoder, HoldfastError
+from holdfast.core import Divergence, Encoder, HoldfastError
+from holdfast.core.divergence import read_divergence
 from holdfast.report.document import Document
 from holdfast.report.documents.index_upgrade import document
 from holdfast.report.index_upgrade import publish
@@ -54,6 +56,7 @@ class CompareIndex(Kept, IndexOptions, InMemory):
     new: Annotated[Model, Option("The one that is to replace it.")]
     data: Annotated[Data, Option("Images of the index, see `holdfast.audit`.")]
     _: KW_ONLY
+    divergence: str | Divergence | Callable[..., Any] = "l2"
     canaries: str | os.PathLike[str] | None = None
 
 
@@ -84,6 +87,8 @@ def compare_index(asked: CompareIndex) -> IndexRecord:
         old=first,
         new=second,
         data=spec,
+        # A function is registered under its name
+        divergence=asked.divergence if isinstance(asked.divergence, str) else str(read_divergence(asked.divergence)),
         canaries=None if asked.canaries is None else os.fspath(asked.canaries),
         device=choose_device(asked.device, opened),
     )

@@ -19,7 +19,7 @@ class IndexOptions(metaclass=Checked):
 
     images: Annotated[int | None, Option("How many of the images.", default="all")] = None
     k: Annotated[tuple[Count, ...], Option("Neighbours to look at; repeatable.")] = (1, 5, 10)
-    divergence: Annotated[str, Option("Distance of representations: l2, cosine or another symmetric one.")] = "l2"
+    divergence: Annotated[Any, Option("Distance of representations: l2, cosine or another symmetric one.")] = "l2"
     rate: Annotated[float | None, Option("Share of false positives at which thresholds are set.", default="0.001")] = (
         None
     )
@@ -46,5 +46,6 @@ class IndexRequest(IndexOptions):
     new: Annotated[str, Option("Encoder that is to replace it.", offers="encoders", argument=True)]
     data: Annotated[str, Option("Images, see holdfast list data.", offers="data")]
     _: KW_ONLY
+    divergence: str = "l2"
     canaries: str | None = None
     device: str = "cpu"
