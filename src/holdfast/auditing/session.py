@@ -50,7 +50,9 @@ from holdfast.core import (
 )
 from holdfast.core.ids import Ids
 from holdfast.core.observation import learning_of
+from holdfast.core.own_ball import balls_of, require_one_ball
 from holdfast.core.precision import use_precision
+from holdfast.core.threat import image_shape
 from holdfast.numerics.geometry.spread import rounding, spread
 from holdfast.runtime.errors import no_labels
 from holdfast.runtime.foreign import forbid_mutation
@@ -330,6 +332,8 @@ class Session:
 
         def run(start: int, stop: int) -> dict[str, Tensor]:
             shard = self._shard(observation, start, stop)
+            for ball in balls_of(observation):
+                require_one_ball(ball, image_shape(shard.x))
             # of the clean representations only its own: to add up all of them for each shard takes a square of time
             own = None if shard.clean is None else shard.clean[start:stop]
             with (

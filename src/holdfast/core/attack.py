@@ -13,8 +13,9 @@ from torch import Tensor
 
 from holdfast.core.encoder import Encoder, Images, Passes
 from holdfast.core.objective import Goal
+from holdfast.core.own_ball import require_kept, require_one_ball
 from holdfast.core.randomness import searching
-from holdfast.core.threat import Ball
+from holdfast.core.threat import Ball, image_shape
 from holdfast.numerics.rng import Rng
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import HoldfastError
@@ -101,6 +102,7 @@ def _of_pixels(search: Callable[..., "Trajectory"]) -> Callable[..., "Trajectory
                 f"attack: expected pixels in [0, 1], got values from {low:.4g} to {high:.4g}; divide bytes by 255, and "
                 "leave normalisation to the encoder"
             )
+        require_one_ball(ball, image_shape(x))
         # Draws of the encoder are those of a search, and what must be finite on a device is judged at its end
         with searching(rng), defer_expectations():
             best: Trajectory | None = None
@@ -109,7 +111,9 @@ def _of_pixels(search: Callable[..., "Trajectory"]) -> Callable[..., "Trajectory
                 trajectory = search(self, goal, x, at, rng.child("place", rank) if rank else rng, *arguments, **named)
                 best = trajectory if best is None else best.stronger(trajectory)
             assert best is not None  # every ball has a place
-            return best
+        for images in best.images.values():
+            require_kept(self, ball, x, images)
+        return best
 
     return call
 

@@ -200,7 +200,10 @@ class Ball(Threat):
         # A change by 1 of every pixel has the size `even`, so this is ε spread evenly, in any norm
         size = f"{255 * self.radius / self.even(shape):.3g}/255"
         if self.is_box:
-            return f"every pixel may change by up to {size}"
+            reach = torch.full((1, *shape), self.radius)
+            moved = ((self.project(reach) != 0) | (self.project(-reach) != 0)).squeeze(0).any(0)
+            which = "every pixel" if moved.all() else f"{int(moved.sum())} of {shape[1]} x {shape[2]} pixels"
+            return f"{which} may change by up to {size}"
         return f"like a change of {size} in each pixel of {shape[1]} x {shape[2]}"
 
     @abstractmethod
@@ -220,8 +223,11 @@ class Ball(Threat):
         """Return the norm of each perturbation, in pixels."""
 
     def contains(self, inner: "Ball") -> bool:
-        """Whether every image of another ball around x lies in this one; only balls of one kind are compared."""
-        return type(inner) is type(self) and inner.radius <= self.radius
+        """Whether every image of another ball around x lies in this one; only those that differ in radius are known."""
+        if type(inner) is not type(self) or inner.radius > self.radius:
+            return False
+        own: Any = self  # in all fields but the radius they are the same
+        return replace(own, radius=inner.radius) == inner
 
     def box(self, x: Images, radii: PerImage) -> tuple[Images, Images]:
         """Return the lowest and the highest value of every pixel in the balls of these radii and in [0, 1]."""

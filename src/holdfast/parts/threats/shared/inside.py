@@ -34,7 +34,7 @@ def spread(ball: Ball, z: Numbers, pixel: Quantile, length: Quantile) -> Numbers
 
 @spread.register
 def _(ball: Linf, z: Tensor, pixel: Quantile, length: Quantile) -> Tensor:
-    return ball.radius * pixel(z)
+    return _require_kind(ball, Linf).radius * pixel(z)
 
 
 @spread.register
@@ -42,7 +42,7 @@ def _(ball: L2, z: Tensor, pixel: Quantile, length: Quantile) -> Tensor:
     # All numbers but one give the direction, the last one the length, [B, S, 1]
     direction, last = z[..., :-1], z[..., -1:]
     norm = direction.square().sum(-1, keepdim=True).clamp_min(1e-30).sqrt()  # no numbers, no direction: the centre
-    return ball.radius * length(last) * direction / norm
+    return _require_kind(ball, L2).radius * length(last) * direction / norm
 
 
 @singledispatch
@@ -57,12 +57,21 @@ def count(ball: Ball, pixels: int) -> int:
 
 @count.register
 def _(ball: Linf, pixels: int) -> int:
+    _require_kind(ball, Linf)
     return pixels
 
 
 @count.register
 def _(ball: L2, pixels: int) -> int:
+    _require_kind(ball, L2)
     return pixels + 1
+
+
+def _require_kind(ball: Ball, kind: type[Ball]) -> Ball:
+    """Refuse a ball that inherits from one in which the distribution is known: it may hold less."""
+    if type(ball) is not kind:
+        raise _unknown(ball)
+    return ball
 
 
 def _unknown(ball: Ball) -> HoldfastError:
