@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import torch
 
+import holdfast
 from holdfast.api.in_memory import (
     Data,
     InMemory,
@@ -29,7 +30,6 @@ from holdfast.comparison.records import open_run
 from holdfast.config.overrides import Change
 from holdfast.core import Encoder, HoldfastError, Measure, registry
 from holdfast.core.engine import Engine
-from holdfast.parts.measures.shared.own_measure import measure as own_measure
 from holdfast.runtime.checked import describe_value, plain
 from holdfast.runtime.errors import NothingAudited
 from holdfast.runtime.option import Option, convert, takes
@@ -143,7 +143,7 @@ def audit(asked: Audit) -> Record:
 def _measures(measures: Question | Sequence[Question], eps: float | str | None, norm: str | None) -> Sequence[Change]:
     """Return a list of measures, functions as such; those that have a ball of their own take no other."""
     questions = measures if isinstance(measures, Sequence) and not isinstance(measures, str) else [measures]
-    several: list[Change] = [q if isinstance(q, (str, Mapping, Measure)) else own_measure(q) for q in questions]
+    several: list[Change] = [q if isinstance(q, (str, Mapping, Measure)) else holdfast.measure(q) for q in questions]
     for measure in several:
         if isinstance(measure, Measure) and (eps is not None or norm is not None):
             raise HoldfastError(
