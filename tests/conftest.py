@@ -2,10 +2,13 @@
 
 import gc
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="holdfast-tests-")  # what is remembered is remembered for a run
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the suite and the audits that it starts run in parallel processes
@@ -18,17 +21,31 @@ from torch import nn
 
 import typechecker
 
+sys.dont_write_bytecode = False  # tests are compiled once, which takes longer than to import them
 gc.disable()  # until all is imported
 install_import_hook(typechecker.list_modules(find_spec("holdfast")), "typechecker.check")  # before they are imported
 
 
 import registered  # noqa: E402
+from holdfast.auditing import plan_file  # noqa: E402
 from holdfast.core import Encoder  # noqa: E402
+from holdfast.parts.attacks.apgd import Apgd  # noqa: E402
+from holdfast.parts.checks.stronger_attack import StrongerAttack  # noqa: E402
 from report_fixture import draw_charts_once, no_charts  # noqa: E402
 from slices import be_patient, kept, slice_of  # noqa: E402
 
 pytest.register_assert_rewrite("sameness")  # which says what differs
 torch.set_num_threads(1)  # the networks are tiny, and the suite runs in parallel processes
+
+AS_USERS_RUN = {"test_audit_run", "test_golden", "test_s3", "test_plan", "test_profiles"}
+"""Modules whose audits are compared with audits of other processes, or with golden records; that are about plans."""
+
+IN_ROUNDS = {"test_rounds", "test_view"}
+"""Modules whose tests are about rounds."""
+
+QUERIES, STRONGER = 20, Apgd(10)
+"""Of the gradient-free attack among the checks, at most; the one that others are compared with. They are most of a
+small audit's passes."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -70,6 +87,31 @@ def shared() -> Path:
 def _charts_are_drawn_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         draw_charts_once(patch)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def in_one_go(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Audit in a single round where nobody asks for a budget: how many rounds fit into one is up to the machine."""
+    budget = plan_file._budget
+    with pytest.MonkeyPatch.context() as patch:
+        if request.module.__name__ not in AS_USERS_RUN | IN_ROUNDS:
+            patch.setattr(plan_file, "_budget", lambda time, usual: budget(time, None))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_checks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Plan small attacks for the checks of searches: what these find has tests of its own."""
+    panel = plan_file.validity_panel
+
+    def small(measures: Any, examined: int, queries: int, *rest: Any) -> Any:
+        checks = panel(measures, examined, min(queries, QUERIES), *rest)
+        return tuple(replace(one, stronger=STRONGER) if isinstance(one, StrongerAttack) else one for one in checks)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if request.module.__name__ not in AS_USERS_RUN:
+            patch.setattr(plan_file, "validity_panel", small)
         yield
 
 

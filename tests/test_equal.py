@@ -18,15 +18,15 @@ def family(limit: float = 1.0) -> Family:
 
 @pytest.mark.parametrize(
     ("name", "refused"),
-    {
-        "LevitImageProcessorPil": {"not resized"},
-        "MobileViTImageProcessor": {"not resized"},
-        "PoolFormerImageProcessor": {"not resized"},
-        "EfficientNetImageProcessor": {"not resized", "not rescaled", "a share"},
-        "DeiTImageProcessorPil": {"not resized"},
-        "TimmWrapperImageProcessor": set(),
-        "PixtralImageProcessor": None,
-    }.items(),
+    [
+        ("LevitImageProcessorPil", {"not resized"}),
+        pytest.param("MobileViTImageProcessor", {"not resized"}, marks=pytest.mark.slow),
+        pytest.param("PoolFormerImageProcessor", {"not resized"}, marks=pytest.mark.slow),
+        ("EfficientNetImageProcessor", {"not resized", "not rescaled", "a share"}),
+        ("DeiTImageProcessorPil", {"not resized"}),
+        ("TimmWrapperImageProcessor", set()),
+        ("PixtralImageProcessor", None),
+    ],
 )
 def test_a_processor_in_many_configurations(name, refused):
     cases = {case.name.removeprefix(f"{name}: "): case for case in of(name, processors()[name])}

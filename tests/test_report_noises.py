@@ -97,7 +97,7 @@ def legends(html: str, chart: str) -> list[str]:
     return [", ".join(re.findall(r'class="name">(.*?)</span>', text)) for text in lists]
 
 
-def test_all_that_belongs_to_a_noise_is_there(folder, noises):
+def test_all_that_belongs_to_a_noise_is_there(folder, noises, undrawn):
     html = section(folder)
     for entry in noises:
         assert f"<code>{entry['file']}</code>" in html
@@ -116,7 +116,7 @@ def test_all_that_belongs_to_a_noise_is_there(folder, noises):
     assert 'href="#noises"' in (folder / "report.html").read_text(encoding="utf-8")
 
 
-def test_noises_with_another_failure_or_ball_are_not_compared(folder, record, noises):
+def test_noises_with_another_failure_or_ball_are_not_compared(folder, record, noises, undrawn):
     noises[2]["ball"]["radius"] = 0.2
     html = rewritten(folder, record)
     assert legends(html, "Draws that hold") == ["independent, label", "input"]
@@ -151,7 +151,7 @@ def test_names_are_escaped(folder, record, noises, hostile):
     assert not any(key.startswith("on") for _, attrs in page.elements for key in attrs)
 
 
-def test_many_groups_share_a_colour(folder, record):
+def test_many_groups_share_a_colour(folder, record, undrawn):
     make_noises(folder, record, groups=15)
     html = section(folder)
     first = legends(html, "Perturbations, t-SNE")[0].split(", ")
@@ -160,7 +160,7 @@ def test_many_groups_share_a_colour(folder, record):
     assert html.count("cluster 14") == 0
 
 
-def test_missing_files_are_named(folder, noises):
+def test_missing_files_are_named(folder, noises, undrawn):
     (folder / noises[0]["table"]).unlink()
     (folder / noises[1]["means"]["table"]).write_text("nothing")
     (folder / noises[2]["covariance"]["table"]).unlink()
@@ -172,12 +172,12 @@ def test_missing_files_are_named(folder, noises):
     assert html.count("<img") == 8
 
 
-def test_nothing_outside_the_folder_is_read(folder, record, noises):
+def test_nothing_outside_the_folder_is_read(folder, record, noises, undrawn):
     noises[0]["table"] = "../../secret.parquet"
     assert rewritten(folder, record).count("expected a path inside the run folder") == 3
 
 
-def test_what_is_not_defined_is_left_out(folder, record, noises):
+def test_what_is_not_defined_is_left_out(folder, record, noises, undrawn):
     noises[0]["training"]["entropy"] = [None, None, None]  # one component
     noises[0].update(explained=[0.0, 0.0], weights={"mean": [1.0], "groups": []})
     table = pq.read_table(folder / noises[0]["table"]).to_pydict()
@@ -196,7 +196,7 @@ def test_what_is_not_defined_is_left_out(folder, record, noises):
     assert "Entropy ratio:" not in rewritten(folder, record)
 
 
-def test_a_noise_without_pictures_says_why(folder, record, noises):
+def test_a_noise_without_pictures_says_why(folder, record, noises, undrawn):
     kept = {key: noises[0][key] for key in ("title", "structure", "failure", "ball", "measures", "file", "training")}
     record["encoders"][0]["noises"][0] = {**kept, "problem": "labels <3> were not there"}
     record["encoders"][0]["noises"][1] = {**kept, "file": None, "problem": "no mixture"}
@@ -221,7 +221,7 @@ def test_null_values_leave_out_their_chart(folder, record, noises):
     assert "amplified an unknown number of times" in html
 
 
-def test_weights_are_those_of_the_most_frequent_groups(folder, record, monkeypatch):
+def test_weights_are_those_of_the_most_frequent_groups(folder, record, monkeypatch, undrawn):
     entry = make_noises(folder, record, groups=15)[1]
     table = pq.read_table(folder / entry["table"]).to_pydict()
     rows = len(table.pop("id"))
@@ -239,7 +239,7 @@ def test_weights_are_those_of_the_most_frequent_groups(folder, record, monkeypat
     np.testing.assert_allclose(values[1:, 0], np.arange(3, 15) / 15)
 
 
-def test_runs_without_noises_have_no_section(folder, record):
+def test_runs_without_noises_have_no_section(folder, record, undrawn):
     before = write_report(folder).read_text(encoding="utf-8")
     assert "Worst noise" not in before
     for encoder in record["encoders"]:

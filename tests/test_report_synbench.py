@@ -170,7 +170,7 @@ def test_the_best_budget_of_each_row_is_marked_once_and_the_smallest_of_equals(f
     assert drawn["Score against ε, a_t 0.7"].legend == [(0, "a best ε 0.3 [0.2, 0.4]")]
 
 
-def test_the_section_shows_every_encoder_and_its_scores(folder, record):
+def test_the_section_shows_every_encoder_and_its_scores(folder, record, undrawn):
     write_record(folder, record)
     page = write_report(folder).read_text(encoding="utf-8")
     found = Page(page)
@@ -199,7 +199,7 @@ def test_a_failed_encoder_leaves_the_others(folder, record, undrawn):
     assert "Two classes of Gaussian images" not in write_report(folder).read_text(encoding="utf-8")
 
 
-def test_twins_have_charts_of_their_own_and_names_are_escaped(folder):
+def test_twins_have_charts_of_their_own_and_names_are_escaped(folder, undrawn):
     hostile, record = "<script>alert(1)</script>", make_run(folder, 1)
     more = {"covariance": "images", "clamp": True, "norm": float("inf"), "shrinkage": "ledoit_wolf", "scale": 0.2}
     add(record, folder, 0, "synbench", keep=0.8)

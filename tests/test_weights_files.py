@@ -300,7 +300,11 @@ def old_names(tensors: State) -> State:
         ("mnasnet0_5", dict),  # whose loader asks for a version that safetensors do not keep
         ("googlenet", dict),
         ("googlenet", lambda tensors: {name: v for name, v in tensors.items() if not name.startswith("aux")}),
-        ("inception_v3", lambda tensors: {name: v for name, v in tensors.items() if not name.startswith("Aux")}),
+        pytest.param(
+            "inception_v3",
+            lambda tensors: {name: v for name, v in tensors.items() if not name.startswith("Aux")},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_networks_that_torchvision_builds_otherwise_for_weights_of_its_own(

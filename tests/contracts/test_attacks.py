@@ -34,7 +34,7 @@ OBJECTIVES = [
     for name in registry.names("objectives")
 ]
 DRIFT = Untargeted()
-SEARCHED_EVERYWHERE = ("fgsm", "pgd", "apgd")
+SEARCHED_EVERYWHERE = ("fgsm", "pgd")
 """Attacks that are quick where a patch may be anywhere."""
 IN_BALLS = [
     pytest.param(

@@ -41,7 +41,7 @@ from json_records import merge_parts, run_audit
 ENCODER = "zoo:digits-simclr"
 SMALL = [
     "audit", ENCODER, "--data", "digits", "--profile", "quick", "--images", "24", "--attacked", "16",
-    "--batch-size", "8", "--eps", "0.1", "--set", "*.attack.steps=5",
+    "--batch-size", "8", "--eps", "0.1", "--set", "*.attack.steps=5", "--set", "breaking_radius.steps=10",
 ]  # fmt: skip
 KILLED_WHILE_WRITING = """
 import os, pathlib, signal
@@ -82,7 +82,13 @@ def timeless(record: dict) -> dict:
 
 def test_a_killed_audit_resumes_to_the_same_record(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     killed = holdfast(*SMALL, "--out", str(tmp_path / "killed"), before=KILLED_WHILE_WRITING)
-    settings = {"images": 24, "attacked": 16, "batch_size": 8, "eps": 0.1, "settings": ["*.attack.steps=5"]}
+    settings = {
+        "images": 24,
+        "attacked": 16,
+        "batch_size": 8,
+        "eps": 0.1,
+        "settings": ["*.attack.steps=5", "breaking_radius.steps=10"],
+    }
     run_audit(make_plan(AuditRequest([ENCODER], "digits", profile="quick", **settings)), tmp_path / "whole")
     _, err = killed.communicate(timeout=200)
     assert killed.returncode == -signal.SIGKILL, err

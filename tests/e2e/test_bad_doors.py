@@ -35,7 +35,9 @@ READ = {
     ("audit", "--train"): [[ENCODER, *DIGITS, "--train", "{it}.npz"]],
     ("audit", "--profile"): [[ENCODER, *DIGITS, "--profile", "{it}.toml"]],
     ("audit", "--until"): [],
-    ("audit", "--surrogate"): [[ENCODER, *DIGITS, "--surrogate", "{it}.safetensors?mean=0&std=1"]],
+    ("audit", "--surrogate"): [
+        [ENCODER, *DIGITS, "--measure", "breakaway_risk", "--surrogate", "{it}.safetensors?mean=0&std=1"]
+    ],
     ("merge", "folder"): [["{run}"]], ("merge", "others"): [["{good}", "{run}"]],
     ("check", "folder"): [["{run}", "--require", "breaking_radius > 1/255"]],
     ("check", "--require-file"): [["{good}", "--require-file", "{it}.txt"]],

