@@ -195,7 +195,10 @@ def explain_marks(record: Record, shown: Brief, best: str, doubt: str) -> list[s
     lines = [define(record)]
     first = [e.measures[key] for key in first_keys(record) for e in record.encoders if key in e.measures]
     if tried := max((proof.n for m in first if (proof := _find_proof(m))), default=0):
-        lines.append(f"Proved: no change of that size does it, whatever the attack (first {plural(tried, 'image')}).")
+        of = f"first {plural(tried, 'image')}"
+        if tried < (attacked := max(m.headline_score.n for m in first if m.headline_score)):
+            of += f" alone, where a proof may reach beyond what breaks half of all {attacked}"
+        lines.append(f"Proved (dashed in charts): no change of that size does it, whatever the attack ({of}).")
     if any(bracket(m.scores, m.unit, m.better) for m in measures):
         lines.append("Proved, and broken by an attack: the truth for these images is between them.")
     headlines = [m.headline_score for m in measures]

@@ -21,8 +21,8 @@ DECADES = 3
 """Powers of ten below the largest radius that are drawn at most: a proof may reach next to nothing."""
 
 CERTIFIED = (
-    "Dashed line: the share that is certified, of the images that were tried. Between it and what was broken nothing "
-    "is decided. "
+    "Dashed line: the share that is certified, of the images that were tried alone; where these are fewer, it may lie "
+    "above the solid line, which is of all. Between it and what was broken of the same images nothing is decided. "
 )
 """How the dashed line is read, where it is drawn."""
 
