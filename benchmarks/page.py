@@ -35,7 +35,7 @@ from benchmarks.tables import day, measured, newest
 
 PAGES = tuple(
     store.ROOT / page
-    for page in ("docs/benchmarks.md", "docs/scale.md", "docs/equal.md", "docs/hiding.md", "README.md")
+    for page in ("docs/benchmarks.md", "docs/scale.md", "docs/equal.md", "docs/hiding.md", "docs/other-tools.md")
 )
 MARKED = re.compile(r"<!-- (?P<name>[\w ]+): begin -->(?P<inside>.*?)<!-- (?P=name): end -->", re.DOTALL)
 
