@@ -70,8 +70,8 @@ def machine(runs: Runs) -> str:
     load = " to ".join(dict.fromkeys(f"{end:.1f}" for end in (min(loads), max(loads))))
     return (
         f"Newest: {last.commit}, {day(last.date)}, {last.machine.cores} cores of {cpu}, {threads} "
-        f"thread{'s' if threads > 1 else ''}, torch {last.machine.torch}, load average {load} at the start. Numbers from "
-        "another state of the code are marked."
+        f"thread{'s' if threads > 1 else ''}, torch {last.machine.torch}, load average {load} at the start. Numbers "
+        "from another state of the code are marked."
     )
 
 
