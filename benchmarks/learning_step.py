@@ -23,7 +23,7 @@ from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.shared.learned import LearnedNoise
 from holdfast.sources.encoders import open_encoder
 
-TARGET = 1.15
+TARGET = 1.10
 SHORT = ("learning step*",)
 """Names of what `short` measures."""
 SAMPLES = 32

@@ -35,7 +35,7 @@ from benchmarks.tables import day, measured, newest
 
 PAGES = tuple(
     store.ROOT / page
-    for page in ("docs/benchmarks.md", "docs/scale.md", "docs/equal.md", "docs/hiding.md", "README.md")
+    for page in ("docs/benchmarks.md", "docs/scale.md", "docs/equal.md", "docs/hiding.md", "docs/other-tools.md")
 )
 MARKED = re.compile(r"<!-- (?P<name>[\w ]+): begin -->(?P<inside>.*?)<!-- (?P=name): end -->", re.DOTALL)
 
@@ -67,10 +67,11 @@ def machine(runs: Runs) -> str:
         return "Nothing is stored."
     loads = [run.machine.load for run in runs.values() if run.commit == last.commit]
     cpu, threads = last.machine.cpu or "a processor", last.machine.threads
+    load = " to ".join(dict.fromkeys(f"{end:.1f}" for end in (min(loads), max(loads))))
     return (
         f"Newest: {last.commit}, {day(last.date)}, {last.machine.cores} cores of {cpu}, {threads} "
-        f"thread{'s' if threads > 1 else ''}, torch {last.machine.torch}, load average {min(loads):.1f} to "
-        f"{max(loads):.1f} as they began. Numbers from another state of the code are marked."
+        f"thread{'s' if threads > 1 else ''}, torch {last.machine.torch}, load average {load} at the start. Numbers "
+        "from another state of the code are marked."
     )
 
 

@@ -271,7 +271,7 @@ def equal_encoders(first: Audited, second: Audited, runs: int) -> str:
         for drops in ((), ("5%",)):
             lines.append(_line(name, drops, shares(draw, drops, runs)))
     at_margin = shares(exchanging(first, second, IMAGES, lower=True), ("5%",), runs)
-    lines.append(_line("exchanged, and loses just the margin", ("5%",), at_margin))
+    lines.append(_line("exchanged, and loses exactly the margin", ("5%",), at_margin))
     return "\n".join(lines)
 
 
@@ -339,7 +339,7 @@ def regressed(strengths: Mapping[float, Audited], before: Audited, runs: int) ->
     """Return with which power noise in the weights is caught."""
     heads = " | ".join(f"{n} images" for n in SIZES)
     lines = [
-        f"| noise | loss | {heads} | planned for 80 % | caught by these | 50 images that cannot tell say |",
+        f"| noise | loss | {heads} | planned for 80 % | caught by these | asked for by 50 images that cannot tell |",
         "|---|---|" + "---|" * (len(SIZES) + 3),
     ]
     for strength, now in strengths.items():

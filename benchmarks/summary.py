@@ -46,7 +46,7 @@ LINES = (
                ("foolbox", "adversarial-robustness-toolbox", "torchattacks", "captum"))),
     Line("robust accuracy / AutoAttack's own code", "libraries", ("pyautoattack, ",)),
     Line("CROWN / auto_LiRPA", "libraries", ("auto_LiRPA, CROWN",)),
-    Line("the command line answers (help, lists, pages, Tab)", "startup",
+    Line("until a command answers (help, lists, pages, Tab)", "startup",
          ("holdfast --help, processor", "holdfast list", "holdfast show", "Tab after"), "s"),
 )  # fmt: skip
 

@@ -50,7 +50,7 @@ def measured() -> Mapping[str, Any]:
 def worst_case(images: str) -> str:
     """Return a table of what attacks do to the encoders of one kind of images, the most robust first."""
     colour = _colour(images)
-    unit = "1/255" if colour else ".025"
+    unit = "1/255" if colour else "0.025"
     lines = _head(
         "encoder", f"half break at, ℓ∞{', /255' if colour else ''}", "proved", "ℓ2", f"breakaway risk at 4 × {unit}",
         "nearest-neighbour accuracy at 2", "at 4", "at 8",

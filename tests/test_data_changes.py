@@ -64,7 +64,7 @@ def test_images_that_stay_pass_and_cost_no_pass(tmp_path: Path) -> None:
     for images in (write(tmp_path), Items(lambda x: x), IMAGES, "digits?size=8&channels=3"):
         verdict, standings = check(images)
         assert verdict["status"] == "pass", verdict
-        assert verdict["finding"] == "8 images read twice again are the same"
+        assert verdict["finding"] == "8 images, read twice again, have not changed"
         assert verdict["passes"] == {"forward": 0, "backward": 0, "bounds": 0}
         assert standings == {"sound"}
 
@@ -110,7 +110,7 @@ def test_images_that_probes_learn_from_are_read_again_too(tmp_path: Path) -> Non
             write(folders[-1] / label, seed=10 * seed + ord(label))
     again = {"measures": ["probe_accuracy"], "train": folders[1], "settings": ()}
     verdict, _ = check(folders[0], **again)
-    assert verdict["finding"] == "16 images read twice again are the same"
+    assert verdict["finding"] == "16 images, read twice again, have not changed"
     verdict, standings = check(folders[0], lambda: write(folders[1] / "a", seed=7), **again)
     assert verdict["status"] == "fail"
     assert standings == {"void"}

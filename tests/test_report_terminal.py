@@ -92,7 +92,7 @@ def test_a_number_that_a_check_warns_of_is_marked(record):
     ]
     text = printed(record)
     assert any("] !" in row for row in text.splitlines() if row.strip().startswith(SHORT[1]))
-    assert "! a warning below the name concerns this number." in text
+    assert "! one of the warnings below the name concerns this number." in text
 
 
 def test_an_encoder_that_could_not_be_audited_is_named(record):

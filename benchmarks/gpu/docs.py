@@ -55,11 +55,11 @@ def load() -> Measured:
 
 
 def answer(measured: Measured) -> str:
-    """Return whether Holdfast runs on GPUs, as a cell of the README's table."""
+    """Return whether Holdfast runs on GPUs, as a cell of the table of docs/other-tools.md."""
     if not measured:
         return "written for them, not yet measured"
     cards = " and ".join(dict.fromkeys(machine.gpu.partition(",")[0] for machine, _ in measured))
-    return f"**yes**, [measured](docs/scale.md#gpus) on one {cards}"
+    return f"**yes**, [measured](scale.md#gpus) on one {cards}"
 
 
 def where(measured: Measured) -> str:

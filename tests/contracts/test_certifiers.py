@@ -84,6 +84,15 @@ def test_same_bound_twice_in_any_batch_and_with_any_other_rows(name, ball, tiny,
 
 
 @pytest.mark.parametrize(("name", "ball"), BOTH)
+def test_the_bound_of_a_row_does_not_depend_on_how_large_another_image_s_slopes_are(name, ball, tiny, edges) -> None:
+    certifier, margin, x = make(name), margins(12, count=4, rows=1), edges[:4]
+    lower, large = certifier(tiny, margin, x, ball).lower, torch.tensor([[1.0], [1e3], [1.0], [1.0]])
+    uneven = Margin(margin.weights * large[..., None], margin.bias * large)
+    others = [0, 2, 3]
+    torch.testing.assert_close(certifier(tiny, uneven, x, ball).lower[others], lower[others], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "ball"), BOTH)
 def test_radii_of_images_replace_the_ball_s(name, ball, tiny, edges) -> None:
     certifier, margin, other, x = (
         make(name),

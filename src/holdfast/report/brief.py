@@ -25,9 +25,9 @@ FEW = 5
 
 
 BEHIND = (
-    "All encoders saw the same images. This is how far an encoder's first number is from that of the first encoder, "
-    "image by image, with its 95 % interval. Who is called better is decided after correction for all measures and "
-    "pairs."
+    "All encoders saw the same images. This is how far an encoder's first number is behind that of the first encoder, "
+    "compared image by image, with its 95 % interval. Who is called better is decided after correction for all "
+    "measures and pairs."
 )
 """What the column of paired differences means."""
 
@@ -195,10 +195,10 @@ def explain_marks(record: Record, shown: Brief, best: str, doubt: str) -> list[s
     lines = [define(record)]
     first = [e.measures[key] for key in first_keys(record) for e in record.encoders if key in e.measures]
     if tried := max((proof.n for m in first if (proof := _find_proof(m))), default=0):
-        of = f"first {plural(tried, 'image')}"
+        of = f"the first {plural(tried, 'image')}"
         if tried < (attacked := max(m.headline_score.n for m in first if m.headline_score)):
-            of += f" alone, where a proof may reach beyond what breaks half of all {attacked}"
-        lines.append(f"Proved (dashed in charts): no change of that size does it, whatever the attack ({of}).")
+            of += f" of {attacked}, so a proof may reach beyond what breaks half of all"
+        lines.append(f"Proved (dashed in charts): no attack of that size can do it (certified: {of}).")
     if any(bracket(m.scores, m.unit, m.better) for m in measures):
         lines.append("Proved, and broken by an attack: the truth for these images is between them.")
     headlines = [m.headline_score for m in measures]
@@ -207,7 +207,7 @@ def explain_marks(record: Record, shown: Brief, best: str, doubt: str) -> list[s
     if any(find_best(record, key) for key in record.comparison):
         lines.append(f"{best} better than every other ranked encoder on the same images, after correction (Holm).")
     if any(cell.doubt for line in shown.lines for cell in line.figures):
-        lines.append(f"{doubt} a warning below the name concerns this number.")
+        lines.append(f"{doubt} one of the warnings below the name concerns this number.")
     return [line for line in lines if line]
 
 

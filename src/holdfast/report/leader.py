@@ -57,7 +57,7 @@ def lead(
         second = next(name for name in scores if name != best)
         of = f"{second}, the next" if len(scores) > 2 else second
         level = f" (p {p if p.startswith('<') else f'= {p}'})" if p else ""
-        sure = f"{paired}{level}, which chance does not explain."
+        sure = f"{paired}{level}, which is statistically significant."
         return Leader(heading, f"Its {title} is {values[best]}, that of {of}, {values[second]}{means}. {sure}", "good")
     if bar:
         every = listing([f"{name} ({value})" for name, value in values.items()], 4)
@@ -65,7 +65,7 @@ def lead(
         return Leader(f"No {noun} is called best: the check {why}", f"{finding}. By {title}: {every}.", "warn")
     heading = f"No {noun} is clearly {'the most robust' if answers else f'best on {title}'}"
     level = [f"{name} ({value})" for name, value in values.items() if name not in beaten]
-    text = f"By {title}, {these} cannot tell apart {listing(level, 4)}{means}."
+    text = f"By {title}, {listing(level, 4)}{means} do not differ significantly on {these}."
     return Leader(heading, f"{text} {paired}, which may be chance." if gap and len(scores) == 2 else text)
 
 

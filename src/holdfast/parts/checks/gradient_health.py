@@ -170,8 +170,8 @@ class GradientHealth(Check):
         share = max(0.0, float(unseen.mean())) if len(unseen) else 0.0
         details = {"reached": reached, "off": off, "unseen": share, "images": float(seen)}
         finding = (
-            f"changes differ from what the gradient promises by {_percent(off)} (median of {seen} images); pixels that "
-            f"it leaves out make {_percent(share)} of the change"
+            f"changes differ from what the gradient predicts by {_percent(off)} (median of {seen} images); pixels "
+            f"without a gradient make {_percent(share)} of the change"
         )
         if off > self.off and not named:  # a step that is named has no gradient of its own to hold it against
             return Verdict("fail", finding, f"The gradient is not the encoder's own: {MISLED}", details, HIDES)

@@ -38,5 +38,5 @@ class ImagesUnchanged(Check):
             )
             finding = f"{len(changed)} of {count} images changed while they were read, {name!r} first: {how}"
             return Verdict("fail", finding, meaning, details, called="Images changed")
-        finding = f"{count} images read twice again are the same"
+        finding = f"{count} images, read twice again, have not changed"
         return Verdict("pass", finding, "The images stayed as they were when the audit began.", details)

@@ -73,7 +73,7 @@ class Masking(SearchCheck):
             times = times_as_far(free, gradient)
             won, gain = float((times > 1.05).double().mean()), gain_of(times)
             finding = (
-                f"without gradients an attack gets at least 5 % farther on {100 * won:.0f} % of {len(free)} images"
+                f"an attack without gradients gets at least 5 % farther on {100 * won:.0f} % of {len(free)} images"
             )
             warns, fails, details = won > self.warn, gain > self.fail, {"won": won, "gain": gain}
             if fails:

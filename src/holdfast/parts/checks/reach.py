@@ -24,4 +24,4 @@ class Reach(SearchCheck):
             meaning = "The attack cannot reach all of its ball: numbers that rely on it are one-sided bounds."
             finding = f"all its steps together cover {100 * reach:.3g} % of the ball of radius {self.ball.radius:g}"
             return Verdict("fail", finding, meaning, {"reach": reach})
-        return Verdict("pass", "its steps reach all of its ball", "The attack can reach every point of the ball.")
+        return Verdict("pass", "its steps can cross its whole ball", "The attack can reach every point of the ball.")

@@ -68,7 +68,9 @@ class Remembers(Check):
                 return Verdict("skip", str(error), meaning)
         apart = max(_apart(used, unused), _apart(before, after)) / unit
         details = {"difference": apart}
-        finding = f"a network that has seen no image is {apart:.1e} of the spread away"
+        finding = "its answers are those of a fresh copy that has seen no image"
+        if apart:
+            finding = f"answers differ from those of a fresh copy that has seen no image by {apart:.1e} of the spread"
         # Two unused networks that differ as much are random; that is no memory
         if not apart <= self.fail and not self._noise(encoder, points, len(x)) > self.fail * unit:  # NaN too
             meaning = (

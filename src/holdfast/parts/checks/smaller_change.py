@@ -92,9 +92,9 @@ class SmallerChange(Check):
         gain = float((1 - radius[both] / halfway[both].clamp_min(1e-30)).median()) if both.any() else 0.0
         details = {"missed": missed / max(1, count), "at_most": most, "gain": gain}
         finding = (
-            f"other attacks break {missed} of {count} images within {100 * self.share:g} % of the change found, so at "
-            f"most {100 * most:.0f} % of all (95 %); the second half of the passes made it {100 * gain:.1f} % smaller "
-            "(median)"
+            f"other attacks break {missed} of {count} images with at most {100 * self.share:g} % of the change found, "
+            f"so at most {100 * most:.0f} % of all images (95 %); the second half of the passes made it "
+            f"{100 * gain:.1f} % smaller (median)"
         )
         if missed > max(1, self.missed * count):
             meaning = "The smallest breaking changes are smaller than reported: give the search more steps."

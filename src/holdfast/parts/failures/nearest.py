@@ -68,7 +68,7 @@ class Nearest(Failure):
     @override
     def definition(self) -> str:
         return (
-            "An image is taken for another one where its representation is nearer to that of any other image than to "
+            "An image is taken for another one if its representation is nearer to that of any other image than to "
             "that of its own original."
         )
 

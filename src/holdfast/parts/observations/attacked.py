@@ -178,8 +178,8 @@ class Attacked(Observation):
             short="objective",
             how_to_read=(
                 "The objective of each attack at each step, in units of the median distance between two clean images. "
-                "Line: median over images; band: 10 to 90 % of them. Targeted attacks rise towards 0, where they reach "
-                "the other image."
+                "Line: median over images; band: 10 to 90 % of them. Targeted attacks rise towards 0, where they have "
+                "reached the target image."
             ),
             title=self.title,
             lines=(line,),

@@ -26,8 +26,8 @@ class BreakawayRisk(AttackMeasure):
     unit = "share"
     question = "After an attack, what share of all other images is closer to the attacked image than its own original?"
     how_to_read = (
-        "0 % means that no attack brought any image closer to another one than to its original. 50 % is chance: "
-        "nothing of the original is left."
+        "0 % means that no attack brought any image closer to another one than to its original. 50 % is no "
+        "better than chance: nothing of the original is left."
     )
     reference = "Petrov & Kwiatkowska (2022), Eq. 1 and appendix C.7"
 

@@ -78,9 +78,10 @@ class BreakingRadius(Measure):
     unit = "pixels"
     question = "How large a change does it take before an image is taken for another one?"
     how_to_read = (
-        "A change of the median's size breaks half of the images: pixels of a [0, 1] image in the norm of the ball; in "
-        "ℓ∞, n/255, no pixel changes by more. An attack gives an upper bound: a better attack may need less, but never "
-        "less than the certified part. Compare it only between audits with the same number of images."
+        "A change of this size breaks half of the images: in ℓ∞, n/255 means that no pixel changes by more than n of "
+        "255 grey levels; in other norms it is in pixels of a [0, 1] image. An attack gives an upper bound: a better "
+        "attack may need less, but never less than what is proved. Compare it only between audits with the same "
+        "number of images."
     )
     reference = (
         "the event of Eq. 1 of Petrov & Kwiatkowska (2022), without its ε; Definition 4 of Wang & Liu (2023) for the "

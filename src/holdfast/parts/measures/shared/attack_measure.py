@@ -57,9 +57,9 @@ def along_attack(attack: Attack, steps: tuple[int, ...]) -> tuple[Chart, ...]:
         heading="Scores against attack steps",
         short="steps",
         how_to_read=(
-            "What one attack had reached on its way, after so many of its steps. Read-outs lie far apart, so a curve "
-            "may move up to its end although the last steps changed little: whether the attack had finished is what "
-            "the check “steps converged” says. Bands are intervals."
+            "How far one attack had got after so many of its steps. The points lie far apart, so a curve may still "
+            "move at its end although the last steps changed little: the check “steps converged” says whether the "
+            "attack had finished. Bands are intervals."
         ),
         scores=tuple(map(attack.label, steps)),
         at=steps,

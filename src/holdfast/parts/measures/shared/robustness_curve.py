@@ -20,10 +20,14 @@ POINTS = 120
 DECADES = 3
 """Powers of ten below the largest radius that are drawn at most: a proof may reach next to nothing."""
 
+<<<<<<< HEAD
 CERTIFIED = (
     "Dashed line: the share that is certified, of the images that were tried alone; where these are fewer, it may lie "
     "above the solid line, which is of all. Between it and what was broken of the same images nothing is decided. "
 )
+=======
+CERTIFIED = "Dashed line: the share that is proved to hold, of the images that were certified. "
+>>>>>>> words
 """How the dashed line is read, where it is drawn."""
 
 
@@ -53,19 +57,20 @@ def robustness_curve(table: Table, ball: Ball, summary: str) -> Curves | None:
         count = int(tried.sum())
         of = f"these {count} images" if count == len(radius) else f"the first {count} of {len(radius)} images"
         note = (
-            f"Dashed, for {of}: the share that is proved to hold. Above it, up to what was broken, nothing is decided."
+            f"Dashed, for {of}: the share that is proved to hold. Between it and the share of these images that no "
+            "attack broke, nothing is known."
         )
     return Curves(
         heading="How many images hold",
         short="curve",
         how_to_read=(
-            "The share of images that still hold after a change of a given size. Solid line: attacks found no smaller "
-            "change that breaks these images, so the truth lies on the line or below it; the band covers the whole "
-            "curve of the population with 95 % confidence. "
+            "The share of images that still hold after a change of a given size. Solid line: the share that no attack "
+            "of that size broke; a better attack could only lower it. The band covers the whole curve of the "
+            "population with 95 % confidence. "
             + (CERTIFIED if len(lines) > 1 else "")
             + f"Marks: {NAMES['jpeg']}, {NAMES['noise']} (σ = 2/255) and a change that is just {NAMES['visible']} (all "
-            "pixels, ΔE 2.3), of the median image. None of these is aimed at the encoder, so images usually survive "
-            "them."
+            "pixels, ΔE 2.3), of the median image. None of these is an attack, so images usually survive them even "
+            "at that size."
         ),
         lines=tuple(lines),
         across=across(ball),
@@ -110,8 +115,8 @@ def curve_difference(tables: tuple[Table, Table], names: tuple[str, str], ball: 
         short="curve-difference",
         how_to_read=(
             "The difference between two encoders in the share of images that hold after a change of the same size, "
-            "image by image. Above zero the first encoder holds more images. The band covers the whole curve of the "
-            "population with 95 % confidence: where it excludes zero, the encoders differ."
+            "image by image. Above zero, more images hold under the first encoder. The band covers the whole curve of "
+            "the population with 95 % confidence: where it excludes zero, the encoders differ."
         ),
         title=f"{names[0]} minus {names[1]}",
         lines=(Line(tuple(at.tolist()), numbers(gap.value), numbers(gap.low), numbers(gap.high)),),
