@@ -20,14 +20,10 @@ POINTS = 120
 DECADES = 3
 """Powers of ten below the largest radius that are drawn at most: a proof may reach next to nothing."""
 
-<<<<<<< HEAD
 CERTIFIED = (
-    "Dashed line: the share that is certified, of the images that were tried alone; where these are fewer, it may lie "
-    "above the solid line, which is of all. Between it and what was broken of the same images nothing is decided. "
+    "Dashed line: the share that is proved to hold, of the images that were certified; where these are fewer, it may "
+    "lie above the solid line, which is of all. "
 )
-=======
-CERTIFIED = "Dashed line: the share that is proved to hold, of the images that were certified. "
->>>>>>> words
 """How the dashed line is read, where it is drawn."""
 
 
