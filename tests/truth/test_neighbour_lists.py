@@ -138,7 +138,7 @@ def width(score: Score) -> float:
 
 def distances(old: Tensor, new: Tensor, left_out: Tensor = NONE) -> Distanced:
     pairs = ImagePairs(len(old), left_out)
-    return Distanced(pairs, pairs.distances(old, L2()), pairs.distances(new, L2()))
+    return Distanced(pairs, pairs.distances(old, L2()), pairs.distances(new, L2()), L2())
 
 
 def test_pairs_are_those_of_loops_but_for_those_left_out() -> None:

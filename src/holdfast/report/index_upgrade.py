@@ -48,7 +48,10 @@ def render(record: IndexRecord, folder: RunFiles) -> str:
         outcome=outcome(record).plain,
         tables=[(table.head, [list(map(str, row)) for row in table.rows]) for table in _tables(record)],
         # one encoder, so a line for each requirement
-        findings=[f"{MARKS[one.met][0]} {one.requirement}, {one.encoder}: {actually(one)}" for one in record.findings],
+        findings=[
+            f"{MARKS[one.met][0]} {one.requirement}, {one.encoder}: {actually(one)} ({one.compared})"
+            for one in record.findings
+        ],
         canaries=canaries(record),
         number=number,
         chart=_chart(record),
@@ -83,8 +86,8 @@ def _chart(record: IndexRecord) -> str:
     drawing = Lines(
         "translation",
         curves,
-        Horizontal("threshold, old encoder"),
-        label="threshold, new encoder",
+        Horizontal(f"{record.distance} that is the threshold, old encoder"),
+        label=f"{record.distance}, new encoder",
         unit="",
         dotted=dotted,
     )

@@ -10,7 +10,7 @@ from holdfast.storage.entry import Count, Entry, Number, PassesEntry
 from holdfast.storage.finding import Finding
 from holdfast.storage.record import Environment, GeometryEntry, Software
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the record's layout."""
 
 Closeness = Literal["together", "apart"]
@@ -113,6 +113,8 @@ class IndexUpgrade(Entry, frozen=True, kw_only=True):
     Attributes:
         encoders: the old and the new one.
         data: on how many images.
+        distance: by what images are near each other, "cosine distance".
+        larger_is_nearer: whether those are nearer that have more of it, as of an inner product.
         measures: by name.
         threshold: why there is no threshold; "" where there is one.
         translation: thresholds of both at the same rates of false positives, the smallest first.
@@ -121,6 +123,8 @@ class IndexUpgrade(Entry, frozen=True, kw_only=True):
 
     encoders: Both[NamedEncoder]
     data: PairedImages
+    distance: str
+    larger_is_nearer: bool
     measures: dict[str, IndexMeasure]
     threshold: str
     translation: list[TranslatedThreshold]

@@ -75,7 +75,8 @@ def compare_index(
     changed = most_changed(store, (old.images, new.images), columns["rank_biased_overlap"], max(plan.k), upgraded.lists)
 
     # What became of requirements and canaries
-    answers = findings(new.entry.name, upgraded.measures, upgraded.threshold, plan.require)
+    distance = plan.compared_by.in_words
+    answers = findings(new.entry.name, upgraded.measures, upgraded.threshold, plan.require, distance)
     broken = any(canary.is_broken for canary in upgraded.canaries)
     passed = all(finding.met for finding in answers) and not broken
     record = IndexRecord(
@@ -94,6 +95,8 @@ def compare_index(
             skipped=images.unreadable,
         ),
         encoders=Both(old=old.entry, new=new.entry),
+        distance=distance,
+        larger_is_nearer=plan.compared_by.negated,
         measures=upgraded.measures,
         threshold=upgraded.threshold,
         translation=upgraded.translation,
