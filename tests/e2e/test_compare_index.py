@@ -97,6 +97,7 @@ def test_the_command_says_what_changes_and_makes_no_pass_twice(capsys, tmp_path:
         "0.01",
         "--require",
         "overlap@3 > 10%",
+        "--overwrite",
     )
     assert code == 0
     assert json.loads((folder / "index.json").read_text())["encoders"]["new"]["passes"]["made"]["forward"] == 0
@@ -105,13 +106,15 @@ def test_the_command_says_what_changes_and_makes_no_pass_twice(capsys, tmp_path:
     assert "passed" in out
     assert "Encoder passes: 0 by the old one, 0 by the new one; those of 400 more were stored" in out
     # a requirement that is not met
-    code, out, _ = run(capsys, *TWO, "--images", "200", "--out", str(folder), "--require", "overlap@10 > 99 %")
+    code, out, _ = run(
+        capsys, *TWO, "--images", "200", "--out", str(folder), "--require", "overlap@10 > 99 %", "--overwrite"
+    )
     assert code == 1
     assert "✗ overlap@10 > 99 %" in out
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert re.findall(r"<p>([✓✗] .*?): [\d.]+ %", page) == [f"✗ overlap@10 &gt; 99 %, {NEW}"]
     assert "by ℓ2 distance)</p>" in page
-    line = refused(capsys, *TWO, "--images", "200", "--out", str(folder), "--require", "overlap@9 > 1 %")
+    line = refused(capsys, *TWO, "--images", "200", "--out", str(folder), "--require", "overlap@9 > 1 %", "--overwrite")
     assert "did you mean 'overlap@" in line
     (folder / "record.json").write_text("{}")
     assert "holds an audit" in refused(capsys, *TWO, "--images", "200", "--out", str(folder))
@@ -290,3 +293,28 @@ def test_canaries_of_inner_products(images: torch.Tensor, tmp_path: Path) -> Non
     assert row["distances"]["old"] == pytest.approx(product, rel=1e-5)
     above = product > record["measures"]["threshold"]["scores"]["old"]["value"]
     assert row["sides"]["old"] == ("together" if above else "apart")
+
+
+def test_a_folder_keeps_its_comparison_unless_overwrite_says_otherwise(images: torch.Tensor, tmp_path: Path) -> None:
+    old, new, folder = encoder("old"), encoder("new", 5 * torch.eye(16)), tmp_path / "o"
+    kept = {"out": folder, "rate": 0.02, "quiet": True}
+    first = holdfast.compare_index(old, new, images, **kept)
+    again = holdfast.compare_index(old, new, images, **kept)
+    assert again["encoders"]["new"]["passes"]["made"]["forward"] == 0
+    assert again["measures"] == first["measures"]
+    held = {name: (folder / name).read_bytes() for name in ("index.json", "report.html")}
+    for other in ({"k": [3]}, {"rate": 0.05}, {"require": ["overlap@10 > 1 %"]}, {"divergence": "cosine"}):
+        with pytest.raises(holdfast.HoldfastError, match=r"holds another comparison; choose another --out, or add"):
+            holdfast.compare_index(old, new, images, **{**kept, **other})
+    with pytest.raises(holdfast.HoldfastError, match="holds another comparison"):
+        holdfast.compare_index(old, new, images[:60], **kept)
+    with pytest.raises(holdfast.HoldfastError, match="new: .*other weights.*--overwrite"):
+        holdfast.compare_index(old, encoder("new", 3 * torch.eye(16)), images, **kept)
+    with pytest.raises(holdfast.HoldfastError, match="holds a comparison of an index; choose another --out"):
+        holdfast.audit(old, images, measures="uniformity", out=folder, quiet=True)
+    assert held == {name: (folder / name).read_bytes() for name in held}
+    replaced = holdfast.compare_index(old, new, images, **{**kept, "k": [3], "overwrite": True})
+    assert "overlap@3" in replaced["measures"]
+    assert replaced["encoders"]["new"]["passes"]["made"]["forward"] == 0
+    assert json.loads((folder / "index.json").read_text()) == replaced
+    assert replaced["finished"] >= first["finished"] > "2026"

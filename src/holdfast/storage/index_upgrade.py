@@ -149,6 +149,7 @@ class IndexPlanEntry(Entry, frozen=True, kw_only=True):
         device: where the encoders run.
         batch_size: images per encoder pass; None: by their size.
         skip_corrupt: whether files that cannot be read are left out.
+        require: what the new encoder must hold.
     """
 
     old: str
@@ -165,6 +166,7 @@ class IndexPlanEntry(Entry, frozen=True, kw_only=True):
     device: str
     batch_size: Count | None
     skip_corrupt: bool
+    require: list[str]
 
 
 class IndexPasses(Entry, frozen=True, kw_only=True):
@@ -262,6 +264,7 @@ class IndexRecord(IndexUpgrade, frozen=True, kw_only=True):
         changed: the images whose neighbours changed most, those first that keep least; with pictures.
         table: the file with a row for each image.
         environment: what computed it.
+        finished: when, by the clock of that machine: ISO 8601, in UTC.
         findings: whether each requirement is met.
         passed: whether all are, and no canary is broken.
         status: the exit status.
@@ -276,6 +279,7 @@ class IndexRecord(IndexUpgrade, frozen=True, kw_only=True):
     changed: list[ChangedImage]
     table: str
     environment: Environment
+    finished: str
     findings: list[Finding]
     passed: bool
     status: Count
