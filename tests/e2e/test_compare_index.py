@@ -308,7 +308,7 @@ def test_a_folder_keeps_its_comparison_unless_overwrite_says_otherwise(images: t
             holdfast.compare_index(old, new, images, **{**kept, **other})
     with pytest.raises(holdfast.HoldfastError, match="holds another comparison"):
         holdfast.compare_index(old, new, images[:60], **kept)
-    with pytest.raises(holdfast.HoldfastError, match="new: .*other weights.*--overwrite"):
+    with pytest.raises(holdfast.HoldfastError, match=r"new: .*other weights.*--overwrite"):
         holdfast.compare_index(old, encoder("new", 3 * torch.eye(16)), images, **kept)
     with pytest.raises(holdfast.HoldfastError, match="holds a comparison of an index; choose another --out"):
         holdfast.audit(old, images, measures="uniformity", out=folder, quiet=True)

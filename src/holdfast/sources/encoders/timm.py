@@ -23,6 +23,7 @@ from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.checkpoint import LAYERS, Checkpoint, read_checkpoint
 from holdfast.sources.encoders.shared.equip import apply_metadata, equip, resolve_layer
+from holdfast.sources.encoders.shared.layer import check_layer
 from holdfast.sources.encoders.shared.naming import Choice, read_choice
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.original import Original, verify_preprocessing
@@ -59,8 +60,10 @@ class Timm(EncoderSource):
         return list_registered_models("timm")
 
     def check(self, name: str, options: Options) -> None:
-        """Look up the model, the options and the weights."""
-        self._parse_options(name, options)
+        """Look up the model, the options, the layer and the weights."""
+        _, common, timm = self._parse_options(name, options)
+        if ":" not in name:
+            check_layer(common.layer, lambda: timm.create_model(name, pretrained=False))
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `timm:resnet18`, `timm:resnet18.a1_in1k`, `timm:hf-hub:org/name` or `timm:local-dir:path`.

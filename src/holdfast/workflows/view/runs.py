@@ -174,7 +174,7 @@ class Runs:
             state, reason = _over(facts, progress, now)
             facts = facts or _read_plan(folder)
             if facts is None:
-                state, reason = "failed", f"nothing could be audited, or its {PLAN} is damaged; run the audit again"
+                state, reason = "failed", _read_error(folder)
         if progress is None and os.path.lexists(folder / PROGRESS):
             reason = "; ".join(filter(None, [reason, f"its {PROGRESS} is damaged, or no file, and is not read"]))
         return Run(_id(place), place, folder, state, reason, facts, None if state == "done" else progress, stamp)
@@ -230,6 +230,17 @@ def _read_plan(folder: Path) -> Facts | None:
     names = [label[1] if (label := re.search(r"[?&]label=([^&]+)", name)) else name for name in plan["encoders"]]
     short = {text: name for name, text in short_names(list(dict.fromkeys(names))).items()}
     return Facts(short, plan.get("data") or "", None, plan.get("profile") or "", "", None, None, "")
+
+
+def _read_error(folder: Path) -> str:
+    """Return why an audit came to nothing, as far as its folder tells."""
+    try:
+        plan = parse_json(read_bytes(folder / PLAN))
+    except (OSError, ValueError):
+        plan = None
+    if unbroken(plan) and isinstance(plan.get("error"), str):
+        return f"nothing could be audited: {plan['error']}"
+    return f"nothing could be audited, or its {PLAN} is damaged; run the audit again"
 
 
 def _facts(record: Record) -> Facts:
