@@ -4,6 +4,7 @@ import pytest
 
 from holdfast.core import HoldfastError
 from holdfast.runtime.guess import nearest
+from holdfast.runtime.torchvision_guard import guard_torchvision
 from holdfast.sources.encoders import check_encoder
 
 
@@ -20,6 +21,7 @@ def test_of_numbered_names_the_nearest_number_was_meant() -> None:
     [("timm:vit_tiny_patch16_224", "blocks."), ("torchvision:vit_b_16", "encoder.layers.encoder_layer_")],
 )
 def test_a_layer_is_looked_up_before_anything_is_fetched(spec: str, block: str) -> None:
+    guard_torchvision()
     pytest.importorskip(spec.partition(":")[0])
     with pytest.raises(HoldfastError, match=f"unknown layer '{block}12'; did you mean '{block}11'"):
         check_encoder(f"{spec}?layer={block}12")

@@ -19,6 +19,8 @@ from holdfast.storage.record_file import RunFiles
 
 REPORT = "report.html"
 
+SCRIPTS = ("script.js",)
+
 SIDE, TINY = 176, 104
 """Pixels of a side of the pictures at most: of images, and of their neighbours."""
 
@@ -43,6 +45,7 @@ def render(record: IndexRecord, folder: RunFiles) -> str:
     """Return the report as HTML; every text of the record is escaped."""
     return page(
         "index_upgrade.html",
+        SCRIPTS,
         record=record,
         sentences=sentences(record),
         outcome=outcome(record).plain,
