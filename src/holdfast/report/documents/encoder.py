@@ -4,6 +4,7 @@ import torch
 from rich.text import Text
 
 from holdfast.core import Encoder, Geometry, Images
+from holdfast.core.geometry import ASSUMED
 from holdfast.report.document import Document
 from holdfast.report.table import Table
 
@@ -30,6 +31,8 @@ def document(encoder: Encoder, x: Images | None = None, geometry: Geometry | Non
         rows["gradient"] = f"straight through {', '.join(encoder.straight_through)}"
     mean, std = (", ".join(f"{value:g}" for value in values) for values in (encoder.mean, encoder.std))
     rows["normalisation"] = f"(pixel - mean) / std, mean {mean}, std {std}\n{origin.get('normalisation')}"
+    if origin.get("normalisation", "").startswith(ASSUMED):
+        rows["normalisation"] += "; state what it was trained with: mean=…&std=…"
     rows |= {key.replace("_", " "): origin[key] for key in ("channels", "image_size") if key in origin}
     said = "nobody says how they become its input; arrays and images of one size are taken as they are"
     rows["pictures"] = said if geometry is None else f"{geometry.in_words}\n{geometry.source}"
