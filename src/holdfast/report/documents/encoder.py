@@ -25,7 +25,7 @@ def document(encoder: Encoder, x: Images | None = None, geometry: Geometry | Non
     if x is not None:
         with torch.no_grad():
             reps = f"{encoder(x[:1].to(encoder.device)).shape[1]} numbers: {reps}"
-        rows["input"] = "x".join(str(side) for side in x.shape[1:])
+        rows["input"] = "\n".join(filter(None, ["x".join(str(side) for side in x.shape[1:]), origin.get("size")]))
     rows["representation"] = reps if encoder.draws is None else f"{reps}\nmean of {encoder.draws} draws"
     if encoder.straight_through:
         rows["gradient"] = f"straight through {', '.join(encoder.straight_through)}"
