@@ -231,6 +231,16 @@ def test_the_preprocessing_of_a_file_that_says_none_is_assumed(resnet: nn.Module
     assert "assumed" not in published.origin["normalisation"]
 
 
+def test_a_size_that_is_not_the_sources_is_said_and_patches_must_be_whole() -> None:
+    spec = "timm:vit_tiny_patch16_224?weights=random"
+    with pytest.raises(HoldfastError, match=r"whole patches of 16x16 .* got 100x100; take size=96x96 or size=112x112"):
+        open_encoder(f"{spec}&size=100")
+    moved = open_encoder(f"{spec}&size=96")
+    assert moved.origin["size"] == "96 x 96; its source says 224 x 224"
+    assert "its source says 224 x 224" in to_text(document(moved))
+    assert "size" not in open_encoder(f"{spec}&size=224").origin
+
+
 def test_what_is_no_part_of_the_encoder_is_named(resnet: nn.Module, tmp_path: Path) -> None:
     moco_v2(resnet, tmp_path / "w.pth")
     assert (

@@ -180,6 +180,15 @@ def _convert_names(network: Any, checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _resize(network: Any, common: Common) -> None:
+    patch = getattr(getattr(network, "patch_embed", None), "patch_size", None)
+    if common.size is not None and isinstance(patch, tuple) and len(patch) == 2:
+        sides = list(zip(common.size, patch, strict=True))
+        below, above = ("x".join(str(max(side // step + more, 1) * step) for side, step in sides) for more in (0, 1))
+        if any(side % step for side, step in sides):
+            raise HoldfastError(
+                f"{common.name}: expected a size of whole patches of {patch[0]}x{patch[1]} pixels, for others at the "
+                f"edge are not read, got {common.size[0]}x{common.size[1]}; take size={below} or size={above}"
+            )
     if common.size is not None and hasattr(network, "set_input_size"):
         # Position embeddings and windows follow the size
         network.set_input_size(img_size=common.size)

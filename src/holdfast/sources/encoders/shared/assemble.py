@@ -101,7 +101,11 @@ def assemble(
                 f"or {shape[0]}"
             )
     geometry = override_geometry(geometry, common.pictures, shape, GIVEN, f"encoder {common.name!r}")
+    resized = {}
     if common.size is not None:
+        if tuple(common.size) != tuple(shape[1:]):
+            own, now = (" x ".join(map(str, size)) for size in (shape[1:], common.size))
+            resized = {"size": f"{now}; its source says {own}"}
         shape = (shape[0], *common.size)
     # two grey images show that it runs, before any audit begins, and where patches lie
     # Grey in the middle of the range, whatever the normalisation
@@ -126,6 +130,7 @@ def assemble(
             "layer": chosen or output,
             "pool": common.pool or "none",
             **patches,
+            **resized,
             "normalisation": source,
             **({"channels": IN_WORDS} if preprocessing.reversed else {}),
             "geometry": geometry.source if geometry else "none that pictures could be brought to",
