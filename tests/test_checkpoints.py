@@ -3,15 +3,21 @@
 import argparse
 import copy
 import itertools
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from holdfast.parts.checks.preprocessing import Preprocessing
+from holdfast.report.documents.encoder import document
+from holdfast.report.render import to_text
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.torchvision_guard import guard_torchvision
 from holdfast.sources.encoders import open_encoder
@@ -202,6 +208,37 @@ def test_timm_opens_them_alike(resnet: nn.Module, tmp_path: Path, x: Tensor) -> 
         opens(spec, x, pooled)
         opens(f"{spec}&layer=pooled", x, pooled)
         opens(f"{spec}&layer=prediction", x, heads["prediction"](pooled))
+
+
+def test_the_preprocessing_of_a_file_that_says_none_is_assumed(resnet: nn.Module, tmp_path: Path) -> None:
+    simsiam(resnet, tmp_path / "w.pth")
+    for spec in (f"timm:resnet18?weights={tmp_path}/w.pth", f"torchvision:resnet18?weights={tmp_path}/w.pth"):
+        encoder = open_encoder(spec)
+        assert re.fullmatch("assumed from .*; the weights file says nothing", encoder.origin["normalisation"])
+        assert encoder.geometry is not None
+        assert encoder.geometry.source.startswith("assumed from ")
+        shown = " ".join(to_text(document(encoder)).split())
+        assert "state what it was trained with: mean=…&std=…" in shown
+        subject: Any = SimpleNamespace(encoder=encoder)
+        verdict = Preprocessing().judge(subject)
+        assert verdict.status == "warn"
+        assert "mean=…&std=… in the spec" in verdict.meaning
+        stated = open_encoder(f"{spec}&mean=0.5&std=0.5")
+        assert stated.origin["normalisation"] == "given by the caller"
+        assert stated.geometry is not None
+        assert "assumed" not in stated.geometry.source
+    published = open_encoder("timm:resnet18?weights=random")
+    assert "assumed" not in published.origin["normalisation"]
+
+
+def test_a_size_that_is_not_the_sources_is_said_and_patches_must_be_whole() -> None:
+    spec = "timm:vit_tiny_patch16_224?weights=random"
+    with pytest.raises(HoldfastError, match=r"whole patches of 16x16 .* got 100x100; take size=96x96 or size=112x112"):
+        open_encoder(f"{spec}&size=100")
+    moved = open_encoder(f"{spec}&size=96")
+    assert moved.origin["size"] == "96 x 96; its source says 224 x 224"
+    assert "its source says 224 x 224" in to_text(document(moved))
+    assert "size" not in open_encoder(f"{spec}&size=224").origin
 
 
 def test_what_is_no_part_of_the_encoder_is_named(resnet: nn.Module, tmp_path: Path) -> None:

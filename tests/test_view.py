@@ -12,9 +12,13 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
+from torch import nn
 
+import holdfast
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.request import AuditRequest
+from holdfast.core import Encoder
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.listener import Silent
 from holdfast.storage.entry import read_json
@@ -113,6 +117,39 @@ def test_the_index_has_all_runs_and_escapes_their_names(root: Path) -> None:
     assert len(re.findall(r"<tr data-state=", page)) == 8
     assert 'data-poll="index.json"' in page
     assert "data-poll" not in text(Site(root, live=False), "index.html").replace("[data-poll]", "")
+
+
+def test_comparisons_of_an_index_are_listed_with_their_answer(tmp_path: Path) -> None:
+    images = torch.rand(40, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    old, new = (Encoder(nn.Flatten(), mean=0, std=1, name=name) for name in ("old", "new"))
+    root = tmp_path / "all"
+    asked = {"images": 40, "rate": 0.05, "quiet": True, "require": ["overlap@10 > 99.99 %"]}
+    record = holdfast.compare_index(old, new, images, out=root / "deep" / "up", **asked)
+    (root / "other").mkdir()
+    (root / "other" / "index.json").write_text("{}")  # of somebody else
+    (root / "old").mkdir()
+    (root / "old" / "index.json").write_text('{"schema": 1, "holdfast": {}, "translation": []}')
+    page = text(Site(root, live=True), "")
+    assert page.count('<td data-head="answer"') == 2
+    assert "With new instead of old, on 40 images" in page
+    assert record["finished"][:16].replace("T", " ") in page
+    assert '<span class="bad">FAILED</span>' in page
+    assert "its schema is 1, and 2 is expected" in page
+    assert "There is no run" not in page
+    (link,) = re.findall(r'href="(upgrades/[^"]+)"', page)
+    report = text(Site(root, live=True), link)
+    assert "Thresholds of both" in report
+    assert Site(root, live=True).page(link.replace("report", "index")) is None
+    written, lost = write_site(root, tmp_path / "site", lambda line: None)
+    assert (written, lost) == (2, [])
+    assert (tmp_path / "site" / link).is_file()
+
+
+def test_a_run_that_came_to_nothing_says_why(tmp_path: Path) -> None:
+    with pytest.raises(HoldfastError, match="unknown layer"):
+        holdfast.audit("zoo:digits-simclr?layer=nowhere", "digits", images=20, out=tmp_path / "run", quiet=True)
+    (run,) = Runs(tmp_path).all()
+    assert (run.state, "unknown layer 'nowhere'" in run.reason) == ("failed", True)
 
 
 def test_a_run_folder_itself_is_viewed_too(tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ def test_the_command_says_what_changes_and_makes_no_pass_twice(capsys, tmp_path:
         "0.01",
         "--require",
         "overlap@3 > 10%",
+        "--overwrite",
     )
     assert code == 0
     assert json.loads((folder / "index.json").read_text())["encoders"]["new"]["passes"]["made"]["forward"] == 0
@@ -105,12 +106,15 @@ def test_the_command_says_what_changes_and_makes_no_pass_twice(capsys, tmp_path:
     assert "passed" in out
     assert "Encoder passes: 0 by the old one, 0 by the new one; those of 400 more were stored" in out
     # a requirement that is not met
-    code, out, _ = run(capsys, *TWO, "--images", "200", "--out", str(folder), "--require", "overlap@10 > 99 %")
+    code, out, _ = run(
+        capsys, *TWO, "--images", "200", "--out", str(folder), "--require", "overlap@10 > 99 %", "--overwrite"
+    )
     assert code == 1
     assert "✗ overlap@10 > 99 %" in out
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert re.findall(r"<p>([✓✗] .*?): [\d.]+ %", page) == [f"✗ overlap@10 &gt; 99 %, {NEW}"]
-    line = refused(capsys, *TWO, "--images", "200", "--out", str(folder), "--require", "overlap@9 > 1 %")
+    assert "by ℓ2 distance)</p>" in page
+    line = refused(capsys, *TWO, "--images", "200", "--out", str(folder), "--require", "overlap@9 > 1 %", "--overwrite")
     assert "did you mean 'overlap@" in line
     (folder / "record.json").write_text("{}")
     assert "holds an audit" in refused(capsys, *TWO, "--images", "200", "--out", str(folder))
@@ -218,9 +222,99 @@ def test_what_cannot_be_told_is_refused_before_the_first_pass(options, message: 
 
 def test_thresholds_that_no_pair_reaches_are_errors(capsys, tmp_path: Path) -> None:
     some = (*TWO, "--images", "30", "--out", str(tmp_path / "o"))
-    assert "pairs of different images lie below, got 1e-06 with 0" in refused(capsys, *some, "--threshold", "1e-6")
-    assert "is it a distance in another divergence?" in refused(capsys, *some, "--threshold", "1000")
+    assert "pairs of different images match, got 1e-06 with 0; the ℓ2 distance of the nearest pair is" in refused(
+        capsys, *some, "--threshold", "1e-6"
+    )
+    assert "is it of another divergence?" in refused(capsys, *some, "--threshold", "1000")
     # where nobody asked for a threshold, there is none, and all else is told
     code, out, _ = run(capsys, *some)
     assert code == 0
     assert "No threshold: rate: a rate of 0.001 leaves 0 of 435 pairs of 30 images" in out
+
+
+def test_every_answer_says_by_which_distance(capsys, tmp_path: Path) -> None:
+    folder = tmp_path / "o"
+    line = (*TWO, "--images", "80", "--out", str(folder), "--divergence", "cosine", "--rate", "0.01")
+    code, out, _ = run(capsys, *line, "--require", "overlap@10 > 1 %")
+    assert code == 0
+    said = " ".join(out.split())
+    assert "of an image's first 10 neighbours by cosine distance stay" in said
+    assert re.search(r"the threshold [\d.]+ \(cosine distance\) becomes", said)
+    assert "in common, by cosine distance" in said
+    record = json.loads((folder / "index.json").read_text())
+    assert (record["distance"], record["larger_is_nearer"]) == ("cosine distance", False)
+    assert [finding["compared"] for finding in record["findings"]] == [
+        "overlap@10, mean, low end (the default for >); by cosine distance"
+    ]
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "first 10 neighbours by cosine distance stay" in page
+    assert "Below which cosine distance of the new encoder" in page
+
+
+def test_inner_products_are_told_with_their_own_sign(capsys, images: torch.Tensor, tmp_path: Path) -> None:
+    """Twice the representation has four times the product, and the same pairs match."""
+    old, new = encoder("old"), encoder("new", 2 * torch.eye(16))
+    kept = {"out": tmp_path / "o", "divergence": "dot", "quiet": True}
+    record = holdfast.compare_index(old, new, images, rate=0.02, **kept)
+    limits = record["measures"]["threshold"]["scores"]
+    reps = old(images).double()
+    first, second = torch.triu_indices(80, 80, 1)
+    products = (reps[first] * reps[second]).sum(1).sort(descending=True).values
+    assert limits["old"]["value"] == pytest.approx(float(products[int(0.02 * len(products))]), rel=1e-5)
+    assert limits["new"]["value"] == pytest.approx(4 * limits["old"]["value"], rel=1e-5)
+    assert limits["new"]["low"] < limits["new"]["value"] < limits["new"]["high"]
+    assert all(row["new"] == pytest.approx(4 * row["old"], rel=1e-5) for row in record["translation"])
+    assert record["larger_is_nearer"]
+    said = " ".join(str(record).split())
+    assert "There is no scale of distances, new / old: the inner product may be below 0" in said
+    assert "−" not in said.partition("becomes")[0]
+    page = (tmp_path / "o" / "report.html").read_text(encoding="utf-8")
+    assert "Above which inner product" in page
+    assert "scale of distances</span>" not in page
+    # a threshold is given as the index has it
+    given = holdfast.compare_index(old, new, images, threshold=limits["old"]["value"], divergence="dot", quiet=True)
+    again = given["measures"]["threshold"]["scores"]
+    assert again["new"]["value"] == pytest.approx(limits["new"]["value"], rel=1e-2)
+    assert given["measures"]["false_positives"]["scores"]["old"]["value"] == pytest.approx(0.02, abs=1e-3)
+    with pytest.raises(
+        holdfast.HoldfastError, match=r"got 1000 with 0; the inner product of the nearest pair is .*smaller"
+    ):
+        holdfast.compare_index(old, new, images, threshold=1000.0, divergence="dot", quiet=True)
+
+
+def test_canaries_of_inner_products(images: torch.Tensor, tmp_path: Path) -> None:
+    old, new = encoder("old"), encoder("new", 2 * torch.eye(16))
+    (tmp_path / "c.csv").write_text("000000,000001,together\n")
+    record = holdfast.compare_index(
+        old, new, images, rate=0.02, divergence="dot", quiet=True, canaries=tmp_path / "c.csv"
+    )
+    (row,) = record["canaries"]
+    product = float((old(images[:1]).double() * old(images[1:2]).double()).sum())
+    assert row["distances"]["old"] == pytest.approx(product, rel=1e-5)
+    above = product > record["measures"]["threshold"]["scores"]["old"]["value"]
+    assert row["sides"]["old"] == ("together" if above else "apart")
+
+
+def test_a_folder_keeps_its_comparison_unless_overwrite_says_otherwise(images: torch.Tensor, tmp_path: Path) -> None:
+    old, new, folder = encoder("old"), encoder("new", 5 * torch.eye(16)), tmp_path / "o"
+    kept = {"out": folder, "rate": 0.02, "quiet": True}
+    first = holdfast.compare_index(old, new, images, **kept)
+    again = holdfast.compare_index(old, new, images, **kept)
+    assert again["encoders"]["new"]["passes"]["made"]["forward"] == 0
+    assert again["measures"] == first["measures"]
+    held = {name: (folder / name).read_bytes() for name in ("index.json", "report.html")}
+    for other in ({"k": [3]}, {"rate": 0.05}, {"require": ["overlap@10 > 1 %"]}, {"divergence": "cosine"}):
+        with pytest.raises(holdfast.HoldfastError, match=r"holds another comparison; choose another --out, or add"):
+            holdfast.compare_index(old, new, images, **{**kept, **other})
+    with pytest.raises(holdfast.HoldfastError, match="holds another comparison"):
+        holdfast.compare_index(old, new, images[:60], **kept)
+    with pytest.raises(holdfast.HoldfastError, match=r"new: .*other weights.*--overwrite"):
+        holdfast.compare_index(old, encoder("new", 3 * torch.eye(16)), images, **kept)
+    with pytest.raises(holdfast.HoldfastError, match="holds a comparison of an index; choose another --out"):
+        holdfast.audit(old, images, measures="uniformity", out=folder, quiet=True)
+    assert held == {name: (folder / name).read_bytes() for name in held}
+    replaced = holdfast.compare_index(old, new, images, **{**kept, "k": [3], "overwrite": True})
+    assert "overlap@3" in replaced["measures"]
+    assert replaced["encoders"]["new"]["passes"]["made"]["forward"] == 0
+    assert json.loads((folder / "index.json").read_text()) == replaced
+    assert replaced["finished"] >= first["finished"] > "2026"

@@ -158,7 +158,7 @@ def test_status_and_table(folder, capsys) -> None:
     assert "✗" not in out
     code, out, _ = run(capsys, "check", str(folder), "--require", "breakaway_risk < 0")
     assert code == 1
-    assert "✗ zoo:digits-simclr" in out
+    assert "✗ digits-simclr" in out
     assert "is not < 0" in out
     assert "\x1b[" not in out
 

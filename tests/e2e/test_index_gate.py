@@ -55,9 +55,9 @@ def test_stored_representations_say_what_a_comparison_of_the_encoders_says(runs:
     assert len(compared["translation"]) == len(direct["translation"]) > 10
     assert checked.passed
     assert [finding["met"] for finding in checked.findings] == [True] * 3
-    assert "first 7 neighbours stay" in " ".join(str(checked).split())
-    assert "first 7 neighbours stay" in checked.markdown()
-    assert "first 7 neighbours stay" in checked._repr_html_()
+    assert "first 7 neighbours by ℓ2 distance stay" in " ".join(str(checked).split())
+    assert "first 7 neighbours by ℓ2 distance stay" in checked.markdown()
+    assert "first 7 neighbours by ℓ2 distance stay" in checked._repr_html_()
 
 
 def test_a_requirement_that_is_not_met_fails_the_check(capsys, runs: tuple[str, str]) -> None:

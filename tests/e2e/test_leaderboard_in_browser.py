@@ -1,8 +1,12 @@
 """The leaderboard in a real browser: it sorts by mouse and by key, in both themes, and fits a phone."""
 
 import pytest
+import torch
 from test_report_in_browser import DARK, LIGHT, browser, ground, pytestmark, show  # noqa: F401
+from torch import nn
 
+import holdfast
+from holdfast.core import Encoder
 from holdfast.report.leaderboard import render
 from holdfast.storage.comparison import Comparison, Leaderboard, Pareto, ParetoPoint, RankedRow
 from json_records import compared_encoder, compared_measure, ranked_row, small_comparison
@@ -70,3 +74,31 @@ def test_it_follows_the_theme_and_fits_a_phone(browser, page) -> None:  # noqa: 
     assert ground(browser) == LIGHT
     show(browser, page, width=360)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= 360
+
+
+def test_on_a_phone_whom_to_trust_stands_below_the_name_and_above_the_numbers(browser, page) -> None:  # noqa: F811
+    show(browser, page, width=390)
+    boxes = browser.execute_script(
+        "return [...document.querySelectorAll('table.cells tbody tr')].map((row) =>"
+        "  ['th', '.trusts', 'td'].map((one) => row.querySelector(one).getBoundingClientRect())"
+        "    .map((box) => [box.top, box.right]))"
+    )
+    assert len(boxes) == len(NAMES)
+    for name, trust, first in boxes:
+        assert name[0] < trust[0] < first[0]
+        assert max(right for _, right in (name, trust, first)) <= 390
+
+
+def test_on_a_phone_every_number_of_an_index_is_on_the_screen(browser, tmp_path) -> None:  # noqa: F811
+    images = torch.rand(60, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    old = Encoder(nn.Flatten(), mean=0, std=1, name="an-encoder-with-a-long-name_025.onnx")
+    new = Encoder(nn.Sequential(nn.Flatten(), nn.Linear(64, 8)), mean=0, std=1, name="another-encoder_100.onnx")
+    holdfast.compare_index(old, new, images, rate=0.02, out=tmp_path / "up", quiet=True)
+    show(browser, tmp_path / "up" / "report.html", width=390)
+    ends = browser.execute_script(
+        "return [...document.querySelectorAll('#answer table td:not(.unknown)')].map((cell) =>"
+        "  cell.getBoundingClientRect().right)"
+    )
+    assert len(ends) > 8
+    assert max(ends) <= 390
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 390

@@ -210,6 +210,13 @@ def test_a_run_in_which_nothing_was_audited_is_no_run(tmp_path: Path, capsys: py
     code, out, err = command_line(capsys, "audit", "zoo:no-such", "--data", "digits", "--out", str(tmp_path))
     assert code == 3, err
     assert "nothing could be audited" in err
+    (tmp_path / "again").mkdir()
+    _, _, err = command_line(
+        capsys, "audit", "zoo:digits-simclr?layer=nowhere", "--data", "digits", "--out", str(tmp_path / "again")
+    )
+    assert err.count("unknown layer 'nowhere'") == 1
+    assert "unknown layer 'nowhere'" in json.loads((tmp_path / "again/plan.json").read_text())["error"]
+    shutil.rmtree(tmp_path / "again")
     assert not out
     assert not (tmp_path / "report.html").exists()
     audit(tmp_path)  # another plan, and nothing to overwrite

@@ -138,7 +138,7 @@ def width(score: Score) -> float:
 
 def distances(old: Tensor, new: Tensor, left_out: Tensor = NONE) -> Distanced:
     pairs = ImagePairs(len(old), left_out)
-    return Distanced(pairs, pairs.distances(old, L2()), pairs.distances(new, L2()))
+    return Distanced(pairs, pairs.distances(old, L2()), pairs.distances(new, L2()), L2())
 
 
 def test_pairs_are_those_of_loops_but_for_those_left_out() -> None:
@@ -198,10 +198,10 @@ def test_thresholds_that_no_pair_reaches_are_refused() -> None:
     with pytest.raises(HoldfastError, match=r"rate of 0.001 leaves 0 of 435 pairs of 30 images.* use 142 images"):
         thresholds_at(distanced, 0.001)
     with pytest.raises(
-        HoldfastError, match=r"at least 10 of 435 pairs .* lie below, got 0.001 with 0; the nearest pair is"
+        HoldfastError, match=r"at least 10 of 435 pairs .* match, got 0.001 with 0; the ℓ2 distance of the nearest"
     ):
         thresholds_for(distanced, 0.001)
-    with pytest.raises(HoldfastError, match=r"expected one that some pair .* reaches, got 1000"):
+    with pytest.raises(HoldfastError, match=r"expected one by which some pair .* does not match, got 1000"):
         thresholds_for(distanced, 1000.0)
     same = distances(torch.zeros(40, 2), torch.zeros(40, 2))
     with pytest.raises(HoldfastError, match="are equal to the old encoder"):

@@ -98,7 +98,7 @@ def check(
         strict: whether what cannot be told does not pass.
         canaries: a CSV file of pairs that must match, or must not, whatever the encoder; see `holdfast.compare_index`.
         rate: false positives at which they are judged, a share of the pairs; 0.001 where None.
-        threshold: instead, the baseline's threshold, a distance.
+        threshold: instead, the baseline's threshold: a distance, or for `dot` an inner product.
         divergence: how representations are compared for canaries and `overlap@10`; l2 where None.
 
     Raises:

@@ -58,6 +58,7 @@ class CompareIndex(Kept, IndexOptions, InMemory):
     _: KW_ONLY
     divergence: str | Divergence | Callable[..., Any] = "l2"
     canaries: str | os.PathLike[str] | None = None
+    overwrite: Annotated[bool, Option("Replace another comparison in that folder.")] = False
 
 
 @takes(CompareIndex)
@@ -73,7 +74,7 @@ def compare_index(asked: CompareIndex) -> IndexRecord:
 
     Raises:
         HoldfastError: encoders or images that cannot be used, too few images for the neighbours or the rate, a
-            threshold that no pair reaches, or canaries that cannot be read.
+            threshold that no pair reaches, canaries that cannot be read, or a folder that holds another comparison.
     """
     opened = open_encoders([asked.old, asked.new], asked.mean, asked.std)
     networks = {name: network for name, network in opened.items() if isinstance(network, Encoder)}
@@ -93,7 +94,7 @@ def compare_index(asked: CompareIndex) -> IndexRecord:
         device=choose_device(asked.device, opened),
     )
     with run_folder(asked.out) as folder, isolate_global_state(), listen(asked.quiet) as bars:
-        record = run(plan, folder, encoders=networks, source=source, listener=bars)
+        record = run(plan, folder, encoders=networks, source=source, overwrite=asked.overwrite, listener=bars)
         if asked.out is not None:
             publish(folder, record)
     if asked.out is None:

@@ -65,7 +65,9 @@ def execute(audit: PreparedAudit, engine: Engine, part: Part | None = None) -> S
                 schedule.deaths += 1  # of a worker that had nothing to do
                 continue
             if isinstance(audit.listener, FailureListener):
-                for text in _failures(names[item.encoder], outcome.value):
+                # The only encoder that cannot be opened ends the audit, with the same words
+                alone = item.step is Step.OPEN and len(names) == 1
+                for text in () if alone else _failures(names[item.encoder], outcome.value):
                     audit.listener.report_failure(text)
             work_done = (
                 schedule.died(item, outcome.died) if outcome.died else schedule.record_outcome(item, outcome.value)

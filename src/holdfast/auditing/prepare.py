@@ -30,6 +30,7 @@ from holdfast.sources.encoders import check_encoder
 from holdfast.storage.claim import Claim
 from holdfast.storage.entry import as_json
 from holdfast.storage.filesystem import Folder
+from holdfast.storage.index_file import INDEX
 from holdfast.storage.record import PlanEntry, Record
 from holdfast.storage.record_file import PLAN, read_record
 from holdfast.storage.run_folder import Store
@@ -247,6 +248,8 @@ def _claim(
     A plan of which nothing was made, or that is damaged, claims nothing, nor does a record without any answer; one with
     answers claims its folder without a plan.
     """
+    if store.exists(INDEX):
+        raise HoldfastError(f"the folder {str(store.files)!r} holds a comparison of an index; choose another --out")
     answers = [m for row in record.encoders for m in row.measures.values()] if record else []
     answered = any(m.scores or m.not_certified for m in answers)
     old = store.read_json(PLAN)

@@ -345,6 +345,6 @@ def write_record(store: Store, record: Record) -> Record:
 def _nothing(store: Store, failures: Sequence[str]) -> NothingAudited:
     """Give up the claim of an audit that came to nothing, unless the folder holds its record; return the error."""
     if find_record(store) is None:
-        store.write_json(PLAN, add_seal({"plan": None, "data": ""}))
+        store.write_json(PLAN, add_seal(public({"plan": None, "data": "", "error": "; ".join(failures)})))
     log = f"; tracebacks are in {store.files.format_path(LOG)!r}" if store.exists(LOG) else ""
     return NothingAudited(f"nothing could be audited: {'; '.join(failures)}{log}")

@@ -57,10 +57,13 @@ def check(
         typer.Option(parser=number, help="Share of false positives at which canaries are judged. (default: 0.001)"),
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(parser=number, help="The baseline's threshold, a distance, instead of --rate.")
+        float | None,
+        typer.Option(
+            parser=number, help="The baseline's threshold instead of --rate: a distance, or for dot an inner product."
+        ),
     ] = None,
     divergence: Annotated[
-        str | None, typer.Option(help="Distance of representations for --canaries and overlap@10: l2, cosine, ...")
+        str | None, typer.Option(help="Distance of representations for --canaries and overlap@10: l2, cosine, dot, ...")
     ] = None,
     encoder: Annotated[list[str] | None, typer.Option(help="Encoders to check. (default: all)")] = None,
     allow: AllowOption = None,

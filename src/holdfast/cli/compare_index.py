@@ -17,6 +17,9 @@ def compare_index(
     out_folder: Annotated[
         Path, typer.Option("--out", parser=local_folder, help="Folder: record, representations, report.")
     ] = Path("holdfast-index"),
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace another comparison in the same folder.")
+    ] = False,
     json_output: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -31,7 +34,7 @@ def compare_index(
 
     plan = IndexPlan(**given)
     with listening(quiet) as bars:
-        record = run(plan, out_folder, listener=bars, command=command_line())
+        record = run(plan, out_folder, listener=bars, overwrite=overwrite, command=command_line())
         bars.stage("writing the report")
         report = publish(out_folder, record)
 

@@ -23,13 +23,16 @@ def sentences(upgrade: IndexUpgrade) -> list[str]:
     last = max(overlaps, key=lambda name: int(name.partition("@")[2]))
     kept = score(measures[last].scores[measures[last].headline], "share")
     k = last.partition("@")[2]
-    answer = [f"With {new} instead of {old}, on {images}: {kept} of an image's first {k} neighbours stay."]
+    by = upgrade.distance
+    answer = [f"With {new} instead of {old}, on {images}: {kept} of an image's first {k} neighbours by {by} stay."]
+    if "distance_scale" not in measures:
+        answer.append(f"There is no scale of distances, new / old: the {by} may be below 0, so it has no multiples.")
     if "threshold" not in measures:
         return answer
     limits, positives = (measures[name].scores for name in ("threshold", "false_positives"))
     rate = score(positives["old"], "share")
     answer.append(
-        f"At a false-positive rate of {rate} the threshold {number(limits['old'].value)} becomes "
+        f"At a false-positive rate of {rate} the threshold {number(limits['old'].value)} ({by}) becomes "
         f"{score(limits['new'], 'ratio')}; kept as it is, the rate would be {score(positives['kept'], 'share')}."
     )
     if upgrade.canaries:

@@ -19,6 +19,8 @@ from holdfast.storage.record_file import RunFiles
 
 REPORT = "report.html"
 
+SCRIPTS = ("script.js",)
+
 SIDE, TINY = 176, 104
 """Pixels of a side of the pictures at most: of images, and of their neighbours."""
 
@@ -43,12 +45,16 @@ def render(record: IndexRecord, folder: RunFiles) -> str:
     """Return the report as HTML; every text of the record is escaped."""
     return page(
         "index_upgrade.html",
+        SCRIPTS,
         record=record,
         sentences=sentences(record),
         outcome=outcome(record).plain,
         tables=[(table.head, [list(map(str, row)) for row in table.rows]) for table in _tables(record)],
         # one encoder, so a line for each requirement
-        findings=[f"{MARKS[one.met][0]} {one.requirement}, {one.encoder}: {actually(one)}" for one in record.findings],
+        findings=[
+            f"{MARKS[one.met][0]} {one.requirement}, {one.encoder}: {actually(one)} ({one.compared})"
+            for one in record.findings
+        ],
         canaries=canaries(record),
         number=number,
         chart=_chart(record),
@@ -83,8 +89,8 @@ def _chart(record: IndexRecord) -> str:
     drawing = Lines(
         "translation",
         curves,
-        Horizontal("threshold, old encoder"),
-        label="threshold, new encoder",
+        Horizontal(f"{record.distance} that is the threshold, old encoder"),
+        label=f"{record.distance}, new encoder",
         unit="",
         dotted=dotted,
     )

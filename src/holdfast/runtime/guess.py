@@ -1,5 +1,6 @@
 """What somebody may have meant by a name that nothing has."""
 
+import math
 import os
 import re
 from collections.abc import Iterable
@@ -29,10 +30,29 @@ def likeness(meant: str, name: str) -> float:
 
 
 def nearest(meant: str, names: Iterable[str], count: int = 1, least: float = ALIKE) -> list[str]:
-    """Return the names most like one, best first; of names alike those that begin with the same letter."""
-    scored = [(likeness(meant, name), name[:1].lower() == meant[:1].lower(), name) for name in names]
-    scored = sorted((entry for entry in scored if entry[0] >= least), key=lambda e: (-e[0], not e[1], e[2]))
-    return [name for _, _, name in scored[:count]]
+    """Return the names most like one, best first; of names alike those that begin with the same letter.
+
+    Names of which only the numbers differ come first, by how far their numbers are from those that were meant.
+
+    Example:
+        >>> nearest("blocks.12", ["blocks.1", "blocks.2", "blocks.11"], 2)
+        ['blocks.11', 'blocks.2']
+    """
+    shape, numbers = _numbered(meant)
+
+    def rank(scored: tuple[float, str]) -> tuple[list[float], float, bool, str]:
+        likely, name = scored
+        form, own = _numbered(name)
+        away = [abs(a - b) for a, b in zip(own, numbers, strict=True)] if form == shape and own else [math.inf]
+        return away, -likely, name[:1].lower() != meant[:1].lower(), name
+
+    scored = sorted(((likeness(meant, name), name) for name in names), key=rank)
+    return [name for likely, name in scored if likely >= least][:count]
+
+
+def _numbered(name: str) -> tuple[str, list[int]]:
+    """Return a name without its numbers, and these."""
+    return _plain(re.sub(r"[0-9]+", "0", name)), [int(digits[:18]) for digits in re.findall(r"[0-9]+", name)]
 
 
 def format_suggestions(names: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from holdfast.storage.entry import Count, Entry, Number, PassesEntry
 from holdfast.storage.finding import Finding
 from holdfast.storage.record import Environment, GeometryEntry, Software
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the record's layout."""
 
 Closeness = Literal["together", "apart"]
@@ -113,6 +113,8 @@ class IndexUpgrade(Entry, frozen=True, kw_only=True):
     Attributes:
         encoders: the old and the new one.
         data: on how many images.
+        distance: by what images are near each other, "cosine distance".
+        larger_is_nearer: whether those are nearer that have more of it, as of an inner product.
         measures: by name.
         threshold: why there is no threshold; "" where there is one.
         translation: thresholds of both at the same rates of false positives, the smallest first.
@@ -121,6 +123,8 @@ class IndexUpgrade(Entry, frozen=True, kw_only=True):
 
     encoders: Both[NamedEncoder]
     data: PairedImages
+    distance: str
+    larger_is_nearer: bool
     measures: dict[str, IndexMeasure]
     threshold: str
     translation: list[TranslatedThreshold]
@@ -145,6 +149,7 @@ class IndexPlanEntry(Entry, frozen=True, kw_only=True):
         device: where the encoders run.
         batch_size: images per encoder pass; None: by their size.
         skip_corrupt: whether files that cannot be read are left out.
+        require: what the new encoder must hold.
     """
 
     old: str
@@ -161,6 +166,7 @@ class IndexPlanEntry(Entry, frozen=True, kw_only=True):
     device: str
     batch_size: Count | None
     skip_corrupt: bool
+    require: list[str]
 
 
 class IndexPasses(Entry, frozen=True, kw_only=True):
@@ -258,6 +264,7 @@ class IndexRecord(IndexUpgrade, frozen=True, kw_only=True):
         changed: the images whose neighbours changed most, those first that keep least; with pictures.
         table: the file with a row for each image.
         environment: what computed it.
+        finished: when, by the clock of that machine: ISO 8601, in UTC.
         findings: whether each requirement is met.
         passed: whether all are, and no canary is broken.
         status: the exit status.
@@ -272,6 +279,7 @@ class IndexRecord(IndexUpgrade, frozen=True, kw_only=True):
     changed: list[ChangedImage]
     table: str
     environment: Environment
+    finished: str
     findings: list[Finding]
     passed: bool
     status: Count

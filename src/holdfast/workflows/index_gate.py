@@ -83,7 +83,7 @@ def hold_index(
     compared: list[IndexUpgrade] = []
     for new, old in pairs:
         data = _compare_encoders(new, old, IndexPlan("", "", "", k=tuple(k), **_drop_unset(questions)), listener)
-        answers += findings(new.entry.name, data.measures, data.threshold, requirements)
+        answers += findings(new.entry.name, data.measures, data.threshold, requirements, data.distance)
         answers += [_canaries(new.entry.name, data.canaries)] if questions.canaries is not None else []
         compared.append(data)
     return answers, compared
@@ -107,6 +107,8 @@ def _compare_encoders(new: Audited, old: Audited, plan: IndexPlan, listener: Lis
     return IndexUpgrade(
         encoders=Both(old=NamedEncoder(name=old.name), new=NamedEncoder(name=new.name)),
         data=PairedImages(images=record.data.images, paired=compared.pairs.images, pairs=compared.pairs.count),
+        distance=plan.compared_by.in_words,
+        larger_is_nearer=plan.compared_by.negated,
         measures=compared.measures,
         threshold=compared.threshold,
         translation=compared.translation,

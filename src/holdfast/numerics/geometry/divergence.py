@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -13,6 +13,7 @@ from holdfast.numerics.bounds.margin import Margin
 from holdfast.numerics.geometry.blocks import Side
 from holdfast.numerics.geometry.directions import unit
 from holdfast.numerics.geometry.invariance import NOTHING
+from holdfast.numerics.statistics.score import Score
 from holdfast.runtime.checked import Checked, derive_name
 
 Vectors = Float[Tensor, "*batch dim"]
@@ -32,15 +33,19 @@ class Divergence(metaclass=Checked):
     The smaller, the nearer. It is differentiable, with a finite gradient where a = b, or says what attacks `pursue`.
 
     Attributes:
+        title: what people call its values, "cosine distance"; "" where only its name says it.
         symmetric: whether d(a, b) = d(b, a); where not, both orders of a pair of images count.
         signed: whether it may be below 0, so that a representation need not be nearest to itself.
+        negated: whether people know its values with the other sign, as of an inner product: the larger, the nearer.
         of_directions: whether it reads the directions of representations alone, not their lengths.
         exact: whether blocks hold the very values of the definition, as of whole numbers.
         invariant: which changes of representations change it by a common factor at most, see `invariance`.
     """
 
+    title: ClassVar[str] = ""
     symmetric: ClassVar[bool] = True
     signed: ClassVar[bool] = False
+    negated: ClassVar[bool] = False
     of_directions: ClassVar[bool] = False
     exact: ClassVar[bool] = False
     invariant: ClassVar[frozenset[str] | None] = NOTHING
@@ -81,6 +86,22 @@ class Divergence(metaclass=Checked):
     def from_kernel(self, distances: Tensor) -> Tensor:
         """Return this divergence where the kernel has some values."""
         return distances
+
+    @property
+    def in_words(self) -> str:
+        """What its values are, in a sentence."""
+        return self.title or f"divergence {self}"
+
+    def show(self, value: float) -> float:
+        """Return one of its values as people know it, or from what people know its value: see `negated`."""
+        return -value if self.negated else value
+
+    def show_score(self, score: Score) -> Score:
+        """Return a score of its values as people know them."""
+        if not self.negated:
+            return score
+        value, low, high = (None if end is None else -end for end in (score.value, score.high, score.low))
+        return replace(score, value=value, low=low, high=high)
 
     def __str__(self) -> str:
         """Return the name, and the fields, as commands take them."""

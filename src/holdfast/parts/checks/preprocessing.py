@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from holdfast.core import Check, Examination, Observation, Subject, Verdict
-from holdfast.core.geometry import BY_CALLER
+from holdfast.core.geometry import ASSUMED, BY_CALLER
 from holdfast.numerics.geometry.invariance import EVERY
 
 
@@ -33,6 +33,12 @@ class Preprocessing(Check):
         if source == BY_CALLER:
             meaning = "The normalisation comes from the caller; make sure it is the one used in training."
             return Verdict("warn", f"{values}, {source} without a source", meaning)
+        if source.startswith(ASSUMED):
+            meaning = (
+                "The weights are a file of one's own, which may have been trained with another normalisation than the "
+                "published ones of its network; state the one it was trained with: mean=…&std=… in the spec."
+            )
+            return Verdict("warn", f"{values}, {source}", meaning)
         return Verdict("pass", f"{values}, from {source}", "Images are normalised as the encoder's source says.")
 
 

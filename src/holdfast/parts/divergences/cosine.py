@@ -22,6 +22,7 @@ class Cosine(EuclideanDivergence):
         [0.0, 1.0, 2.0]
     """
 
+    title = "cosine distance"
     of_directions = True
     invariant = DIRECTIONS
 

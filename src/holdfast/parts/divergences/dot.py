@@ -25,7 +25,9 @@ class Dot(LinearDivergence):
         [-1.0, -2.0, 1.0]
     """
 
+    title = "inner product"
     signed = True
+    negated = True
     invariant = DIRECTIONS
 
     def __call__(self, a: Vectors, b: Vectors) -> PerPair:

@@ -25,6 +25,7 @@ class Hamming(Divergence):
         2.0
     """
 
+    title = "Hamming distance"
     exact = True
     invariant = frozenset({"scaling", "permutation"})
 

@@ -22,6 +22,7 @@ class Kl(Divergence):
         0.1308
     """
 
+    title = "KL divergence"
     symmetric = False
     invariant = frozenset({"permutation"})
 

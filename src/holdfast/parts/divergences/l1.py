@@ -20,6 +20,7 @@ class L1(Divergence):
         7.0
     """
 
+    title = "ℓ1 distance"
     invariant = AXES
 
     def __call__(self, a: Vectors, b: Vectors) -> PerPair:

@@ -34,6 +34,7 @@ class L2(EuclideanDivergence):
         5.0
     """
 
+    title = "ℓ2 distance"
     invariant = EVERY
 
     def __call__(self, a: Vectors, b: Vectors) -> PerPair:

@@ -20,6 +20,7 @@ class Linf(Divergence):
         4.0
     """
 
+    title = "ℓ∞ distance"
     invariant = AXES
 
     def __call__(self, a: Vectors, b: Vectors) -> PerPair:

@@ -19,6 +19,7 @@ class SquaredL2(Divergence):
         25.0
     """
 
+    title = "squared ℓ2 distance"
     invariant = EVERY
 
     def __call__(self, a: Vectors, b: Vectors) -> PerPair:

@@ -23,6 +23,8 @@ class Wasserstein(Divergence):
         3.0
     """
 
+    title = "Wasserstein distance"
+
     def __call__(self, a: Vectors, b: Vectors) -> PerPair:
         """Return the distance of each pair."""
         return torch.linalg.vector_norm(self.embed(a) - self.embed(b), dim=-1)

@@ -9,6 +9,7 @@ from holdfast.numerics.statistics.score import Score
 from holdfast.report.document import Block, Document, Heading, Items, list_items
 from holdfast.report.documents.comparison import p_text
 from holdfast.report.index_sentences import sentences as upgrade_sentences
+from holdfast.report.names import short_names
 from holdfast.report.numbers import BETTER, finite, format_score, number, plural
 from holdfast.report.table import Table
 from holdfast.storage.finding import Finding
@@ -57,8 +58,9 @@ def _answers(data: Gate) -> list[Block]:
 
 def by_encoder(regression: Regression) -> list[tuple[str, list[HeldScore]]]:
     """Return the verdicts of each encoder."""
+    names = short_names(list(dict.fromkeys(row.encoder for row in regression.verdicts)))
     groups = groupby(regression.verdicts, key=lambda row: row.encoder)
-    return [(encoder, list(rows)) for encoder, rows in groups]
+    return [(names[encoder], list(rows)) for encoder, rows in groups]
 
 
 def notes(regression: Regression) -> list[Text]:
@@ -71,14 +73,14 @@ def notes(regression: Regression) -> list[Text]:
 
 def requirements(findings: Sequence[Finding]) -> list[Items]:
     """Return each requirement, with what it was compared with, and below it every encoder; nothing where none is."""
-    lines = []
+    lines, names = [], short_names(list(dict.fromkeys(finding.encoder for finding in findings)))
     for requirement, group in groupby(findings, key=lambda finding: finding.requirement):
         answers = list(group)
         met, compared = all(finding.met for finding in answers), (f"  {answers[0].compared}", "dim")
         lines.append(Text.assemble(_mark(met), " ", (requirement, "bold"), compared))
         for finding in answers:
             actual = (actually(finding), "" if finding.met else "red")
-            lines.append(Text.assemble("  ", _mark(finding.met), f" {finding.encoder}: ", actual))
+            lines.append(Text.assemble("  ", _mark(finding.met), f" {names[finding.encoder]}: ", actual))
     return [Items(lines)] if lines else []
 
 

@@ -22,7 +22,7 @@ def document(record: IndexRecord, report: str | None = None) -> Document:
     """
     shown: list[Block] = [*map(Text, sentences(record)), tabulate_overlap(record), sides_table(record)]
     shown += [Text(f"No threshold: {record.threshold}", "yellow")] if record.threshold else []
-    lines = [Text(canary(row), OUTCOMES[row.outcome]) for row in canaries(record)]
+    lines = [Text(canary(row, record.distance), OUTCOMES[row.outcome]) for row in canaries(record)]
     more = [Text(f"and {len(lines) - LISTED:,} more, see the report", "dim")] if len(lines) > LISTED else []
     shown += [Items([*lines[:LISTED], *more])] if lines else []
     shown += [*requirements(record.findings), Text(summarise_passes(record), "dim"), outcome(record)]
@@ -32,7 +32,7 @@ def document(record: IndexRecord, report: str | None = None) -> Document:
 def tabulate_overlap(record: IndexRecord) -> Table:
     """Return what the two encoders have in common."""
     rows = [[entry.title, _cell(entry, "mean")] for entry in record.measures.values() if "mean" in entry.scores]
-    return Table(["in common", "95 % interval"], rows)
+    return Table([f"in common, by {record.distance}", "95 % interval"], rows)
 
 
 def sides_table(record: IndexRecord) -> Table:
@@ -48,7 +48,7 @@ def sides_table(record: IndexRecord) -> Table:
         # Both thresholds are put where as many pairs lie below; at the old one the new encoder has another share
         rate = _cell(positives, "old")
         rows.insert(1, [positives.title, rate, rate, "", _cell(positives, "kept")])
-    return Table(["", old, new, "change", "new, old threshold"], rows)
+    return Table([f"by {record.distance}", old, new, "change", "new, old threshold"], rows)
 
 
 def _cell(entry: IndexMeasure, column: str) -> str:
@@ -61,14 +61,14 @@ def canaries(record: IndexRecord) -> list[JudgedCanary]:
     return [row for row in record.canaries if row.outcome in OUTCOMES]
 
 
-def canary(row: JudgedCanary) -> str:
+def canary(row: JudgedCanary, distance: str) -> str:
     """Return what became of a canary in one sentence."""
     distances, sides = row.distances, row.sides
     near = "; within the interval of the threshold" if row.near else ""
     kept = "" if sides.kept == sides.new else f" ({sides.kept} with the old threshold)"
     return (
         f"{row.outcome}: {row.first} and {row.second}, expected {row.expected}: {sides.old} before, "
-        f"{number(distances.old)} apart; {sides.new} now{kept}, {number(distances.new)} apart{near}"
+        f"{distance} {number(distances.old)}; {sides.new} now{kept}, {distance} {number(distances.new)}{near}"
     )
 
 

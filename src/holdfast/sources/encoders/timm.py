@@ -23,6 +23,7 @@ from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.checkpoint import LAYERS, Checkpoint, read_checkpoint
 from holdfast.sources.encoders.shared.equip import apply_metadata, equip, resolve_layer
+from holdfast.sources.encoders.shared.layer import check_layer
 from holdfast.sources.encoders.shared.naming import Choice, read_choice
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.original import Original, verify_preprocessing
@@ -59,8 +60,10 @@ class Timm(EncoderSource):
         return list_registered_models("timm")
 
     def check(self, name: str, options: Options) -> None:
-        """Look up the model, the options and the weights."""
-        self._parse_options(name, options)
+        """Look up the model, the options, the layer and the weights."""
+        _, common, timm = self._parse_options(name, options)
+        if ":" not in name:
+            check_layer(common.layer, lambda: timm.create_model(name, pretrained=False))
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `timm:resnet18`, `timm:resnet18.a1_in1k`, `timm:hf-hub:org/name` or `timm:local-dir:path`.
@@ -177,6 +180,15 @@ def _convert_names(network: Any, checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _resize(network: Any, common: Common) -> None:
+    patch = getattr(getattr(network, "patch_embed", None), "patch_size", None)
+    if common.size is not None and isinstance(patch, tuple) and len(patch) == 2:
+        sides = list(zip(common.size, patch, strict=True))
+        below, above = ("x".join(str(max(side // step + more, 1) * step) for side, step in sides) for more in (0, 1))
+        if any(side % step for side, step in sides):
+            raise HoldfastError(
+                f"{common.name}: expected a size of whole patches of {patch[0]}x{patch[1]} pixels, for others at the "
+                f"edge are not read, got {common.size[0]}x{common.size[1]}; take size={below} or size={above}"
+            )
     if common.size is not None and hasattr(network, "set_input_size"):
         # Position embeddings and windows follow the size
         network.set_input_size(img_size=common.size)

@@ -17,6 +17,7 @@ from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.checkpoint import read_checkpoint
 from holdfast.sources.encoders.shared.equip import apply_metadata, equip, resolve_layer
+from holdfast.sources.encoders.shared.layer import check_layer
 from holdfast.sources.encoders.shared.naming import Choice, read_choice
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.original import Original, verify_preprocessing
@@ -47,7 +48,8 @@ class Torchvision(EncoderSource):
 
     @override
     def check(self, name: str, options: Options) -> None:
-        self._parse_options(name, options)
+        _, common, models, model_name, _ = self._parse_options(name, options)
+        check_layer(common.layer, lambda: models.get_model(model_name, weights=None))
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `torchvision:resnet50@IMAGENET1K_V2`; without "@" torchvision's default weights.

@@ -99,7 +99,7 @@ def judge_canaries(
                 first=ids[canary.first],
                 second=ids[canary.second],
                 expected=canary.expected,
-                distances=Both(old=old, new=new),
+                distances=Both(old=divergence.show(old), new=divergence.show(new)),
                 sides=sides,
                 outcome=OUTCOMES[sides.old == canary.expected, sides.new == canary.expected],
                 near=any(side(new, end) != sides.new for end in ends),

@@ -16,7 +16,7 @@ from holdfast.runtime.privacy import public
 from holdfast.sources.data import ImageSet
 from holdfast.sources.encoders import open_encoder
 from holdfast.storage.index_upgrade import IndexEncoder, IndexPasses
-from holdfast.storage.run_folder import Store
+from holdfast.storage.run_folder import OtherEncoder, Store
 from holdfast.workflows.compare_index.plan import IndexPlan
 from holdfast.workflows.compare_index.upgrade import Represented
 
@@ -42,9 +42,19 @@ class Side:
 
 
 def represent(
-    plan: IndexPlan, spec: str, encoder: Encoder | None, images: ImageSet, store: Store, listener: Listener
+    plan: IndexPlan,
+    spec: str,
+    encoder: Encoder | None,
+    images: ImageSet,
+    store: Store,
+    listener: Listener,
+    recorded: str | None = None,
 ) -> Side:
-    """Represent the images, and their edited copies where the plan asks for them, by one encoder."""
+    """Represent the images, and their edited copies where the plan asks for them, by one encoder.
+
+    Raises:
+        OtherEncoder: the folder's record is of another identity than this encoder's.
+    """
     name = public(spec if encoder is not None else label(spec))
     listener.stage("opening the encoder")
     with foreign(f"encoder {name!r}", "opened", wrap=True):
@@ -61,6 +71,8 @@ def represent(
             store=store,
             progress=listener.advance,
         )
+    if recorded not in (None, session.identity):
+        raise OtherEncoder(name)
     edits: dict[str, Observation] = registry.part("measures", "edited_retrieval").representations if plan.edits else {}
     observations = (CLEAN, THUMBNAILS, *edits.values())
     predicted = sum((o.passes * len(rendered) for o in observations), Passes())

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from holdfast.core import Divergence
 from holdfast.numerics.geometry.neighbour_lists import (
     Kept,
     Lists,
@@ -37,6 +38,7 @@ def of_lists(
     plan: IndexPlan, old: Reps, new: Reps, listener: Listener
 ) -> tuple[Entries, dict[str, Kept], tuple[Lists, Lists]]:
     """Return how much of its neighbours each image keeps, the same image by image, and the lists of neighbours."""
+    by = plan.compared_by.in_words
     depth = max(*plan.k, min(DEPTH, len(old) - 2))
     listener.begin("neighbours", len(old) + len(new), "lists")
     lists = tuple(neighbour_lists(reps, depth + 1, plan.compared_by, listener.advance) for reps in (old, new))
@@ -51,7 +53,7 @@ def of_lists(
             headline=MEAN,
             unit="share",
             better="higher",
-            how_to_read=f"The share of an image's {k} nearest images that are so with the new encoder too.",
+            how_to_read=f"The share of an image's {k} nearest images by {by} that are so with the new encoder too.",
         )
     effective = round(1 / (1 - PERSISTENCE))
     entries["rank_biased_overlap"] = IndexMeasure(
@@ -61,8 +63,8 @@ def of_lists(
         unit="share",
         better="higher",
         how_to_read=(
-            f"Overlaps of the lists at all depths up to {depth}, the first places counting most: 100 % for lists "
-            "in the same order."
+            f"Overlaps of the lists by {by} at all depths up to {depth}, the first places counting most: 100 % for "
+            "lists in the same order."
         ),
     )
     each = {name: Kept(both.values[i], both.without[i]) for i, name in enumerate([*names, "rank_biased_overlap"])}
@@ -78,11 +80,14 @@ def of_distances(distanced: Distanced) -> Entries:
             headline=MEAN,
             unit="similarity",
             better="higher",
-            how_to_read="Spearman's over pairs of images: 1 where the nearer pair is always the nearer one.",
+            how_to_read=(
+                f"Spearman's over the {distanced.compared_by.in_words} of pairs of images: 1 where the nearer pair is "
+                "always the nearer one."
+            ),
         ),
     }
     # Of what may be below 0 there are no multiples
-    if distanced.signed:
+    if distanced.compared_by.signed:
         return entries
     return entries | {
         "distance_scale": IndexMeasure(
@@ -96,16 +101,19 @@ def of_distances(distanced: Distanced) -> Entries:
     }
 
 
-def of_thresholds(thresholds: Thresholds) -> Entries:
+def of_thresholds(thresholds: Thresholds, compared_by: Divergence) -> Entries:
     """Return the thresholds, and the false positives where the old one is kept."""
     return {
         "threshold": IndexMeasure(
             title="threshold",
-            scores={"old": thresholds.old, "new": thresholds.new},
+            scores={"old": compared_by.show_score(thresholds.old), "new": compared_by.show_score(thresholds.new)},
             headline="new",
             unit="ratio",
             better="",
-            how_to_read="Images nearer than that match. The interval holds the sampling error of the threshold itself.",
+            how_to_read=(
+                f"Images nearer than that by {compared_by.in_words} match. The interval holds the sampling error of "
+                "the threshold itself."
+            ),
         ),
         "false_positives": IndexMeasure(
             title="false positives",

@@ -17,7 +17,8 @@ class IndexPlan(IndexRequest):
     def __post_init__(self) -> None:
         if not self.compared_by.symmetric:
             raise HoldfastError(
-                f"divergence: expected a symmetric one for pairs of images, got '{self.divergence}'; take l2 or cosine"
+                f"divergence: expected a symmetric one for pairs of images, got '{self.divergence}'; take l2, cosine "
+                "or dot"
             )
         if self.images is not None and self.images < 3:
             raise HoldfastError(f"images: expected at least 3, for lists of neighbours, got {self.images}")

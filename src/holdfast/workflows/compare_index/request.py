@@ -19,11 +19,15 @@ class IndexOptions(metaclass=Checked):
 
     images: Annotated[int | None, Option("How many of the images.", default="all")] = None
     k: Annotated[tuple[Count, ...], Option("Neighbours to look at; repeatable.")] = (1, 5, 10)
-    divergence: Annotated[Any, Option("Distance of representations: l2, cosine or another symmetric one.")] = "l2"
+    divergence: Annotated[
+        Any, Option("By what images are near: l2, cosine, dot, hamming or another symmetric one.")
+    ] = "l2"
     rate: Annotated[float | None, Option("Share of false positives at which thresholds are set.", default="0.001")] = (
         None
     )
-    threshold: Annotated[float | None, Option("The old threshold, a distance, instead of the rate.")] = None
+    threshold: Annotated[
+        float | None, Option("The old threshold instead of the rate: a distance, or for dot an inner product.")
+    ] = None
     canaries: Annotated[
         Any, Option("CSV file of pairs by image id: first,second,together or first,second,apart.", metavar="FILE")
     ] = None

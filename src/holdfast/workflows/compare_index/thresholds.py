@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Score
+from holdfast.core import Divergence, HoldfastError, Score
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.image_pairs import ImagePairs
 from holdfast.numerics.geometry.matching import LEAST, images_needed
@@ -27,12 +27,12 @@ Distances = Float[Tensor, "pairs"]
 
 @dataclass(frozen=True)
 class Distanced:
-    """Distances of the pairs of different images by both encoders; `signed`: they may be below 0."""
+    """Distances of the pairs of different images by both encoders, and by what they are compared."""
 
     pairs: ImagePairs
     old: Distances
     new: Distances
-    signed: bool = False
+    compared_by: Divergence
 
     @cached_property
     def order_statistics(self) -> tuple[Distances, Distances]:
@@ -106,7 +106,7 @@ def thresholds_at(distanced: Distanced, rate: float) -> Thresholds:
         raise HoldfastError(f"rate: {enough(pairs.images, rate) or 'too few pairs of different images are left'}")
     limits = [distanced.at(encoder, rate) for encoder in (0, 1)]
     near = [distanced.below(d, limit) for d, limit in zip((distanced.old, distanced.new), limits, strict=True)]
-    if limits[0] <= 0 and not distanced.signed:
+    if limits[0] <= 0 and not distanced.compared_by.signed:
         raise HoldfastError(
             f"rate: more than a share of {rate:g} of {pairs.count:,} pairs are equal to the old encoder, so no "
             "distance tells them from copies; take a larger rate"
@@ -131,18 +131,21 @@ def thresholds_at(distanced: Distanced, rate: float) -> Thresholds:
 
 def thresholds_for(distanced: Distanced, threshold: float) -> Thresholds:
     """Return the thresholds at the rate of false positives that a given threshold of the old encoder has."""
-    pairs, ordered = distanced.pairs, distanced.order_statistics[0]
+    pairs, ordered, known = distanced.pairs, distanced.order_statistics[0], distanced.compared_by
+    words, asked = known.in_words, known.show(threshold)
+    looser, past = ("smaller", "smallest") if known.negated else ("larger", "largest")
+    nearest, tenth = (known.show(float(ordered[place])) for place in (0, min(LEAST, pairs.count) - 1))
     below = int((distanced.old < threshold).sum())
     if below < LEAST:
         raise HoldfastError(
-            f"threshold: expected one that at least {LEAST} of {pairs.count:,} pairs of different images lie below, "
-            f"got {threshold:g} with {below}; the nearest pair is {float(ordered[0]):.4g} apart, the {LEAST}th "
-            f"{float(ordered[min(LEAST, pairs.count) - 1]):.4g}; use more images or a larger threshold"
+            f"threshold: expected one by which at least {LEAST} of {pairs.count:,} pairs of different images match, "
+            f"got {asked:g} with {below}; the {words} of the nearest pair is {nearest:.4g}, of the {LEAST}th "
+            f"{tenth:.4g}; use more images or a {looser} threshold"
         )
     if below == pairs.count:
         raise HoldfastError(
-            f"threshold: expected one that some pair of different images reaches, got {threshold:g}, and the farthest "
-            f"pair is {float(ordered[-1]):.4g} apart; is it a distance in another divergence?"
+            f"threshold: expected one by which some pair of different images does not match, got {asked:g}, and the "
+            f"{past} {words} is {known.show(float(ordered[-1])):.4g}; is it of another divergence?"
         )
     shares = [distanced.below(distances, threshold) for distances in (distanced.old, distanced.new)]
     rate, kept = (statistics.pair_mean(near, near) for near in shares)
@@ -163,13 +166,17 @@ def translation(distanced: Distanced) -> list[TranslatedThreshold]:
     """Return distances of both encoders at the same rates of false positives, from the smallest that there is."""
     least = LEAST / distanced.pairs.count
     rows: list[TranslatedThreshold] = []
+    known, last = distanced.compared_by, -math.inf
     if least >= MOST:
         return rows
     for rate in torch.logspace(math.log10(least), math.log10(MOST), POINTS).tolist():
         limit = distanced.at(0, rate)
-        score, _ = distanced.translate(limit)
-        if not rows or limit > rows[-1].old:
-            rows.append(TranslatedThreshold(rate=rate, old=limit, new=score.value, low=score.low, high=score.high))
+        if limit <= last:
+            continue
+        last, shown = limit, known.show_score(distanced.translate(limit)[0])
+        rows.append(
+            TranslatedThreshold(rate=rate, old=known.show(limit), new=shown.value, low=shown.low, high=shown.high)
+        )
     return rows
 
 

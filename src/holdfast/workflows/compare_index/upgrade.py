@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -104,7 +105,7 @@ def upgrade(
     thresholds, why = _thresholds(plan, distanced, needed=bool(canaries))
     entries |= measures.of_distances(distanced)
     if thresholds is not None:
-        entries |= measures.of_thresholds(thresholds)
+        entries |= measures.of_thresholds(thresholds, plan.compared_by)
     # what needs more than images: edited copies, classes, canaries
     if old.edited:
         entries |= measures.of_copies(plan, (old.reps, new.reps), (old.edited, new.edited), distanced, thresholds)
@@ -119,14 +120,15 @@ def upgrade(
 
 
 def findings(
-    encoder: str, entries: measures.Entries, no_threshold: str, requirements: Collection[str]
+    encoder: str, entries: measures.Entries, no_threshold: str, requirements: Collection[str], distance: str
 ) -> list[Finding]:
-    """Return whether the new encoder meets each requirement."""
+    """Return whether the new encoder meets each requirement, and by which distance."""
     for requirement in requirements if no_threshold else ():
         if parse(requirement).subject.partition(".")[0] in ("threshold", "false_positives"):
             raise HoldfastError(f"requirement {requirement!r}: {no_threshold}; or give --rate or --threshold")
     row = EncoderEntry(name=encoder, measures={name: _as_in_records(name, entry) for name, entry in entries.items()})
-    return judge([row], requirements) if requirements else []
+    answers = judge([row], requirements) if requirements else []
+    return [msgspec.structs.replace(answer, compared=f"{answer.compared}; by {distance}") for answer in answers]
 
 
 def _as_in_records(name: str, entry: IndexMeasure) -> MeasureEntry:
@@ -150,13 +152,13 @@ def _measure_distances(
     if not pairs.count:
         raise HoldfastError("expected different images, got none but look-alikes; use other images")
     old_apart, new_apart = (pairs.distances(side.reps[:paired], plan.compared_by) for side in (old, new))
-    return Distanced(pairs, old_apart, new_apart, plan.compared_by.signed)
+    return Distanced(pairs, old_apart, new_apart, plan.compared_by)
 
 
 def _thresholds(plan: IndexPlan, distanced: Distanced, needed: bool) -> tuple[Thresholds | None, str]:
     """Return the thresholds, or why there are none where nobody asked for any."""
     if plan.threshold is not None:
-        return thresholds_for(distanced, plan.threshold), ""
+        return thresholds_for(distanced, plan.compared_by.show(plan.threshold)), ""
     try:
         return thresholds_at(distanced, plan.rate or RATE), ""
     except HoldfastError as error:

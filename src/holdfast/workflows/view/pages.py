@@ -16,6 +16,7 @@ from holdfast.storage.progress_file import Round, round_of
 from holdfast.storage.record_file import read_record
 from holdfast.workflows.view.images import SideBySide
 from holdfast.workflows.view.runs import STATES, Run
+from holdfast.workflows.view.upgrades import Upgrade
 
 INDEX_SCRIPTS = ("script.js", "sort.js", "view_index.js", "view_live.js")
 RUN_SCRIPTS = ("script.js", "view_live.js")
@@ -42,8 +43,8 @@ def _view(template: str, scripts: tuple[str, ...], top: str, **values: Any) -> s
     return page(template, scripts, STYLES, policy=policy(scripts), top=top, **values)
 
 
-def index(runs: Sequence[Run], title: str, live: bool) -> str:
-    """Return the page of all runs."""
+def index(runs: Sequence[Run], upgrades: Sequence[Upgrade], title: str, live: bool) -> str:
+    """Return the page of all runs, and of all comparisons of an index."""
     choices = {
         "state": [state for state in STATES if any(run.state == state for run in runs)],
         "data": _choices(run.facts.data for run in runs if run.facts),
@@ -55,6 +56,7 @@ def index(runs: Sequence[Run], title: str, live: bool) -> str:
         "",
         title=title,
         choices=choices,
+        upgrades=upgrades,
         leaderboard=any(run.stamp for run in runs),
         poll=("index.json", EVERY["index"]) if live else None,
         **_rows(runs),

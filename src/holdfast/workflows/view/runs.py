@@ -161,7 +161,9 @@ class Runs:
         now = time.time()
         stamp, facts, reason = None, None, ""
         if folder not in self._kept and self._ahead is not None:
-            return Run(_id(place), place, folder, "unread", "its record is being read", _read_plan(folder), None, None)
+            return Run(
+                id_of(place), place, folder, "unread", "its record is being read", _read_plan(folder), None, None
+            )
         if os.path.lexists(folder / RECORD):
             stamp, read = self._record(folder)
             facts, reason = (None, read) if isinstance(read, str) else (read, "")
@@ -174,10 +176,10 @@ class Runs:
             state, reason = _over(facts, progress, now)
             facts = facts or _read_plan(folder)
             if facts is None:
-                state, reason = "failed", f"nothing could be audited, or its {PLAN} is damaged; run the audit again"
+                state, reason = "failed", _read_error(folder)
         if progress is None and os.path.lexists(folder / PROGRESS):
             reason = "; ".join(filter(None, [reason, f"its {PROGRESS} is damaged, or no file, and is not read"]))
-        return Run(_id(place), place, folder, state, reason, facts, None if state == "done" else progress, stamp)
+        return Run(id_of(place), place, folder, state, reason, facts, None if state == "done" else progress, stamp)
 
     def _record(self, folder: Path) -> tuple[tuple[int, int] | None, Facts | str]:
         """Return when a record was written, and what it says; None and the reason where it cannot be read."""
@@ -232,6 +234,17 @@ def _read_plan(folder: Path) -> Facts | None:
     return Facts(short, plan.get("data") or "", None, plan.get("profile") or "", "", None, None, "")
 
 
+def _read_error(folder: Path) -> str:
+    """Return why an audit came to nothing, as far as its folder tells."""
+    try:
+        plan = parse_json(read_bytes(folder / PLAN))
+    except (OSError, ValueError):
+        plan = None
+    if unbroken(plan) and isinstance(plan.get("error"), str):
+        return f"nothing could be audited: {plan['error']}"
+    return f"nothing could be audited, or its {PLAN} is damaged; run the audit again"
+
+
 def _facts(record: Record) -> Facts:
     (shown, wholes), data, run = shorten_names(record), record.data, record.run
     shared = hashlib.sha256(repr(sorted(conditions(record).items())).encode()).hexdigest()
@@ -260,7 +273,7 @@ def _numbers(record: Record) -> tuple[str, Mapping[str, str]] | None:
     return titles(record)[keys[0]], numbers
 
 
-def _id(place: str) -> str:
+def id_of(place: str) -> str:
     """Return the name of a run in addresses: readable, safe in every file system, and its own."""
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", place).strip("-")[-40:].lstrip("-")
     return f"{readable}-{hashlib.sha256(place.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}".lstrip("-")

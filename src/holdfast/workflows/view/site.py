@@ -18,11 +18,13 @@ from holdfast.runtime.errors import HoldfastError
 from holdfast.storage.comparison import Leaderboard, Unreadable
 from holdfast.storage.entry import as_json
 from holdfast.storage.filesystem import Folder
+from holdfast.storage.index_file import read_index
 from holdfast.storage.record_file import RunFiles, files_of, read_record, run_files
 from holdfast.storage.seal import is_report_of
 from holdfast.workflows.view import pages
 from holdfast.workflows.view.images import PICTURE, SideBySide, side_by_side
 from holdfast.workflows.view.runs import FRESH, Run, Runs
+from holdfast.workflows.view.upgrades import Upgrade, find_upgrades
 
 INDEX, LEADERBOARD, REPORT = "index.html", "leaderboard.html", "report.html"
 
@@ -72,9 +74,8 @@ class Site:
     def page(self, address: str) -> Page | None:
         """Return what stands at an address, relative to the top; None where nothing does."""
         if address in ("", INDEX):
-            return _viewer(
-                pages.index(self.runs.all(self._since), self.runs.root.name, self._live), pages.INDEX_SCRIPTS
-            )
+            runs, root = self.runs.all(self._since), self.runs.root
+            return _viewer(pages.index(runs, find_upgrades(root), root.name, self._live), pages.INDEX_SCRIPTS)
         if address == "index.json":
             return _json(pages.index_rows(self.runs.all(self._since)))
         self.runs.wait()
@@ -85,6 +86,9 @@ class Site:
         if match := re.fullmatch(r"images-([0-9a-f]{10})\.html", address):
             group = _group(runs, match[1])
             return self._keep(("images", *_stamps(group)), partial(_images, group)) if group else None
+        if match := re.fullmatch(r"upgrades/([A-Za-z0-9_-]+)/report\.html", address):
+            known = (one for one in find_upgrades(self.runs.root) if one.id == match[1] and one.readable)
+            return next(map(_upgrade, known), None)
         if match := re.fullmatch(r"runs/([A-Za-z0-9_-]+)/(.+)", address):
             run = next((run for run in runs if run.id == match[1]), None)
             return None if run is None else self._of_run(run, match[2])
@@ -101,6 +105,7 @@ class Site:
             yield f"runs/{run.id}/{INDEX}"
             if run in readable:
                 yield f"runs/{run.id}/{REPORT}"
+        yield from (f"upgrades/{one.id}/{REPORT}" for one in find_upgrades(self.runs.root) if one.readable)
         for conditions in dict.fromkeys(run.facts.conditions for run in readable if run.facts):
             yield f"images-{conditions}.html"
             yield from map(unquote, _pictures(side_by_side(_group(runs, conditions))))
@@ -191,6 +196,15 @@ def _leaderboard(runs: Sequence[Run]) -> Page:
     groups, lost = in_groups(readable)
     with DRAWING:
         return _alone(board.render(Leaderboard(groups=groups, unreadable=unreadable + lost)), board.SCRIPTS)
+
+
+def _upgrade(upgrade: Upgrade) -> Page:
+    """Return the report of a comparison of an index, made of its record."""
+    from holdfast.report import index_upgrade  # brings matplotlib
+
+    folder = Folder(upgrade.folder)
+    with DRAWING:
+        return _alone(index_upgrade.render(read_index(folder), RunFiles(folder, {})), index_upgrade.SCRIPTS)
 
 
 def _report(run: Run) -> Page:

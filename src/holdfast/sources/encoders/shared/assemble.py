@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
 
 from holdfast.core.encoder import Encoder
-from holdfast.core.geometry import BY_CALLER, Geometry
+from holdfast.core.geometry import ASSUMED, BY_CALLER, Geometry
 from holdfast.runtime.errors import HoldfastError, first_line
 from holdfast.sources.encoders.shared.channels import IN_WORDS, Reversed
 from holdfast.sources.encoders.shared.layer import Tap
@@ -32,6 +32,7 @@ class Preprocessing:
         geometry: how pictures become that, or None where `Geometry` cannot express it.
         reversed: whether the network takes blue, green, red; mean and std are in the order of the pixels, before that.
         problem: what the source does to pictures that is left out here, in words; the user has to say what is None.
+        of_weights: whether mean and std are what a file of weights says.
     """
 
     mean: float | Sequence[float] | None
@@ -41,6 +42,15 @@ class Preprocessing:
     geometry: Geometry | None
     reversed: bool = False
     problem: str = ""
+    of_weights: bool = False
+
+    def assume(self) -> "Preprocessing":
+        """Return it as that of a user's weights, which say nothing of it and may have been trained with another."""
+        nothing = "the weights file says nothing"
+        geometry = self.geometry
+        if geometry is not None:
+            geometry = replace(geometry, source=f"{ASSUMED} {geometry.source}; {nothing}")
+        return replace(self, source=f"{ASSUMED} {self.source}; {nothing}", geometry=geometry)
 
 
 def assemble(
@@ -68,6 +78,9 @@ def assemble(
         HoldfastError: no mean and std from anywhere, a source that does to pictures what cannot be repeated while the
             user does not say what is done instead, or an output that is not [B, D].
     """
+    own_file = common.weights not in ("default", "random")
+    if own_file and common.mean is None and preprocessing.mean is not None and not preprocessing.of_weights:
+        preprocessing = preprocessing.assume()
     chosen = common.layer or layer
     tap = Tap(network, chosen, common.pool, root=root)
     # options of the spec win over what the source says
@@ -88,7 +101,11 @@ def assemble(
                 f"or {shape[0]}"
             )
     geometry = override_geometry(geometry, common.pictures, shape, GIVEN, f"encoder {common.name!r}")
+    resized = {}
     if common.size is not None:
+        if tuple(common.size) != tuple(shape[1:]):
+            own, now = (" x ".join(map(str, size)) for size in (shape[1:], common.size))
+            resized = {"size": f"{now}; its source says {own}"}
         shape = (shape[0], *common.size)
     # two grey images show that it runs, before any audit begins, and where patches lie
     # Grey in the middle of the range, whatever the normalisation
@@ -113,6 +130,7 @@ def assemble(
             "layer": chosen or output,
             "pool": common.pool or "none",
             **patches,
+            **resized,
             "normalisation": source,
             **({"channels": IN_WORDS} if preprocessing.reversed else {}),
             "geometry": geometry.source if geometry else "none that pictures could be brought to",

@@ -73,4 +73,4 @@ def apply_metadata(preprocessing: Preprocessing, checkpoint: Checkpoint, common:
     if common.mean is not None or not {"mean", "std"} <= checkpoint.metadata.keys():
         return preprocessing
     mean, std = (parse_numbers(checkpoint.metadata, key, checkpoint.path) for key in ("mean", "std"))
-    return replace(preprocessing, mean=mean, std=std, source=f"metadata of {checkpoint.path}")
+    return replace(preprocessing, mean=mean, std=std, source=f"metadata of {checkpoint.path}", of_weights=True)

@@ -1,6 +1,7 @@
 """Which part of a network is the representation: a layer, then a pooling to one vector per image."""
 
 import math
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from holdfast.core.representation import no_tensor
 from holdfast.numerics.geometry.positions import Arrangement
 from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.sources.encoders.shared.checkpoint import LAYERS
 
 POOLS = {
     "avg": "mean over height and width of [B, C, H, W]",
@@ -82,6 +84,24 @@ def _stop_with_input(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str,
     tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
     # A layer may take its tensor by name
     _stop_with(args[0] if args else tensors[0] if len(tensors) == 1 else tuple(tensors))
+
+
+def check_layer(layer: str | None, build: Callable[[], nn.Module]) -> None:
+    """Refuse a layer that a network does not have, before its weights are fetched: it is built without memory.
+
+    Args:
+        layer: as `layer=` names it; None: there is nothing to look up.
+        build: makes the network, with its classifier, which a layer may belong to.
+
+    Raises:
+        HoldfastError: an unknown layer ("did you mean").
+    """
+    if layer is None or layer in LAYERS:
+        return
+    with torch.device("meta"):
+        modules = dict(build().named_modules())
+    if layer.removesuffix(".input") not in modules:
+        raise unknown("layer", layer, filter(None, modules))
 
 
 class Tap(nn.Module):

@@ -1,0 +1,29 @@
+"""What somebody may have meant: of numbered names the one with the nearest number."""
+
+import pytest
+
+from holdfast.core import HoldfastError
+from holdfast.runtime.guess import nearest
+from holdfast.runtime.torchvision_guard import guard_torchvision
+from holdfast.sources.encoders import check_encoder
+
+
+def test_of_numbered_names_the_nearest_number_was_meant() -> None:
+    blocks = [f"blocks.{number}" for number in range(12)]
+    assert nearest("blocks.12", [*blocks, "blocks.1.norm2"], 2) == ["blocks.11", "blocks.10"]
+    assert nearest("resnet51", ["resnet5", "resnet50", "resnet152"]) == ["resnet50"]
+    assert nearest("cifar_10", ["cifar100", "cifar10"]) == ["cifar10"]
+    assert nearest("block.3", ["blocks.1", "blocks.3"]) == ["blocks.3"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "block"),
+    [("timm:vit_tiny_patch16_224", "blocks."), ("torchvision:vit_b_16", "encoder.layers.encoder_layer_")],
+)
+def test_a_layer_is_looked_up_before_anything_is_fetched(spec: str, block: str) -> None:
+    guard_torchvision()
+    pytest.importorskip(spec.partition(":")[0])
+    with pytest.raises(HoldfastError, match=f"unknown layer '{block}12'; did you mean '{block}11'"):
+        check_encoder(f"{spec}?layer={block}12")
+    check_encoder(f"{spec}?layer={block}11.input")
+    check_encoder(f"{spec}?layer=pooled")
