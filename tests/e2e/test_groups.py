@@ -119,6 +119,22 @@ def test_a_seed_that_looks_untrained_keeps_its_method_from_every_place(whole: st
     [method] = [e for e in data["encoders"] if e["name"] == best]
     assert method["called"] == "Looks untrained"
     assert [bool(seed["called"]) for seed in method["seeds"]] == [False, True, False]
+    # no medium gives a p, a difference to the first or a winner where the terminal says "–"
+    line = row(data, "cosine_to_self", best)
+    assert line["behind"] is None
+    [pair] = data["measures"]["cosine_to_self"]["pairs"]
+    assert (pair["p"], pair["p_adjusted"], pair["winner"]) == (None, None, None)
+    assert pair["difference"]["value"] is not None
+    shown = holdfast.compare(whole, groups=GROUPS, correction="none")
+    for transpose in (False, True):
+        for text in (shown.to_latex(p_values=True, transpose=transpose), shown.to_markdown(p_values=True)):
+            table = text.partition("\\end{tabular}")[0] if "tabular" in text else text
+            assert table.count(", not ranked") == 2  # one of each measure
+            assert "textless" not in table
+            assert "\\< 0.001" not in table
+    page = Path(shown.report(Path(whole).parent / "page.html")).read_text()
+    assert page.count(f"not ranked: {best}") >= 2
+    assert "favours" not in page
 
 
 @pytest.mark.parametrize(("standing", "kept"), [(("at most",), "at most"), (("at most", "at least"), "void")])
