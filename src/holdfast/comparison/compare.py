@@ -154,7 +154,8 @@ def _entry(
     with looking(last_look(encoders)):  # of audits that ended for what they found, as in these
         charts = contrasts(measure.question.measure, drawn, measure.pairs, no_rivals)
     entry = ComparedMeasure(
-        part=about.part, title=about.title, better=about.better, unit=about.unit, needs_labels=about.needs_labels,
+        part=about.part, title=measure.question.title, better=about.better, unit=about.unit,
+        needs_labels=about.needs_labels,
         question=about.question, how_to_read=about.how_to_read, reference=about.reference,
         answers=about.in_words is not None, levels=about.levels,
         in_brief=about.in_brief, leader=leader, best=best, rows=rows, pairs=pairs, charts=charts,
