@@ -381,7 +381,7 @@ class Scoring:
         try:
             with foreign(f"check {name}", "run"):
                 entry = verdict_of(fit.part, self.session, self.store)
-                entry = replace(entry, title=called, doubt=fit.part.doubt or called.lower())
+                entry = replace(entry, title=called, doubt=entry.doubt or fit.part.doubt or called.lower())
                 return replace(entry, finding=fit.annotate(entry.finding))
         except StoreError:
             raise
