@@ -103,6 +103,13 @@ class AuditOptions(metaclass=Checked):
         ),
     ] = None
 
+    @staticmethod
+    def explain_unknown(key: str, value: object) -> str:
+        """Return where a parameter of measures belongs that was asked of the audit; "" for one that is none."""
+        from holdfast.config.misplaced import explain_misplaced  # which looks into parts
+
+        return explain_misplaced(key, value)
+
 
 @dataclass(frozen=True)
 class AuditRequest(AuditOptions):
