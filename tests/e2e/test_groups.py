@@ -1,6 +1,7 @@
 """Methods of several seeds each, compared as encoders are: which encoders are meant, what is said, what is refused."""
 
 import csv
+import io
 import json
 import shutil
 from pathlib import Path
@@ -221,3 +222,27 @@ def test_a_copy_is_no_other_seed(whole: str) -> None:
     with pytest.raises(HoldfastError) as error:
         compared(whole)
     assert "a-0 and a-1 have the same weights" in str(error.value)
+
+
+def test_figures_are_of_methods_with_one_line_each(whole: str, tmp_path: Path, capsys) -> None:
+    compared = holdfast.compare(whole, groups=GROUPS)
+    assert compared.figures[0] == "methods"
+    drawn = list(csv.DictReader(io.StringIO(compared.figure("methods").csv())))
+    for name in ("one", "two"):
+        rows = [line for line in drawn if line["name"] == name]
+        scores = [row(compared.data, measure, name)["score"] for measure in compared.data["measures"]]
+        shares = [score for score in scores if (score["unit"] or "share") == "share"]
+        assert len(rows) == len({line["row"] for line in rows}) > 0
+        assert [float(line["x"]) for line in rows] == pytest.approx([score["value"] for score in shares][: len(rows)])
+    # no figure shows a seed, and none has more colours than there are methods
+    for figure in map(compared.figure, compared.figures):
+        lines = list(csv.DictReader(io.StringIO(figure.csv())))
+        names = {line["name"] for line in lines if line.get("name")}
+        assert names <= {"one", "two"}, figure.name
+        assert "a-0" not in figure.caption
+        assert figure.caption.count("Methods, means over 3 seeds each") <= 1
+    status, _, _ = run(
+        capsys, "figures", whole, "--groups", "one=a-*,two=b-*", "--out", str(tmp_path / "figures"), "--format", "csv"
+    )
+    assert status == 0
+    assert (tmp_path / "figures" / "methods.csv").read_text() == compared.figure("methods").csv()
