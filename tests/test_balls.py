@@ -144,3 +144,33 @@ def test_the_record_says_what_its_ball_is() -> None:
     assert measure["ball"]["radius"] == 0.1
     assert record.data["data"]["balls"] == [in_words(Linf(0.1), (1, 8, 8))]
     assert "the default for small grey images" in " ".join(str(record).split())
+
+
+@pytest.mark.parametrize(
+    ("norm", "ball"),
+    [
+        ("L2", "l2"), ("ℓ2", "l2"), ("2", "l2"), (2, "l2"), (2.0, "l2"), ("Linf", "linf"), ("L_inf", "linf"),
+        ("inf", "linf"), (float("inf"), "linf"), ("ℓ∞", "linf"), (np.inf, "linf"), ("Patch", "patch"),
+    ],
+)  # fmt: skip
+def test_norms_are_taken_in_their_usual_spellings(norm: str | float, ball: str) -> None:
+    asked = {"measures": ("breakaway_risk",), "eps": 0.1}
+    plan, plain = (make_plan(AuditRequest(("zoo:digits-simclr",), "digits", norm=n, **asked)) for n in (norm, ball))
+    assert plan.measures == plain.measures
+
+
+def test_what_is_no_norm_is_refused() -> None:
+    for norm in (True, [2]):
+        with pytest.raises(HoldfastError, match="norm: expected a name such as linf"):
+            make_plan(AuditRequest(("zoo:digits-simclr",), "digits", norm=norm))
+
+
+def test_a_norm_without_a_ball_names_those_that_there_are() -> None:
+    for norm in (1, "l1", "L3"):
+        with pytest.raises(HoldfastError, match=r"unknown norm 'l[13]'; .*known: .*l2, linf"):
+            make_plan(AuditRequest(("zoo:digits-simclr",), "digits", norm=norm))
+
+
+def test_a_gpu_is_called_as_torch_calls_it() -> None:
+    with pytest.raises(HoldfastError, match="expected cpu, cuda, cuda:1 or mps, got 'gpu'; a GPU is cuda"):
+        holdfast.audit("zoo:digits-simclr", "digits", device="gpu")

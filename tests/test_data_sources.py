@@ -16,6 +16,7 @@ from holdfast.sources.data import ImageSet, digits, open_images
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.digits import Digits, train_images
 from holdfast.sources.data.folder import Folder
+from holdfast.sources.data.shared.torch_dataset import TorchDataset
 from holdfast.sources.data.webdataset import WebDataset
 
 SMALL = Geometry((8, 8), 3, 8, "bilinear", "test")
@@ -275,8 +276,25 @@ def test_bytes_as_floats_must_be_divided(tmp_path):
 
 
 def test_integers_must_be_bytes():
-    with pytest.raises(HoldfastError, match=r"astype\('uint8'\)"):
+    with pytest.raises(HoldfastError, match=r"int64 of 0 to \d+; convert 0-255 integers with .astype\('uint8'\)"):
         Arrays(BYTES.astype(np.int64))
+    with pytest.raises(HoldfastError, match=r"; convert 0-255 integers with .to\(torch.uint8\)"):
+        Arrays(torch.tensor(BYTES).long())
+    with pytest.raises(HoldfastError, match=r"of 0 to 1; convert them to float32"):
+        Arrays(np.eye(5, dtype=np.int64)[None])
+    with pytest.raises(HoldfastError, match=r"of 0 to 70000; rescale them"):
+        Arrays(np.eye(5, dtype=np.int64)[None] * 70000)
+
+
+def test_where_white_is_less_than_255_it_is_asked_what_white_is():
+    sixteen = np.linspace(0, 16, 50, dtype=np.float32).reshape(2, 5, 5)
+    with pytest.raises(HoldfastError, match="got 0 to 16; divide by 16 if that is white"):
+        Arrays(sixteen)
+    for whole in (sixteen.astype(np.int64), torch.tensor(sixteen).long()):
+        with pytest.raises(HoldfastError, match="got int64 of 0 to 16; divide by 16 if that is white"):
+            Arrays(whole)
+    with pytest.raises(HoldfastError, match="got int32 of 8 to 16; divide by 16 if that is white"):
+        TorchDataset([(torch.tensor(sixteen[1]).int(), 0)]).load(0)
 
 
 def test_nan_is_named():

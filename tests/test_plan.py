@@ -16,7 +16,7 @@ from holdfast.auditing.record import slugs
 from holdfast.auditing.request import AuditRequest
 from holdfast.config.overrides import set_parameters
 from holdfast.core import Check, HoldfastError, Measure, Passes, Search, Verdict, registry
-from holdfast.core.naming import name_parts, title
+from holdfast.core.naming import name_parts, title, titles
 from holdfast.core.registry import register
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
@@ -69,6 +69,30 @@ def test_titles_are_for_people() -> None:
     assert title(NearestNeighbourAccuracy(), "nearest_neighbour_accuracy") == "Nearest-neighbour accuracy"
     assert title(Synbench(), "synbench") == "SynBench"
     assert title(OverlapRisk(), "overlap_risk[radius=0.1,divergence=l2]") == "Overlap risk (radius 0.1, divergence l2)"
+
+
+def test_twins_have_titles_that_say_all_in_which_any_two_differ() -> None:
+    two, eight = (BreakawayRisk(Pgd(steps=20), Linf(grey / 255)) for grey in (2, 8))
+    said = titles(name_parts([two, eight, BreakawayRisk(Pgd(steps=100), L2(0.5)), BreakawayRisk(Pgd(200, restarts=3))]))
+    assert list(said.values()) == [
+        "Breakaway risk (steps 20, restarts 1, ball linf, radius 2/255)",
+        "Breakaway risk (steps 20, restarts 1, ball linf, radius 8/255)",
+        "Breakaway risk (steps 100, restarts 1, ball l2, radius 0.5)",
+        "Breakaway risk (steps 200, restarts 3, ball linf, radius 0.05)",
+    ]
+    assert list(titles(name_parts([two, eight])).values()) == [
+        "Breakaway risk (radius 2/255)", "Breakaway risk (radius 8/255)"
+    ]  # fmt: skip
+    assert list(titles(name_parts([two])).values()) == ["Breakaway risk"]
+    attacks = (Pgd(steps=20), Square(steps=20))
+    assert list(titles(name_parts([BreakawayRisk(attack) for attack in attacks])).values()) == [
+        "Breakaway risk (attack pgd)", "Breakaway risk (attack square)"
+    ]  # fmt: skip
+    # an objective that compares as its measure does says so once
+    others = [BreakawayRisk(divergence="cosine"), BreakawayRisk(divergence="l2")]
+    assert list(titles(name_parts(others)).values()) == [
+        "Breakaway risk (divergence cosine)", "Breakaway risk (divergence l2)"
+    ]  # fmt: skip
 
 
 def test_shapes_decide_the_batch_size() -> None:

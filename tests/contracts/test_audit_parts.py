@@ -466,4 +466,15 @@ def test_a_collapsed_encoder_is_never_best(beside_a_constant) -> None:
 def test_dark_images_are_noticed(pictures, tmp_path) -> None:
     parts = {"measures": (measure("breakaway_risk"),), "checks": (check("input_range"),)}
     record = audit(tmp_path, network(), pictures / 255, **parts)
-    assert record["encoders"][0]["checks"]["input_range"]["status"] == "fail"
+    found = record["encoders"][0]["checks"]["input_range"]
+    assert found["status"] == "fail"
+    assert found["doubt"] == f"an unusual range of pixels (0.000 to {pictures.max() / 255:.3f})"
+
+
+def test_white_that_is_16_of_255_is_told_with_the_warning(pictures, tmp_path) -> None:
+    parts = {"measures": (measure("breakaway_risk"),), "checks": (check("input_range"),)}
+    record = audit(tmp_path, network(), (pictures - pictures.min()) / pictures.max() * 16 / 255, **parts)
+    found = record["encoders"][0]["checks"]["input_range"]
+    assert found["status"] == "warn"
+    assert found["doubt"].startswith("an unusual range of pixels (0.000 to 0.06")
+    assert "of 255, is white, divide by it" in found["meaning"]

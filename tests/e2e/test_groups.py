@@ -1,6 +1,7 @@
 """Methods of several seeds each, compared as encoders are: which encoders are meant, what is said, what is refused."""
 
 import csv
+import io
 import json
 import shutil
 from pathlib import Path
@@ -119,6 +120,22 @@ def test_a_seed_that_looks_untrained_keeps_its_method_from_every_place(whole: st
     [method] = [e for e in data["encoders"] if e["name"] == best]
     assert method["called"] == "Looks untrained"
     assert [bool(seed["called"]) for seed in method["seeds"]] == [False, True, False]
+    # no medium gives a p, a difference to the first or a winner where the terminal says "–"
+    line = row(data, "cosine_to_self", best)
+    assert line["behind"] is None
+    [pair] = data["measures"]["cosine_to_self"]["pairs"]
+    assert (pair["p"], pair["p_adjusted"], pair["winner"]) == (None, None, None)
+    assert pair["difference"]["value"] is not None
+    shown = holdfast.compare(whole, groups=GROUPS, correction="none")
+    for transpose in (False, True):
+        for text in (shown.to_latex(p_values=True, transpose=transpose), shown.to_markdown(p_values=True)):
+            table = text.partition("\\end{tabular}")[0] if "tabular" in text else text
+            assert table.count(", not ranked") == 2  # one of each measure
+            assert "textless" not in table
+            assert "\\< 0.001" not in table
+    page = Path(shown.report(Path(whole).parent / "page.html")).read_text()
+    assert page.count(f"not ranked: {best}") >= 2
+    assert "favours" not in page
 
 
 @pytest.mark.parametrize(("standing", "kept"), [(("at most",), "at most"), (("at most", "at least"), "void")])
@@ -205,3 +222,27 @@ def test_a_copy_is_no_other_seed(whole: str) -> None:
     with pytest.raises(HoldfastError) as error:
         compared(whole)
     assert "a-0 and a-1 have the same weights" in str(error.value)
+
+
+def test_figures_are_of_methods_with_one_line_each(whole: str, tmp_path: Path, capsys) -> None:
+    compared = holdfast.compare(whole, groups=GROUPS)
+    assert compared.figures[0] == "methods"
+    drawn = list(csv.DictReader(io.StringIO(compared.figure("methods").csv())))
+    for name in ("one", "two"):
+        rows = [line for line in drawn if line["name"] == name]
+        scores = [row(compared.data, measure, name)["score"] for measure in compared.data["measures"]]
+        shares = [score for score in scores if (score["unit"] or "share") == "share"]
+        assert len(rows) == len({line["row"] for line in rows}) > 0
+        assert [float(line["x"]) for line in rows] == pytest.approx([score["value"] for score in shares][: len(rows)])
+    # no figure shows a seed, and none has more colours than there are methods
+    for figure in map(compared.figure, compared.figures):
+        lines = list(csv.DictReader(io.StringIO(figure.csv())))
+        names = {line["name"] for line in lines if line.get("name")}
+        assert names <= {"one", "two"}, figure.name
+        assert "a-0" not in figure.caption
+        assert figure.caption.count("Methods, means over 3 seeds each") <= 1
+    status, _, _ = run(
+        capsys, "figures", whole, "--groups", "one=a-*,two=b-*", "--out", str(tmp_path / "figures"), "--format", "csv"
+    )
+    assert status == 0
+    assert (tmp_path / "figures" / "methods.csv").read_text() == compared.figure("methods").csv()

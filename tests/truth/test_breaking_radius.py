@@ -28,6 +28,7 @@ from holdfast.parts.observations.smaller_changes import SmallerChanges
 from holdfast.parts.observations.thumbnails import Thumbnails
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
+from holdfast.report.numbers import format_score
 
 N = 12
 
@@ -344,7 +345,7 @@ def test_the_answer_in_words() -> None:
     words = measure.in_words(observed, scores)
     assert words.text == (
         "Half of 11 images are taken for another one after a change of 6/255 (95 %: 2 to 10). "
-        "Proved: half of 8 images hold up to 0.5/255 (no interval)."
+        "Proved: half of 8 images hold up to 0.500/255 (no interval)."
     )
     assert words.is_number
     assert "nearer to that of any other image" in words.definition
@@ -357,6 +358,19 @@ def test_the_answer_in_words() -> None:
     assert dashed.style == "dashed"
     assert chart.named == ()  # pyright: ignore[reportAttributeAccessIssue]
     assert chart.in_255ths  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize("ball", [Linf(), L2()])
+@pytest.mark.parametrize("scale", [0.0071, 1.0177, 12.63, 181.2])
+def test_the_sentence_has_the_digits_of_the_table(ball: Ball, scale: float) -> None:
+    measure = BreakingRadius(ball=ball, certified=0)
+    observed = table([scale / 255 * (1 + k / 400) for k in range(40)], [torch.nan] * 40)
+    observed["level"] = torch.full_like(observed["broken"], 0.5)
+    score = measure.score(observed)["median"]
+    value, interval = format_score(score, "pixels", measure.in_255ths)
+    says = measure.in_words(observed, {"median": score}).says
+    assert f"after a change of {value} " in says
+    assert f"95 %: {interval.strip('[]').replace(', ', ' to ')}" in says
 
 
 def test_what_was_not_broken_is_no_number() -> None:

@@ -140,7 +140,9 @@ def audit(asked: Audit) -> Record:
     return record
 
 
-def _measures(measures: Question | Sequence[Question], eps: float | str | None, norm: str | None) -> Sequence[Change]:
+def _measures(
+    measures: Question | Sequence[Question], eps: float | str | None, norm: str | float | None
+) -> Sequence[Change]:
     """Return a list of measures, functions as such; those that have a ball of their own take no other."""
     questions = measures if isinstance(measures, Sequence) and not isinstance(measures, str) else [measures]
     several: list[Change] = [q if isinstance(q, (str, Mapping, Measure)) else holdfast.measure(q) for q in questions]

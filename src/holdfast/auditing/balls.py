@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from holdfast.auditing.request import spell_norm
 from holdfast.config.part_syntax import part_table
 from holdfast.core import Ball, HoldfastError, Measure, registry
 from holdfast.core.registry import part_name
@@ -93,16 +94,16 @@ def shape_of(images: ImageSet) -> Shape | None:
     return channels, min(height, high), min(width, wide)
 
 
-def audit_ball(norm: str, eps: float | str | None, shape: Callable[[], Shape | None]) -> Ball:
+def audit_ball(norm: str | float, eps: float | str | None, shape: Callable[[], Shape | None]) -> Ball:
     """Return the ball of an audit.
 
     Args:
-        norm: the name of a ball, with those of its fields that differ: "patch[share=0.05]".
+        norm: the name of a ball, with those of its fields that differ: "patch[share=0.05]"; spelled as in `spell_norm`.
         eps: its radius in pixels of a [0, 1] image, 0.05 or "4/255"; None: what is usual for the images, or the ball.
         shape: returns that of the images, None where nothing is known of them; called only where there is no radius.
     """
-    fields = part_table(norm)
-    norm = fields.pop("name")
+    fields = part_table(spell_norm(norm))
+    norm = str(fields.pop("name"))
     if norm not in registry.names("threats"):
         threats = {name: registry.find("threats", name) for name in registry.names("threats")}
         raise unknown("norm", norm, [name for name, threat in threats.items() if issubclass(threat, Ball)])

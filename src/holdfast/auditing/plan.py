@@ -20,7 +20,7 @@ from holdfast.core import (
     Threat,
     registry,
 )
-from holdfast.core.naming import name_parts
+from holdfast.core.naming import name_parts, titles
 from holdfast.core.precision import check_precision
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import unknown
@@ -154,6 +154,11 @@ class Plan(metaclass=Checked):
     def measures_by_name(self) -> dict[str, Measure]:
         """The measures by name, see `name_parts`."""
         return name_parts(self.measures)
+
+    @cached_property
+    def titles(self) -> dict[str, str]:
+        """What people call each measure, by its name, see `core.naming.titles`."""
+        return titles(self.measures_by_name)
 
     @cached_property
     def checks_by_name(self) -> dict[str, Check]:

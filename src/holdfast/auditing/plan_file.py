@@ -10,7 +10,7 @@ from holdfast.auditing.balls import NORM, audit_ball, shape_of
 from holdfast.auditing.plan import Plan, unread, validity_panel
 from holdfast.auditing.profile import profile as open_profile
 from holdfast.auditing.profile import profile_table
-from holdfast.auditing.request import AuditRequest
+from holdfast.auditing.request import AuditRequest, spell_norm
 from holdfast.auditing.series import expand
 from holdfast.auditing.until import until_of
 from holdfast.config.overrides import apply_changes, set_parameters
@@ -105,7 +105,8 @@ def _ball(request: AuditRequest, source: ImageSource | None) -> Ball:
     """Return the ball of an audit: the user's, else its profile's, else what is usual for its images."""
     own, eps = profile_table(request.profile), request.eps
     usual = own.get("norm", NORM)
-    if eps is None and request.norm in (None, usual):
+    norm = usual if request.norm is None else spell_norm(request.norm)
+    if eps is None and norm == usual:
         eps = own.get("eps")
 
     def shape() -> Shape | None:
@@ -116,7 +117,7 @@ def _ball(request: AuditRequest, source: ImageSource | None) -> Ball:
         except HoldfastError:  # the audit reads this image too, and says so once it has looked up its encoders
             return None
 
-    return audit_ball(usual if request.norm is None else request.norm, eps, shape)
+    return audit_ball(norm, eps, shape)
 
 
 def refuse_idle_ball(request: AuditRequest) -> None:
@@ -128,7 +129,7 @@ def refuse_idle_ball(request: AuditRequest) -> None:
         asked = [open_profile(profile, audit_ball(name, OTHER, lambda: None)).measures for name in ("linf", "l2")]
     except HoldfastError:  # one of them cannot be asked in such a ball, so it depends on the ball
         return
-    if norm in (None, profile_table(profile).get("norm", NORM)) and eps is None:
+    if eps is None and (norm is None or spell_norm(norm) == profile_table(profile).get("norm", NORM)):
         return  # it says what holds anyway
     if asked[0] == asked[1]:
         names = ", ".join(dict.fromkeys(map(registry.part_name, asked[0])))

@@ -316,6 +316,11 @@ def _train_facts(images: AuditImages) -> dict[str, str]:
 def check_device(name: str) -> None:
     """Refuse a device that torch does not have here."""
     try:
+        torch.device(name)
+    except RuntimeError:
+        gpu = "; a GPU is cuda, one of Apple is mps" if name.lower().startswith("gpu") else ""
+        raise HoldfastError(f"device: expected cpu, cuda, cuda:1 or mps, got {name!r}{gpu}") from None
+    try:
         torch.empty(1, device=name)
     except (RuntimeError, AssertionError) as error:
         raise HoldfastError(f"device {name!r} cannot be used here: {first_line(error)}") from error

@@ -21,7 +21,6 @@ from holdfast.auditing.plan import Plan
 from holdfast.core import Chart, Encoder, Geometry, Measure, Passes, registry
 from holdfast.core.chart import chart_data
 from holdfast.core.geometry import BY_SHAPES
-from holdfast.core.naming import title
 from holdfast.runtime.version import VERSION
 from holdfast.storage.chart import AnyChart
 from holdfast.storage.entry import PassesEntry, as_json, read_json
@@ -98,15 +97,15 @@ def encoder_entry(encoder: Encoder, slug: str, geometry: Geometry | None) -> Enc
     )
 
 
-def measure_entry(measure: Measure, name: str, alone: Passes, **answer: Any) -> MeasureEntry:
-    """Return what a measure asks, with its answer: further fields of the entry.
+def measure_entry(measure: Measure, called: str, alone: Passes, **answer: Any) -> MeasureEntry:
+    """Return what a measure asks, what it is called, and its answer: further fields of the entry.
 
     Raises:
         ValueError: something that no record can hold, which one's own measure may answer.
     """
     entry = MeasureEntry(
         part=registry.spec(measure),
-        title=title(measure, name),
+        title=called,
         family=registry.about_folder(type(measure)),
         question=measure.question,
         how_to_read=measure.how_to_read,
@@ -125,10 +124,10 @@ def measure_entry(measure: Measure, name: str, alone: Passes, **answer: Any) -> 
     return entry
 
 
-def failure_entry(measure: Measure, name: str, alone: Passes, error: str) -> MeasureEntry:
+def failure_entry(measure: Measure, name: str, called: str, alone: Passes, error: str) -> MeasureEntry:
     """Return what a measure asks, and why it failed; where that is what it says of itself, its name alone."""
     try:
-        return measure_entry(measure, name, alone, error=error)
+        return measure_entry(measure, called, alone, error=error)
     except (ValueError, TypeError):
         return MeasureEntry(part=registry.spec(measure), title=name, better="higher", unit="", error=error)
 

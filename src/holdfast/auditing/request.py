@@ -3,11 +3,32 @@
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar
 
-from holdfast.runtime.checked import Checked, Count
+from holdfast.runtime.checked import Checked, Count, describe_value
+from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.option import Option
 
 NORMS = ("linf", "l2", "patch")
 """Names of balls that are offered."""
+
+SPELLINGS = {"inf": "linf", "linfinity": "linf", "2": "l2", "2.0": "l2", "1": "l1", "1.0": "l1"}
+"""How norms are written elsewhere, in NumPy and torch say."""
+
+
+def spell_norm(norm: str | float) -> str:
+    """Return a norm as parts are called: "l2" for 2, "L2" and "ℓ2", "linf" for inf, "L_inf" and "Linf"; others as is.
+
+    Examples:
+        >>> spell_norm(float("inf")), spell_norm("L2"), spell_norm("patch[share=0.05]")
+        ('linf', 'l2', 'patch[share=0.05]')
+    """
+    if isinstance(norm, bool) or not isinstance(norm, (str, int, float)):
+        raise HoldfastError(f"norm: expected a name such as linf or l2, or a number, got {describe_value(norm)}")
+    name, bracket, fields = str(norm).partition("[")
+    lower = name.strip().lower()
+    word = lower.replace("ℓ", "l").replace("∞", "inf").replace("_", "").replace("-", "")
+    usual = SPELLINGS.get(word, word)
+    return f"{usual if usual in ('linf', 'l2', 'l1') else lower}{bracket}{fields}"
+
 
 # What several requests ask alike
 Eps = Annotated[
@@ -48,7 +69,7 @@ class AuditOptions(metaclass=Checked):
         Option("When to stop: '24 images', 'breaking_radius ± 10%'.", default="when all is done"),
     ] = None
     eps: Eps = None
-    norm: Annotated[str | None, Option("Norm of the ball: linf, l2 or patch.", default="linf", offers=NORMS)] = None
+    norm: Annotated[Any, Option("Norm of the ball: linf, l2 or patch.", default="linf", offers=NORMS)] = None
     measures: Annotated[
         Any,
         Option(
@@ -102,6 +123,13 @@ class AuditOptions(metaclass=Checked):
             command=False,
         ),
     ] = None
+
+    @staticmethod
+    def explain_unknown(key: str, value: object) -> str:
+        """Return where a parameter of measures belongs that was asked of the audit; "" for one that is none."""
+        from holdfast.config.misplaced import explain_misplaced  # which looks into parts
+
+        return explain_misplaced(key, value)
 
 
 @dataclass(frozen=True)

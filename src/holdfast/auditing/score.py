@@ -261,9 +261,9 @@ class Scoring:
     def _measure(self, name: str, measure: Measure, path: str) -> MeasureEntry:
         self.listener.stage(f"scoring {name}")
         began, each = time.perf_counter(), self._fitted[name]
-        alone = passes_alone(measure, self.session)
+        alone, called = passes_alone(measure, self.session), self.plan.titles[name]
         if reason := self._missing(each.part):
-            return entries.measure_entry(each.part, name, alone, **reason)
+            return entries.measure_entry(each.part, called, alone, **reason)
 
         # Table of what was observed, a row for each image; scores from it
         self.session.rely_on(self._find_shared() if self.plan.shared_searches else each.part.prerequisites())
@@ -276,7 +276,7 @@ class Scoring:
         except StoreError:
             raise
         except Exception as error:
-            return entries.failure_entry(each.part, name, alone, self._fail(f"{self.name}, {name}", error))
+            return entries.failure_entry(each.part, name, called, alone, self._fail(f"{self.name}, {name}", error))
         self._fitted[name], measure = each, each.part
         table = rows_of_pictures(measure, scored.table, self._first)
 
@@ -290,13 +290,13 @@ class Scoring:
         try:
             words = measure.in_words(table, scores)
             entry = entries.measure_entry(
-                measure, name, alone, left_out=dict(each.left_out), scores=scores, headline=headline, charts=charts,
+                measure, called, alone, left_out=dict(each.left_out), scores=scores, headline=headline, charts=charts,
                 column=measure.column, table=path,
                 in_words=None if words is None else msgspec.convert(asdict(words), InWordsEntry),
                 seconds=round(time.perf_counter() - began, 3),
             )  # fmt: skip
         except Exception as error:
-            return entries.failure_entry(each.part, name, alone, self._fail(f"{self.name}, {name}", error))
+            return entries.failure_entry(each.part, name, called, alone, self._fail(f"{self.name}, {name}", error))
         self._scored[name] = path, scores[headline]
         return entry
 
@@ -381,7 +381,7 @@ class Scoring:
         try:
             with foreign(f"check {name}", "run"):
                 entry = verdict_of(fit.part, self.session, self.store)
-                entry = replace(entry, title=called, doubt=fit.part.doubt or called.lower())
+                entry = replace(entry, title=called, doubt=entry.doubt or fit.part.doubt or called.lower())
                 return replace(entry, finding=fit.annotate(entry.finding))
         except StoreError:
             raise

@@ -153,8 +153,23 @@ def _wrong_usage(error: Exception) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         return ExitStatus.USAGE
     message = " ".join(str(error.format_message()).split()).rstrip(".")  # pyright: ignore[reportAttributeAccessIssue]
-    _say(f"{message}; see {context.command_path if context is not None else 'holdfast'} --help")
+    path = context.command_path if context is not None else "holdfast"
+    option = getattr(error, "option_name", None)
+    takes_settings = context is not None and any("--set" in taken.opts for taken in context.command.params)
+    if option and takes_settings and (elsewhere := _explain_option(option)):
+        message = f"No such option: {option}; {elsewhere}"
+    _say(f"{message}; see {path} --help")
     return ExitStatus.USAGE
+
+
+def _explain_option(option: str) -> str:
+    """Return how a parameter of measures is given that somebody took for an option; "" for what is none."""
+    from holdfast.config.misplaced import explain_misplaced_option
+
+    words = [*sys.argv, ""]
+    values = [word.partition("=")[2] or after for word, after in itertools.pairwise(words) if word.startswith(option)]
+    value = next((value for value in values if not value.startswith("-")), "")
+    return explain_misplaced_option(option.lstrip("-"), value)
 
 
 def _save_traceback() -> str:

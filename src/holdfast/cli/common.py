@@ -62,6 +62,13 @@ CorrectionOption = Annotated[
         help="Correction for multiple comparisons: holm, bh or none.",
     ),
 ]
+GroupsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Compare methods of several seeds each: NAME=GLOB of encoders or run folders, several separated by "
+        "commas, such as 'simclr=simclr-*,byol=byol-*'."
+    ),
+]
 XOption = Annotated[
     str | None,
     typer.Option(

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import completion
-from holdfast.cli.common import AllowOption, CorrectionOption, JsonOption, XOption, YOption, partly, show
+from holdfast.cli.common import AllowOption, CorrectionOption, GroupsOption, JsonOption, XOption, YOption, partly, show
 
 
 def compare(
@@ -16,13 +16,7 @@ def compare(
         typer.Option(autocompletion=completion.of_kind("measures"), help="Measures to compare. (default: all)"),
     ] = None,
     correction: CorrectionOption = "holm",
-    groups: Annotated[
-        str | None,
-        typer.Option(
-            help="Compare methods of several seeds each: NAME=GLOB of encoders or run folders, several separated by "
-            "commas, such as 'simclr=simclr-*,byol=byol-*'."
-        ),
-    ] = None,
+    groups: GroupsOption = None,
     x: XOption = None,
     y: YOption = None,
     csv: Annotated[str | None, typer.Option(help="Write a long table with a row per score as CSV.")] = None,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.common import AllowOption, JsonOption, partly, show, warn
+from holdfast.cli.common import AllowOption, GroupsOption, JsonOption, partly, show, warn
 
 
 def figures(
@@ -20,11 +20,13 @@ def figures(
     size: Annotated[float, typer.Option(help="Font size in points.")] = 8.0,
     marks: Annotated[bool, typer.Option("--marks/--no-marks", help="Name places such as 8/255 and JPEG 90.")] = True,
     dpi: Annotated[float, typer.Option(help="Resolution of PNG files, in pixels per inch.")] = 300.0,
+    groups: GroupsOption = None,
     allow: AllowOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Write the charts of one or several audits as figures for a paper, with captions."""
     from holdfast.comparison.compare import compare_runs
+    from holdfast.comparison.groups import read_groups
     from holdfast.comparison.joint import joint
     from holdfast.comparison.records import open_runs
     from holdfast.report.documents.figures import document
@@ -36,11 +38,12 @@ def figures(
     kinds = formats_of(form)
     style = Style(width=width_of(width), height=height, font=font, size=size, marks=marks)  # pyright: ignore[reportArgumentType] checked
     runs, unreadable = open_runs(folders, fewest=len(folders[:2]), allow=allow or ())
-    if len(folders) == 1:
+    methods = None if groups is None else read_groups(groups)
+    if len(folders) == 1 and methods is None:
         record = runs[0].record
         drawn = figures_of_record(record, run_files(runs[0].folder, record))
     else:
-        compared = compare_runs(runs)
+        compared = compare_runs(runs, groups=methods)
         drawn = figures_of_comparison(compared, *joint(runs, compared))
     written = write_figures(drawn, folder, kinds, style, only or (), dpi)
     facts = [{"name": f.name, "title": f.title, "caption": f.caption, "files": places} for f, places in written]

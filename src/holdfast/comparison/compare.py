@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from holdfast.auditing.differences import best_of, contrasts, decide, find_beaten
+from holdfast.auditing.differences import Pair, best_of, contrasts, decide, find_beaten
 from holdfast.comparison.conditions import cautions, refuse_mismatches, software
 from holdfast.comparison.groups import OVER_SEEDS, Globs, find_ungrouped, make_groups, pair_groups
 from holdfast.comparison.paired import Paired, pair_encoders, why_not
@@ -121,19 +121,9 @@ def _entry(
     about, better, scores = measure.about, measure.question.measure.better, measure.scores
     no_rivals = {e.name for e in encoders if not is_rival(e.entry, e.allow)}
     barred = {e.name for e in encoders if find_bars(e.entry, e.allow)}
-    pairs = [
-        ComparedPair(
-            first=pair.first,
-            second=pair.second,
-            difference=_finite(pair.gap),
-            p=pair.p,
-            p_adjusted=pair.p_adjusted,
-            winner=pair.winner,
-        )
-        for pair in measure.pairs
-    ]
     # ranks, and the order in which they are shown: numbers that flatter come last
     beaten = find_beaten(scores, measure.pairs, no_rivals)
+    pairs = [_pair(pair, judged={pair.first, pair.second} <= set(beaten)) for pair in measure.pairs]
     places = rank_intervals(beaten)
     sign = -1 if better == "higher" else 1
     flatters = {name: not may_win(score.standing, better) for name, score in scores.items()}
@@ -155,7 +145,7 @@ def _entry(
                 scores=m.scores if m else {},
                 rank=places[name] if name in places and len(places) > 1 else None,
                 best=name == best,
-                behind=_behind(with_leader.get(name), leader),
+                behind=_behind(with_leader.get(name), leader) if name in beaten else None,
                 why_not=why_not(name, m, measure.reasons, unfit, no_rivals),
                 seeds=measure.seeds.get(name, {}),
             )
@@ -164,12 +154,22 @@ def _entry(
     with looking(last_look(encoders)):  # of audits that ended for what they found, as in these
         charts = contrasts(measure.question.measure, drawn, measure.pairs, no_rivals)
     entry = ComparedMeasure(
-        part=about.part, title=about.title, better=about.better, unit=about.unit, needs_labels=about.needs_labels,
+        part=about.part, title=measure.question.title, better=about.better, unit=about.unit,
+        needs_labels=about.needs_labels,
         question=about.question, how_to_read=about.how_to_read, reference=about.reference,
         answers=about.in_words is not None, levels=about.levels,
         in_brief=about.in_brief, leader=leader, best=best, rows=rows, pairs=pairs, charts=charts,
     )  # fmt: skip
     return entry, beaten
+
+
+def _pair(pair: Pair, *, judged: bool) -> ComparedPair:
+    """Return a pair as it is told: of one with an encoder that is not ranked the difference alone."""
+    p, p_adjusted, winner = (pair.p, pair.p_adjusted, pair.winner) if judged else (None, None, None)
+    difference = _finite(pair.gap)
+    return ComparedPair(
+        first=pair.first, second=pair.second, difference=difference, p=p, p_adjusted=p_adjusted, winner=winner
+    )
 
 
 def _finite(score: Score) -> Score:

@@ -176,7 +176,8 @@ def pair_groups(measure: Paired, groups: Sequence[Group], unfit: Mapping[str, Se
             seeds[group.name] = {name: measure.scores[name] for name in names}
             entry = asked[names[0]]
             with looking(look):
-                scores[group.name] = score = _average(seeds[group.name], measure, entry.unit)
+                together = _correlations(names, measure)
+                scores[group.name] = score = average_seeds(list(seeds[group.name].values()), entry.unit, together)
             whole = structs.replace(entry, scores={str(entry.headline): score})
         answers.append((group.whole, whole))
     # every two methods, as far as their checks let them be compared
@@ -187,10 +188,15 @@ def pair_groups(measure: Paired, groups: Sequence[Group], unfit: Mapping[str, Se
     return Paired(replace(measure.question, answers=answers), scores, {}, reasons, pairs, seeds)
 
 
-def _average(seeds: Mapping[str, Score], measure: Paired, unit: str) -> Score:
-    """Return the mean of the scores of a method's seeds, and what their checks leave of it."""
-    each = list(seeds.values())
-    mean = mean_over_seeds(each, _correlations(list(seeds), measure))
+def average_seeds(each: Sequence[Score], unit: str, correlations: np.ndarray | None = None) -> Score:
+    """Return the mean of the scores of a method's seeds, and what their checks leave of it.
+
+    Args:
+        each: those of the seeds.
+        unit: of their measure.
+        correlations: how the contributions of each image to them go together; None: wholly, the widest interval.
+    """
+    mean = mean_over_seeds(each, np.ones((len(each), len(each))) if correlations is None else correlations)
     # no interval ends where none of a seed can
     least, most = {"share": (0.0, 1.0), "pixels": (0.0, np.inf)}.get(each[0].unit or unit, (-np.inf, np.inf))
     low, high = mean.low, mean.high

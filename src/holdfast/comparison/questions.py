@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from holdfast.comparison.conditions import short
 from holdfast.comparison.records import Audited
 from holdfast.core import Measure, registry
-from holdfast.core.naming import flatten, name_parts
+from holdfast.core.naming import flatten, name_parts, titles
 from holdfast.runtime.errors import first_line
 from holdfast.storage.conditions import question, read_supervision
 from holdfast.storage.record import MeasureEntry
@@ -24,11 +24,13 @@ class Question:
         name: of the measure among all questions.
         measure: the measure, built from its spec.
         answers: the encoders, each with the entry of the measure in its record.
+        title: what people call it, told apart from those of other audits too.
     """
 
     name: str
     measure: Measure
     answers: list[Answer]
+    title: str
 
 
 def questions(encoders: Sequence[Audited], fewest: int) -> tuple[list[Question], list[str]]:
@@ -54,13 +56,15 @@ def questions(encoders: Sequence[Audited], fewest: int) -> tuple[list[Question],
             own = f"; parts of its own are in {', '.join(files)}: {command} ..." if files else ""
             left_out.append(f"{name} is left out: its spec in {where!r} cannot be built ({first_line(error)}{own})")
     # their names, told apart by what differs
-    labels = {json.dumps(registry.spec(part)): name for name, part in name_parts(dict.fromkeys(built.values())).items()}
+    named = name_parts(dict.fromkeys(built.values()))
+    labels, called = {json.dumps(registry.spec(part)): name for name, part in named.items()}, titles(named)
     questions: dict[str, Question] = {}
     for key, measure in built.items():
         name = labels[json.dumps(registry.spec(measure))]
+        title = called[name]
         if name in questions:  # one measure, other labels
             name += f" ({groups[key][0][0].run.place})"
-        questions[name] = Question(name, measure, groups[key])
+        questions[name] = Question(name, measure, groups[key], title)
     return list(questions.values()), left_out
 
 

@@ -17,6 +17,7 @@ class Verdict:
 
     Attributes:
         called: what the encoder is then called before all else that is said of it, such as "Collapsed"; "" for most.
+        doubt: what it casts on numbers, where that is more than the `doubt` of every such check.
     """
 
     status: Literal["pass", "warn", "fail", "skip"]
@@ -24,6 +25,7 @@ class Verdict:
     meaning: str
     details: dict[str, float] = field(default_factory=dict)
     called: str = ""
+    doubt: str = ""
 
 
 @dataclass(frozen=True)

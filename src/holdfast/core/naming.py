@@ -1,7 +1,7 @@
 """What the parts of a plan are called: by their names, twins by what sets them apart."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from holdfast.core import registry
@@ -77,6 +77,41 @@ def flatten(data: Any, prefix: str = "") -> dict[str, Any]:
         path = (prefix or key) if key == "name" else f"{prefix}.{key}" if prefix else key
         flat |= flatten(value, path)
     return flat
+
+
+def titles(parts: Mapping[str, Reader]) -> dict[str, str]:
+    """Return what people call parts, by their names: twins by every parameter in which any two of them differ.
+
+    A name says only what tells a part from its twins; who reads a table wants each row's own value of all that differs.
+    """
+    flats = {name: flatten(registry.spec(part)) for name, part in parts.items()}
+    said: dict[str, str] = {}
+    for name, part in parts.items():
+        twins = [flats[other] for other in parts if registry.part_name(parts[other]) == registry.part_name(part)]
+        details = [f"{key}={words}" for key, words in _differing(flats[name], twins)]
+        said[name] = title(part, f"{name.partition('[')[0]}[{','.join(details)}]" if details else name)
+    return said
+
+
+def _differing(flat: Mapping[str, Any], twins: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return the parameters of a part in which any of its twins differ, and its own values of them in words."""
+    values = {key: [twin.get(key) for twin in twins if key in twin] for twin in twins for key in twin}
+    differing = {key for key, known in values.items() if len(set(known)) > 1}
+    ends = [key.rpartition(".")[2] for key in values]
+    found = []
+    for key in values:
+        end = key.rpartition(".")[2]
+        if key not in differing or flat.get(key) in (None, ()):
+            continue
+        # what follows another parameter of that name wherever it goes, as an objective's divergence does, is said once
+        if end != key and all(
+            key in twin and twin[key] == twin.get(end) for twin in twins if end in twin or key in twin
+        ):
+            continue
+        found.append(
+            (end if ends.count(end) == 1 or end == key else key, _words(dict.fromkeys(values[key]))[flat[key]])
+        )
+    return found
 
 
 def title(part: Reader, name: str) -> str:

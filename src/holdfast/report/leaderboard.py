@@ -17,7 +17,7 @@ from holdfast.report.names import shorten_names
 from holdfast.report.numbers import BETTER, count, finite, format_score, format_score_inline, listing, plural
 from holdfast.report.page import page
 from holdfast.report.panel import Panel
-from holdfast.report.scorecard import axis, flaw, place, place_ends
+from holdfast.report.scorecard import axis, flaw, place, place_ends, say_unranked
 from holdfast.storage.comparison import ComparedMeasure, Comparison, Leaderboard, RankedRow, Unreadable
 from holdfast.storage.standing import SOUND, VOID
 
@@ -128,11 +128,12 @@ def _cell(row: RankedRow, m: ComparedMeasure, ticks: list[int | float]) -> Cell:
 
 
 def _pairs(m: ComparedMeasure) -> list[tuple[str, str, str, str, str]]:
+    out = {row.encoder for row in m.rows if row.why_not}
     return [
         (
             pair.first, pair.second, format_score_inline(pair.difference, m.unit, m.levels),
             p_text(pair.p_adjusted),
-            f"favours {pair.winner}" if pair.winner else "undecided",
+            say_unranked(pair, out) or (f"favours {pair.winner}" if pair.winner else "undecided"),
         )
         for pair in m.pairs
     ]  # fmt: skip

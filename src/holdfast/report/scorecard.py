@@ -1,6 +1,6 @@
 """The scorecard as data: one card per measure, one row per encoder, all rows of a card on one axis."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from holdfast.numerics.statistics.score import Score
@@ -10,8 +10,9 @@ from holdfast.report.cells import NO_SCORE
 from holdfast.report.folder import nice_ticks
 from holdfast.report.numbers import bracket, finite, format_score, format_score_inline, listing, part
 from holdfast.report.verdict import find_best, titles
+from holdfast.storage.comparison import ComparedPair
 from holdfast.storage.record import MeasureEntry, PairEntry, Record
-from holdfast.storage.standing import SOUND, VOID
+from holdfast.storage.standing import SOUND, VOID, is_rival
 
 FURTHER = "Further measures"
 """Heading of measures that belong to no family."""
@@ -197,10 +198,20 @@ def _two_sided(m: MeasureEntry) -> bool:
 
 def _pairs(record: Record, key: str, unit: str, levels: bool) -> list[tuple[str, str, str, str]]:
     compared = record.comparison.get(key)
+    out = {e.name for e in record.encoders if not is_rival(e, record.plan.allow)}
     return [
-        (pair.first, pair.second, format_score_inline(pair.difference, unit, levels), favours(pair))
+        (
+            pair.first, pair.second, format_score_inline(pair.difference, unit, levels),
+            say_unranked(pair, out) or favours(pair),
+        )
         for pair in (compared.pairs if compared else [])
-    ]
+    ]  # fmt: skip
+
+
+def say_unranked(pair: PairEntry | ComparedPair, out: Collection[str]) -> str:
+    """Return who of a pair is `out` of the ranks, so that their difference is told and no verdict; "" for nobody."""
+    names = [name for name in (pair.first, pair.second) if name in out]
+    return f"not ranked: {listing(names)}" if names else ""
 
 
 def favours(pair: PairEntry) -> str:

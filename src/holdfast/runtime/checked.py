@@ -58,7 +58,8 @@ _WORDS = {
 class Checked(ABCMeta):
     """Makes classes whose instances are made of checked arguments only; for dataclasses, before `__post_init__`.
 
-    Errors call a class as its name is written, or as its attribute `called` says.
+    Errors call a class as its name is written, or as its attribute `called` says. A static method `explain_unknown` of
+    a parameter's name and value says where one belongs that the class does not take; "" where it knows nothing.
     """
 
     @property
@@ -153,6 +154,8 @@ def _bound(
     # Before `bind`, whose error would name no near name
     for key in kwargs:
         if key not in takes and not several:
+            if elsewhere := getattr(target, "explain_unknown", lambda *_: "")(key, kwargs[key]):
+                raise HoldfastError(f"unknown parameter of {name} {key!r}; {elsewhere}")
             raise unknown(f"parameter of {name}", key, takes)
     try:
         bound = signature.bind(*args, **kwargs)

@@ -9,7 +9,10 @@ from holdfast.numerics.geometry.invariance import EVERY
 
 @dataclass(frozen=True)
 class Preprocessing(Check):
-    """Reads where mean and std come from; a wrong normalisation audits another encoder than the one in use."""
+    """Reads where mean and std come from; a wrong normalisation audits another encoder than the one in use.
+
+    What the caller says in so many words is an answer; it warns where that cannot be of pixels in [0, 1].
+    """
 
     doubt = "normalisation without a source"
     invariant = EVERY
@@ -30,16 +33,21 @@ class Preprocessing(Check):
         encoder = subject.encoder
         source = str(encoder.origin.get("normalisation", BY_CALLER))
         values = f"mean {_list(encoder.mean)}, std {_list(encoder.std)}"
-        if source == BY_CALLER:
-            meaning = "The normalisation comes from the caller; make sure it is the one used in training."
-            return Verdict("warn", f"{values}, {source} without a source", meaning)
         if source.startswith(ASSUMED):
             meaning = (
                 "The weights are a file of one's own, which may have been trained with another normalisation than the "
                 "published ones of its network; state the one it was trained with: mean=…&std=… in the spec."
             )
             return Verdict("warn", f"{values}, {source}", meaning)
-        return Verdict("pass", f"{values}, from {source}", "Images are normalised as the encoder's source says.")
+        if source != BY_CALLER:
+            return Verdict("pass", f"{values}, from {source}", "Images are normalised as the encoder's source says.")
+        # who gives them answers the question, unless they are of other pixels than those of [0, 1] images
+        if any(not 0 <= mean <= 1 for mean in encoder.mean) or any(std > 1 for std in encoder.std):
+            meaning = "They do not fit pixels in [0, 1], and nobody but the caller says them: divide 0-255 ones by 255."
+            return Verdict("warn", f"{values}, {source} without a source", meaning)
+        return Verdict(
+            "pass", f"{values}, {source}", "Images are normalised as the caller says; training should agree."
+        )
 
 
 def _list(values: list[float]) -> str:

@@ -24,6 +24,7 @@ from holdfast.report.table import Table, latex_text
 from holdfast.runtime.checked import Checked, Count
 from holdfast.storage.comparison import ComparedMeasure, Comparison, RankedRow
 from holdfast.storage.sides import Side, sides_of
+from holdfast.storage.standing import VOID
 
 KEY = (
     "Each cell: value [95 % interval], possible ranks. Bold: significantly better than every other ranked {noun}, "
@@ -112,7 +113,8 @@ def _cell(row: RankedRow, m: ComparedMeasure, layout: Layout, side: Side | None 
         text = "nothing proved"
     if name != row.headline:
         return Text(text)
-    return Text(text + (f", {rank(row)}" if row.rank else ""), "bold" if row.best else "")
+    place = f", {rank(row)}" if row.rank else ", not ranked" if row.why_not and score.standing != VOID else ""
+    return Text(text + place, "bold" if row.best else "")
 
 
 def document(data: Comparison, layout: Layout | None = None) -> Document:

@@ -1,13 +1,17 @@
 """The figures of a record, and of several audits beside each other, by their names."""
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from holdfast.report.apart import Apart
+from holdfast.report.cells import unpack_score
+from holdfast.report.charts.forest import Forest, Row
 from holdfast.report.charts.sections import chart_sections
 from holdfast.report.corruptions import relation_charts
+from holdfast.report.documents.comparison import ARROW, count_seeds, first_names, heading
 from holdfast.report.leaderboard import pareto
 from holdfast.report.names import shorten_names
 from holdfast.report.noises import collect_noises
@@ -79,8 +83,12 @@ def figures_of_comparison(data: Comparison, joint: Record | None, files: RunFile
         files: of that record.
     """
     apart = Apart()
-    shown = _charts(shorten_names(joint)[0], files, apart) if joint else []
+    seeds = count_seeds(data)
+    shown = _charts(shorten_names(joint)[0], files, apart, seeds) if joint else []
     data, _ = shorten_names(data)
+    if seeds and (panel := apart("methods", lambda: methods(data), None)):
+        about = f"Means over {seeds}, with 95 % intervals over images and seeds; hollow: a bound on one side."
+        shown.insert(0, _Shown("methods", "", "Methods on each measure that is a share", about, panel))
     series = {encoder.name: place for place, encoder in enumerate(data.encoders)}
     if panel := apart("pareto", lambda: pareto("pareto", data, series), None):
         shown.append(_Shown("pareto", "", "Two measures", "", panel))
@@ -97,8 +105,27 @@ class _Shown(NamedTuple):
     panel: Panel
 
 
-def _charts(record: Record, files: RunFiles, apart: Apart) -> list[_Shown]:
-    sections, about = chart_sections(record, files, apart), _scope(record)
+def methods(data: Comparison) -> Panel | None:
+    """Return a row for each measure that is a share, with the mean of each method and its interval; None of none."""
+    series = {encoder.name: place for place, encoder in enumerate(data.encoders)}
+    lines = []
+    for place, name in enumerate(dict.fromkeys((*first_names(data), *data.measures))):
+        m = data.measures[name]
+        shares = [(row, row.score) for row in m.rows if row.score and (row.score.unit or m.unit) == "share"]
+        points = [
+            (series[row.encoder], value, low, high, bound)
+            for row, score in shares
+            if math.isfinite((ends := unpack_score(score))[0])
+            for value, low, high, bound in [ends]
+        ]
+        lines += [Row(f"{heading(m, name)} {ARROW[m.better]}", place, points)] if points else []
+    names = {place: name for name, place in series.items()}
+    forest = Forest("methods", lines, across="mean over seeds", names=names)
+    return Panel("", forest, alt="The mean of each method with its interval, measure by measure.") if lines else None
+
+
+def _charts(record: Record, files: RunFiles, apart: Apart, seeds: str = "") -> list[_Shown]:
+    sections, about = chart_sections(record, files, apart), _scope(record, seeds)
     return [
         _Shown(section.short or section.heading, panel.source, section.heading, f"{section.how_to_read} {about}", panel)
         for section in sections
@@ -106,12 +133,13 @@ def _charts(record: Record, files: RunFiles, apart: Apart) -> list[_Shown]:
     ]
 
 
-def _scope(record: Record) -> str:
-    """Return of what a figure is, as a caption says it: the encoders and the images."""
+def _scope(record: Record, seeds: str) -> str:
+    """Return of what a figure is, as a caption says it: the encoders, or methods of `seeds`, and the images."""
     names = [encoder.name for encoder in record.encoders if not encoder.error]
     data = record.data
     images = f"{plural(data.images, 'image')} of {data.spec}, {data.attacked:,} attacked"
-    return f"{'Encoder' if len(names) == 1 else 'Encoders'}: {', '.join(names)}. Images: {images}."
+    who = f"Methods, means over {seeds}" if seeds else "Encoder" if len(names) == 1 else "Encoders"
+    return f"{who}: {', '.join(names)}. Images: {images}."
 
 
 def _name_figures(shown: Iterable[_Shown], apart: Apart) -> Figures:

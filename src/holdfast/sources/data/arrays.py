@@ -18,7 +18,7 @@ from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.sources.data.shared.array_file import ArrayFile, map_array
 from holdfast.sources.data.shared.in_words import join_names, plural
 from holdfast.sources.data.shared.labels import NONE, class_number
-from holdfast.sources.data.shared.range import check_range
+from holdfast.sources.data.shared.range import check_range, refuse_type
 from holdfast.sources.data.shared.reader import copy_picture
 
 LAYOUTS = ("NHW", "NHWC", "NCHW")
@@ -73,10 +73,8 @@ class Arrays(ImageSource):
         self.name, self.classes = name, tuple(map(str, np.atleast_1d(np.asarray(classes))))
         self._images = _array(images, name) if isinstance(images, Tensor) else images
         if self._images.dtype.name not in _SCALE:
-            raise HoldfastError(
-                f"{name}: expected uint8, uint16 or floats in [0, 1], got {self._images.dtype}; "
-                "convert 0-255 integers with .astype('uint8')"
-            )
+            for_bytes = ".to(torch.uint8)" if isinstance(images, Tensor) else ".astype('uint8')"
+            refuse_type(self._images[:1000], name, "uint8, uint16 or floats in [0, 1]", for_bytes)
         self.layout = _layout(self._images.shape, layout, name)
         self._labels = None if labels is None else self._column(labels, "labels")
         if self._labels is not None and self._labels.dtype.kind not in "iub":

@@ -26,7 +26,7 @@ class HardenOptions(metaclass=Checked):
     budget: Annotated[str | float, Option("Time for training, such as 90s, 30m or 2h; the audits come on top.")] = "30m"
     steps: Annotated[int | None, Option("Steps of the training, instead of a budget.")] = None
     eps: Eps = None
-    norm: Annotated[str, Option("Norm of the ball: linf, l2 or patch.", offers=NORMS)] = "linf"
+    norm: Annotated[Any, Option("Norm of the ball: linf, l2 or patch.", offers=NORMS)] = "linf"
     attack: Annotated[
         str | None,
         Option("What the adversary maximises: untargeted, targeted or loss.", default="as the objective has it"),

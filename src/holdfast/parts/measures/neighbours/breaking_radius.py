@@ -24,7 +24,8 @@ from holdfast.parts.observations.nearest_image import NearestImage
 from holdfast.parts.observations.proved_radii import ProvedRadii
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
-from holdfast.runtime.sizes import in_figures, size_in_words
+from holdfast.runtime.digits import ends, number
+from holdfast.runtime.sizes import size_in_words
 
 HOLDS = "holds at {}"
 """Name of the score of a landmark."""
@@ -200,7 +201,7 @@ class BreakingRadius(Measure):
         further = () if proved is None or proved.value is None else (f"Proved: {self._describe_certificate(proved)}.",)
         if median.value is None:
             return InWords(f"no change was found after which {images}", definition, further)
-        size, interval = self._size(median.value), _between(median, self.ball.is_box)
+        size, interval = self._size(median), _between(median, self.ball.is_box)
         if not self.ball.is_box:  # a length says little by itself
             interval += f"; a change of every pixel by one tone is {size_in_words(float(table['level'].min()), False)}"
         return InWords(f"{images} after a change of {size} ({interval})", definition, further, is_number=True)
@@ -211,17 +212,20 @@ class BreakingRadius(Measure):
         if proved.value == 0:
             return f"nothing for half of {proved.n} images"
         interval = _between(proved, self.ball.is_box)
-        return f"half of {proved.n} images hold up to {self._size(proved.value)} ({interval})"
+        return f"half of {proved.n} images hold up to {self._size(proved)} ({interval})"
 
-    def _size(self, radius: float) -> str:
-        """Return a radius in words: in grey levels where every pixel may move so far, else with its norm."""
-        size = size_in_words(radius, self.ball.is_box)
-        return size if self.ball.is_box else f"{size} in {self.ball.norm}"
+    def _size(self, score: Score) -> str:
+        """Return a radius as tables have it: in grey levels where every pixel may move so far, else with its norm."""
+        scale = 255 if self.ball.is_box else 1
+        low, high = (None if end is None else end * scale for end in (score.low, score.high))
+        size = number(None if score.value is None else score.value * scale, self.unit, low, high)
+        return f"{size}/255" if self.ball.is_box else f"{size} in {self.ball.norm}"
 
 
 def _between(score: Score, levels: bool) -> str:
-    """Return an interval in words."""
-    if score.low is None or score.high is None:
-        return "no interval"
-    low, high = (in_figures(end * (255 if levels else 1)) for end in (score.low, score.high))
-    return f"{100 * score.confidence:g} %: {low} to {high}"
+    """Return an interval in words, with the digits that tables have."""
+    value, low, high = (
+        None if end is None else end * (255 if levels else 1) for end in (score.value, score.low, score.high)
+    )
+    pair = ends(value, low, high)
+    return f"{100 * score.confidence:g} %: {pair[0]} to {pair[1]}" if pair else "no interval"

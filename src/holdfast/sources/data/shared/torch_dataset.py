@@ -16,7 +16,7 @@ from holdfast.runtime.foreign import foreign
 from holdfast.sources.data.shared.in_processes import InProcesses
 from holdfast.sources.data.shared.in_words import join_names
 from holdfast.sources.data.shared.labels import class_number
-from holdfast.sources.data.shared.range import check_range
+from holdfast.sources.data.shared.range import check_range, refuse_type
 from holdfast.sources.data.shared.reader import copy_picture
 
 T = TypeVar("T")
@@ -181,7 +181,7 @@ def _pixels(values: Tensor, item: str) -> Tensor:
     if values.dtype in (torch.uint8, torch.bool):
         return values.float() / (255 if values.dtype == torch.uint8 else 1)
     if not values.is_floating_point():
-        raise HoldfastError(f"{item}: expected uint8 or floats in [0, 1], got {values.dtype}; convert them to uint8")
+        refuse_type(values.numpy(), item, "uint8 or floats in [0, 1]", ".to(torch.uint8)")
     values = values.float()
     try:
         check_range(float(values.min()), float(values.max()), item)

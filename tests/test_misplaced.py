@@ -1,0 +1,48 @@
+"""Parameters of measures that are given to the whole audit: errors say where they belong, and that works."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+import holdfast
+from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
+from holdfast.core import HoldfastError
+
+GIVEN = {
+    "attack_steps": ("attack.steps", 10),
+    "steps": ("attack.steps", 10),
+    "attack": ("attack", "pgd"),
+    "ball": ("ball", "l2"),
+    "divergence": ("divergence", "cosine"),
+}
+
+
+@pytest.mark.parametrize("key", GIVEN)
+def test_a_parameter_of_measures_is_told_from_one_of_the_audit(key: str) -> None:
+    path, value = GIVEN[key]
+    with pytest.raises(HoldfastError, match=f"unknown parameter of audit '{key}'; {re.escape(path)} is a") as caught:
+        holdfast.audit("zoo:digits-simclr", "digits", **{key: value})
+    said = str(caught.value)
+    assert f"settings={{'*.{path}': {value!r}}}" in said
+    assert "attacked" not in said
+    found = re.search(r"measures='(.+?)' in one", said)
+    assert found is not None
+    plan = make_plan(AuditRequest(("zoo:digits-simclr",), "digits", measures=(found[1],)))
+    assert len(plan.measures) == 1
+
+
+def test_what_is_no_parameter_of_anything_is_told_as_before() -> None:
+    with pytest.raises(HoldfastError, match="unknown parameter of audit 'atacked'; did you mean 'attacked'"):
+        holdfast.audit("zoo:digits-simclr", "digits", atacked=10)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("words", [["--attack-steps", "10"], ["--attack-steps=10"], ["--steps", "10"]])
+def test_an_option_that_is_a_parameter_of_measures_is_given_with_set(words: list[str]) -> None:
+    command = [sys.executable, "-m", "holdfast", "audit", "zoo:digits-simclr", "--data", "digits", *words]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert "--set '*.attack.steps=10'" in ended.stderr
+    assert "attacked" not in ended.stderr
