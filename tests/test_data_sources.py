@@ -275,26 +275,32 @@ def test_bytes_as_floats_must_be_divided(tmp_path):
         open_images(late).batch(0, 40)
 
 
-def test_integers_must_be_bytes():
-    with pytest.raises(HoldfastError, match=r"int64 of 0 to \d+; convert 0-255 integers with .astype\('uint8'\)"):
-        Arrays(BYTES.astype(np.int64))
-    with pytest.raises(HoldfastError, match=r"; convert 0-255 integers with .to\(torch.uint8\)"):
-        Arrays(torch.tensor(BYTES).long())
-    with pytest.raises(HoldfastError, match=r"of 0 to 1; convert them to float32"):
-        Arrays(np.eye(5, dtype=np.int64)[None])
-    with pytest.raises(HoldfastError, match=r"of 0 to 70000; rescale them"):
-        Arrays(np.eye(5, dtype=np.int64)[None] * 70000)
+SIXTEEN = np.linspace(0, 16, 50, dtype=np.float32).reshape(2, 5, 5)
 
 
-def test_where_white_is_less_than_255_it_is_asked_what_white_is():
-    sixteen = np.linspace(0, 16, 50, dtype=np.float32).reshape(2, 5, 5)
-    with pytest.raises(HoldfastError, match="got 0 to 16; divide by 16 if that is white"):
-        Arrays(sixteen)
-    for whole in (sixteen.astype(np.int64), torch.tensor(sixteen).long()):
-        with pytest.raises(HoldfastError, match="got int64 of 0 to 16; divide by 16 if that is white"):
-            Arrays(whole)
-    with pytest.raises(HoldfastError, match="got int32 of 8 to 16; divide by 16 if that is white"):
-        TorchDataset([(torch.tensor(sixteen[1]).int(), 0)]).load(0)
+@pytest.mark.parametrize(
+    ("images", "said"),
+    [
+        (BYTES.astype(np.int64), "; convert 0-255 integers with .astype('uint8')"),
+        (torch.tensor(BYTES).long(), "; convert 0-255 integers with .to(torch.uint8)"),
+        (np.eye(5, dtype=np.int64)[None], "int64 of 0 to 1; convert them to float32"),
+        (np.eye(5, dtype=np.int64)[None] * 70000, "int64 of 0 to 70000; rescale them"),
+        # where white is less than 255, it is asked what white is
+        (SIXTEEN, "got 0 to 16; divide by 16 if that is white"),
+        (SIXTEEN.astype(np.int64), "got int64 of 0 to 16; divide by 16 if that is white"),
+        (torch.tensor(SIXTEEN).long(), "got int64 of 0 to 16; divide by 16 if that is white"),
+    ],
+)
+def test_what_are_no_pixels_of_a_0_1_image_is_refused(images, said):
+    with pytest.raises(HoldfastError) as error:
+        Arrays(images)
+    assert said in str(error.value)
+
+
+def test_an_image_of_a_dataset_is_asked_what_white_is():
+    with pytest.raises(HoldfastError) as error:
+        TorchDataset([(torch.tensor(SIXTEEN[1]).int(), 0)]).load(0)
+    assert "got int32 of 8 to 16; divide by 16 if that is white" in str(error.value)
 
 
 def test_nan_is_named():

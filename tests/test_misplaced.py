@@ -23,9 +23,10 @@ GIVEN = {
 @pytest.mark.parametrize("key", GIVEN)
 def test_a_parameter_of_measures_is_told_from_one_of_the_audit(key: str) -> None:
     path, value = GIVEN[key]
-    with pytest.raises(HoldfastError, match=f"unknown parameter of audit '{key}'; {re.escape(path)} is a") as caught:
+    with pytest.raises(HoldfastError) as caught:
         holdfast.audit("zoo:digits-simclr", "digits", **{key: value})
     said = str(caught.value)
+    assert f"unknown parameter of audit '{key}'; {path} is a" in said
     assert f"settings={{'*.{path}': {value!r}}}" in said
     assert "attacked" not in said
     found = re.search(r"measures='(.+?)' in one", said)

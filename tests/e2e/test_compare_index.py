@@ -276,10 +276,10 @@ def test_inner_products_are_told_with_their_own_sign(capsys, images: torch.Tenso
     again = given["measures"]["threshold"]["scores"]
     assert again["new"]["value"] == pytest.approx(limits["new"]["value"], rel=1e-2)
     assert given["measures"]["false_positives"]["scores"]["old"]["value"] == pytest.approx(0.02, abs=1e-3)
-    with pytest.raises(
-        holdfast.HoldfastError, match=r"got 1000 with 0; the inner product of the nearest pair is .*smaller"
-    ):
+    with pytest.raises(holdfast.HoldfastError) as error:
         holdfast.compare_index(old, new, images, threshold=1000.0, divergence="dot", quiet=True)
+    assert "got 1000 with 0; the inner product of the nearest pair is" in str(error.value)
+    assert "smaller" in str(error.value)
 
 
 def test_canaries_of_inner_products(images: torch.Tensor, tmp_path: Path) -> None:
@@ -303,15 +303,23 @@ def test_a_folder_keeps_its_comparison_unless_overwrite_says_otherwise(images: t
     assert again["encoders"]["new"]["passes"]["made"]["forward"] == 0
     assert again["measures"] == first["measures"]
     held = {name: (folder / name).read_bytes() for name in ("index.json", "report.html")}
-    for other in ({"k": [3]}, {"rate": 0.05}, {"require": ["overlap@10 > 1 %"]}, {"divergence": "cosine"}):
-        with pytest.raises(holdfast.HoldfastError, match=r"holds another comparison; choose another --out, or add"):
-            holdfast.compare_index(old, new, images, **{**kept, **other})
-    with pytest.raises(holdfast.HoldfastError, match="holds another comparison"):
-        holdfast.compare_index(old, new, images[:60], **kept)
-    with pytest.raises(holdfast.HoldfastError, match=r"new: .*other weights.*--overwrite"):
-        holdfast.compare_index(old, encoder("new", 3 * torch.eye(16)), images, **kept)
-    with pytest.raises(holdfast.HoldfastError, match="holds a comparison of an index; choose another --out"):
-        holdfast.audit(old, images, measures="uniformity", out=folder, quiet=True)
+    another = "holds another comparison; choose another --out, or add"
+    other = encoder("new", 3 * torch.eye(16))
+    for said, again in (
+        (another, lambda: holdfast.compare_index(old, new, images, **kept, k=[3])),
+        (another, lambda: holdfast.compare_index(old, new, images, **{**kept, "rate": 0.05})),
+        (another, lambda: holdfast.compare_index(old, new, images, **kept, require=["overlap@10 > 1 %"])),
+        (another, lambda: holdfast.compare_index(old, new, images, **kept, divergence="cosine")),
+        ("holds another comparison", lambda: holdfast.compare_index(old, new, images[:60], **kept)),
+        ("other weights", lambda: holdfast.compare_index(old, other, images, **kept)),
+        (
+            "holds a comparison of an index; choose another --out",
+            lambda: holdfast.audit(old, images, measures="uniformity", out=folder, quiet=True),
+        ),
+    ):
+        with pytest.raises(holdfast.HoldfastError) as error:
+            again()
+        assert said in str(error.value)
     assert held == {name: (folder / name).read_bytes() for name in held}
     replaced = holdfast.compare_index(old, new, images, **{**kept, "k": [3], "overwrite": True})
     assert "overlap@3" in replaced["measures"]

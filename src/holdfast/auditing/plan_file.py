@@ -101,13 +101,17 @@ def _fall_back(value: T | None, usual: T) -> T:
     return usual if value is None else value
 
 
+def _usual_norm(profile: str) -> str:
+    """Return the norm of a profile's ball."""
+    return profile_table(profile).get("norm", NORM)
+
+
 def _ball(request: AuditRequest, source: ImageSource | None) -> Ball:
     """Return the ball of an audit: the user's, else its profile's, else what is usual for its images."""
-    own, eps = profile_table(request.profile), request.eps
-    usual = own.get("norm", NORM)
+    usual, eps = _usual_norm(request.profile), request.eps
     norm = usual if request.norm is None else spell_norm(request.norm)
-    if eps is None and norm == usual:
-        eps = own.get("eps")
+    if eps is None and norm == usual:  # in another norm the profile's radius means another size
+        eps = profile_table(request.profile).get("eps")
 
     def shape() -> Shape | None:
         if (images := source or request.data) is None:
@@ -129,7 +133,7 @@ def refuse_idle_ball(request: AuditRequest) -> None:
         asked = [open_profile(profile, audit_ball(name, OTHER, lambda: None)).measures for name in ("linf", "l2")]
     except HoldfastError:  # one of them cannot be asked in such a ball, so it depends on the ball
         return
-    if eps is None and (norm is None or spell_norm(norm) == profile_table(profile).get("norm", NORM)):
+    if eps is None and (norm is None or spell_norm(norm) == _usual_norm(profile)):
         return  # it says what holds anyway
     if asked[0] == asked[1]:
         names = ", ".join(dict.fromkeys(map(registry.part_name, asked[0])))

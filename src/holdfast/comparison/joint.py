@@ -85,7 +85,9 @@ def _methods(encoders: Sequence[Audited], measures: Measures, data: Comparison) 
         for name, compared in data.measures.items():
             entries = [entry for seed in seeds if (entry := measures[seed.name].get(name)) is not None]
             row = next(row for row in compared.rows if row.encoder == method.name)
+            # A mean over some of the seeds would be that of another method
             if len(entries) == len(seeds) and row.score is not None:
+                # Intervals as wide as those of the audits, which may have looked several times
                 with looking(last_look(seeds)):
                     scores = _average(entries)
                 answers[method.name][name] = structs.replace(

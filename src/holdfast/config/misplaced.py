@@ -36,10 +36,12 @@ def _find(key: str) -> tuple[str, str] | None:
     """Return a measure and the path of its parameter that a word means: all of a path, or the end of one alone."""
     word = key.replace("-", "_")
     ours = [name for name in registry.names("measures") if registry.home("measures", name)]
+    # Those that answer first are the ones that people know
     for name in sorted(ours, key=lambda name: not getattr(registry.find_outline("measures", name), "in_brief", False)):
         spec = defaults("measures", name, BALL)
         paths = dict.fromkeys([*spec, *flatten(spec)])
         whole = [path for path in paths if word in (path, path.replace(".", "_")) and path not in ("kind", "name")]
+        # A word that ends several paths does not say which is meant
         ends = [path for path in paths if path.endswith(f".{word}")]
         if whole or len(ends) == 1:
             return name, (whole or ends)[0]

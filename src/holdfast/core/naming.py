@@ -88,15 +88,17 @@ def titles(parts: Mapping[str, Reader]) -> dict[str, str]:
     said: dict[str, str] = {}
     for name, part in parts.items():
         twins = [flats[other] for other in parts if registry.part_name(parts[other]) == registry.part_name(part)]
-        details = [f"{key}={words}" for key, words in _differing(flats[name], twins)]
+        details = [f"{key}={words}" for key, words in _find_differing(flats[name], twins)]
         said[name] = title(part, f"{name.partition('[')[0]}[{','.join(details)}]" if details else name)
     return said
 
 
-def _differing(flat: Mapping[str, Any], twins: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def _find_differing(flat: Mapping[str, object], twins: Sequence[Mapping[str, object]]) -> list[tuple[str, str]]:
     """Return the parameters of a part in which any of its twins differ, and its own values of them in words."""
     values = {key: [twin.get(key) for twin in twins if key in twin] for twin in twins for key in twin}
+    # In what at least two of them differ
     differing = {key for key, known in values.items() if len(set(known)) > 1}
+    # The last word of a path is enough where no other parameter has it
     ends = [key.rpartition(".")[2] for key in values]
     found = []
     for key in values:

@@ -38,19 +38,20 @@ def nearest(meant: str, names: Iterable[str], count: int = 1, least: float = ALI
         >>> nearest("blocks.12", ["blocks.1", "blocks.2", "blocks.11"], 2)
         ['blocks.11', 'blocks.2']
     """
-    shape, numbers = _numbered(meant)
+    shape, numbers = _split_numbers(meant)
 
     def rank(scored: tuple[float, str]) -> tuple[list[float], float, bool, str]:
         likely, name = scored
-        form, own = _numbered(name)
-        away = [abs(a - b) for a, b in zip(own, numbers, strict=True)] if form == shape and own else [math.inf]
+        form, own = _split_numbers(name)
+        # Where names differ in more than numbers, these say nothing
+        away = [float(abs(a - b)) for a, b in zip(own, numbers, strict=True)] if form == shape and own else [math.inf]
         return away, -likely, name[:1].lower() != meant[:1].lower(), name
 
     scored = sorted(((likeness(meant, name), name) for name in names), key=rank)
     return [name for likely, name in scored if likely >= least][:count]
 
 
-def _numbered(name: str) -> tuple[str, list[int]]:
+def _split_numbers(name: str) -> tuple[str, list[int]]:
     """Return a name without its numbers, and these."""
     return _plain(re.sub(r"[0-9]+", "0", name)), [int(digits[:18]) for digits in re.findall(r"[0-9]+", name)]
 

@@ -6,6 +6,7 @@ from holdfast.runtime.errors import UnreadableRecord, os_reason
 from holdfast.storage.entry import read_json
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.index_upgrade import SCHEMA, IndexRecord
+from holdfast.storage.record_file import schema_of
 
 INDEX = "index.json"
 
@@ -18,8 +19,7 @@ def read_index(folder: Folder) -> IndexRecord:
     """
     try:
         data = json.loads(folder.read(INDEX))
-        schema = data.get("schema") if isinstance(data, dict) else None
-        if schema != SCHEMA:
+        if (schema := schema_of(data)) != SCHEMA:
             raise ValueError(f"its schema is {schema!r}, and {SCHEMA} is expected")
         return read_json(data, IndexRecord)
     except (OSError, ValueError, RecursionError) as error:

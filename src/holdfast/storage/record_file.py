@@ -65,6 +65,11 @@ def _explain_missing(folder: Folder, place: str, error: OSError) -> UnreadableRe
     )
 
 
+def schema_of(data: Any) -> Any:
+    """Return the version of a schema that JSON data say they are of; None where they say none."""
+    return data.get("schema") if isinstance(data, dict) else None
+
+
 def parse_record(data: bytes, place: str) -> Record:
     """Return the record in the bytes of a file, see `read_record`."""
     try:
@@ -73,7 +78,7 @@ def parse_record(data: bytes, place: str) -> Record:
         raise UnreadableRecord(
             f"expected JSON in {RECORD} of {place!r}, got something else; run the audit again"
         ) from error
-    schema = record.get("schema") if isinstance(record, dict) else None
+    schema = schema_of(record)
     if type(schema) is not int or schema != SCHEMA:
         version = schema if isinstance(schema, (int, str)) and len(str(schema)) < 20 else "something else"
         newer = type(schema) is int and schema > SCHEMA

@@ -29,7 +29,7 @@ class ProductQuantised(LinearDivergence):
     Attributes:
         path: a .npy file of the index's codebooks, [M, K, D / M]: M pieces of each vector, K centroids for each.
 
-    Source: Jégou, Douze & Schmid (2011), Eq. 13, asymmetric distance computation; FAISS as `IndexPQ`.
+    Source: Jégou et al. (2011), Eq. 13, asymmetric distance computation; FAISS as `IndexPQ`.
 
     Example:
         >>> ProductQuantised("codebooks.npy").symmetric

@@ -25,14 +25,17 @@ def document(encoder: Encoder, x: Images | None = None, geometry: Geometry | Non
     if x is not None:
         with torch.no_grad():
             reps = f"{encoder(x[:1].to(encoder.device)).shape[1]} numbers: {reps}"
-        rows["input"] = "\n".join(filter(None, ["x".join(str(side) for side in x.shape[1:]), origin.get("size")]))
+        # Its own size, where images of another one are fed
+        size = origin.get("size")
+        rows["input"] = "x".join(str(side) for side in x.shape[1:]) + (f"\n{size}" if size else "")
     rows["representation"] = reps if encoder.draws is None else f"{reps}\nmean of {encoder.draws} draws"
     if encoder.straight_through:
         rows["gradient"] = f"straight through {', '.join(encoder.straight_through)}"
     mean, std = (", ".join(f"{value:g}" for value in values) for values in (encoder.mean, encoder.std))
-    rows["normalisation"] = f"(pixel - mean) / std, mean {mean}, std {std}\n{origin.get('normalisation')}"
-    if origin.get("normalisation", "").startswith(ASSUMED):
-        rows["normalisation"] += "; state what it was trained with: mean=…&std=…"
+    # What nobody has said of these weights, the user may know
+    source = str(origin.get("normalisation"))
+    source += "; state what it was trained with: mean=…&std=…" if source.startswith(ASSUMED) else ""
+    rows["normalisation"] = f"(pixel - mean) / std, mean {mean}, std {std}\n{source}"
     rows |= {key.replace("_", " "): origin[key] for key in ("channels", "image_size") if key in origin}
     said = "nobody says how they become its input; arrays and images of one size are taken as they are"
     rows["pictures"] = said if geometry is None else f"{geometry.in_words}\n{geometry.source}"

@@ -111,6 +111,7 @@ def methods(data: Comparison) -> Panel | None:
     lines = []
     for place, name in enumerate(dict.fromkeys((*first_names(data), *data.measures))):
         m = data.measures[name]
+        # Of other units the axis would mix what cannot be compared
         shares = [(row, row.score) for row in m.rows if row.score and (row.score.unit or m.unit) == "share"]
         points = [
             (series[row.encoder], value, low, high, bound)

@@ -183,6 +183,7 @@ def _resize(network: Any, common: Common) -> None:
     patch = getattr(getattr(network, "patch_embed", None), "patch_size", None)
     if common.size is not None and isinstance(patch, tuple) and len(patch) == 2:
         sides = list(zip(common.size, patch, strict=True))
+        # The next sizes that have no rest
         below, above = ("x".join(str(max(side // step + more, 1) * step) for side, step in sides) for more in (0, 1))
         if any(side % step for side, step in sides):
             raise HoldfastError(

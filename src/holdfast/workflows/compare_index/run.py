@@ -66,6 +66,7 @@ def compare_index(
     if store.exists(AUDIT):
         raise HoldfastError(f"the folder {str(store.files)!r} holds an audit; choose another --out")
 
+    # What another comparison in the same folder would answer otherwise
     asked = public(as_json([asdict(plan), images.fingerprint]))
     # Until this returns nobody else writes there
     _held = store.claim(digest(asked), say=listener.stage)
@@ -136,6 +137,7 @@ def _claim(store: Store, asked: list[Any]) -> tuple[str, str] | None:
     """
     try:
         record = read_index(store.files)
+    # One that was interrupted, or damaged, is made again
     except UnreadableRecord:
         return None
     if [as_json(record.plan), record.data.fingerprint] != asked:

@@ -133,6 +133,7 @@ def thresholds_for(distanced: Distanced, threshold: float) -> Thresholds:
     """Return the thresholds at the rate of false positives that a given threshold of the old encoder has."""
     pairs, ordered, known = distanced.pairs, distanced.order_statistics[0], distanced.compared_by
     words, asked = known.in_words, known.show(threshold)
+    # Of inner products the larger one is the nearer
     looser, past = ("smaller", "smallest") if known.negated else ("larger", "largest")
     nearest, tenth = (known.show(float(ordered[place])) for place in (0, min(LEAST, pairs.count) - 1))
     below = int((distanced.old < threshold).sum())
@@ -171,6 +172,7 @@ def translation(distanced: Distanced) -> list[TranslatedThreshold]:
         return rows
     for rate in torch.logspace(math.log10(least), math.log10(MOST), POINTS).tolist():
         limit = distanced.at(0, rate)
+        # Rates of few pairs may share a threshold
         if limit <= last:
             continue
         last, shown = limit, known.show_score(distanced.translate(limit)[0])

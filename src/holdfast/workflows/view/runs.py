@@ -226,9 +226,8 @@ def _read_plan(folder: Path) -> Facts | None:
         plan = parse_json(read_bytes(folder / PLAN))
     except (OSError, ValueError):
         return None
-    if not unbroken(plan) or not isinstance(plan.get("plan"), dict):
+    if not unbroken(plan) or not isinstance(plan := plan.get("plan"), dict):
         return None
-    plan = plan["plan"]
     names = [label[1] if (label := re.search(r"[?&]label=([^&]+)", name)) else name for name in plan["encoders"]]
     short = {text: name for name, text in short_names(list(dict.fromkeys(names))).items()}
     return Facts(short, plan.get("data") or "", None, plan.get("profile") or "", "", None, None, "")
@@ -240,8 +239,9 @@ def _read_error(folder: Path) -> str:
         plan = parse_json(read_bytes(folder / PLAN))
     except (OSError, ValueError):
         plan = None
-    if unbroken(plan) and isinstance(plan.get("error"), str):
-        return f"nothing could be audited: {plan['error']}"
+    # Written by hand it may hold anything
+    if plan is not None and unbroken(plan) and isinstance(error := plan.get("error"), str):
+        return f"nothing could be audited: {error}"
     return f"nothing could be audited, or its {PLAN} is damaged; run the audit again"
 
 

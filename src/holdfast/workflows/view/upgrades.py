@@ -47,6 +47,7 @@ def _folders(root: Path) -> Iterator[Path]:
     """Yield the folders with such a record: others may have a file of that name, too."""
     for place, folders, files in os.walk(root):
         folder = Path(place)
+        # Whoever writes the folder could lead out of it by a link
         is_upgrade = INDEX in files and not (folder / INDEX).is_symlink() and _is_record(folder / INDEX)
         folders[:] = [name for name in folders if not name.startswith(".") and not (is_upgrade and name in OWN)]
         if is_upgrade:
@@ -58,6 +59,7 @@ def _is_record(path: Path) -> bool:
         data = read_bytes(path)
     except OSError:
         return False
+    # Not parsed, for there may be many, and large ones
     return all(word in data for word in (b'"holdfast"', b'"translation"'))
 
 
@@ -68,6 +70,7 @@ def _read(root: Path, folder: Path) -> Upgrade:
         record = read_index(Folder(folder))
     except UnreadableRecord as error:
         return Upgrade(id_of(place), place, folder, "", str(error).replace(f"{root}/", ""), None, False)
+    # Nothing was required, so nothing is passed
     asked = record.findings or record.canaries
     date = record.finished[:16].replace("T", " ")
     return Upgrade(id_of(place), place, folder, date, sentences(record)[0], record.passed if asked else None, True)

@@ -28,8 +28,10 @@ def refuse_type(values: np.ndarray, name: str, expected: str, for_bytes: str) ->
 
 def _advise(low: float, high: float, for_bytes: str) -> str:
     """Return how values from `low` to `high` become pixels in [0, 1]; `for_bytes`: where they are bytes."""
+    # No known range: neither bytes nor shares
     if low < 0 or high > 255:
         return "rescale them"
     if high <= 1:
         return "convert them to float32"
+    # Digits of 0 to 16, or dark bytes: who has them knows
     return for_bytes if high > DARK else f"divide by {high:g} if that is white; if 255 is, {for_bytes}"

@@ -44,13 +44,14 @@ class Preprocessing:
     problem: str = ""
     of_weights: bool = False
 
-    def assume(self) -> "Preprocessing":
-        """Return it as that of a user's weights, which say nothing of it and may have been trained with another."""
-        nothing = "the weights file says nothing"
-        geometry = self.geometry
-        if geometry is not None:
-            geometry = replace(geometry, source=f"{ASSUMED} {geometry.source}; {nothing}")
-        return replace(self, source=f"{ASSUMED} {self.source}; {nothing}", geometry=geometry)
+
+def _assume(said: Preprocessing) -> Preprocessing:
+    """Return what a library says of its own weights as what is assumed of a user's, of which nobody says anything."""
+    nothing = "the weights file says nothing"
+    geometry = said.geometry
+    if geometry is not None:
+        geometry = replace(geometry, source=f"{ASSUMED} {geometry.source}; {nothing}")
+    return replace(said, source=f"{ASSUMED} {said.source}; {nothing}", geometry=geometry)
 
 
 def assemble(
@@ -78,9 +79,10 @@ def assemble(
         HoldfastError: no mean and std from anywhere, a source that does to pictures what cannot be repeated while the
             user does not say what is done instead, or an output that is not [B, D].
     """
+    # What a library says of its own weights need not hold for the weights of others
     own_file = common.weights not in ("default", "random")
     if own_file and common.mean is None and preprocessing.mean is not None and not preprocessing.of_weights:
-        preprocessing = preprocessing.assume()
+        preprocessing = _assume(preprocessing)
     chosen = common.layer or layer
     tap = Tap(network, chosen, common.pool, root=root)
     # options of the spec win over what the source says
@@ -101,6 +103,7 @@ def assemble(
                 f"or {shape[0]}"
             )
     geometry = override_geometry(geometry, common.pictures, shape, GIVEN, f"encoder {common.name!r}")
+    # Networks that take any size were made for one
     resized = {}
     if common.size is not None:
         if tuple(common.size) != tuple(shape[1:]):

@@ -98,6 +98,7 @@ def check_layer(layer: str | None, build: Callable[[], nn.Module]) -> None:
     """
     if layer is None or layer in LAYERS:
         return
+    # Names of layers need no numbers
     with torch.device("meta"):
         modules = dict(build().named_modules())
     if layer.removesuffix(".input") not in modules:
