@@ -93,13 +93,15 @@ def titles(parts: Mapping[str, Reader]) -> dict[str, str]:
     return said
 
 
-def _differing(flat: Mapping[str, Any], twins: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def _differing(flat: Mapping[str, object], twins: Sequence[Mapping[str, object]]) -> list[tuple[str, str]]:
     """Return the parameters of a part in which any of its twins differ, and its own values of them in words."""
+    # every parameter that any of them has, and which of these differ among those that have it
     values = {key: [twin.get(key) for twin in twins if key in twin] for twin in twins for key in twin}
     differing = {key for key, known in values.items() if len(set(known)) > 1}
     ends = [key.rpartition(".")[2] for key in values]
     found = []
     for key in values:
+        # a part without the parameter, or with none given, says nothing of it
         end = key.rpartition(".")[2]
         if key not in differing or flat.get(key) in (None, ()):
             continue
