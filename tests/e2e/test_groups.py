@@ -227,6 +227,10 @@ def test_a_copy_is_no_other_seed(whole: str) -> None:
 def test_figures_are_of_methods_with_one_line_each(whole: str, tmp_path: Path, capsys) -> None:
     compared = holdfast.compare(whole, groups=GROUPS)
     assert compared.figures[0] == "methods"
+    assert compared.cite() == holdfast.open(whole).cite()
+    alone = holdfast.compare(whole, groups=GROUPS, measures=["cosine_to_self"]).cite()
+    assert "% behind cosine_to_self\n" in alone
+    assert "breakaway_risk" not in alone
     drawn = list(csv.DictReader(io.StringIO(compared.figure("methods").csv())))
     for name in ("one", "two"):
         rows = [line for line in drawn if line["name"] == name]

@@ -13,7 +13,7 @@ from holdfast.comparison.groups import Globs
 from holdfast.comparison.joint import joint
 from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError
-from holdfast.report import leaderboard
+from holdfast.report import bibliography, leaderboard
 from holdfast.report.document import Document
 from holdfast.report.documents.comparison import document
 from holdfast.report.documents.comparison_table import Layout, latex
@@ -98,6 +98,11 @@ class Comparison(Shown):
         """Return encoders against measures as Markdown; see `to_latex`."""
         layout = Layout(digits=digits, transpose=transpose, p_values=p_values)
         return to_markdown(table_document(self._compared, layout))
+
+    def cite(self) -> str:
+        """Return BibTeX of Holdfast and of each work behind what is compared; see `Record.cite`."""
+        among = [measure.part for measure in self._compared.measures.values()]
+        return bibliography.cite(*(run.record for run in self.runs), among=among)
 
     @check_arguments
     def report(self, path: str | os.PathLike[str]) -> str:

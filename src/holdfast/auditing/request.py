@@ -10,7 +10,7 @@ from holdfast.runtime.option import Option
 NORMS = ("linf", "l2", "patch")
 """Names of balls that are offered."""
 
-SPELLINGS = {"inf": "linf", "linfinity": "linf", "2": "l2", "2.0": "l2", "1": "l1", "1.0": "l1"}
+_SPELLINGS = {"inf": "linf", "linfinity": "linf", "2": "l2", "2.0": "l2", "1": "l1", "1.0": "l1"}
 """How norms are written elsewhere, in NumPy and torch say."""
 
 
@@ -26,7 +26,7 @@ def spell_norm(norm: str | float) -> str:
     name, bracket, fields = str(norm).partition("[")
     lower = name.strip().lower()
     word = lower.replace("ℓ", "l").replace("∞", "inf").replace("_", "").replace("-", "")
-    usual = SPELLINGS.get(word, word)
+    usual = _SPELLINGS.get(word, word)
     return f"{usual if usual in ('linf', 'l2', 'l1') else lower}{bracket}{fields}"
 
 

@@ -46,7 +46,7 @@ def train(
     from holdfast.storage.run_folder import Store
     from holdfast.training.loop import train as run
     from holdfast.training.recipe_file import read_beside, read_recipe
-    from holdfast.workflows.monitor import monitors_of
+    from holdfast.workflows.monitor.training_monitor import monitors_of
 
     # The recipe, and what its file says beside it: monitors and trackers
     options = {"data": data, "epochs": epochs, "images": images, "device": device, "seed": seed}

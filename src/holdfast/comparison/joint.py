@@ -83,6 +83,7 @@ def _methods(encoders: Sequence[Audited], measures: Measures, data: Comparison) 
         methods.append(replace(whole, entry=entry))
         answers[method.name] = {}
         for name, compared in data.measures.items():
+            # the means of all that every seed of the method has
             entries = [entry for seed in seeds if (entry := measures[seed.name].get(name)) is not None]
             row = next(row for row in compared.rows if row.encoder == method.name)
             # A mean over some of the seeds would be that of another method

@@ -4,7 +4,7 @@ from holdfast.config.overrides import defaults
 from holdfast.core import registry
 from holdfast.core.naming import flatten
 
-BALL = {"kind": "threats", "name": "linf", "radius": 0.05}
+_BALL = {"kind": "threats", "name": "linf", "radius": 0.05}
 """Some ball: only names of parameters are read."""
 
 
@@ -34,11 +34,13 @@ def explain_misplaced_option(key: str, value: str = "") -> str:
 
 def _find(key: str) -> tuple[str, str] | None:
     """Return a measure and the path of its parameter that a word means: all of a path, or the end of one alone."""
+    # ours alone, those of the first page first: an example of a measure that people know
     word = key.replace("-", "_")
     ours = [name for name in registry.names("measures") if registry.home("measures", name)]
     # Those that answer first are the ones that people know
     for name in sorted(ours, key=lambda name: not getattr(registry.find_outline("measures", name), "in_brief", False)):
-        spec = defaults("measures", name, BALL)
+        # all of a path, or an end that only one path has
+        spec = defaults("measures", name, _BALL)
         paths = dict.fromkeys([*spec, *flatten(spec)])
         whole = [path for path in paths if word in (path, path.replace(".", "_")) and path not in ("kind", "name")]
         # A word that ends several paths does not say which is meant

@@ -95,6 +95,7 @@ def titles(parts: Mapping[str, Reader]) -> dict[str, str]:
 
 def _find_differing(flat: Mapping[str, object], twins: Sequence[Mapping[str, object]]) -> list[tuple[str, str]]:
     """Return the parameters of a part in which any of its twins differ, and its own values of them in words."""
+    # every parameter that any of them has, and which of these differ among those that have it
     values = {key: [twin.get(key) for twin in twins if key in twin] for twin in twins for key in twin}
     # In what at least two of them differ
     differing = {key for key, known in values.items() if len(set(known)) > 1}
@@ -102,6 +103,7 @@ def _find_differing(flat: Mapping[str, object], twins: Sequence[Mapping[str, obj
     ends = [key.rpartition(".")[2] for key in values]
     found = []
     for key in values:
+        # a part without the parameter, or with none given, says nothing of it
         end = key.rpartition(".")[2]
         if key not in differing or flat.get(key) in (None, ()):
             continue

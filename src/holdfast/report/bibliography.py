@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.core import registry
 from holdfast.runtime.errors import HoldfastError
+from holdfast.storage.entry import Spec
 from holdfast.storage.record import MeasureEntry, Record
 
 OWN = "holdfast"
@@ -118,12 +119,18 @@ def read_source(part: type) -> str:
     return reference if isinstance(reference, str) else said[1].strip() if said else ""
 
 
-def cite(record: Record) -> str:
-    """Return BibTeX of Holdfast and of the works behind each score of a record: of measures, and of all they are of."""
+def cite(*records: Record, among: Collection[Spec] | None = None) -> str:
+    """Return BibTeX of Holdfast and of the works behind each score of records: of measures, and of all they are of.
+
+    Args:
+        records: the records.
+        among: the specs of the measures that count; None: all.
+    """
     cited: dict[Work, dict[str, None]] = {}
     unknown: dict[str, None] = {}
-    for name, entry in ((name, entry) for encoder in record.encoders for name, entry in encoder.measures.items()):
-        if entry.failure:
+    encoders = [encoder for record in records for encoder in record.encoders]
+    for name, entry in ((name, entry) for encoder in encoders for name, entry in encoder.measures.items()):
+        if entry.failure or (among is not None and entry.part not in among):
             continue
         sources = [entry.reference]
         try:
@@ -134,7 +141,8 @@ def cite(record: Record) -> str:
             cited.setdefault(work, {})[name] = None
     # Holdfast first, then each work once, above it the measures that it is behind
     own = next(work for work in works().values() if work.key == OWN)
-    entries = [own.bibtex(f"Version {record.holdfast.version}")]
+    versions = dict.fromkeys(record.holdfast.version for record in records)
+    entries = [own.bibtex(f"Version {', '.join(versions)}")]
     entries += [f"% behind {', '.join(names)}\n{work.bibtex()}" for work, names in cited.items()]
     if unknown:
         entries.append(f"% parts of {', '.join(unknown)} are not known here, so what they rest on is missing")

@@ -86,7 +86,7 @@ def figures_of_comparison(data: Comparison, joint: Record | None, files: RunFile
     seeds = count_seeds(data)
     shown = _charts(shorten_names(joint)[0], files, apart, seeds) if joint else []
     data, _ = shorten_names(data)
-    if seeds and (panel := apart("methods", lambda: methods(data), None)):
+    if seeds and (panel := apart("methods", lambda: _draw_methods(data), None)):
         about = f"Means over {seeds}, with 95 % intervals over images and seeds; hollow: a bound on one side."
         shown.insert(0, _Shown("methods", "", "Methods on each measure that is a share", about, panel))
     series = {encoder.name: place for place, encoder in enumerate(data.encoders)}
@@ -105,7 +105,7 @@ class _Shown(NamedTuple):
     panel: Panel
 
 
-def methods(data: Comparison) -> Panel | None:
+def _draw_methods(data: Comparison) -> Panel | None:
     """Return a row for each measure that is a share, with the mean of each method and its interval; None of none."""
     series = {encoder.name: place for place, encoder in enumerate(data.encoders)}
     lines = []

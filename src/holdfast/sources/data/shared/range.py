@@ -6,7 +6,7 @@ import numpy as np
 
 from holdfast.runtime.errors import HoldfastError
 
-DARK = 64
+_DARK = 64
 """Where the largest value is no larger, bytes are so unlikely that it is asked what white is."""
 
 
@@ -34,4 +34,4 @@ def _advise(low: float, high: float, for_bytes: str) -> str:
     if high <= 1:
         return "convert them to float32"
     # Digits of 0 to 16, or dark bytes: who has them knows
-    return for_bytes if high > DARK else f"divide by {high:g} if that is white; if 255 is, {for_bytes}"
+    return for_bytes if high > _DARK else f"divide by {high:g} if that is white; if 255 is, {for_bytes}"
