@@ -31,7 +31,8 @@ from holdfast.storage.run_folder import Store
 from holdfast.training.loop import Trained, train
 from holdfast.training.pace import Pace
 from holdfast.training.recipe_file import make_recipe
-from holdfast.workflows.monitor import AuditMonitor, HoldfastCallback, Look, look, measures_of, monitor
+from holdfast.workflows.monitor import AuditMonitor, HoldfastCallback, Look, look, monitor
+from holdfast.workflows.monitor.snapshot import measures_of
 from json_records import run_audit
 
 BREAKAWAY = {"name": "breakaway_risk", "attack": {"kind": "attacks", "name": "pgd", "steps": 2}}
