@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check
 
-.PHONY: demo test slow mutants check format surface bench bench-quick gpu docs clean
+.PHONY: demo test slow mutants check format surface pages bench bench-quick gpu docs clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/holdfast demo
@@ -30,6 +30,9 @@ format: $(VENV)/installed-test
 surface: $(VENV)/installed-test
 	$(VENV)/bin/python tests/surface.py
 	$(VENV)/bin/python tests/profile_pages.py
+
+pages: $(VENV)/installed
+	$(VENV)/bin/python docs/fill.py
 
 bench: $(VENV)/installed-test
 	$(PIP) install -q -c constraints.txt -e '.[bench]'

@@ -1,6 +1,6 @@
 """A hook of MkDocs: puts what the code knows into the pages, so that it cannot go stale.
 
-A page asks for it by a comment in a line of its own, for example `<!-- facts: breakaway_risk -->`.
+A page asks for it by a block, for example `<!-- facts: breakaway_risk -->`, see `blocks.py`.
 """
 
 import ast
@@ -9,6 +9,7 @@ import inspect
 import json
 import re
 import shlex
+import sys
 import textwrap
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -17,31 +18,32 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 DOCS = Path(__file__).parent
-ASKED = re.compile(
-    r"^<!-- (facts|measures|profiles|options|function|radii|verdicts|commands|parts|references|layers|formats"
-    r"|gallery|examples|works|gradients)(?:: (\S+))? -->$",
-    re.MULTILINE,
-)
-FACTS = re.compile(r"^<!-- facts: (\w+) -->$", re.MULTILINE)
+sys.path.insert(0, str(DOCS))  # MkDocs loads a hook by its path alone
+
+import blocks  # noqa: E402
+
+ASKED = blocks.pattern(
+    "facts", "measures", "profiles", "options", "function", "radii", "verdicts", "commands", "parts", "references",
+    "layers", "formats", "gallery", "examples", "works", "gradients",
+)  # fmt: skip
+FACTS = re.compile(r"^<!-- facts: (?!end)(\w+) -->$", re.MULTILINE)
 OUTCOMES = ("holds", "fails", "not shown")
 
 
-def on_page_markdown(markdown: str, files: Any, **_: Any) -> str:
-    """Replace each comment by what it asks for (MkDocs calls this for every page)."""
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Replace each block by what it asks for (MkDocs calls this for every page)."""
+    return blocks.replace(ASKED, markdown, make)
+
+
+def make(kind: str, name: str | None) -> str:
+    """Return what a block asks for."""
     makers: dict[str, Callable[..., str]] = {
         "facts": facts, "measures": measures, "profiles": profiles, "options": options, "function": function,
-        "radii": radii, "commands": commands, "parts": parts, "references": references,
+        "radii": radii, "commands": commands, "parts": parts, "references": references, "verdicts": all_verdicts,
         "layers": layers, "formats": formats, "gallery": gallery, "examples": examples,
         "works": works, "gradients": gradients,
     }  # fmt: skip
-
-    def made(found: re.Match[str]) -> str:
-        kind, name = found.groups()
-        if kind == "verdicts":
-            return verdicts([DOCS / one.src_uri for one in files if one.src_uri.startswith("reproductions/")])
-        return makers[kind](name) if name else makers[kind]()
-
-    return ASKED.sub(made, markdown)
+    return makers[kind](name) if name else makers[kind]()
 
 
 def facts(name: str) -> str:
@@ -336,6 +338,11 @@ def function(name: str) -> str:
         title, _, text = end.partition("\n")
         lines += ["", f"**{title}** {' '.join(text.split())}"]
     return "\n".join(lines)
+
+
+def all_verdicts() -> str:
+    """Return what became of the claims of all reproductions that there are."""
+    return verdicts((DOCS / "reproductions").glob("*.md"))
 
 
 def verdicts(pages: Iterable[Path]) -> str:

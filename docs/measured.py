@@ -1,12 +1,12 @@
 """A hook of MkDocs: puts what benchmarks have measured of known encoders into the pages, as tables.
 
 `encoders.json` is of `python -m benchmarks.references`, `hardening.json` of `python -m benchmarks.hardening`. A page
-asks by a comment in a line of its own, for example
-`<!-- worst case: CIFAR-10 -->`.
+asks by a block, for example `<!-- worst case: CIFAR-10 -->`, see `blocks.py`.
 """
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -15,9 +15,11 @@ from typing import Any
 from holdfast.runtime.sizes import in_figures
 
 DOCS = Path(__file__).parent
-ASKED = re.compile(
-    r"^<!-- (worst case|everyday|classifiers|told by|alike|matrix|records|hardening)(?:: (.+))? -->$", re.MULTILINE
-)
+sys.path.insert(0, str(DOCS))  # MkDocs loads a hook by its path alone
+
+import blocks  # noqa: E402
+
+ASKED = blocks.pattern("worst case", "everyday", "classifiers", "told by", "alike", "matrix", "records", "hardening")
 OUTCOMES = {
     "Accuracy kept under attack": "accuracy kept under attack",
     "Relative drop": "accuracy kept under corruptions",
@@ -33,12 +35,17 @@ STRONG = 0.9
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replace each comment by the table that it asks for (MkDocs calls this for every page)."""
+    """Replace each block by the table that it asks for (MkDocs calls this for every page)."""
+    return blocks.replace(ASKED, markdown, make)
+
+
+def make(kind: str, of: str | None) -> str:
+    """Return the table that a block asks for."""
     makers: dict[str, Callable[..., str]] = {
         "worst case": worst_case, "everyday": everyday, "classifiers": classifiers, "told by": told_by, "alike": alike,
         "matrix": matrix, "records": records, "hardening": hardening,
     }  # fmt: skip
-    return ASKED.sub(lambda match: makers[match[1]](*([match[2]] if match[2] else [])), markdown)
+    return makers[kind](*([of] if of else []))
 
 
 @cache

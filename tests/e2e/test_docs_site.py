@@ -62,10 +62,10 @@ def test_no_request_for_what_the_code_knows_is_left(site: Path) -> None:
 
 def test_every_measure_is_explained_on_one_page() -> None:
     pages = [path.read_text(encoding="utf-8") for path in (DOCS / "measures").glob("*.md")]
-    told = [name for page in pages for name in re.findall(r"^<!-- facts: (\w+) -->$", page, re.MULTILINE)]
+    told = [name for page in pages for name in re.findall(r"^<!-- facts: (?!end)(\w+) -->$", page, re.MULTILINE)]
     assert sorted(told) == sorted(registry.names("measures"))
     for page in pages:
-        for name, rest in re.findall(r"^<!-- facts: (\w+) -->$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL):
+        for name, rest in re.findall(r"^<!-- facts: (?!end)(\w+) -->$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL):
             for what in ("**What affects it.**", "**What it does not show.**"):
                 assert what in rest, f"{name}: {what}"
 
@@ -79,8 +79,9 @@ def test_pictures_of_the_pages_exist_and_are_small() -> None:
     assert shown
     for path in shown:
         assert path.is_file(), path.name
-    assert {path.resolve() for path in (DOCS / "pictures").iterdir()} == shown
-    assert sum(path.stat().st_size for path in shown) < 600_000
+    drawn, gallery = {path.resolve() for path in (DOCS / "pictures").iterdir()}, {*(DOCS / "gallery").glob("*.png")}
+    assert shown == drawn | gallery
+    assert sum(path.stat().st_size for path in drawn) < 600_000
     reports = [path.stat().st_size for path in (DOCS / "gallery").glob("*.png")]
     assert max(reports) < 60_000
     assert sum(reports) < 320_000
@@ -161,6 +162,32 @@ def generated(name: str = "generated"):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_the_pages_of_the_repository_hold_what_the_code_says(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS))
+    script = importlib.import_module("fill")
+    old = [path.name for path, text in script.pages() if text != path.read_text(encoding="utf-8")]
+    assert old == [], "type `make pages`, and commit what it writes"
+
+
+def test_a_block_is_written_once_and_read_back(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS))
+    blocks = importlib.import_module("blocks")
+    asked, page = (
+        blocks.pattern("facts", "all"),
+        "# A\n\n<!-- facts: one -->\n\ntext\n\n<!-- facts: two -->\n<!-- all -->\n",
+    )
+
+    def say(kind: str, of: str | None) -> str:
+        return f"{kind} of {of}"
+
+    filled = blocks.fill(asked, page, say)
+    assert filled.count("facts of one\n\n<!-- facts: end -->\n\ntext") == filled.count("all of None") == 1
+    assert blocks.fill(asked, filled, say) == filled
+    assert blocks.fill(asked, filled, lambda kind, of: "new").count("new") == 3
+    assert blocks.replace(asked, filled, say) == "# A\n\nfacts of one\n\ntext\n\nfacts of two\nall of None\n"
+    assert blocks.fill(asked, page, say, but="facts").count("of") == 1
 
 
 def test_what_was_measured_of_known_encoders_is_in_the_pages() -> None:

@@ -39,12 +39,14 @@ def blocks(page: Path) -> Iterator[re.Match[str]]:
 
 
 def commands() -> list[tuple[str, str]]:
-    """Return every line of every page that begins with the command, whether in a block or indented."""
+    """Return every line of every page that begins with the command, in a block or indented, but for how it is used."""
     found = []
     for page in PAGES:
         text = page.read_text(encoding="utf-8").replace("\\\n", " ")
         found += [
-            (named(page), line) for line in re.findall(r"^(?:    )?(?:\$ )?(holdfast [^\n]+)", text, re.MULTILINE)
+            (named(page), line)
+            for line in re.findall(r"^(?:    )?(?:\$ )?(holdfast [^\n]+)", text, re.MULTILINE)
+            if not line.endswith(" [options]")
         ]
     return found
 
