@@ -90,6 +90,6 @@ def test_two_of_which_one_looks_untrained_are_not_said_to_be_level(
     audit(folder, 200, 50, encoders=ENCODERS[:2], measures=MEASURES[:1])
     record = holdfast.open(folder)
     told = " ".join(str(record).split())
-    assert told.startswith("Fewer than two encoders can be ranked. random is not ranked: looks untrained.")
+    assert told.startswith("Fewer than two encoders can be ranked. random is not ranked: looks untrained (the weights")
     sentences = [sentence.text for sentence in winners(record.run.record)]
     assert sentences == ["Fewer than two encoders can be ranked: see what the checks call the others."]

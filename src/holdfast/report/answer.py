@@ -61,6 +61,11 @@ def diagnose(encoder: EncoderEntry, by: Collection[str] | None = None) -> str:
     return listing([names[0], *map(decapitalise, names[1:])]) if names else ""
 
 
+def explain_diagnosis(encoder: EncoderEntry) -> str:
+    """Return what checks found of an encoder that they call something; "" where they call it nothing."""
+    return "; ".join(check.finding for check in encoder.checks.values() if check.called and check.finding)
+
+
 def answer(measure: MeasureEntry, encoder: EncoderEntry, data: DataEntry) -> Answer | None:
     """Return what a measure says in words; None of most, which say nothing."""
     words, headline = measure.in_words, measure.headline_score

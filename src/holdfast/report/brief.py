@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from holdfast.numerics.statistics.score import Score
-from holdfast.report.answer import answer, diagnose, duplicates
+from holdfast.report.answer import answer, diagnose, duplicates, explain_diagnosis
 from holdfast.report.cells import Cell
 from holdfast.report.leader import Leader, lead, lead_of
 from holdfast.report.numbers import (
@@ -140,7 +140,10 @@ def leader(record: Record) -> Leader | None:
         for name, m in entries.items()
         if (score := m.headline_score) and finite(score.value) and score.standing != VOID
     }
-    left_out = "; ".join(f"{e.name} is not ranked: {decapitalise(diagnose(e))}" for e in others)
+    left_out = "; ".join(
+        f"{e.name} is not ranked: {decapitalise(diagnose(e))}" + (f" ({why})" if (why := explain_diagnosis(e)) else "")
+        for e in others
+    )
     if others and len(scores) < 2 <= len(audited):
         return Leader("Fewer than two encoders can be ranked", f"{left_out}.", "warn")
     if not scores:
@@ -169,7 +172,8 @@ def _alone(encoder: EncoderEntry, key: str, record: Record) -> Leader | None:
     if said is None:
         return None
     if name := diagnose(encoder):
-        return Leader(f"{encoder.name}: {decapitalise(name)}", replace(said, called="").sentence.text, "warn")
+        why = f"{why[0].upper()}{why[1:]}. " if (why := explain_diagnosis(encoder)) else ""
+        return Leader(f"{encoder.name}: {decapitalise(name)}", why + replace(said, called="").sentence.text, "warn")
     if said.tone != "plain" or not said.is_number:
         return None
     return Leader(f"{encoder.name}: {said.says}", " ".join(said.further))
