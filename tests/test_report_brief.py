@@ -171,13 +171,13 @@ def test_the_answer_of_one_encoder_is_its_heading(tmp_path) -> None:
     assert alone is not None
     assert alone.heading == f"{record['encoders'][0]['name']}: Half of the images hold"
     record["encoders"][0]["checks"]["trained"] = {
-        "title": "Trained", "status": "warn", "called": "Looks untrained", "finding": "all layers are as drawn", "meaning": "",
+        "title": "Trained", "status": "warn", "called": "Looks untrained", "finding": "all are drawn", "meaning": "",
         "consequence": "caution", "details": {},
     }  # fmt: skip
     doubtful = leader(typed(record))
     assert doubtful is not None
     assert doubtful.heading.endswith(": looks untrained")
-    assert doubtful.text.startswith("All layers are as drawn. ")
+    assert doubtful.text.startswith("All are drawn. ")
     assert "for such an encoder this means little" in doubtful.text
 
 
