@@ -43,8 +43,10 @@ def nearest(meant: str, names: Iterable[str], count: int = 1, least: float = ALI
     def rank(scored: tuple[float, str]) -> tuple[list[float], float, bool, str]:
         likely, name = scored
         form, own = _split_numbers(name)
-        # Where names differ in more than numbers, these say nothing
-        away = [float(abs(a - b)) for a, b in zip(own, numbers, strict=True)] if form == shape and own else [math.inf]
+        away = [math.inf]  # where names differ in more than numbers, these say nothing
+        if form == shape and own:
+            # Digits that have changed places are the same number, mistyped
+            away = [0.0 if _digits(a) == _digits(b) else float(abs(a - b)) for a, b in zip(own, numbers, strict=True)]
         return away, -likely, name[:1].lower() != meant[:1].lower(), name
 
     scored = sorted(((likeness(meant, name), name) for name in names), key=rank)
@@ -54,6 +56,10 @@ def nearest(meant: str, names: Iterable[str], count: int = 1, least: float = ALI
 def _split_numbers(name: str) -> tuple[str, list[int]]:
     """Return a name without its numbers, and these."""
     return _plain(re.sub(r"[0-9]+", "0", name)), [int(digits[:18]) for digits in re.findall(r"[0-9]+", name)]
+
+
+def _digits(number: int) -> list[str]:
+    return sorted(str(number))
 
 
 def format_suggestions(names: Iterable[str]) -> str:

@@ -52,7 +52,7 @@ class Claim:
         self.settle()
         if self._owner is not None:
             if self._alone:
-                with suppress(OSError):
+                with suppress(OSError, ValueError):  # a collector may have closed it before
                     self._owner.truncate(0)
             self._owner.close()
             self._owner = None

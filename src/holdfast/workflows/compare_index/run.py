@@ -1,6 +1,7 @@
 """Compare two encoders of one index: represent, measure, judge, record."""
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -69,64 +70,66 @@ def compare_index(
     # What another comparison in the same folder would answer otherwise
     asked = public(as_json([asdict(plan), images.fingerprint]))
     # Until this returns nobody else writes there
-    _held = store.claim(digest(asked), say=listener.stage)
-    recorded = None if overwrite else _claim(store, asked)
+    with closing(store.claim(digest(asked), say=listener.stage)):
+        recorded = None if overwrite else _claim(store, asked)
 
-    # Both encoders, one after the other: two may not fit into memory
-    old, new = (
-        represent(plan, spec, opened.get(spec), images, store, listener, identity)
-        for spec, identity in zip((plan.old, plan.new), recorded or (None, None), strict=True)
-    )
+        # Both encoders, one after the other: two may not fit into memory
+        old, new = (
+            represent(plan, spec, opened.get(spec), images, store, listener, identity)
+            for spec, identity in zip((plan.old, plan.new), recorded or (None, None), strict=True)
+        )
 
-    # Neighbours, distances, thresholds and canaries
-    alike = torch.cat([look_alikes(side.thumbnails[:PAIRED]) for side in (old, new)])
-    upgraded = upgrade(plan, old.represented, new.represented, alike, canaries, images.ids, listener)
+        # Neighbours, distances, thresholds and canaries
+        alike = torch.cat([look_alikes(side.thumbnails[:PAIRED]) for side in (old, new)])
+        upgraded = upgrade(plan, old.represented, new.represented, alike, canaries, images.ids, listener)
 
-    # Images that changed most, and a row for each image
-    listener.stage("drawing the images that changed most")
-    columns = {name: values for name, (values, _) in upgraded.each.items()}
-    store.write_table(TABLE, images.ids, columns)
-    changed = most_changed(store, (old.images, new.images), columns["rank_biased_overlap"], max(plan.k), upgraded.lists)
+        # Images that changed most, and a row for each image
+        listener.stage("drawing the images that changed most")
+        columns = {name: values for name, (values, _) in upgraded.each.items()}
+        store.write_table(TABLE, images.ids, columns)
+        changed = most_changed(
+            store, (old.images, new.images), columns["rank_biased_overlap"], max(plan.k), upgraded.lists
+        )
 
-    # What became of requirements and canaries
-    distance = plan.compared_by.in_words
-    answers = findings(new.entry.name, upgraded.measures, upgraded.threshold, plan.require, distance)
-    broken = any(canary.is_broken for canary in upgraded.canaries)
-    passed = all(finding.met for finding in answers) and not broken
-    record = IndexRecord(
-        schema=SCHEMA,
-        holdfast=software(),
-        command=command,
-        plan=IndexPlanEntry(**asdict(plan)),
-        data=IndexImages(
-            spec=plan.data,
-            description=str(images),
-            available=images.available,
-            images=len(images),
-            paired=upgraded.pairs.images,
-            pairs=upgraded.pairs.count,
-            fingerprint=images.fingerprint,
-            skipped=images.unreadable,
-        ),
-        encoders=Both(old=old.entry, new=new.entry),
-        distance=distance,
-        larger_is_nearer=plan.compared_by.negated,
-        measures=upgraded.measures,
-        threshold=upgraded.threshold,
-        translation=upgraded.translation,
-        canaries=upgraded.canaries,
-        changed=changed,
-        table=TABLE,
-        environment=environment(),
-        finished=datetime.now(UTC).isoformat(timespec="seconds"),
-        findings=answers,
-        passed=passed,
-        status=int(ExitStatus.DONE if passed else ExitStatus.UNMET),
-    )
-    # Shown as it is written: without places, and without numbers that are not finite
-    written = public(as_json(record))
-    store.write_json(INDEX, written)
-    return read_json(written, IndexRecord)
+        # What became of requirements and canaries
+        distance = plan.compared_by.in_words
+        answers = findings(new.entry.name, upgraded.measures, upgraded.threshold, plan.require, distance)
+        broken = any(canary.is_broken for canary in upgraded.canaries)
+        passed = all(finding.met for finding in answers) and not broken
+        record = IndexRecord(
+            schema=SCHEMA,
+            holdfast=software(),
+            command=command,
+            plan=IndexPlanEntry(**asdict(plan)),
+            data=IndexImages(
+                spec=plan.data,
+                description=str(images),
+                available=images.available,
+                images=len(images),
+                paired=upgraded.pairs.images,
+                pairs=upgraded.pairs.count,
+                fingerprint=images.fingerprint,
+                skipped=images.unreadable,
+            ),
+            encoders=Both(old=old.entry, new=new.entry),
+            distance=distance,
+            larger_is_nearer=plan.compared_by.negated,
+            measures=upgraded.measures,
+            threshold=upgraded.threshold,
+            translation=upgraded.translation,
+            canaries=upgraded.canaries,
+            changed=changed,
+            table=TABLE,
+            environment=environment(),
+            finished=datetime.now(UTC).isoformat(timespec="seconds"),
+            findings=answers,
+            passed=passed,
+            status=int(ExitStatus.DONE if passed else ExitStatus.UNMET),
+        )
+        # Shown as it is written: without places, and without numbers that are not finite
+        written = public(as_json(record))
+        store.write_json(INDEX, written)
+        return read_json(written, IndexRecord)
 
 
 def _claim(store: Store, asked: list[Any]) -> tuple[str, str] | None:
