@@ -27,6 +27,9 @@ BLOCK = re.compile(
     r"^```(?P<language>\w*)[^\n]*\n(?P<code>.*?)^```",
     re.DOTALL | re.MULTILINE,
 )
+SIGNATURE = re.compile(r"^<!-- function: .*?^<!-- function: end -->$", re.DOTALL | re.MULTILINE)
+"""How a function is called, as its page has it: no code."""
+
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 
 
@@ -35,7 +38,7 @@ def named(page: Path) -> str:
 
 
 def blocks(page: Path) -> Iterator[re.Match[str]]:
-    return BLOCK.finditer(page.read_text(encoding="utf-8"))
+    return BLOCK.finditer(SIGNATURE.sub("", page.read_text(encoding="utf-8")))
 
 
 def commands() -> list[tuple[str, str]]:
