@@ -10,6 +10,7 @@ import holdfast
 from holdfast.core import Attack, Ball, HoldfastError, Passes, Rng, Trajectory
 from holdfast.core.own_ball import require_one_ball
 from holdfast.extend import register
+from holdfast.parts.attacks.fgsm import Fgsm
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
@@ -146,3 +147,15 @@ def test_an_attack_that_leaves_the_ball_is_refused(tiny) -> None:
             lambda at: (at.mean((1, 2, 3)), tiny(at)), torch.full((2, *SHAPE), 0.5), Linf(0.1), Rng(0, ids=("a", "b"))
         )
     assert "expected images inside the ball ℓ∞ ≤ 0.1 and [0, 1], got some that are outside by up to 0.1;" in str(error)
+
+
+@pytest.mark.parametrize("attack", [Pgd(2, keep="last"), Fgsm()], ids=["pgd", "fgsm"])
+def test_attacks_of_training_try_the_ball_too(attack: Attack, tiny) -> None:
+    kind = band("project", "ascend")
+
+    def goal(at: Tensor) -> tuple[Tensor, Tensor]:
+        return at.mean((1, 2, 3)), tiny(at)
+
+    with pytest.raises(HoldfastError) as error:
+        attack.worst(goal, torch.full((2, *SHAPE), 0.5), kind(0.1), Rng(0, ids=("a", "b")))
+    assert "`squash` leaves" in str(error.value)

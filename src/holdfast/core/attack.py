@@ -102,7 +102,6 @@ def _of_pixels(search: Callable[..., "Trajectory"]) -> Callable[..., "Trajectory
                 f"attack: expected pixels in [0, 1], got values from {low:.4g} to {high:.4g}; divide bytes by 255, and "
                 "leave normalisation to the encoder"
             )
-        require_one_ball(ball, image_shape(x))
         # Draws of the encoder are those of a search, and what must be finite on a device is judged at its end
         with searching(rng), defer_expectations():
             best: Trajectory | None = None
@@ -174,7 +173,12 @@ class Attack(metaclass=Checked):
             ball: where to search; one that has a single place is returned as it is.
             rng: random numbers bound to the ids of these images.
             count: how many places.
+
+        Raises:
+            HoldfastError: a ball of a user's own whose methods mean different balls.
         """
+        # Every search begins here, also those for the attacked images alone
+        require_one_ball(ball, image_shape(x))
         if ball.places == 1:
             return [ball]
         reached, trial = [], self.trial(TRIAL)

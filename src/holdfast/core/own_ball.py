@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -34,14 +34,13 @@ def balls_of(part: Any) -> Iterator[Ball]:
     elif isinstance(part, tuple | list):
         for inner in part:
             yield from balls_of(inner)
-    elif dataclasses.is_dataclass(part):
+    elif dataclasses.is_dataclass(part) and not isinstance(part, type):
         for field in dataclasses.fields(part):
             yield from balls_of(getattr(part, field.name))
 
 
-@cache
 def require_one_ball(ball: Ball, shape: Shape) -> None:
-    """Refuse a ball of a user's own whose methods mean different balls, tried on random changes.
+    """Refuse a ball of a user's own whose methods mean different balls.
 
     Attacks go by `ascend`, `project`, `squash` and `sample`, certificates by `box` and `least_on`. Where one of them
     means another ball than `project`, an attack finds images that may not be, or a proof leaves out images that may.
@@ -53,8 +52,14 @@ def require_one_ball(ball: Ball, shape: Shape) -> None:
     Raises:
         HoldfastError: a ball whose methods disagree; it names the method.
     """
-    if is_ours(ball):
-        return
+    # Before what is remembered, which holds what the ball is made with
+    if not is_ours(ball):
+        _try_methods(ball, shape)
+
+
+@lru_cache(64)
+def _try_methods(ball: Ball, shape: Shape) -> None:
+    """Try the methods of a ball on random changes of random images."""
     # In float64, so that what is found is a disagreement and no rounding
     draw = torch.Generator().manual_seed(0)
     x = torch.rand(IMAGES, *shape, generator=draw, dtype=torch.float64)

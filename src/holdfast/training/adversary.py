@@ -26,6 +26,7 @@ from holdfast.core import (
     View,
     registry,
 )
+from holdfast.core.own_ball import require_kept
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.distributed import gather, processes, share
 
@@ -118,7 +119,9 @@ class Adversary(metaclass=Checked):
         # The inner problem of section 4.4; in eval mode no statistic of BatchNorm moves, and no unit is dropped
         with use_eval_mode(student):
             goal = self._goal(student, views, batch)
-            return [self.attack.worst(goal, x, self.threat, rng).detach()]
+            attacked = self.attack.worst(goal, x, self.threat, rng).detach()
+            require_kept(self.attack, self.threat, x, attacked)
+            return [attacked]
 
     def _draw_sample(self, student: Student, x: Images, batch: Batch, rng: Rng) -> Images:
         threat = self.threat

@@ -2,8 +2,8 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -105,7 +105,8 @@ class Divergence(metaclass=Checked):
 
     def __str__(self) -> str:
         """Return the name, and the fields, as commands take them."""
-        values = [f"{name}={value}" for name, value in vars(self).items()]
+        own: Any = self  # a dataclass; what is remembered beside its fields is none of them
+        values = [f"{field.name}={getattr(self, field.name)}" for field in fields(own)]
         return derive_name(type(self)) + (f"[{','.join(values)}]" if values else "")
 
 

@@ -112,7 +112,3 @@ class ProductQuantised(LinearDivergence):
         codes = self.quantise(bank)
         middle = codes.mean(0)
         return Scores(2 * (codes - middle), -(codes - middle).square().sum(1), middle)
-
-    def __str__(self) -> str:
-        """Return the name and the file."""
-        return f"product_quantised[path={self.path}]" if self.path else "product_quantised"

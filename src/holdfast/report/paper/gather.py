@@ -114,10 +114,7 @@ def _draw_methods(data: Comparison) -> Panel | None:
         # Of other units the axis would mix what cannot be compared
         shares = [(row, row.score) for row in m.rows if row.score and (row.score.unit or m.unit) == "share"]
         points = [
-            (series[row.encoder], value, low, high, bound)
-            for row, score in shares
-            if math.isfinite((ends := unpack_score(score))[0])
-            for value, low, high, bound in [ends]
+            (series[row.encoder], *ends) for row, score in shares if math.isfinite((ends := unpack_score(score))[0])
         ]
         lines += [Row(f"{heading(m, name)} {ARROW[m.better]}", place, points)] if points else []
     names = {place: name for name, place in series.items()}

@@ -222,25 +222,28 @@ def _over(facts: Facts | None, progress: Progress | None, now: float) -> tuple[s
 
 def _read_plan(folder: Path) -> Facts | None:
     """Return what the plan of an audit without a record says; None where it has none."""
-    try:
-        plan = parse_json(read_bytes(folder / PLAN))
-    except (OSError, ValueError):
-        return None
-    if not unbroken(plan) or not isinstance(plan := plan.get("plan"), dict):
+    written = _read_plan_file(folder)
+    if written is None or not isinstance(plan := written.get("plan"), dict):
         return None
     names = [label[1] if (label := re.search(r"[?&]label=([^&]+)", name)) else name for name in plan["encoders"]]
     short = {text: name for name, text in short_names(list(dict.fromkeys(names))).items()}
     return Facts(short, plan.get("data") or "", None, plan.get("profile") or "", "", None, None, "")
 
 
+def _read_plan_file(folder: Path) -> Mapping[str, object] | None:
+    """Return what an audit wrote when it began; None where that is not there, or not as it was written."""
+    try:
+        written = parse_json(read_bytes(folder / PLAN))
+    except (OSError, ValueError):
+        return None
+    return written if unbroken(written) else None
+
+
 def _read_error(folder: Path) -> str:
     """Return why an audit came to nothing, as far as its folder tells."""
-    try:
-        plan = parse_json(read_bytes(folder / PLAN))
-    except (OSError, ValueError):
-        plan = None
+    written = _read_plan_file(folder)
     # Written by hand it may hold anything
-    if plan is not None and unbroken(plan) and isinstance(error := plan.get("error"), str):
+    if written is not None and isinstance(error := written.get("error"), str):
         return f"nothing could be audited: {error}"
     return f"nothing could be audited, or its {PLAN} is damaged; run the audit again"
 
