@@ -346,14 +346,17 @@ def all_verdicts() -> str:
 
 
 def verdicts(pages: Iterable[Path]) -> str:
-    """Return what became of the claims of each reproduction, on the authors' own networks first; then the others."""
+    """Return what became of the claims of each reproduction, by what they were tried on; then pages that try none.
+
+    A network that only shows how a table is made is asked nothing, so its pages have no claims.
+    """
     from holdfast.report.documents.reproduction import NETWORKS, as_sentence
     from holdfast.workflows.reproduce.recipe import read
 
-    # Every page's claims by what they were tried on
+    # Every page's claims by what they were tried on, and how many published numbers agree with ours
     tried: dict[str, dict[str, list[str]]] = {network: {} for network in NETWORKS.values()}  # network -> paper -> rows
-    unclaimed: dict[str, list[str]] = {}
-    rest, counted = [], {network: [0] * len(OUTCOMES) for network in tried}
+    unasked: dict[str, list[str]] = {}
+    rest, counted, agreed = [], {network: [0] * len(OUTCOMES) for network in tried}, [0, 0]
     for path in sorted(page for page in pages if "-" in page.stem):
         name, _, profile = path.stem.rpartition("-")
         about, claims = read(name, profile), claims_of(path)
@@ -361,20 +364,24 @@ def verdicts(pages: Iterable[Path]) -> str:
         took = re.findall(rf"^Profile `{profile}`, ([^.]+)\.", text, re.MULTILINE)
         made = took[0] if _words_of(about.notes) in _words_of(text) else f"{took[0]}, by an earlier recipe"
         what = f"| [{_plain(about.where)}]({path.name}) | {_plain(about.title)} | {profile} | {made} |"
+        agreement = agreement_of(text)
+        agreed = [sum(pair) for pair in zip(agreed, agreement, strict=True)]
         if not claims:
-            unclaimed.setdefault(about.paper, []).append(what)
+            unasked.setdefault(about.paper, []).append(what)
         for network in tried:
             outcomes = [claim.outcome for claim in claims if claim.network == network]
             counts = [outcomes.count(outcome) for outcome in OUTCOMES]
             if outcomes:
-                tried[network].setdefault(about.paper, []).append(f"{what} {' | '.join(map(str, counts))} |")
+                agree = f"{agreement[0]} of {agreement[1]}" if agreement[1] else "–"
+                row = f"{what} {' | '.join(map(str, counts))} | {agree} |"
+                tried[network].setdefault(about.paper, []).append(row)
             counted[network] = [a + b for a, b in zip(counted[network], counts, strict=True)]
         rest += [
             f"| [{name}]({path.name}) | {c.text} | {c.network} | {c.outcome} | {c.published} | {c.why} |"
             for c in claims
             if c.outcome != "holds"
         ]
-    if not rest and not any(tried.values()):
+    if not unasked and not any(tried.values()):
         return "Nothing has been reproduced here yet."
 
     # What they come to, page by page, and those that do not hold
@@ -384,17 +391,31 @@ def verdicts(pages: Iterable[Path]) -> str:
         for network, counts in counted.items()
         if any(counts)
     ]
+    if agreed[1]:
+        lines.append(f"- **Of {agreed[1]} published numbers** on these pages, {agreed[0]} agree with ours (95 %).")
     for network, papers in tried.items():
         lines += ["", f"## {as_sentence(network)}"] if papers else []
         for paper, rows in papers.items():
-            lines += ["", f"### {_plain(paper)}", "", "| | | profile | took | " + " | ".join(OUTCOMES) + " |"]
-            lines += ["|---|---|---|---|" + "---:|" * len(OUTCOMES), *rows]
-    lines += ["", "## Without claims"] if unclaimed else []
-    for paper, rows in unclaimed.items():
+            lines += ["", f"### {_plain(paper)}", "", "| | | profile | took | " + " | ".join(OUTCOMES) + " | agree |"]
+            lines += ["|---|---|---|---|" + "---:|" * (len(OUTCOMES) + 1), *rows]
+    if rest:
+        lines += ["", "## Claims that do not hold here", ""]
+        lines += ["| where | claim | tried | verdict | in the paper's own table | by |", "|---|---|---|---|---|---|"]
+        lines += rest
+    if unasked:
+        lines += ["", "## How each table is made", ""]
+        lines += [
+            "Small networks on few images. They show that every number comes about; they say nothing of the papers."
+        ]
+    for paper, rows in unasked.items():
         lines += ["", f"### {_plain(paper)}", "", "| | | profile | took |", "|---|---|---|---|", *rows]
-    lines += ["", "## Claims that do not hold here", ""]
-    lines += ["| where | claim | tried | verdict | in the paper's own table | by |", "|---|---|---|---|---|---|", *rest]
     return "\n".join(lines)
+
+
+def agreement_of(text: str) -> tuple[int, int]:
+    """Return how many published numbers of a page agree with ours, and of how many that is known."""
+    found = re.search(r"^\*\*(\d+) of (\d+) published numbers? agrees? with ours", text, re.MULTILINE)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def _words_of(text: str) -> str:

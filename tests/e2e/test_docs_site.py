@@ -242,19 +242,25 @@ def test_claims_are_read_from_what_the_command_writes(tmp_path: Path) -> None:
     common = {"why": "1 | 2", "network": "authors", "published": None}
     claims = [{"text": f"claim {i} | a < b", "outcome": o, **common} for i, o in enumerate(outcomes)]
     claims[1] |= {
-        "network": "stand-ins",
+        "network": "real",
         "published": {"number": 3, "as_claimed": 1, "ties": ["a"], "against": ["b | c"]},
     }
     where = {"python": "", "torch": "", "platform": "", "packages": {}}
     usual = {"holdfast": {"version": "0", "git": None}, "environment": where, "command": "", "seconds": 3.0}
     found = usual | {"reproduction": about, "columns": [], "rows": [], "inputs": {}, "failures": []}
+    number = {"row": "a | b", "column": "c", "gap": 1.0, "low": -1.0, "high": 3.0, "agrees": True}
+    found |= {"agreement": [number, number | {"low": 0.5, "agrees": False}]}
     page = tmp_path / "a-table1-small.md"
     page.write_text(to_markdown(document(typed_reproduction(found | {"claims": claims}))), encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert generated().agreement_of(text) == (1, 2)
+    assert "a \\| b, c" in text
+    assert "+1 \\[0.5, 3\\]" in text
     read = generated().claims_of(page)
     assert [claim.outcome for claim in read] == [outcomes[0], *outcomes[2:], outcomes[1]]  # the authors' own first
     assert read[0].text.startswith("claim 0")
     assert (read[0].network, read[0].published) == ("on the authors' own networks", "–")
-    assert (read[-1].network, read[-1].published) == ("on stand-ins", "1 of 3; against it: b \\| c; ties: a")
+    assert (read[-1].network, read[-1].published) == ("on other real networks", "1 of 3; against it: b \\| c; ties: a")
 
 
 def test_every_claim_of_the_reproductions_is_counted() -> None:

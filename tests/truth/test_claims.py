@@ -4,10 +4,14 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from holdfast.core import HoldfastError, Score
-from holdfast.workflows.reproduce.claim import Cell, Claim
+from holdfast.numerics.statistics import clopper_pearson
+from holdfast.storage.reproduction import UNASKED, Agreement
+from holdfast.workflows.reproduce.agreement import compare_with_published
+from holdfast.workflows.reproduce.claim import NETWORKS, Cell, Claim
 from holdfast.workflows.reproduce.published import judge_published
 from holdfast.workflows.reproduce.table import alike
 from holdfast.workflows.reproduce.verdict import FAILS, HOLDS, NOT_SHOWN, judge, judge_claims
@@ -98,10 +102,58 @@ def test_limits(value: float, expected: str) -> None:
     assert outcome(Claim("within", "within", [0.1, 0.5], ("x",)), cells) == opposite
 
 
-@pytest.mark.parametrize(("value", "expected"), [(0.505, HOLDS), (0.53, NOT_SHOWN), (0.6, FAILS)])
-def test_agreement_is_no_reward_for_wide_intervals(value: float, expected: str) -> None:
-    cells = table({"a": value, "b": 0.2}, a=0.5)
-    assert outcome(Claim("as published", "agrees", 0.01, ("x",)), cells) == expected
+@pytest.mark.parametrize(("value", "expected"), [(0.0, NOT_SHOWN), (0.001, FAILS)])
+def test_one_proved_case_falsifies_and_none_proves_nothing(value: float, expected: str) -> None:
+    """Of a theorem about every pair one refuted pair decides, however few they are of all."""
+    cells = table({"a": 0.0, "b": value}, half=0.3)
+    claim = Claim("no pair is refuted", "never", True, ("x",))
+    assert outcome(claim, cells) == expected
+    said = judge(claim, cells, lambda a, b: 0.0).why
+    assert said.startswith("falsified, one proved case" if value else "no case was found")
+
+
+def published_beside(cell: Cell, network: str = "authors") -> list[Agreement]:
+    return compare_with_published([replace(cell, network=network)])
+
+
+@pytest.mark.parametrize("behind", [None, 100])
+def test_numbers_agree_within_the_intervals_of_both(behind: int | None) -> None:
+    """As far as both intervals reach towards each other: √(.1² + .2²) where four times fewer images are published."""
+    most = 0.1 if behind is None else (0.1**2 + 0.2**2) ** 0.5
+    for sign in (1, -1):
+        for distance, agrees in ((0.99, True), (1.01, False)):
+            cell = Cell("a", "x", score(0.5, 0.1, n=400), 100 * (0.5 + sign * distance * most), 100.0, behind=behind)
+            (found,) = published_beside(cell)
+            assert found.agrees is agrees
+            assert found.gap == pytest.approx(-100 * sign * distance * most)
+            assert (found.high if sign > 0 else -found.low) == pytest.approx(found.gap * sign + 100 * most)
+
+
+def test_a_published_share_of_few_images_has_its_own_interval() -> None:
+    """Two samples of 100, of one truth, differ by more than their joint 95 % interval in at most 5 % of draws."""
+    rng, apart = np.random.default_rng(0), 0
+    draws = 400
+    for truth in (0.02, 0.5, 0.97):
+        for ours, theirs in rng.binomial(100, truth, (draws, 2)):
+            share = Score(ours / 100, *clopper_pearson(float(ours), 100.0), 100, "exact binomial")
+            (found,) = published_beside(Cell("a", "x", share, float(theirs), 100.0, behind=100))
+            apart += not found.agrees
+    assert apart / (3 * draws) <= 0.05
+    none = Score(0.0, *clopper_pearson(0, 100), 100, "exact binomial")
+    assert [published_beside(Cell("a", "x", none, p, 100.0, behind=100))[0].agrees for p in (3.0, 40.0)] == [
+        True,
+        False,
+    ]
+
+
+def test_only_what_can_be_compared_is() -> None:
+    whole = Cell("a", "x", score(0.5, 0.1), 0.9)
+    assert [bool(published_beside(whole, network)) for network in NETWORKS] == [True, True, False, False]
+    assert not published_beside(replace(whole, published=None))
+    assert not published_beside(replace(whole, score=None))
+    assert not published_beside(replace(whole, score=Score(0.5, None, None, 1, "none: one run")))
+    unlike = replace(whole, trainings=score(0.5, 0.5, n=3))
+    assert published_beside(unlike)[0].agrees  # trainings differ as much
 
 
 @pytest.mark.parametrize(("value", "kind", "expected"), [
@@ -109,8 +161,7 @@ def test_agreement_is_no_reward_for_wide_intervals(value: float, expected: str) 
     (0.5, "none: one run", HOLDS), (0.9, "none: one run", FAILS),
 ])  # fmt: skip
 def test_a_sample_too_small_for_an_interval_shows_nothing(value: float, kind: str, expected: str) -> None:
-    cells = {("a", "x"): Cell("a", "x", Score(value, None, None, 20, kind), published=0.5)}
-    assert outcome(Claim("as published", "agrees", 0.01, ("x",)), cells) == expected
+    cells = {("a", "x"): Cell("a", "x", Score(value, None, None, 20, kind))}
     assert outcome(Claim("about a half", "within", [0.4, 0.6], ("x",)), cells) == expected
 
 
@@ -165,6 +216,7 @@ def test_of_equal_rows_few_are_called_different() -> None:
         Claim("t", "within", 0.5, ("x",)),
         Claim("t", "within", [0.5, 0.2], ("x",)),
         Claim("t", "at_most", True, ("x",)),
+        Claim("t", "never", 0.0, ("x",)),
         Claim("t", "rises", ["a", "b"], ("x",), rows=("a",)),
         Claim("t", "correlates", ["x", "y"], ("x",)),
     ],
@@ -176,7 +228,10 @@ def test_claims_about_what_is_not_there_are_refused(claim: Claim) -> None:
 
 def of_networks(rows: Mapping[str, tuple[str, float]]) -> dict[tuple[str, str], Cell]:
     """Cells of networks by name, as small profiles let one stand for several of a paper's."""
-    return {(row, "x"): Cell(row, "x", score(v, 0.02), of=f"{network}, x") for row, (network, v) in rows.items()}
+    return {
+        (row, "x"): Cell(row, "x", score(v, 0.02), of=f"{network}, x", network="real")
+        for row, (network, v) in rows.items()
+    }
 
 
 def test_a_network_is_not_compared_with_itself() -> None:
@@ -252,7 +307,6 @@ def test_limits_and_correlations_are_tried_on_the_paper_too() -> None:
 
 def test_without_published_numbers_the_paper_says_nothing() -> None:
     assert judge_published(Claim("it rises", "rises", ["a", "b"], ("x",)), printed(1.0, None)) is None
-    assert judge_published(Claim("as published", "agrees", 1, ("x",)), printed(1.0, 2.0)) is None
 
 
 def test_what_the_paper_ties_need_not_be_shown_but_may_fail() -> None:
@@ -269,3 +323,19 @@ def test_a_claim_is_about_the_worst_of_its_networks() -> None:
     cells = {key: replace(cell, network="trained" if key[0] == "c" else "authors") for key, cell in cells.items()}
     claims = [Claim("b", "rises", ["a", "b"], ("x",)), Claim("c", "rises", ["b", "c"], ("x",))]
     assert [verdict.network for verdict in judge_claims(claims, cells, lambda a, b: 0.0)] == ["authors", "trained"]
+
+
+def test_stand_ins_are_asked_nothing() -> None:
+    """A small network on digits is none of those that a sentence names, whatever its numbers are."""
+    cells = table({"a": 0.1, "b": 0.5, "c": 0.9})
+    claims = [Claim("b", "rises", ["a", "b"], ("x",)), Claim("c", "rises", ["b", "c"], ("x",))]
+    assert judge_claims(claims, cells, lambda a, b: 0.0) == []
+    cells = {key: replace(cell, network="stand-ins" if key[0] == "c" else "real") for key, cell in cells.items()}
+    assert [verdict.text for verdict in judge_claims(claims, cells, lambda a, b: 0.0)] == ["b"]
+
+
+def test_rows_that_have_no_such_number_are_not_missing() -> None:
+    cells = table({"a": 0.5, "b": 0.6}) | {("c", "x"): Cell("c", "x", None, why=UNASKED)}
+    assert outcome(Claim("at least", "at_least", 0.4, ("x",)), cells) == HOLDS
+    named = Claim("at least", "at_least", 0.4, ("x",), rows=("a", "c"))
+    assert outcome(named, cells) == NOT_SHOWN

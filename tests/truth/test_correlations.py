@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from holdfast.numerics.statistics.correlations import pearson, spearman
+from holdfast.numerics.statistics.correlations import pearson, pearson_given, spearman
 
 RUNS = 400
 ERROR = 3 * math.sqrt(0.05 * 0.95 / RUNS)
@@ -187,3 +187,33 @@ def test_undefined_numbers_are_left_out_and_counted(correlate) -> None:
     assert (found.value, found.low, found.high) == pytest.approx((whole.value, whole.low, whole.high))
     assert found.n == 6
     assert "2 of 8 points are left out" in found.note
+
+
+@pytest.mark.parametrize(("spread", "values"), [
+    ((0.02, 0.03), ((0.02, 0.17, 0.24, 0.3), (0.0, 0.83, 0.88, 0.9))), ((0.3, 0.3), ((1, 2, 3, 4), (1, 2, 3, 4.2))),
+    ((0.02, 0.05), ((0.1, 0.2, 0.3), (0.5, 0.4, 0.7))),
+])  # fmt: skip
+def test_given_the_encoders_images_decide(
+    spread: tuple[float, float], values: tuple[tuple[float, ...], tuple[float, ...]]
+) -> None:
+    """Scores drawn around true ones: the interval holds the true correlation of these encoders in 95 % or more."""
+    draws, encoders = 400, len(values[0])
+    truth = torch.tensor(values, dtype=torch.float64)
+    deviations = torch.tensor(spread, dtype=torch.float64).repeat_interleave(encoders)
+    noise = torch.randn(draws, 2 * encoders, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    scores = [
+        pearson_given(*(truth.flatten() + deviations * one).chunk(2), deviations.square().diag(), 100) for one in noise
+    ]
+    true = float(torch.corrcoef(truth)[0, 1])
+    held = sum(score.low <= true <= score.high for score in scores if score.low is not None and score.high is not None)
+    assert held / draws >= 0.95
+    # Errors that both columns and all encoders have in common move none of it
+    common = 0.01 * torch.ones(2 * encoders, 2 * encoders, dtype=torch.float64) + 1e-12 * torch.eye(2 * encoders)
+    sure = pearson_given(truth[0], truth[1], common, 100)
+    assert sure.low == pytest.approx(true, abs=1e-3)
+
+
+def test_points_on_a_line_have_no_interval_whatever_their_errors() -> None:
+    score = pearson_given(torch.arange(3), 2 * torch.arange(3), 0.1 * torch.eye(6), 100)
+    assert (score.value, score.low, score.high) == (pytest.approx(1.0), None, None)
+    assert "line" in score.note

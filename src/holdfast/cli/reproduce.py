@@ -30,6 +30,10 @@ def reproduce(
         list[str] | None,
         typer.Option("--input", help="NAME=SPEC replaces an input of the profile; NAME=none leaves it out."),
     ] = None,
+    says: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=TEXT: what an --input is, where it is another one than the paper's: JPEG copies, say."),
+    ] = None,
     out_folder: Annotated[str | None, typer.Option("--out", help="Run folder. (default: holdfast-NAME-…)")] = None,
     device: DeviceOption = None,
     workers: Annotated[int | None, typer.Option(help="Worker processes of the audits. (default: none)")] = None,
@@ -50,28 +54,34 @@ def reproduce(
         _list_all()
         return
     if rehearse:
-        if inputs or out_folder is not None or workers is not None or seed is not None:
+        if inputs or says or out_folder is not None or workers is not None or seed is not None:
             raise HoldfastError(
-                "--rehearse reads stand-ins and keeps nothing: leave out --input, --out, --workers and --seed"
+                "--rehearse reads stand-ins and keeps nothing: leave out --input, --says, --out, --workers and --seed"
             )
         _rehearse(name, profile, device or "cpu", json_output, quiet)
         return
     # The table, and the specs that take the place of its own
-    recipe, specs = read(name, profile), {}
-    for text in inputs or ():
-        key, equals, spec = text.partition("=")
-        if not equals:
-            raise HoldfastError(f"--input: expected NAME=SPEC, got {text!r}")
-        specs[key] = spec
+    recipe, specs, words = read(name, profile), _pairs("--input", "SPEC", inputs), _pairs("--says", "TEXT", says)
     # Trainings, audits and studies
     folder = local_folder(f"holdfast-{recipe.name}-{profile}" if out_folder is None else out_folder)
     device = device or "cpu"
     options = {"device": device, "seed": seed or 0, "engine": engine_of(None, workers, device)}
     with listening(quiet) as bars:
-        record = run(recipe, folder, inputs=specs, **options, listener=bars, command=command_line())
+        record = run(recipe, folder, inputs=specs, says=words, **options, listener=bars, command=command_line())
     place = folder / "reproduction.md"
     show_markdown(record, json_output, document(record), place)
     partly(record.failures, True)
+
+
+def _pairs(option: str, what: str, texts: list[str] | None) -> dict[str, str]:
+    """Return what an option gives to inputs, by their names."""
+    pairs = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise HoldfastError(f"{option}: expected NAME={what}, got {text!r}")
+        pairs[name] = value
+    return pairs
 
 
 def _rehearse(name: str, profile: str, device: str, json_output: bool, quiet: bool) -> None:

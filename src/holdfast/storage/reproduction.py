@@ -11,8 +11,13 @@ from holdfast.storage.record import Environment, Software
 Outcome = Literal["holds", "fails", "not shown"]
 """What may become of a claim."""
 
-Network = Literal["authors", "trained", "stand-ins"]
-"""What numbers are of: networks of the authors, networks trained as theirs were, or others (or other images)."""
+Network = Literal["authors", "trained", "real", "stand-ins"]
+"""What numbers are of: networks of the authors, networks trained as theirs were, other real networks, or whatever is
+small enough to show how a table is made."""
+
+
+UNASKED = "nothing is asked here"
+"""Why a cell has no number in a row of which only some columns have one."""
 
 
 class PaperTable(Entry, frozen=True, kw_only=True):
@@ -111,6 +116,26 @@ class Verdict(Entry, frozen=True):
     published: Published | None = None
 
 
+class Agreement(Entry, frozen=True, kw_only=True):
+    """Whether a published number and ours differ by more than the choice of images does.
+
+    Attributes:
+        row: of the table.
+        column: of the table.
+        gap: ours less the published one, in the paper's scale.
+        low: lower end of its 95 % interval, in the same.
+        high: upper end.
+        agrees: whether that interval holds 0.
+    """
+
+    row: str
+    column: str
+    gap: Number
+    low: Number
+    high: Number
+    agrees: bool
+
+
 class ReproductionRecord(Entry, frozen=True, kw_only=True):
     """A paper's table beside ours.
 
@@ -126,7 +151,8 @@ class ReproductionRecord(Entry, frozen=True, kw_only=True):
         rows: of the table.
         alike: rows that one network stands for, together.
         seeds: of its trainings; empty where there was one.
-        claims: of the paper's text, judged.
+        claims: of the paper's text, judged; none of those that only stand-ins could be asked.
+        agreement: of the published numbers with ours, where ours are of the authors' networks or of some trained alike.
         failures: a sentence for everything that failed.
     """
 
@@ -142,6 +168,7 @@ class ReproductionRecord(Entry, frozen=True, kw_only=True):
     alike: list[list[str]] = field(default_factory=list)
     seeds: list[int] = field(default_factory=list)
     claims: list[Verdict]
+    agreement: list[Agreement] = field(default_factory=list)
     failures: list[str]
 
 

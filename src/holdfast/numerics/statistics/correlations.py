@@ -6,6 +6,7 @@ a score's own error pulls its correlations towards 0.
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import scipy
 import torch
@@ -59,6 +60,56 @@ def pearson(a: Values, b: Values, confidence: float = 0.95) -> Score:
     ranks = _inside(_correlation(_ranks(a), _ranks(b))[0] or 0.0, n)
     bent = math.hypot(t * _error(parts), math.atanh(value) - math.atanh(ranks))
     return _build_fisher_score(value, value, max(z / math.sqrt(n - 3), bent), n, kind, confidence, note)
+
+
+def pearson_given(
+    a: Values, b: Values, errors: Float[Tensor, "twice_encoders twice_encoders"], images: int, confidence: float = 0.95
+) -> Score:
+    """Pearson's correlation of the encoders named, and no others, with an interval for the images that were drawn.
+
+    r as in `pearson`; tanh(artanh r ± z s / (1 - r²)), s² = ∇r' Σ ∇r with Σ the covariance of all scores. With
+    u = (a-ā)/‖a-ā‖ and v = (b-b̄)/‖b-b̄‖ the gradient is (v - r u)/‖a-ā‖ in a and (u - r v)/‖b-b̄‖ in b. Errors of the
+    scores pull r to 0, so the end farther from 0 is that of r / √(ρ_a ρ_b) instead, where ρ = 1 - χ² σ² / ‖a-ā‖² is the
+    share of a column's variance that is left by errors of variance σ², χ² the quantile of the confidence.
+
+    Where `pearson` asks what the correlation would be over all encoders of the kind, this one asks what it would be of
+    these, had all images been seen; three encoders are enough.
+
+    Args:
+        a: a number for every encoder, in any unit, [E].
+        b: another one, [E].
+        errors: covariance of all their estimates, those of a before those of b, [2E, 2E].
+        images: how many images they are of.
+        confidence: level of the interval.
+
+    Source: the delta method, on Fisher's scale; Spearman (1904), "The proof and measurement of association between two
+    things", for what errors take away.
+
+    Example:
+        >>> a = torch.tensor([0.02, 0.17, 0.24])
+        >>> score = pearson_given(a, torch.tensor([0.0, 0.83, 0.88]), 1e-4 * torch.eye(6), 100)
+        >>> print(f"{score.value:.2f} in [{score.low:.2f}, {score.high:.2f}]")
+        0.96 in [0.91, 0.99]
+    """
+    kind = "Fisher's transformation and the delta method, over images, given the encoders"
+    a, b, errors = (values.detach().cpu().double() for values in (a, b, errors))
+    value, reason = _correlation(a, b)
+    if value is None:
+        return _without_interval(value, images, kind, confidence, reason)
+    if 1 - abs(value) < 1e-12:
+        return _without_interval(value, images, kind, confidence, "all points lie on a line: no interval")
+    apart = a - a.mean(), b - b.mean()
+    (u, v), (first, second) = (x / x.norm() for x in apart), (x.norm() for x in apart)
+    gradient = torch.cat([(v - value * u) / first, (u - value * v) / second])
+    error = math.sqrt(max(float(gradient @ errors @ gradient), 0.0)) / (1 - value**2)
+    score = _build_fisher_score(value, value, _ndtri(confidence) * error, images, kind, confidence, "")
+    # Errors pull r to 0: what they may have taken away at most, [low, high] or the mirror image of it for r < 0
+    most = float(scipy.stats.chi2.ppf(0.5 + level(confidence) / 2, len(a) - 1))
+    own = (float(noise.mean()) for noise in errors.diagonal().chunk(2))
+    shares = [1 - most * noise / float(x.square().sum()) for noise, x in zip(own, apart, strict=True)]
+    freed = abs(value) / math.sqrt(shares[0] * shares[1]) if min(shares) > 0 else 1.0
+    far = 1.0 if freed >= 1 else math.tanh(math.atanh(freed) + _ndtri(confidence) * error)
+    return replace(score, high=far) if value > 0 else replace(score, low=-far)
 
 
 def spearman(a: Values, b: Values, confidence: float = 0.95) -> Score:

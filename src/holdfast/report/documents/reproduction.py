@@ -10,6 +10,8 @@ from holdfast.report.document import Block, Document, Heading, list_items
 from holdfast.report.numbers import duration, plural
 from holdfast.report.table import Table
 from holdfast.storage.reproduction import (
+    UNASKED,
+    Agreement,
     CellEntry,
     ColumnEntry,
     Network,
@@ -25,15 +27,25 @@ OUTCOMES: dict[Outcome, str] = {"holds": "green", "fails": "bold red", "not show
 NETWORKS: dict[Network, str] = {
     "authors": "on the authors' own networks",
     "trained": "on networks trained here as theirs were",
+    "real": "on other real networks",
     "stand-ins": "on stand-ins",
 }
 """What claims were tried on, in words, the paper's own first."""
 
+LEVEL = 0.05
+"""1 - confidence of the intervals by which numbers agree."""
+
 NAMED = 3
 """Ties and contradictions in the paper's own table that are named, at most."""
 
-STOOD_IN = "Verdicts are about these stand-ins, not about the paper's own."
-"""Said wherever something stands in for something else."""
+STOOD_IN = (
+    "These stand-ins show how the table is made. Their numbers say nothing of the paper, so its claims are not tried "
+    "on them."
+)
+"""Said where small networks stand in for a paper's."""
+
+OTHERS = "What is said here of claims is about these, not about the paper's own."
+"""Said where other real networks or images stand in for a paper's."""
 
 
 def document(record: ReproductionRecord) -> Document:
@@ -45,6 +57,7 @@ def document(record: ReproductionRecord) -> Document:
     shown: list[Block] = [
         Heading(Text.assemble((f"{about.paper}, {about.where}: ", "bold"), about.title), level=1),
         *(Text(line, "bold") for line in results(record.claims)),
+        *([Text(count_agreements(record.agreement), "bold")] if record.agreement else []),
         profile,
         *([Text(about.notes.strip(), "dim")] if about.notes else []),
     ]
@@ -55,10 +68,12 @@ def document(record: ReproductionRecord) -> Document:
     shown += list_items(_empty(record), "yellow")
     if stand_ins := [(name, source) for name, source in record.inputs.items() if source.says]:
         sentences = [f"{name}: {source.says} instead of {source.about}" for name, source in stand_ins]
-        shown += [*list_items(sentences, "dim"), Text(STOOD_IN, "dim")]
+        shown += [*list_items(sentences, "dim"), Text(OTHERS if record.claims else STOOD_IN, "dim")]
     shown += [Text(line, "yellow") for line in _alike(record)]
 
-    # What became of each claim, and what failed
+    # Whether published numbers are met, what became of each claim, and what failed
+    if record.agreement:
+        shown += [Heading("Published numbers"), Text(count_agreements(record.agreement)), *_apart(record)]
     for network, claims in by_network(record.claims).items():
         shown += [Heading(f"Claims, {network}"), _claims(claims)]
     return [*shown, *list_items(record.failures, "bold red")]
@@ -94,6 +109,20 @@ def results(claims: Sequence[Verdict]) -> list[str]:
         words = f"{plural(holds, 'claim')} {_verb(holds, 'hold')}, {fails} {_verb(fails, 'fail')}"
         lines.append(f"{as_sentence(network)} {words}, {left} {'is' if left == 1 else 'are'} not shown.")
     return lines
+
+
+def count_agreements(agreement: Sequence[Agreement]) -> str:
+    """Return how many published numbers ours agree with, and how many chance alone would keep apart."""
+    agree, number = sum(each.agrees for each in agreement), len(agreement)
+    chance = f"; by chance alone {number * LEVEL:.2g} would not" if number > 1 else ""
+    return f"{agree} of {plural(number, 'published number')} {_verb(agree, 'agree')} with ours (95 %){chance}."
+
+
+def _apart(record: ReproductionRecord) -> list[Block]:
+    """Return which published numbers ours differ from by more than chance, and by how much."""
+    apart = [each for each in record.agreement if not each.agrees]
+    rows = [[f"{each.row}, {each.column}", f"{each.gap:+.3g} [{each.low:.3g}, {each.high:.3g}]"] for each in apart]
+    return [Table(["number", "ours less the published one [95 %]"], rows, words=[0, 1])] if rows else []
 
 
 def _claims(claims: Sequence[Verdict]) -> Table:
@@ -143,6 +172,8 @@ def _heading(column: ColumnEntry) -> str:
 
 def _cell(cell: CellEntry) -> str:
     """Return "published | ours [low, high]" in the paper's scale."""
+    if cell.why == UNASKED:
+        return ""
     paper = "-" if cell.published is None else f"{cell.published:.4g}"
     score, scale = cell.score, cell.scale
     if score is None or score.value is None:
@@ -172,12 +203,12 @@ def _empty(record: ReproductionRecord) -> list[str]:
     whole = set()  # columns without any number, for one reason
     for place, column in enumerate(record.columns):
         # A column that is empty for one reason is said once
-        why = {row.cells[place].why for row in record.rows}
+        why = {row.cells[place].why for row in record.rows} - {UNASKED}
         if len(why) == 1 and all(why):
             whole.add(place)
             reasons.setdefault(why.pop(), []).append(f"all of {column.name}")
     for row in record.rows:
         for place, (column, cell) in enumerate(zip(record.columns, row.cells, strict=True)):
-            if cell.why and place not in whole:
+            if cell.why not in ("", UNASKED) and place not in whole:
                 reasons.setdefault(cell.why, []).append(f"{row.name}, {column.name}")
     return [f"none for {'; '.join(cells)}: {why}" for why, cells in reasons.items()]

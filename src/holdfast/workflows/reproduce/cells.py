@@ -1,4 +1,4 @@
-"""Numbers of a table that are no score of one measure: correlations, quantiles over images, times, learned noises."""
+"""Numbers of a table that are no score of one measure: quantiles over images, times, learned noises."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -11,11 +11,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.comparison.records import Run
-from holdfast.core import HoldfastError, Measure, Scope, Score, Table, registry
+from holdfast.core import HoldfastError, Scope, Score, Table, registry
 from holdfast.numerics import statistics
 from holdfast.numerics.gaussian_classes import synbench
 from holdfast.numerics.statistics import clopper_pearson, ratios
-from holdfast.numerics.statistics.correlations import pearson
 from holdfast.numerics.statistics.entropy import entropy_ratio
 from holdfast.runtime.errors import pick, unknown
 from holdfast.storage.record import EncoderEntry, MeasureEntry, ObservationEntry
@@ -73,25 +72,6 @@ def find_score(run: Run, at: Mapping[str, Any]) -> Score:
     return pick("score", score, measure.scores)
 
 
-def correlate(run: Run, at: Mapping[str, Any]) -> Score:
-    """Return Pearson's correlation of two measures' scores over all encoders of an audit."""
-    entries = [entry for entry in run.record.encoders if not entry.error]
-    both = ([_value(entry, at, prefix) for prefix in ("", "against_")] for entry in entries)
-    pairs = [pair for pair in both if None not in pair]
-    if len(pairs) < 3:
-        raise HoldfastError(f"a correlation over {len(pairs)} encoders says nothing; expected 3 or more")
-    x, y = torch.tensor(pairs, dtype=torch.float64).T.contiguous()
-    return pearson(x, y)
-
-
-def _value(entry: EncoderEntry, at: Mapping[str, Any], prefix: str) -> float | None:
-    """Return the value of one score of an encoder; None where it has none."""
-    measure = pick("measure", at["against" if prefix else "measure"], entry.measures)
-    if not measure.scores:
-        return None
-    return pick("score", at.get(f"{prefix}score") or measure.headline, measure.scores).value
-
-
 def quantile(run: Run, at: Mapping[str, Any]) -> Score:
     """Return a quantile over images of a column of a measure's table, with an interval of order statistics."""
     try:
@@ -135,13 +115,6 @@ def cost(run: Run, at: Mapping[str, Any]) -> Score:
     synthetic = part.scope is Scope.SYNTHETIC
     images = part.images(data.images, data.attacked) if synthetic else data.attacked
     return Score(spent / images, None, None, images, "none: one run", note="of one run, on this machine")
-
-
-def select_headline(entry: MeasureEntry, score: str | list[str]) -> Measure | None:
-    """Return a measure with a score as its headline: its own, a read-out or member of its attacks; None for others."""
-    score = next((name for name in ([score] if isinstance(score, str) else score) if name in entry.scores), "")
-    measure = registry.build(entry.part)
-    return measure if score == entry.headline else measure.select_headline(score)
 
 
 def ratio(upper: Score, lower: Score) -> Score:
@@ -233,10 +206,10 @@ def bound(run: Run, at: Mapping[str, Any]) -> Score:
 
 
 NUMBERS: dict[str, Callable[[Run, Mapping[str, Any]], Score]] = {
-    "fluctuation": fluctuation, "against": correlate, "noise": noise, "cost": cost, "quantile": quantile,
+    "fluctuation": fluctuation, "noise": noise, "cost": cost, "quantile": quantile,
     "attention": equivariance, "bound": bound,
 }  # fmt: skip
 """Keys of cells whose number is made from a record otherwise than as a score of a measure, and how."""
 
-APART = frozenset({*NUMBERS, "mean", "trainings", *OTHERS})
+APART = frozenset({*NUMBERS, "mean", "trainings", "correlates", "among", *OTHERS})
 """Keys of cells that are not the score of a measure itself."""

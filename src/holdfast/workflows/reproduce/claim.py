@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.core import HoldfastError, Score
 from holdfast.runtime.errors import unknown
-from holdfast.storage.reproduction import Network
+from holdfast.storage.reproduction import UNASKED, Network
 
 KINDS = {
     "rises": "each row (or column) named above the one before",
@@ -18,16 +18,17 @@ KINDS = {
     "at_least": "every row named (all where none is) at least so much, in the paper's scale",
     "at_most": "every row named at most so much",
     "within": "every row named at least the one number and at most the other",
-    "agrees": "every row named as published, up to so much",
+    "never": "no row named is above 0, were it by one proved case: true",
     "correlates": "the two columns named, over the rows",
 }
 """Kinds of claims."""
 
 THEIRS: Network = "authors"
 TRAINED: Network = "trained"
+REAL: Network = "real"
 STAND_IN: Network = "stand-ins"
 
-NETWORKS = (THEIRS, TRAINED, STAND_IN)
+NETWORKS = (THEIRS, TRAINED, REAL, STAND_IN)
 """What numbers are of, the paper's own first."""
 
 COMPARED = ("rises", "falls", "above", "below")
@@ -50,6 +51,7 @@ class Cell:
         network: whose network it is of.
         trainings: our number over several trainings, with an interval of their own kind; None where there is one.
         each: what each training came to, by seeds.
+        behind: how many images the published number is of; None where the paper does not say.
     """
 
     row: str
@@ -62,6 +64,7 @@ class Cell:
     network: Network = STAND_IN
     trainings: Score | None = None
     each: tuple[float, ...] = ()
+    behind: int | None = None
 
     @property
     def value(self) -> float | None:
@@ -143,9 +146,8 @@ class Claim:
         return [(cell, chain[0]) for cell in chain[1:]]
 
     def select_limited_cells(self, cells: Cells) -> list[Cell]:
-        """Return the cells that are limited; those that should agree have a published number."""
-        named = [cells[row, column] for column in self.columns for row in self._rows(cells)]
-        return [cell for cell in named if self.kind != "agrees" or cell.published is not None]
+        """Return the cells that are limited."""
+        return [cells[row, column] for column in self.columns for row in self._rows(cells)]
 
     def select_pairs(self, cells: Cells) -> list[tuple[Cell, Cell]]:
         """Return the pairs of cells, one for each row, that should go together."""
@@ -163,11 +165,17 @@ class Claim:
         )
 
     def _rows(self, cells: Cells) -> tuple[str, ...]:
-        """Return the rows named: all of the table where none is."""
-        return self.rows or tuple(dict.fromkeys(row for row, _ in cells))
+        """Return the rows named: where none is, all of the table that have such numbers."""
+        columns = self.columns or tuple(itertools.chain(*self.chains()))
+        asked = (key for key, cell in cells.items() if key[1] in columns and cell.why != UNASKED)
+        return self.rows or tuple(dict.fromkeys(row for row, _ in asked))
 
     def limits(self) -> tuple[float, float]:
         """Return between which numbers values should lie."""
+        if self.kind == "never":
+            if self.operands is not True:
+                raise HoldfastError(f"claim {self.text!r}: never: expected true, got {self.operands!r}")
+            return -math.inf, 0.0
         ends = self.operands if self.kind == "within" else [self.operands]
         numbers = isinstance(ends, list) and all(isinstance(end, (int, float)) and end is not True for end in ends)
         if not numbers or len(ends) != 1 + (self.kind == "within") or ends != sorted(ends):

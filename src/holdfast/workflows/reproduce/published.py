@@ -10,9 +10,7 @@ from holdfast.workflows.reproduce.claim import COMPARED, Cell, Cells, Claim
 
 
 def judge_published(claim: Claim, cells: Cells) -> Published | None:
-    """Return what the paper's own table says of a claim; None where it has no number, or agrees by definition."""
-    if claim.kind == "agrees":
-        return None
+    """Return what the paper's own table says of a claim; None where it has no number."""
     if claim.kind == "correlates":
         return _correlate_pairs(claim.select_pairs(cells))
     if claim.kind in COMPARED:

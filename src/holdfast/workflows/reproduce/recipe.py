@@ -1,5 +1,6 @@
 """What a paper's table asks: inputs, audits, studies; where each number stands, what was published and claimed."""
 
+import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,12 +42,14 @@ class Input:
         spec: an encoder or data spec; None where the profile has none.
         train: the recipe of a training that makes the encoder; None where there is none.
         says: what stands in for the paper's, where another thing does.
+        real: whether that is a network, or images, that people work with: sentences can be tried on it.
     """
 
     about: str
     spec: str | None = None
     train: Mapping[str, Any] | None = None
     says: str = ""
+    real: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,20 +59,22 @@ class Line:
     Attributes:
         name: as in the paper.
         at: where: `audit`, `encoder`, `measure`, `score` of an audit; `study`, `method`, `probe`, `setting`, `of`,
-            `version` of a study. `score` may be several names of which the measure has one. Of an audit also:
-            `against`, `against_score`, whose correlation with the measure over its encoders is the number; `quantile`,
-            of the measure's column `values` over images; `cost`, of an `observation` per image; `noise`, what is known
-            of one that the measure learned, `along` its training; `fluctuation`, of the accuracies of a training's
-            checkpoints; `attention`, of maps under a corruption (of a `reading`) with those that it moves; `bound`, the
-            expected one of SynBench's classes at a threshold accuracy and an `epsilon`; `less`, another column whose
-            number is taken away; `over`, one by whose number it is divided; `drop`, one of whose number it says which
-            share is lost: all three of the same row, or of the row that they are `from`; `mean`, columns whose mean it
-            is; `trainings` = "std", of which it is the standard deviation between the recipe's trainings.
+            `version` of a study. `score` may be several names of which the measure has one; a column's `encoder` with
+            "{encoder}" in it is made of the row's. Of an audit also: `quantile`, of the measure's column `values` over
+            images; `cost`, of an `observation` per image; `noise`, what is known of one that the measure learned,
+            `along` its training; `fluctuation`, of the accuracies of a training's checkpoints; `attention`, of maps
+            under a corruption (of a `reading`) with those that it moves; `bound`, the expected one of SynBench's
+            classes at a threshold accuracy and an `epsilon`; `less`, another column whose number is taken away; `over`,
+            one by whose number it is divided; `drop`, one of whose number it says which share is lost: all three of the
+            same row, or of the row that they are `from`; `mean`, columns whose mean it is; `correlates`, a column with
+            which its own one is correlated `among` the rows named; where a row names these for all of its cells, the
+            others stay empty; `trainings` = "std", of which it is the standard deviation between the trainings.
         scale: by what the paper's numbers are larger than ours: 100 of percent, 255 of pixel values from 0 to 255.
         published: of a row, the paper's number in each column; None where it has none.
         cells: of a row, what single columns say otherwise than the column itself, by its name.
         unit: of a column's numbers as printed.
         ours: of a column, whether the paper has none such: a control, say. Rows publish nothing for it.
+        behind: how many images the published numbers are of, of a row before a column; None where nobody says.
     """
 
     name: str
@@ -79,6 +84,7 @@ class Line:
     cells: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     unit: str = ""
     ours: bool = False
+    behind: int | None = None
 
 
 @dataclass(frozen=True)
@@ -245,7 +251,7 @@ def _audit(table: Any, where: str, audits: Mapping[str, Any]) -> Table:
 
 
 def _input(table: Any, where: str, trainings: Mapping[str, Any]) -> Input:
-    values = arguments({"about": str, "spec": str, "train": dict | str, "says": str}, table, where)
+    values = arguments({"about": str, "spec": str, "train": dict | str, "says": str, "real": bool}, table, where)
     values["spec"], train = values.get("spec") or None, values.get("train") or None
     if values["spec"] and train:
         raise HoldfastError(f"{where}: expected a spec or a training, got both; a profile says spec = '' to have none")
@@ -258,13 +264,13 @@ def _input(table: Any, where: str, trainings: Mapping[str, Any]) -> Input:
 
 AT = (
     "audit", "encoder", "measure", "score", "study", "method", "probe", "setting", "of", "version", *sorted(APART),
-    "against_score", "values", "observation", "along", "from", "reading", "epsilon",
+    "values", "observation", "along", "from", "reading", "epsilon",
 )  # fmt: skip
 """Keys that say where a number is found, see `Line.at`."""
 
 LINE: dict[str, Any] = dict.fromkeys(AT, Any) | {
     "name": str, "published": tuple[float | Literal["-"], ...], "cells": dict, "scale": float, "unit": str,
-    "ours": bool,
+    "ours": bool, "behind": int,
 }  # fmt: skip
 """Keys of a row or a column."""
 
@@ -301,11 +307,14 @@ def _check_names(columns: Sequence[Line], rows: Sequence[Line]) -> None:
     """Refuse rows and columns that are made of others which the table does not have."""
     names_of_columns, names_of_rows = ({line.name: line for line in lines} for lines in (columns, rows))
     for line in (*columns, *rows):
-        for key in (*OTHERS, "mean"):
-            read = line.at.get(key, [])
+        for at, key in itertools.product((line.at, *line.cells.values()), (*OTHERS, "mean", "correlates")):
+            read = at.get(key, [])
             for column in read if isinstance(read, list) else [read]:
-                pick(f"column that {line.name!r} is {key}", column, names_of_columns)
-        pick(f"row that {line.name!r} is from", line.at.get("from", rows[0].name), names_of_rows)
+                pick(f"column of {line.name!r}: {key}", column, names_of_columns)
+        for key in ("from", "among"):
+            read = line.at.get(key, [])
+            for row in read if isinstance(read, list) else [read]:
+                pick(f"row of {line.name!r}: {key}", row, names_of_rows)
 
 
 def _claim(table: Any, where: str, rows: Sequence[Line], columns: Sequence[Line], profile: str) -> Claim | None:
@@ -325,12 +334,4 @@ def _claim(table: Any, where: str, rows: Sequence[Line], columns: Sequence[Line]
     places = {f"{key}s": values.get(f"{key}s", (values[key],) if key in values else ()) for key in ("row", "column")}
     claim = Claim(values["text"], kinds[0], values[kinds[0]], **places)
     claim.check([row.name for row in rows], [column.name for column in columns])
-    published = [
-        row.published[place]
-        for row in rows
-        for place, column in enumerate(columns)
-        if row.published and row.name in (claim.rows or (row.name,)) and column.name in claim.columns
-    ]
-    if claim.kind == "agrees" and all(number is None for number in published):
-        raise HoldfastError(f"{where}: agrees: expected published numbers to agree with, got none")
     return claim

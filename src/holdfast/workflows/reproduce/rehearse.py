@@ -16,7 +16,7 @@ from holdfast.core import registry
 from holdfast.core.engine import Engine
 from holdfast.runtime.listener import Listener
 from holdfast.sources.data.digits import train_images
-from holdfast.storage.reproduction import Rehearsal
+from holdfast.storage.reproduction import UNASKED, Rehearsal
 from holdfast.workflows.reproduce.claim import Cell
 from holdfast.workflows.reproduce.recipe import Input, Reproduction, find_placeholders
 from holdfast.workflows.reproduce.run import reproduce
@@ -82,7 +82,7 @@ def rehearse(
 
 def _is_resolved(cell: Cell, undefined: Collection[str]) -> bool:
     """Whether a cell has a number, needs none, or has an undefined one: a share of no images, or what is made of it."""
-    return cell.score is not None or cell.why == REFERENCE or cell.why in undefined
+    return cell.score is not None or cell.why in (REFERENCE, UNASKED) or cell.why in undefined
 
 
 def stand_in(recipe: Reproduction, folder: Path) -> Reproduction:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -23,6 +24,7 @@ from holdfast.storage.run_folder import Store
 from holdfast.storage.study import StudyRecord
 from holdfast.training.loop import train
 from holdfast.training.recipe_file import make_recipe
+from holdfast.workflows.reproduce.agreement import compare_with_published
 from holdfast.workflows.reproduce.claim import Cell
 from holdfast.workflows.reproduce.recipe import Reproduction, fill_placeholders, find_placeholders
 from holdfast.workflows.reproduce.table import alike, correlation, table_of
@@ -66,6 +68,7 @@ def reproduce(
     folder: Path,
     *,
     inputs: Mapping[str, str] | None = None,
+    says: Mapping[str, str] | None = None,
     device: str = "cpu",
     seed: int = 0,
     engine: Engine = INLINE,
@@ -79,11 +82,15 @@ def reproduce(
     Trainings, audits and studies have folders of their own in `folder`, and go on where they were interrupted. What
     fails leaves its cells empty, with the reason, and the claims that need them not shown.
 
+    `inputs` take the place of the recipe's. Where they are not the paper's own, `says` has what they are, and they
+    count as real ones.
+
     A recipe with `seeds` is done once for each of them, in a folder of its own: everything that it trains learns anew,
     and all are tested on the same images. Cells then hold the mean, see `together`.
     """
     listener, began, store = listener or Silent(), time.perf_counter(), Store(folder)
     check_device(device)
+    recipe = _say(recipe, says or {})
     earlier = _before(store, recipe)
 
     def fill_once(place: Path, trained: int) -> Filled:
@@ -128,10 +135,19 @@ def reproduce(
         alike=alike(cells),
         seeds=seeds,
         claims=judge_claims(recipe.claims, cells, lambda a, b: correlation(recipe, a, b, runs)),
+        agreement=compare_with_published(cells.values()),
         failures=list(dict.fromkeys(why for table in tables for why in _failures(table))),
     )
     store.write_json(RECORD, as_json(record))
     return record
+
+
+def _say(recipe: Reproduction, says: Mapping[str, str]) -> Reproduction:
+    """Return a recipe some of whose inputs are others than the paper's, as these sentences say."""
+    inputs = dict(recipe.inputs)
+    for name, text in says.items():
+        inputs[name] = replace(pick(f"input of {recipe.name}", name, inputs), says=text, real=True)
+    return replace(recipe, inputs=inputs)
 
 
 def _inputs(

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from holdfast.core import HoldfastError, Score
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.ratios import relative_drop
 from holdfast.runtime.errors import pick, unknown
-from holdfast.storage.reproduction import Network
+from holdfast.storage.reproduction import UNASKED, Network
 from holdfast.storage.study import StudyRecord
 from holdfast.workflows.reproduce.cells import (
     APART,
@@ -21,10 +21,9 @@ from holdfast.workflows.reproduce.cells import (
     find_score,
     measure_of,
     ratio,
-    read_table,
-    select_headline,
 )
-from holdfast.workflows.reproduce.claim import NETWORKS, STAND_IN, THEIRS, TRAINED, Cell
+from holdfast.workflows.reproduce.claim import NETWORKS, REAL, STAND_IN, THEIRS, TRAINED, Cell
+from holdfast.workflows.reproduce.correlation import Estimate, correlate, estimate
 from holdfast.workflows.reproduce.derived import mean
 from holdfast.workflows.reproduce.recipe import Line, Reproduction, find_placeholders
 from holdfast.workflows.study.plan import ORIGINAL
@@ -46,6 +45,7 @@ def table_of(
         for place, column in enumerate(recipe.columns)
     }
     cells |= _differences(recipe, cells, runs)
+    cells |= _correlations(recipe, cells, runs)
     return cells | _means(recipe, cells, runs)
 
 
@@ -62,11 +62,14 @@ def _cell(
     at = at_of(row, column)
     published = row.published[place] if row.published else None
     network = _network(recipe, at)
-    cell = Cell(row.name, column.name, None, published, row.scale * column.scale, network=network)
+    behind = column.behind if row.behind is None else row.behind
+    cell = Cell(row.name, column.name, None, published, row.scale * column.scale, network=network, behind=behind)
     if at.get("encoder") in problems:
         return replace(cell, why=problems[at["encoder"]])
-    if "mean" in at:
-        return cell  # made of others, see `_means`
+    if not at.keys().isdisjoint(("mean", "correlates")):
+        return cell  # made of others, see `_means` and `_correlations`
+    if "among" in at:
+        return replace(cell, why=UNASKED)
     try:
         score = _study_score(at, studies) if "study" in at else _score(at, runs)
     except HoldfastError as error:
@@ -80,11 +83,25 @@ def _network(recipe: Reproduction, at: Mapping[str, Any]) -> Network:
     table = dict(recipe.audits.get(at.get("audit", ""), {})) | dict(recipe.studies.get(at.get("study", ""), {}))
     encoders = [at["encoder"]] if "encoder" in at else table.get("encoders", [])
     others = find_placeholders({key: value for key, value in table.items() if key != "encoders"})
-    inputs = [recipe.inputs[name] for name in (*encoders, *others) if name in recipe.inputs]
-    if any(source.says for source in inputs):
+    inputs = [recipe.inputs[name] for name in _inputs_behind(recipe, [*encoders, *others])]
+    if any(source.says and not source.real for source in inputs):
         return STAND_IN
+    # Other images of the kind leave a network whose it is
+    if any(recipe.inputs[name].says for name in _inputs_behind(recipe, encoders)):
+        return REAL
     trained = "study" in at or any(source.train for source in inputs)
     return TRAINED if trained else THEIRS
+
+
+def _inputs_behind(recipe: Reproduction, names: Iterable[str]) -> list[str]:
+    """Return inputs, and those that they are made of or trained from."""
+    found: list[str] = []
+    left = list(names)
+    while left:
+        if (name := left.pop()) in recipe.inputs and name not in found:
+            found.append(name)
+            left += find_placeholders([recipe.inputs[name].spec, recipe.inputs[name].train])
+    return found
 
 
 def _identity(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> str:
@@ -111,8 +128,14 @@ def alike(cells: Mapping[tuple[str, str], Cell]) -> list[list[str]]:
 
 
 def at_of(row: Line, column: Line) -> dict[str, Any]:
-    """Return the place of a number: the column's keys, under those of the row, under those of the cell."""
-    return {**column.at, **row.at, **row.cells.get(column.name, {})}
+    """Return the place of a number: the column's keys, under those of the row, under those of the cell.
+
+    A column's `encoder` with "{encoder}" in it is made of the row's.
+    """
+    at = {**column.at, **row.at, **row.cells.get(column.name, {})}
+    if "{encoder}" in (template := column.at.get("encoder", "")):
+        at["encoder"] = template.format_map(at)
+    return at
 
 
 def _score(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> Score:
@@ -156,6 +179,27 @@ def _differences(
     return derived
 
 
+def _correlations(
+    recipe: Reproduction, cells: Mapping[tuple[str, str], Cell], runs: Mapping[str, Run | str]
+) -> dict[tuple[str, str], Cell]:
+    """Return the cells that are the correlation of their column with another one, `among` the rows that they name."""
+    made = {}
+    for row, column in itertools.product(recipe.rows, recipe.columns):
+        at, cell = at_of(row, column), cells[row.name, column.name]
+        if (other := at.get("correlates")) is None:
+            continue
+        pairs = [(cells[name, column.name], cells[name, other]) for name in at["among"]]
+        both = [each for pair in pairs for each in pair]
+        if lost := next((each for each in both if each.value is None), None):
+            made[row.name, column.name] = replace(cell, why=lost.why)
+            continue
+        first, second = ([_estimate(recipe, each, runs) for each in column] for column in zip(*pairs, strict=True))
+        score, network = correlate(first, second), max((each.network for each in both), key=NETWORKS.index)
+        why = score.note if score.value is None else ""
+        made[row.name, column.name] = replace(cell, score=score, scale=1.0, why=why, network=network)
+    return made
+
+
 def _means(
     recipe: Reproduction, cells: Mapping[tuple[str, str], Cell], runs: Mapping[str, Run | str]
 ) -> dict[tuple[str, str], Cell]:
@@ -163,16 +207,16 @@ def _means(
     columns, means = {column.name: column for column in recipe.columns}, {}
     for row, column in itertools.product(recipe.rows, recipe.columns):
         at, cell = at_of(row, column), cells[row.name, column.name]
-        if "mean" not in at:
+        if (of := at.get("mean")) is None:
             continue
-        members = [cells[row.name, name] for name in at["mean"]]
+        members = [cells[row.name, name] for name in of]
         if lost := next((member for member in members if member.value is None), None):
             means[row.name, column.name] = replace(cell, score=None, why=lost.why)
             continue
         if {member.scale for member in members} != {cell.scale}:
             raise HoldfastError(f"{row.name}: {column.name}: expected the scale of those that it is the mean of")
         # scores of different images are independent
-        audits = [runs.get(at_of(row, columns[name]).get("audit", "")) for name in at["mean"]]
+        audits = [runs.get(at_of(row, columns[name]).get("audit", "")) for name in of]
         data = {run.record.data.spec for run in audits if isinstance(run, Run)}
         score = mean([member.score for member in members if member.score], apart=len(data) == len(members))
         network = max((member.network for member in members), key=NETWORKS.index)
@@ -207,23 +251,26 @@ def _study_score(at: Mapping[str, Any], studies: Mapping[str, StudyRecord | str]
 def correlation(
     recipe: Reproduction, a: Cell, b: Cell, runs: Mapping[str, Run | str], between: frozenset[str] = frozenset()
 ) -> float:
-    """Return the correlation of two cells' scores by their tables; 0 where they are of different images.
+    """Return the correlation of two cells' errors, by the images that both are of; 0 where they have none in common.
 
-    Scores that `select_headline` finds no measure for have none, nor have cells that are no scores, but for those whose
-    keys are named in `between`.
+    Scores whose influences no measure knows have none, nor have cells that are no scores, but for those whose keys are
+    named in `between`.
     """
+    return _estimate(recipe, a, runs, between).correlation(_estimate(recipe, b, runs, between))
+
+
+def _estimate(
+    recipe: Reproduction, cell: Cell, runs: Mapping[str, Run | str], between: frozenset[str] = frozenset()
+) -> Estimate:
+    """Return the number of a cell with what each image moves it by, where that is known; see `correlation`."""
     columns, rows = ({line.name: line for line in lines} for lines in (recipe.columns, recipe.rows))
-    where = [at_of(rows[cell.row], columns[cell.column]) for cell in (a, b)]
-    if any("study" in at or at.keys() & (APART - between) for at in where) or where[0]["audit"] != where[1]["audit"]:
-        return 0.0
-    influences = []
-    for at in where:
-        run = runs[at["audit"]]
-        assert isinstance(run, Run)  # its cells have numbers
-        entry = measure_of(run, at)
-        if (measure := select_headline(entry, at.get("score", entry.headline))) is None:
-            return 0.0
-        ids, table = read_table(run, entry)
-        influences.append((ids, measure.influence(table)))
-    (ids_a, first), (ids_b, second) = influences
-    return statistics.correlation(first, second) if ids_a == ids_b and len(first) == len(second) else 0.0
+    at = at_of(rows[cell.row], columns[cell.column])
+    assert cell.score is not None  # it has a number
+    if "study" in at or at.keys() & (APART - between):
+        return Estimate(cell.score)
+    run = runs[at["audit"]]
+    assert isinstance(run, Run)  # its cells have numbers
+    known = estimate(run, measure_of(run, at), at.get("score"))
+    # Images are the same where they are of one source
+    images = tuple(f"{run.record.data.spec} {image}" for image in known.images)
+    return replace(known, score=cell.score, images=images)

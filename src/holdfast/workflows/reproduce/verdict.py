@@ -17,6 +17,9 @@ HOLDS: Outcome = "holds"
 FAILS: Outcome = "fails"
 NOT_SHOWN: Outcome = "not shown"
 
+FALSIFIED = "falsified, one proved case is enough"
+NO_CASE = "no case was found, which no sample makes a proof"
+
 LEVEL = 0.05
 
 SHOWN = 8
@@ -31,12 +34,11 @@ def judge(claim: Claim, cells: Cells, correlation: Correlation) -> Verdict:
 
     A chain of comparisons holds where each one's 95 % interval excludes zero on the right side (which needs no
     correction, for all of them must), and fails where one is on the wrong side with p at most 0.05 / their number. A
-    limit holds where each interval lies on its side, and fails where one lies on the other. Numbers agree with the
-    published ones where all are as near as claimed, and do not where one is not and its interval leaves the published
-    one out too. Of numbers of several trainings, intervals reach to the outer ends of those over images and over
-    trainings, and p is the larger one of both. All else is not shown, and what a sample was too small to give an
-    interval neither. Where numbers are missing, the others can still fail the claim. Of a comparison that the paper's
-    own table ties, as where both are 0, ours need not show anything.
+    limit holds where each interval lies on its side, and fails where one lies on the other. What never happens fails
+    by one proved case, and no sample shows it. Of numbers of several trainings, intervals reach to the outer ends of
+    those over images and over trainings, and p is the larger one of both. All else is not shown, and what a sample was
+    too small to give an interval neither. Where numbers are missing, the others can still fail the claim. Of a
+    comparison that the paper's own table ties, as where both are 0, ours need not show anything.
     """
     if claim.kind == "correlates":
         return _correlates(claim, cells)
@@ -57,27 +59,30 @@ def judge(claim: Claim, cells: Cells, correlation: Correlation) -> Verdict:
 
 
 def judge_claims(claims: Sequence[Claim], cells: Cells, correlation: Correlation) -> list[Verdict]:
-    """Return the verdict on each claim; see `judge`.
+    """Return the verdict on each claim that can be asked; see `judge`.
 
+    Stand-ins that show how a table is made are none of the networks that its sentences name, and are not asked.
     What one network shows that stands for two is shown once: a claim about the same numbers as one before is not shown.
     """
     verdicts: list[Verdict] = []
     before: dict[object, str] = {}
     for claim in claims:
+        network = max((cell.network for cell in claim.about(cells)), key=NETWORKS.index, default=STAND_IN)
+        if network == STAND_IN:
+            continue
         verdict, key = judge(claim, cells, correlation), _evidence(claim, cells)
         if key is not None and key in before and verdict.outcome != NOT_SHOWN:
             why = f"one network stands for those of this claim and of “{before[key]}”; {verdict.why}"
             verdict = Verdict(claim.text, NOT_SHOWN, why)
         elif key is not None:
             before[key] = claim.text
-        network = max((cell.network for cell in claim.about(cells)), key=NETWORKS.index, default=STAND_IN)
         verdicts.append(replace(verdict, network=network, published=judge_published(claim, cells)))
     return verdicts
 
 
 def _evidence(claim: Claim, cells: Cells) -> object:
     """Return the numbers that decide a claim, whatever their rows are called; None where not all are identified."""
-    if claim.kind in ("correlates", "agrees"):
+    if claim.kind == "correlates":
         return None
     if claim.kind in COMPARED:
         limits, chains = None, claim.select_chains(cells) if claim.columns else []
@@ -147,21 +152,20 @@ def _p(a: Cell, b: Cell, correlation: float) -> float | None:
 
 
 def _check_limits(claim: Claim, cells: Sequence[Cell]) -> Verdict:
+    words = "; ".join(map(_text, cells))
+    # Of what never happens, one case is enough, and none is no proof
+    if claim.kind == "never":
+        found = any(ends(cell)[0] > 0 for cell in cells)
+        return Verdict(claim.text, FAILS if found else NOT_SHOWN, f"{FALSIFIED if found else NO_CASE}: {words}")
     good, bad = True, False
     for cell in cells:
-        value, low, high = ends(cell)
+        _, low, high = ends(cell)
         if _open(cell.score):
             good = False
             continue
-        if claim.kind == "agrees":
-            assert cell.published is not None
-            near = abs(value - cell.published) <= claim.operands
-            good, bad = good and near, bad or not (near or low <= cell.published <= high)
-        else:
-            lowest, highest = claim.limits()
-            good &= lowest <= low and high <= highest
-            bad |= high < lowest or low > highest
-    words = "; ".join(_text(cell, published=claim.kind == "agrees") for cell in cells)
+        lowest, highest = claim.limits()
+        good &= lowest <= low and high <= highest
+        bad |= high < lowest or low > highest
     return Verdict(claim.text, FAILS if bad else HOLDS if good else NOT_SHOWN, words)
 
 
@@ -183,8 +187,7 @@ def _correlates(claim: Claim, cells: Cells) -> Verdict:
     return Verdict(claim.text, outcome, words)
 
 
-def _text(cell: Cell, published: bool = False) -> str:
+def _text(cell: Cell) -> str:
     value, low, high = ends(cell)
     interval = "" if low == high == value else f" [{low:.4g}, {high:.4g}]"
-    paper = f" (published {cell.published:.4g})" if published and cell.published is not None else ""
-    return f"{cell.row}, {cell.column}: {value:.4g}{interval}{paper}"
+    return f"{cell.row}, {cell.column}: {value:.4g}{interval}"
