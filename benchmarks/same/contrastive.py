@@ -1,4 +1,4 @@
-"""CvS: Zhong et al. (2022), "Is Self-Supervised Learning More Robust Than Supervised Learning?"; no code is published."""
+"""Zhong et al. (2022), "Is Self-Supervised Learning More Robust Than Supervised Learning?"; they published no code."""
 
 import numpy as np
 import torch
@@ -39,7 +39,11 @@ def drop() -> float:
 
 def gamma(power: float) -> Tensor:
     """Return what becomes of all levels."""
-    return (255 * Gamma(power).sample(torch.arange(256).float().view(1, 1, 16, 16) / 255, Rng(0, ids=("a",)))).round().flatten()
+    return (
+        (255 * Gamma(power).sample(torch.arange(256).float().view(1, 1, 16, 16) / 255, Rng(0, ids=("a",))))
+        .round()
+        .flatten()
+    )
 
 
 def pictures() -> Tensor:
@@ -104,24 +108,28 @@ COMPARISONS = (
     *(
         Comparison(
             f"Section 2.2: γ = {power:g}", "corruption `gamma`",
-            ByHand(lambda power=power: by_hand.gamma(np.arange(256), power), "the power and the floor"), "all 256 levels",
+            ByHand(lambda power=power: by_hand.gamma(np.arange(256), power), "the power and the floor"),
+            "all 256 levels",
             0, lambda power=power: gamma(power),
         )
         for power in (0.2, 5.0)
     ),
     Comparison(
         "Section 2.2: global shuffle", "corruption `global_shuffle`",
-        ByHand(lambda: by_hand.global_shuffle(pictures().numpy(), 4, GlobalShuffle(4).order(8, 12).numpy()), "patch by patch"),
+        ByHand(lambda: by_hand.global_shuffle(pictures().numpy(), 4, GlobalShuffle(4).order(8, 12).numpy()),
+        "patch by patch"),
         "2 images, 4 x 4 patches, Holdfast's permutation", 0, lambda: GlobalShuffle(4).sample(pictures(), RNG),
     ),
     Comparison(
         "Section 2.2: local shuffle", "corruption `local_shuffle`",
-        ByHand(lambda: by_hand.local_shuffle(pictures().numpy(), 4, LocalShuffle(4).order(8, 12).numpy()), "patch by patch"),
+        ByHand(lambda: by_hand.local_shuffle(pictures().numpy(), 4, LocalShuffle(4).order(8, 12).numpy()),
+        "patch by patch"),
         "2 images, 4 x 4 patches, Holdfast's permutation", 0, lambda: LocalShuffle(4).sample(pictures(), RNG),
     ),
     Comparison(
         "Section 4: feature semantic fluctuation, TV", "`monitor`, semantic fluctuation",
-        ByHand(lambda: by_hand.fluctuation(correct(), reps()[1]), "accuracies by epoch"), "60 images, 3 classes, 6 epochs", 1e-12,
+        ByHand(lambda: by_hand.fluctuation(correct(), reps()[1]), "accuracies by epoch"),
+        "60 images, 3 classes, 6 epochs", 1e-12,
         fluctuation,
     ),
     Comparison(
@@ -130,7 +138,8 @@ COMPARISONS = (
     ),
     Comparison(
         "Section 4: uniformity of each class", "`class_uniformity`",
-        ByHand(lambda: [by_hand.uniformity(reps()[0][reps()[1] == c]) for c in range(3)], "all pairs by a loop"), NUMBERS, 1e-12,
+        ByHand(lambda: [by_hand.uniformity(reps()[0][reps()[1] == c]) for c in range(3)], "all pairs by a loop"),
+        NUMBERS, 1e-12,
         class_uniformity,
     ),
     Comparison(
@@ -150,7 +159,8 @@ COMPARISONS = (
     ),
     Comparison(
         "A.2: uniformity regularisation", "method `supervised`",
-        ByHand(lambda: by_hand.regularised(reps()[0], inputs.normal(68, 60, 3), reps()[1], 0.01), "all pairs by a loop"),
+        ByHand(lambda: by_hand.regularised(reps()[0], inputs.normal(68, 60, 3), reps()[1], 0.01),
+        "all pairs by a loop"),
         "60 images, λ = .01", 1e-12, loss,
     ),
 )  # fmt: skip

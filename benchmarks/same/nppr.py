@@ -1,4 +1,4 @@
-"""NPPR: Wang et al. (2025), "Non-Parametric Probabilistic Robustness"."""
+"""Wang et al. (2025), "Non-Parametric Probabilistic Robustness"."""
 
 from functools import cache
 
@@ -89,13 +89,15 @@ def outputs() -> Outputs:
             ours[f"{names[first]}.{rest}"] = value
     network.load_state_dict(ours)
     with torch.no_grad():
-        return network.outputs(inputs.single(inputs.normal(31, 6, 5)), torch.tensor([0, 1, 2, 3, 0, 1]), authors_heat(4, 10))
+        return network.outputs(
+            inputs.single(inputs.normal(31, 6, 5)), torch.tensor([0, 1, 2, 3, 0, 1]), authors_heat(4, 10)
+        )
 
 
-def temperatures() -> list[list[float]]:
+def temperatures() -> list[float]:
     """Return the factors of π, μ, covariances and the hidden layer in five epochs."""
     rows = [authors_heat(epoch, 10) for epoch in (1, 4, 9, 10, 30)]
-    return [[1 / heat.weights, 1 / heat.means, heat.spread**2, 1 / heat.trunk] for heat in rows]
+    return [one for heat in rows for one in (1 / heat.weights, 1 / heat.means, heat.spread**2, 1 / heat.trunk)]
 
 
 def picture() -> Tensor:
@@ -149,7 +151,8 @@ COMPARISONS = (
         ByHand(lambda: float(np.mean(found() <= 0)), "a mean"), "9 images, given results of an attack", 1e-12, robust,
     ),
     Comparison(
-        "Definition 2: PR of each image", "`probabilistic_robustness`", Published("nppr", "PR", "`src/gmm4pr.py`, `compute_pr`"),
+        "Definition 2: PR of each image", "`probabilistic_robustness`", Published("nppr", "PR",
+        "`src/gmm4pr.py`, `compute_pr`"),
         "8 images, 50 given draws", 1e-6, held,
     ),
     Comparison(
@@ -184,7 +187,8 @@ COMPARISONS = (
         "Eq. 13: a draw of the mixture", "noise `mixture`",
         ByHand(
             lambda: by_hand.drawn(
-                plain()["mu"], plain()["L"], by_hand.chosen(plain()["pi_logits"], choice().numpy()), numbers().double().numpy()
+                plain()["mu"], plain()["L"], by_hand.chosen(plain()["pi_logits"], choice().numpy()),
+                numbers().double().numpy()
             ),
             "means and roots one by one",
         ),
@@ -202,7 +206,8 @@ COMPARISONS = (
     ),
     Comparison(
         "Eq. 44 and 45: linear map and bicubic interpolation", "`worst_mixture`, `upsampler=learned`",
-        Published("nppr", "picture", "`src/gmm4pr.py`, `build_decoder_from_flag`"), "3 pictures of 2 x 12 x 12 from 10 numbers",
+        Published("nppr", "picture", "`src/gmm4pr.py`, `build_decoder_from_flag`"),
+        "3 pictures of 2 x 12 x 12 from 10 numbers",
         2e-6, picture,
     ),
     Comparison(
@@ -216,12 +221,14 @@ COMPARISONS = (
     ),
     Comparison(
         "Section 4: perturbations brought into the ℓ∞ ball", "ball `linf`, `squash`",
-        Published("nppr", "in the ball", "`src/gmm4pr.py`, `_project_to_budget`"), "2 pictures of 4 x 4, ε = 8/255", 1e-6,
+        Published("nppr", "in the ball", "`src/gmm4pr.py`, `_project_to_budget`"), "2 pictures of 4 x 4, ε = 8/255",
+        1e-6,
         lambda: Linf(8 / 255).squash(inputs.single(inputs.normal(34, 2, 1, 4, 4))),
     ),
     Comparison(
         "Table 4: temperatures", "learner `worst_mixture`, `convention=authors`",
-        Published("nppr", "temperatures", "`configs/train_gmm_cfg.py`"), "epochs 1, 4, 9, 10 and 30 of 10", 1e-12, temperatures,
+        Published("nppr", "temperatures", "`configs/train_gmm_cfg.py`"), "epochs 1, 4, 9, 10 and 30 of 10", 1e-12,
+        temperatures,
     ),
     Comparison(
         "Eq. 51: entropy ratio, mean", "`worst_noise_robustness`",
@@ -231,7 +238,8 @@ COMPARISONS = (
     ),
     Comparison(
         "Eq. 51: entropy ratio", "`worst_noise_robustness`",
-        ByHand(lambda: by_hand.entropy_ratio(np.exp(plain()["pi_logits"])), "SciPy's entropy"), "6 images, 3 components", 1e-6,
+        ByHand(lambda: by_hand.entropy_ratio(np.exp(plain()["pi_logits"])), "SciPy's entropy"),
+        "6 images, 3 components", 1e-6,
         lambda: entropy_ratio(mixture().weights),
     ),
 )  # fmt: skip

@@ -7,7 +7,21 @@ import torch
 from torch import Tensor
 
 from benchmarks.same import inputs
-from holdfast.core import Attack, Ball, Bank, Classifier, Encoder, Failure, Images, Observation, Probe, Rng, Shard, Threat
+from holdfast.core import (
+    Attack,
+    Ball,
+    Bank,
+    Classifier,
+    Encoder,
+    Failure,
+    Images,
+    Observation,
+    Probe,
+    Rng,
+    Shard,
+    Threat,
+)
+from holdfast.parts.smoothing.shared.certificate import Anchor, Certificate
 from holdfast.parts.threats.linf import Linf
 
 
@@ -31,7 +45,9 @@ class Started(Linf):
         return x + self.radius * self.share * inputs.starts(tuple(x.shape))
 
 
-def attacked(attack: Attack, goal: Callable[[Tensor], tuple[Tensor, Tensor]], x: Images, **ball: float) -> dict[int, Tensor]:
+def attacked(
+    attack: Attack, goal: Callable[[Tensor], tuple[Tensor, Tensor]], x: Images, **ball: float
+) -> dict[int, Tensor]:
     """Return the images that an attack finds in the ball of `inputs.py`, by the numbers of its steps."""
     steps = [step for step in (5, 10, 30, 50) if step <= attack.steps] + [attack.steps]
     rng = Rng(0, ids=tuple(map(str, range(len(x)))))
@@ -130,3 +146,23 @@ def real(x: Tensor, **named: Tensor) -> Observed:
 
     subject = Observed(clean, look, encoder=network, x=x, **named)  # type: ignore
     return subject
+
+
+def draws(seed: int, count: int, sigma: float) -> Tensor:
+    """Return representations of the first image under noise."""
+    x = inputs.images(6)
+    noise = sigma * inputs.single(inputs.normal(seed, count, *x[0].shape))
+    return encoder()(x[0] + noise).detach()
+
+
+def concluded(certificate: Certificate, sigma: float, *blocks: Tensor) -> dict[str, Tensor]:
+    """Return what a certificate says of the first of six images, from blocks of draws that it is sent."""
+    reps = encoder()(inputs.images(6)).detach()
+    sampling = certificate.sample(Anchor(sigma, 0, reps, Rng(0, ids=("0",))))
+    next(sampling)
+    try:
+        for block in blocks:
+            sampling.send(block)
+    except StopIteration as done:
+        return certificate.conclude({name: value[None] for name, value in done.value.items()}, sigma)
+    raise AssertionError("the certificate asks for more draws")

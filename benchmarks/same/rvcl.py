@@ -1,4 +1,4 @@
-"""RVCL: Wang & Liu (2023), "RVCL: Evaluating the Robustness of Contrastive Learning via Verification"."""
+"""Wang & Liu (2023), "RVCL: Evaluating the Robustness of Contrastive Learning via Verification"."""
 
 from functools import cache
 
@@ -9,8 +9,9 @@ from torch import Tensor
 from benchmarks.same import inputs
 from benchmarks.same.by_hand import rvcl as by_hand
 from benchmarks.same.comparison import ByHand, Comparison, Published
-from benchmarks.same.observed import Observed, attacked, encoder, real, told
-from holdfast.core import Batch, EncodedView, Facts, Head, Margin, Rng
+from benchmarks.same.observed import Observed, attacked, concluded, draws, encoder, real, told
+from benchmarks.same.plain import matrices, pixels, reps_by_hand
+from holdfast.core import Batch, EncodedView, Facts, Head, Margin
 from holdfast.numerics.statistics.correlations import pearson
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.certifiers.crown import Crown
@@ -31,7 +32,6 @@ from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.radii import Radii
 from holdfast.parts.smoothing.classifier import Classifier
 from holdfast.parts.smoothing.pair_probability import PairProbability
-from holdfast.parts.smoothing.shared.certificate import Anchor, Certificate
 from holdfast.parts.threats.linf import Linf
 from holdfast.sources.encoders.shared.copies import trainable
 
@@ -84,28 +84,6 @@ def bounds(certifier: Propagation) -> Tensor:
     return torch.stack([certifier(encoder(), margin, x, Linf(size)).lower[:, 0] for size in SIZES], 1).flatten()
 
 
-@cache
-def matrices() -> by_hand.Maps:
-    """Return the network of `inputs.py` as matrices."""
-    net = inputs.network()
-    values = [part.double().numpy() for part in net.parameters()]
-    first = by_hand.convolution(*values[:2], side=inputs.SIDE, stride=1, padding=1)
-    second = by_hand.convolution(*values[2:4], side=inputs.SIDE, stride=2, padding=0)
-    return [first, second, (values[4], values[5]), (values[6], values[7])]
-
-
-def reps_by_hand(x: np.ndarray) -> np.ndarray:
-    """Return representations by these matrices."""
-    for number, (weights, bias) in enumerate(matrices()):
-        x = (x.clip(min=0) if number else x) @ weights.T + bias
-    return x
-
-
-def pixels(x: Tensor) -> np.ndarray:
-    """Return images as rows of pixels."""
-    return x.flatten(1).double().numpy()
-
-
 def rows_by_hand() -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the pixels and the margin of each pair."""
     x = pixels(inputs.images(4))
@@ -149,26 +127,6 @@ def linear_radii_by_hand() -> list[float]:
     return found
 
 
-def draws(seed: int, count: int, sigma: float) -> Tensor:
-    """Return representations of the first image under noise."""
-    x = inputs.images(6)
-    noise = sigma * inputs.single(inputs.normal(seed, count, *x[0].shape))
-    return encoder()(x[0] + noise).detach()
-
-
-def concluded(certificate: Certificate, sigma: float, *blocks: Tensor) -> dict[str, Tensor]:
-    """Return what a certificate says of the first of six images, from blocks of draws that it is sent."""
-    reps = encoder()(inputs.images(6)).detach()
-    sampling = certificate.sample(Anchor(sigma, 0, reps, Rng(0, ids=("0",))))
-    next(sampling)
-    try:
-        for block in blocks:
-            sampling.send(block)
-    except StopIteration as done:
-        return certificate.conclude({name: value[None] for name, value in done.value.items()}, sigma)
-    raise AssertionError("the certificate asks for more draws")
-
-
 PAIR = PairProbability(256, 5, temperature=0.1, convention="paper")
 
 
@@ -196,29 +154,29 @@ def certified() -> Tensor:
 
 @cache
 def subject() -> Observed:
-    """Return twelve images that are certified when it is asked for."""
-    return real(inputs.images(12))
+    """Return six images that are certified when it is asked for."""
+    return real(inputs.images(COUNT))
 
 
-NEGATIVES = 3
+COUNT, NEGATIVES = 6, 2
 PLAIN = Crown(intervals=False)
 
 
 def average_radius() -> float:
-    """Return ACR_CL of twelve images."""
+    """Return ACR_CL of six images."""
     measure = CertifiedRadius(PLAIN, Linf(), NEGATIVES)
     return float(measure.score(measure.observe(subject()))["certificate"].value or 0)
 
 
 def compared() -> list[tuple[int, int]]:
-    """Return which images those twelve were compared with: Holdfast's draw, which is no part of a formula."""
-    drawn = Radii(PLAIN, negatives=NEGATIVES).others(subject().shard(12))
+    """Return which images those were compared with: Holdfast's draw, which is no part of a formula."""
+    drawn = Radii(PLAIN, negatives=NEGATIVES).others(subject().shard(COUNT))
     return [(i, int(j)) for i, row in enumerate(drawn) for j in row]
 
 
 def average_radius_by_hand() -> float:
     """Return Eq. 18, each radius by bisection."""
-    x = pixels(inputs.images(12))
+    x = pixels(inputs.images(COUNT))
     reps = reps_by_hand(x)
     return float(np.mean([by_hand.radius(matrices(), by_hand.margins(reps[i], reps[j]), x[i]) for i, j in compared()]))
 
@@ -235,7 +193,7 @@ def instance_accuracy() -> float:
 
 def instance_accuracy_by_hand() -> float:
     """Return Eq. 20."""
-    x = pixels(inputs.images(12))
+    x = pixels(inputs.images(COUNT))
     reps = reps_by_hand(x)
     lower = [
         by_hand.crown(matrices(), by_hand.margins(reps[i], reps[j])[None], *by_hand.box(x[i], SMALL))[0]
@@ -302,6 +260,12 @@ def orders_by_hand() -> np.ndarray:
     """Return the same by hand."""
     rows = by_hand.nearest(near(), TAIL)
     return np.concatenate([by_hand.beyond(rows[:, k - 1], by_hand.weibull_of_minimum(rows), k) for k in (2, 5)])
+
+
+def linear() -> float:
+    """Return their correlation."""
+    first, second = (torch.from_numpy(column) for column in columns())
+    return float(pearson(first, second).value or 0)
 
 
 def columns() -> tuple[np.ndarray, np.ndarray]:
@@ -373,19 +337,20 @@ COMPARISONS = (
     ),
     Comparison(
         "Definition 9, Eq. 18: average certified radius", "`certified_radius`",
-        ByHand(average_radius_by_hand, "bisection with the lemma"), "12 images, 3 negatives each", 3e-5, average_radius,
+        ByHand(average_radius_by_hand, "bisection with the lemma"), "6 images, 2 negatives each", 3e-5, average_radius,
     ),
     Comparison(
         "Eq. 3 to 7: the radius of a linear classifier", "`linear_radius`",
         ByHand(linear_radii_by_hand, "bisection with the lemma"), "4 images, 3 classes", 3e-5, linear_radii,
     ),
     Comparison(
-        "Definition 10, Eq. 19: robust instance accuracy", "`instance_accuracy`, attack",
+        "Definition 10, Eq. 19: robust instance accuracy", "the margin that `instance_accuracy` counts",
         ByHand(kept_by_hand, "cosines"), "36 pairs at given disturbed images", 1e-12, kept,
     ),
     Comparison(
         "Definition 11, Eq. 20: certified instance accuracy", "`instance_accuracy`, certificate",
-        ByHand(instance_accuracy_by_hand, "the lemma with whole matrices"), "36 pairs", 1e-12, instance_accuracy,
+        ByHand(instance_accuracy_by_hand, "the lemma with whole matrices"), "12 pairs, ε = .03", 1e-12,
+        instance_accuracy,
     ),
     Comparison(
         "Eq. 8 and 9: randomized smoothing", "`smoothed_accuracy`, `smoothed_probe_accuracy`",
@@ -416,7 +381,8 @@ COMPARISONS = (
         "80 images, k = 2 and 5", 1e-5, orders,
     ),
     Comparison(
-        "Table 2: Pearson's correlation", "`pearson` of studies", ByHand(lambda: by_hand.correlation(*columns()), "NumPy"),
-        "2 columns of 9 numbers", 1e-12, lambda: float(pearson(*map(torch.from_numpy, columns())).value or 0),
+        "Table 2: Pearson's correlation", "`pearson` of studies", ByHand(lambda: by_hand.correlation(*columns()),
+        "NumPy"),
+        "2 columns of 9 numbers", 1e-12, linear,
     ),
 )  # fmt: skip

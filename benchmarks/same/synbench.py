@@ -1,4 +1,4 @@
-"""SynBench: Ko et al. (2022), "SynBench: Task-Agnostic Benchmarking of Pretrained Representations using Synthetic Data"."""
+"""Ko et al. (2022), "SynBench: Task-Agnostic Benchmarking of Pretrained Representations using Synthetic Data"."""
 
 import math
 from collections.abc import Callable
@@ -39,7 +39,9 @@ def rules(norm: float, budgets: tuple[float, ...] = BUDGETS) -> RobustBayes:
 def shifts(norm: float) -> Tensor:
     """Return z_Λ(μ̃) for each budget."""
     mu, values = torch.from_numpy(HALF), torch.from_numpy(VALUES)
-    return torch.stack([nearest_shift(mu, values, torch.tensor(budget, dtype=torch.float64), norm) for budget in BUDGETS])
+    return torch.stack(
+        [nearest_shift(mu, values, torch.tensor(budget, dtype=torch.float64), norm) for budget in BUDGETS]
+    )
 
 
 def margins() -> Tensor:
@@ -109,7 +111,8 @@ HALVES = "3 x 400 representations in 6 dimensions, ε 0, .3 and .7 of the distan
 COMPARISONS = (
     Comparison(
         "Result 2.1: decision margin, classes of shares .3 and .7", "`synbench`",
-        ByHand(lambda: by_hand.isotropic_margin(points().numpy(), HALF, 0.4, 0.3), "its formula"), "20 points, ε = .4", 1e-12,
+        ByHand(lambda: by_hand.isotropic_margin(points().numpy(), HALF, 0.4, 0.3), "its formula"),
+        "20 points, ε = .4", 1e-12,
         margins,
     ),
     Comparison(
@@ -121,12 +124,14 @@ COMPARISONS = (
         ByHand(lambda: accuracies(2), "SciPy's SLSQP"), CLASSES, 1e-7, lambda: rules(2).accuracy(),
     ),
     Comparison(
-        "Result 2.3: expected scaled bound", "`synbench`", Published("synbench", "bound", f"{CODE}, `func_bound_correct`"),
+        "Result 2.3: expected scaled bound", "`synbench`", Published("synbench", "bound",
+        f"{CODE}, `func_bound_correct`"),
         "12 accuracies", 1e-12, bounds,
     ),
     Comparison(
         "Result 2.3: expected scaled bound", "`synbench`",
-        ByHand(lambda: [by_hand.expected_bound(a) for a in GRID], "the integral itself"), "12 accuracies", 1e-10, bounds,
+        ByHand(lambda: [by_hand.expected_bound(a) for a in GRID], "the integral itself"), "12 accuracies", 1e-10,
+        bounds,
     ),
     Comparison(
         "Result 2.4: accuracy on representations", "`synbench`, `convention=authors`",
@@ -134,7 +139,8 @@ COMPARISONS = (
     ),
     Comparison(
         "Result 2.4: mean scaled bound on representations", "`synbench`, `convention=authors`",
-        Published("synbench", "tested bound", f"{CODE}, `get_bound_rep`"), f"{HALVES}; they solve in float32 (SCS)", 1e-3,
+        Published("synbench", "tested bound", f"{CODE}, `get_bound_rep`"), f"{HALVES}; they solve in float32 (SCS)",
+        1e-3,
         lambda: tested(1),
     ),
     Comparison(
@@ -146,7 +152,8 @@ COMPARISONS = (
         ByHand(lambda: tested_by_hand(1), "NumPy's eigenvectors and SciPy's SLSQP"), HALVES, 1e-5, lambda: tested(1),
     ),
     Comparison(
-        "Eq. 2: E(a), the expected bound above an accuracy", "`synbench`", ByHand(curve_by_hand, "a mean at each threshold"),
+        "Eq. 2: E(a), the expected bound above an accuracy", "`synbench`", ByHand(curve_by_hand,
+        "a mean at each threshold"),
         "49 classifiers, 50 thresholds", 1e-12, curve,
     ),
     Comparison(

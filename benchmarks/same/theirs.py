@@ -3,10 +3,10 @@
     git clone https://github.com/wzekai99/RVCL            # and the other three of SOURCES, into one folder
     python -m benchmarks.same.theirs FOLDER
 
-It takes torch 2.0, NumPy below 2, cvxpy, pandas, scikit-learn, PyYAML and appdirs, and needs nothing of Holdfast: the
-comparisons themselves read theirs.json. Nothing of the authors' code is changed but what it asks of the machine: tensors
-stay on the CPU, packages that draw or download are stand-ins, one process loads images, and random starts and draws are
-those of `inputs.py`.
+It takes torch 2.0, NumPy 1.26, pandas 1.5, cvxpy, scikit-learn, PyYAML and appdirs, and needs nothing of Holdfast: the
+comparisons themselves read theirs.json. Nothing of the authors' code is changed but what it asks of the machine:
+tensors stay on the CPU, packages that draw or download are stand-ins, one process loads images, and random starts and
+draws are those of `inputs.py`.
 """
 
 import ast
@@ -66,10 +66,11 @@ def at_hand(folder: Path) -> Iterator[None]:
     """Let the modules of a repository be imported, on a CPU and without the packages that are absent."""
     kept, path = dict(sys.modules), list(sys.path)
     sys.modules.update({name: MagicMock() for name in ABSENT})
-    sys.modules["torchvision.datasets"].ImageFolder = object
+    sys.modules["torchvision.datasets"].ImageFolder = object  # type: ignore
     sys.path.insert(0, str(folder))
-    collections.Sequence = collections.abc.Sequence  # where Python 3.9 had it
-    torch._C.Node.__getitem__ = lambda node, name: getattr(node, node.kindOf(name))(name)  # where torch 1.6 had it
+    # Where Python 3.9 and torch 1.6 had them
+    collections.Sequence = collections.abc.Sequence  # type: ignore
+    torch._C.Node.__getitem__ = lambda node, name: getattr(node, node.kindOf(name))(name)  # type: ignore
     try:
         with patch.object(Tensor, "cuda", lambda tensor, *_, **__: tensor):
             yield
@@ -122,7 +123,6 @@ def _bounds(folder: Path) -> Outputs:
     from beta_crown.auto_LiRPA import BoundedModule, BoundedTensor  # type: ignore
     from beta_crown.auto_LiRPA.perturbations import PerturbationLpNorm  # type: ignore
     from beta_crown.model_beta_CROWN import return_modify_model  # type: ignore
-
     from beta_crown.modules import Flatten  # type: ignore
 
     x, net, found = inputs.images(4), inputs.network(), collections.defaultdict(list)
@@ -180,7 +180,9 @@ def scripts(folder: Path) -> Outputs:
         models.get_model = lambda *_, **__: (net, None, None, None)  # type: ignore
         sys.modules["models"] = models
         flags = [f"--{part.replace('_', '-')}" if part in options else part for part in given if part != "True"]
-        at = start * inputs.starts((len(images) // (2 if options.get("targeted") or script == "margin" else 1), *x.shape[1:]))
+        at = start * inputs.starts(
+            (len(images) // (2 if options.get("targeted") or script == "margin" else 1), *x.shape[1:])
+        )
         utils = __import__("utils")
         with (
             patch.object(sys, "argv", [script, "--model", "m", "--dataset", "d", *flags]),
@@ -196,7 +198,16 @@ def scripts(folder: Path) -> Outputs:
     with at_hand(folder), tempfile.TemporaryDirectory() as place:
         out, attack = Path(place) / "results", {"alpha": inputs.STEP, "ball_size": inputs.RADIUS}
         run("representation_distance_distribution", named, 0, batch_size=60, output=out / "quantiles.yaml")
-        run("breakaway", named, 1, n_samples=60, batch_size=60, iterations=10, output=out / "eval_selfsim_1.4m", **attack)
+        run(
+            "breakaway",
+            named,
+            1,
+            n_samples=60,
+            batch_size=60,
+            iterations=10,
+            output=out / "eval_selfsim_1.4m",
+            **attack,
+        )
         run("margin", halves, 0, n_samples=20, batch_size=20, iterations=10, output=out / "margin.csv", **attack)
         for kind, images, start, count in (("untargeted", named, 1, 60), ("targeted", halves, 0, 20)):
             run(

@@ -1,4 +1,4 @@
-"""UR: Petrov & Kwiatkowska (2022), "Robustness of Unsupervised Representation Learning without Labels"."""
+"""Petrov & Kwiatkowska (2022), "Robustness of Unsupervised Representation Learning without Labels"."""
 
 from collections.abc import Callable
 from functools import cache
@@ -11,8 +11,7 @@ from torch import Tensor
 from benchmarks.same import inputs
 from benchmarks.same.by_hand import unsupervised as by_hand
 from benchmarks.same.comparison import ByHand, Comparison, Published
-from benchmarks.same.observed import Observed, attacked, encoder, told
-from benchmarks.same.rvcl import concluded
+from benchmarks.same.observed import Observed, attacked, concluded, encoder, told
 from holdfast.core import Rng
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.divergences.kl import Kl
@@ -61,7 +60,7 @@ ATTACK = Pgd(50, inputs.STEP, keep="last")
 
 
 def column(measure: AttackMeasure, name: str, towards: bool = True) -> list[float]:
-    """Return the median of a column at every read-out; of pairs that of one side, which is all that the authors attack."""
+    """Return the median of a column at every read-out; of pairs that of one side, all that the authors attack."""
     table = measure.observe(run(towards))
     rows = slice(None, None, 2) if towards else slice(None)
     return [float(np.median(table[f"{name}@{step}"][rows].numpy())) for step in measure.steps]
@@ -138,7 +137,8 @@ COMPARISONS = (
     ),
     Comparison(
         "Section 4: targeted U-PGD", "attack `pgd`, `keep=last`",
-        Published(REPOSITORY, "U-PGD towards", "`utils/pgd_attack.py`"), "8 images after 10 steps, the same starts", 1e-6,
+        Published(REPOSITORY, "U-PGD towards", "`utils/pgd_attack.py`"), "8 images after 10 steps, the same starts",
+        1e-6,
         lambda: attack(True),
     ),
     Comparison(
@@ -175,7 +175,7 @@ COMPARISONS = (
     Comparison(
         "Eq. 1: breakaway risk", "`breakaway_risk`",
         table("breakaway.py", "Break away risk (?)", change=lambda risk: risk * 60 / 59),
-        f"{ON}; they divide by all |D'||D| pairs, here turned to |D'|(|D| - 1), and sum over the last batch, here the only one",
+        f"{ON}; they divide by 60 others, not 59 (turned here), and sum over the last batch, here the only one",
         1e-9, lambda: scored(BreakawayRisk(ATTACK, readouts=(10,))),
     ),
     Comparison(
@@ -234,14 +234,16 @@ COMPARISONS = (
     Comparison(
         "C.9: average certified radius, the rest as 0", "`smoothed_probe_accuracy`",
         ByHand(
-            lambda: [by_hand.average_radius(np.round(inputs.uniform(21, 40), 6), inputs.uniform(21, 40) > 0.2)], "a mean"
+            lambda: [by_hand.average_radius(np.round(inputs.uniform(21, 40), 6), inputs.uniform(21, 40) > 0.2)],
+            "a mean"
         ),
         "40 given radii", 1e-12, lambda: average("average radius"),
     ),
     Comparison(
         "A.1: Kullback-Leibler divergence of features", "divergence `kl`",
         ByHand(lambda: by_hand.kullback_leibler(inputs.normal(25, 9, 6), inputs.normal(26, 9, 6)), "SciPy's entropy"),
-        "9 pairs", 1e-12, lambda: Kl()(torch.from_numpy(inputs.normal(25, 9, 6)), torch.from_numpy(inputs.normal(26, 9, 6))),
+        "9 pairs", 1e-12, lambda: Kl()(torch.from_numpy(inputs.normal(25, 9, 6)), torch.from_numpy(inputs.normal(26,
+        9, 6))),
     ),
     Comparison(
         "A.1: 2-Wasserstein distance", "divergence `wasserstein`",
@@ -253,7 +255,7 @@ COMPARISONS = (
         "C.4: low-pass filter", "corruption `lowpass`",
         ByHand(lambda: by_hand.lowpass(inputs.uniform(27, 3, 1, 16, 16), 4.5), "a mask on NumPy's spectrum"),
         "3 images of 16 x 16", 1e-6,
-        lambda: Lowpass(4.5, 16).sample(torch.from_numpy(inputs.uniform(27, 3, 1, 16, 16)), Rng(0, ids=("a", "b", "c"))),
+        lambda: Lowpass(4.5, 16).sample(torch.from_numpy(inputs.uniform(27, 3, 1, 16, 16)), Rng(0, ids=("a", "b",
+        "c"))),
     ),
 )  # fmt: skip
-

@@ -55,7 +55,10 @@ def feature_distance(reps: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, 
     parts = [reps[labels == c] for c in np.unique(labels)]
     within = [np.mean([((a - b) ** 2).sum() for i, a in enumerate(p) for b in p[:i]]) for p in parts]
     across = [
-        np.mean([((a - b) ** 2).sum() for a in p for b in q]) for n, p in enumerate(parts) for m, q in enumerate(parts) if n != m
+        np.mean([((a - b) ** 2).sum() for a in p for b in q])
+        for n, p in enumerate(parts)
+        for m, q in enumerate(parts)
+        if n != m
     ]
     return np.array(within), float(np.mean(across))
 

@@ -7,7 +7,10 @@ from scipy import special, stats
 def chosen(logits: np.ndarray, z: np.ndarray) -> np.ndarray:
     """Eq. 12: the component whose share of [0, 1] holds Φ(z), by a table of cumulated weights."""
     return np.array(
-        [np.searchsorted(np.cumsum(special.softmax(row)), stats.norm.cdf(draws), side="left") for row, draws in zip(logits, z, strict=True)]
+        [
+            np.searchsorted(np.cumsum(special.softmax(row)), stats.norm.cdf(draws), side="left")
+            for row, draws in zip(logits, z, strict=True)
+        ]
     )
 
 

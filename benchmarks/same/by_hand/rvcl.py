@@ -1,5 +1,7 @@
 """Wang & Liu (2023), "RVCL": margins, CROWN with whole matrices, radii, smoothing, extreme values."""
 
+from typing import Any
+
 import numpy as np
 from scipy import optimize, stats
 
@@ -16,7 +18,9 @@ def cosine(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return (unit(a) * unit(b)).sum(-1)
 
 
-def convolution(weights: np.ndarray, bias: np.ndarray, side: int, stride: int, padding: int) -> tuple[np.ndarray, np.ndarray]:
+def convolution(
+    weights: np.ndarray, bias: np.ndarray, side: int, stride: int, padding: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return a convolution as a matrix and a vector, for square images of flattened pixels."""
     outs, ins, size, _ = weights.shape
     wide = (side + 2 * padding - size) // stride + 1
@@ -117,18 +121,20 @@ def weibull_of_minimum(rows: np.ndarray) -> np.ndarray:
         ratios = np.log(row.max() / row[row < row.max()])
         # In log a, which may be any number
         likelihood = lambda t, ratios=ratios: np.exp(t) * ratios.sum() - len(ratios) * t  # noqa: E731
-        shape = np.exp(optimize.minimize_scalar(likelihood, bracket=(-1, 1), tol=1e-14).x)
+        found: Any = optimize.minimize_scalar(likelihood, bracket=(-1, 1), tol=1e-14)
+        shape = float(np.exp(found.x))
         fits.append((shape, row.max() * len(row) ** (-1 / shape)))
     return np.array(fits)
 
 
 def weibull_of_draws(rows: np.ndarray) -> np.ndarray:
-    """The λ nearest as independent draws of a Weibull law (Eq. 28): shape and scale of each row, by the score equation."""
+    """Eq. 28 for the λ nearest as independent draws: shape and scale of each row, by the score equation."""
     fits = []
     for row in rows:
         y = np.log(row / row.max())
         slope = lambda a, y=y: (np.exp(a * y) * y).sum() / np.exp(a * y).sum() - 1 / a - y.mean()  # noqa: E731
-        shape = optimize.brentq(slope, 1e-2, 1e4, xtol=1e-13, rtol=1e-14)
+        found: Any = optimize.brentq(slope, 1e-2, 1e4, xtol=1e-13)
+        shape = float(found)
         fits.append((shape, row.max() * np.exp(shape * y).mean() ** (1 / shape)))
     return np.array(fits)
 

@@ -12,15 +12,19 @@ def shift(half: np.ndarray, values: np.ndarray, budget: float, norm: float = 2) 
     slope = lambda z: -2 * (half - z) / values  # noqa: E731
     if np.isinf(norm):
         inside = [(-budget, budget)] * len(half)
-        return optimize.minimize(value, 0.5 * half, jac=slope, method="SLSQP", bounds=inside, options={"ftol": 1e-15, "maxiter": 1000}).x
+        return optimize.minimize(
+            value, 0.5 * half, jac=slope, method="SLSQP", bounds=inside, options={"ftol": 1e-15, "maxiter": 1000}
+        ).x
     room = {"type": "ineq", "fun": lambda z: budget**norm - (np.abs(z) ** norm).sum(),
             "jac": lambda z: -norm * np.sign(z) * np.abs(z) ** (norm - 1)}  # fmt: skip
     start = half * 0.5 * budget / np.linalg.norm(half, norm)
-    return optimize.minimize(value, start, jac=slope, method="SLSQP", constraints=room, options={"ftol": 1e-15, "maxiter": 1000}).x
+    return optimize.minimize(
+        value, start, jac=slope, method="SLSQP", constraints=room, options={"ftol": 1e-15, "maxiter": 1000}
+    ).x
 
 
 def weights(half: np.ndarray, values: np.ndarray, budget: float, norm: float = 2) -> np.ndarray:
-    """w = Λ⁻¹(μ̃ - z_Λ(μ̃))."""
+    """The weights Λ⁻¹(μ̃ - z_Λ(μ̃))."""
     return (half - shift(half, values, budget, norm)) / values
 
 
@@ -44,7 +48,9 @@ def expected_bound(accuracy: float) -> float:
     return integrate.quad(inside, 0, mean + 40, epsabs=1e-13, limit=200)[0] / accuracy
 
 
-def fitted(first: np.ndarray, signs: np.ndarray, cutoff: float = 1e-6) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def fitted(
+    first: np.ndarray, signs: np.ndarray, cutoff: float = 1e-6
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Section 2.2.2: centre, F, Λ and μ̃ of representations, directions of hardly any variance left out."""
     means = [first[signs == y].mean(0) for y in (1, -1)]
     deviations = first - np.where(signs[:, None] > 0, *means)
@@ -53,12 +59,10 @@ def fitted(first: np.ndarray, signs: np.ndarray, cutoff: float = 1e-6) -> tuple[
     return (means[0] + means[1]) / 2, vectors, values, vectors.T @ (means[0] - means[1]) / 2
 
 
-def tested(
-    first: np.ndarray, signs: np.ndarray, second: np.ndarray, budget: float, norm: float = 2
-) -> tuple[float, float]:
+def tested(first: np.ndarray, signs: np.ndarray, second: np.ndarray, budget: float) -> tuple[float, float]:
     """Result 2.4: accuracy on other representations, and the mean scaled bound of those that are right."""
     centre, vectors, values, half = fitted(first.astype(float), signs)
-    w = weights(half, values, budget * np.linalg.norm(half), norm)
+    w = weights(half, values, budget * float(np.linalg.norm(half)))
     scaled = signs * ((second - centre) @ vectors @ w) / (half @ w)
     return float((scaled > 0).mean()), float(scaled[scaled > 0].mean())
 

@@ -37,7 +37,10 @@ def relative(clean: np.ndarray, attacked: np.ndarray) -> np.ndarray:
     """Section 5: d(f(x̂→t), f(t)) / d(f(x), f(t)) for partners (0, 1), (2, 3) and so on."""
     partner = np.arange(len(attacked)) ^ 1
     return np.array(
-        [distance(found, clean[t]) / distance(clean[i], clean[t]) for i, (found, t) in enumerate(zip(attacked, partner, strict=True))]
+        [
+            distance(found, clean[t]) / distance(clean[i], clean[t])
+            for i, (found, t) in enumerate(zip(attacked, partner, strict=True))
+        ]
     )
 
 
@@ -57,10 +60,12 @@ def overlap(clean: np.ndarray, attacked: np.ndarray) -> float:
 
 
 def center(samples: np.ndarray, fresh: np.ndarray, sigma: float, radius: float, delta: float, alpha: float) -> float:
-    """Appendix C.10, Kumar & Goldstein's certificate: three times a quantile of distances to the best of the samples."""
+    """C.10, Kumar & Goldstein's certificate: three times a quantile of distances to the best of the samples."""
     medians = [np.sort(np.linalg.norm(samples - one, axis=1))[len(samples) // 2] for one in samples]
     best = samples[int(np.argmin(medians))]
-    share = stats.norm.cdf(stats.norm.ppf(0.5 + delta) + radius / sigma) + math.sqrt(math.log(1 / alpha) / (2 * len(fresh)))
+    share = stats.norm.cdf(stats.norm.ppf(0.5 + delta) + radius / sigma) + math.sqrt(
+        math.log(1 / alpha) / (2 * len(fresh))
+    )
     return 3 * float(np.sort(np.linalg.norm(fresh - best, axis=1))[math.ceil(share * len(fresh)) - 1])
 
 
