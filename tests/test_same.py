@@ -22,9 +22,12 @@ LIGHTLY = importlib.util.find_spec("lightly") is not None
 
 
 def cases() -> list:
-    """A method of training imports more than all other comparisons together."""
-    slow = [pytest.mark.slow] if LIGHTLY else [pytest.mark.skip(reason="lightly is an extra: pip install '.[train]'")]
-    marks = [slow if "simclr" in what.part else [] for _, what in ALL]
+    """A method of training imports, and branch and bound takes, as much time as all other comparisons together."""
+    extra = [] if LIGHTLY else [pytest.mark.skip(reason="lightly is an extra: pip install '.[train]'")]
+    marks = [
+        [pytest.mark.slow, *extra] if "simclr" in what.part else [pytest.mark.slow] if "beta" in what.part else []
+        for _, what in ALL
+    ]
     return [pytest.param(what, id=name, marks=mark) for (_, what), name, mark in zip(ALL, NAMES, marks, strict=True)]
 
 

@@ -72,6 +72,55 @@ def interval(maps: Maps, rows: np.ndarray, low: np.ndarray, high: np.ndarray) ->
     return low
 
 
+def minimum(maps: Maps, row: np.ndarray, low: np.ndarray, high: np.ndarray) -> float:
+    """Eq. 13 exactly: the least of a row over a box, by a mixed-integer program with a variable for each sign."""
+    last, size = (row @ maps[-1][0], float(row @ maps[-1][1])), len(low)
+    ends, blocks, whole = [(low, high)], [], [0] * size
+    inputs = np.arange(size)
+    for weights, bias in maps[:-1]:
+        before = [end.clip(min=0) for end in ends[-1]] if blocks else ends[-1]
+        positive, negative = weights.clip(min=0), weights.clip(max=0)
+        least = positive @ before[0] + negative @ before[1] + bias
+        most = positive @ before[1] + negative @ before[0] + bias
+        # After the last variables come those behind this layer's ReLUs, and then their signs
+        outs = np.arange(len(bias)) + len(whole)
+        signs = outs + len(bias)
+        whole += [0] * len(bias) + [1] * len(bias)
+        ends.append((least, most))
+        blocks.append((inputs, outs, signs, weights, bias))
+        inputs = outs
+    rules, lows, highs = [], [], []
+    for (place, outs, signs, weights, bias), (least, most) in zip(blocks, ends[1:], strict=True):
+        for j, out in enumerate(outs):
+            line = np.zeros(len(whole))
+            line[place], line[out] = -weights[j], 1.0  # y - w x
+            upper = line.copy()
+            upper[signs[j]] = -least[j]
+            onto = np.zeros(len(whole))
+            onto[out], onto[signs[j]] = 1.0, -most[j]
+            # y >= z, y <= z - least (1 - sign), y <= most sign
+            rules += [line, upper, onto]
+            lows += [bias[j], -np.inf, -np.inf]
+            highs += [np.inf, bias[j] - least[j], 0.0]
+            if least[j] >= 0 or most[j] <= 0:
+                rules.append(np.eye(len(whole))[signs[j]])
+                lows.append(float(least[j] >= 0))
+                highs.append(float(least[j] >= 0))
+    least, most = np.zeros(len(whole)), np.where(whole, 1.0, np.inf)
+    least[:size], most[:size] = low, high
+    cost = np.zeros(len(whole))
+    cost[inputs] = last[0]
+    solver: Any = optimize  # whose types know single numbers alone
+    found = solver.milp(
+        cost,
+        constraints=solver.LinearConstraint(np.array(rules), lows, highs),
+        integrality=np.array(whole),
+        bounds=solver.Bounds(least, most),
+        options={"mip_rel_gap": 1e-9},
+    )
+    return float(found.fun + last[1])
+
+
 def margins(own: np.ndarray, others: np.ndarray) -> np.ndarray:
     """W_CL of Definition 4, a row for each negative."""
     return unit(own) - unit(others)
