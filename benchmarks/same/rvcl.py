@@ -349,7 +349,7 @@ COMPARISONS = (
     ),
     Comparison(
         "Definition 9, Eq. 18: average certified radius", "`certified_radius`",
-        ByHand(average_radius_by_hand, "bisection with the lemma"), "6 images, 2 negatives each", 3e-5, average_radius,
+        ByHand(average_radius_by_hand, "bisection with the lemma"), "6 images, 2 negatives each, as Holdfast draws", 3e-5, average_radius,
     ),
     Comparison(
         "Eq. 3 to 7: the radius of a linear classifier", "`linear_radius`",
