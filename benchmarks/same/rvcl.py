@@ -165,8 +165,7 @@ def subject() -> Observed:
     return real(inputs.images(COUNT))
 
 
-COUNT, NEGATIVES = 6, 2
-PLAIN = Crown(intervals=False)
+COUNT, NEGATIVES, PLAIN = 6, 2, Crown(intervals=False)
 
 
 def average_radius() -> float:
@@ -349,7 +348,8 @@ COMPARISONS = (
     ),
     Comparison(
         "Definition 9, Eq. 18: average certified radius", "`certified_radius`",
-        ByHand(average_radius_by_hand, "bisection with the lemma"), "6 images, 2 negatives each, as Holdfast draws", 3e-5, average_radius,
+        ByHand(average_radius_by_hand, "bisection with the lemma"),
+        "6 images, 2 negatives each, as Holdfast draws", 3e-5, average_radius,
     ),
     Comparison(
         "Eq. 3 to 7: the radius of a linear classifier", "`linear_radius`",
