@@ -335,7 +335,7 @@ def test_a_tutorial_that_fails_or_warns_is_no_page(tmp_path: Path, monkeypatch) 
 def test_drawings_take_the_colours_of_the_page() -> None:
     pytest.importorskip("mkdocs", reason="mkdocs is an extra: pip install '.[docs]'")
     look, style = generated("look"), (DOCS / "scripts/site.css").read_text(encoding="utf-8")
-    for file in (DOCS / "pictures").glob("*.svg"):
+    for file in (*(DOCS / "pictures").glob("*.svg"), *(DOCS / "reproductions").glob("*.svg")):
         html = look.in_page(file.read_text(encoding="utf-8"), "what it shows")
         assert '<span class="drawing" role="img" aria-label="what it shows"><svg' in html
         assert not re.search(r"(?:fill|stroke): #", html)
