@@ -399,7 +399,7 @@ def verdicts(pages: Iterable[Path]) -> str:
 
 def _words_of(text: str) -> str:
     """Return text without what Markdown escapes, and how."""
-    return " ".join(re.sub(r"[\\|/]", " ", text).split())
+    return " ".join(re.sub(r"[|/]", " ", text.replace("\\", "")).split())
 
 
 class PageClaim(NamedTuple):

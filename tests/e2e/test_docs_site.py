@@ -268,6 +268,16 @@ def test_every_claim_of_the_reproductions_is_counted() -> None:
     assert all(f"({page.name})" in told for page in pages)
 
 
+def test_a_page_of_an_earlier_recipe_says_so(tmp_path: Path) -> None:
+    there = DOCS / "reproductions/rvcl-fig9-small.md"
+    text = there.read_text(encoding="utf-8")
+    assert r"\_" in text  # what Markdown escapes is no other recipe
+    assert "by an earlier recipe" not in generated().verdicts([there])
+    changed = tmp_path / there.name
+    changed.write_text(text.replace("The figure is a plot", "The figure was a plot"), encoding="utf-8")
+    assert "by an earlier recipe" in generated().verdicts([changed])
+
+
 def test_what_code_says_stays_as_it_is_in_markdown() -> None:
     facts = generated().facts("breakaway_risk")
     assert "`breakaway_risk`, in shares, lower is more robust." in facts
