@@ -80,7 +80,10 @@ def test_pictures_of_the_pages_exist_and_are_small() -> None:
     for path in shown:
         assert path.is_file(), path.name
     drawn, gallery = {path.resolve() for path in (DOCS / "pictures").iterdir()}, {*(DOCS / "gallery").glob("*.png")}
-    assert shown == drawn | gallery
+    figures = {path.resolve() for path in (DOCS / "reproductions").glob("*.svg")}
+    assert shown == drawn | gallery | figures
+    assert max(path.stat().st_size for path in figures) < 60_000
+    assert sum(path.stat().st_size for path in figures) < 1_200_000
     assert sum(path.stat().st_size for path in drawn) < 600_000
     reports = [path.stat().st_size for path in (DOCS / "gallery").glob("*.png")]
     assert max(reports) < 60_000
