@@ -420,7 +420,7 @@ def agreement_of(text: str) -> tuple[int, int]:
 
 def _words_of(text: str) -> str:
     """Return text without what Markdown escapes, and how."""
-    return " ".join(re.sub(r"[\\|/]", " ", text).split())
+    return " ".join(re.sub(r"[|/]", " ", text.replace("\\", "")).split())
 
 
 class PageClaim(NamedTuple):

@@ -14,7 +14,7 @@ HEAD = re.compile(r"^.*?(?=<svg)|<metadata>.*?</metadata>", re.DOTALL)
 INKS = {"#000000": "--ink", "#ffffff": "--paper", "#0067a5": "--blue", "#c2570c": "--orange", "#2d7d46": "--green",
         "#8a8f94": "--grey", "#b3202c": "--red",
         "#003c7d": "--blue", "#e09a00": "--orange", "#b34c5e": "--red", "#009e73": "--green", "#555555": "--grey",
-        "#dcdcdc": "--grid"}  # fmt: skip
+        "#882255": "--purple", "#56b4e9": "--sky", "#999933": "--olive", "#dcdcdc": "--grid"}  # fmt: skip
 """The colours of `make_pictures.py` and of figures for papers, and the variables of `site.css` in their places."""
 
 SETTING = """<link rel="stylesheet" href="{place}katex/katex.min.css">

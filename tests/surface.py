@@ -29,6 +29,7 @@ from holdfast.storage.record import SCHEMA, Record
 from holdfast.training.recipe import Recipe
 from holdfast.workflows.monitor import training_monitor
 from holdfast.workflows.reproduce import recipe
+from holdfast.workflows.reproduce.figures import Panel
 from holdfast.workflows.study.plan import Study
 
 WRITTEN = Path(__file__).with_suffix(".txt")
@@ -44,6 +45,7 @@ FILES: dict[str, Mapping[str, Any]] = {
     "recipe of a training": dict.fromkeys(field.name for field in fields(Recipe)),
     "study": dict.fromkeys(field.name for field in fields(Study)),
     "recipe of a table": recipe.KEYS, "recipe of a table, line": recipe.LINE, "recipe of a table, claim": recipe.CLAIM,
+    "recipe of a table, figure": kinds_of(Panel),
 }  # fmt: skip
 """The keys of each kind of TOML file."""
 

@@ -22,7 +22,7 @@ from holdfast.comparison.compare import compare_runs
 from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.colour import lab
 from holdfast.report.charts.bars import Bars
-from holdfast.report.charts.figure import Drawing
+from holdfast.report.charts.figure import PAGE, Drawing
 from holdfast.report.charts.forest import Forest, Row
 from holdfast.report.charts.heat import Heat
 from holdfast.report.charts.histogram import Histogram, Spread
@@ -140,6 +140,28 @@ def test_colours_differ_in_greyscale() -> None:
     light = sorted(float(lab(torch.tensor(to_rgb(colour)).view(1, 3, 1, 1))[0, 0]) for colour in COLOURS[:4])
     assert min(np.diff(light)) > 19
     assert max(light) < 70
+
+
+def test_a_smooth_curve_is_a_kernel_density_estimate_by_scotts_rule() -> None:
+    values = np.random.default_rng(0).gamma(2.0, size=50)
+    drawing = Histogram("k", [Spread(0, values)], label="x", bins=10, smooth=True)
+    ((along, heights),) = drawing._densities()
+    width = values.std(ddof=1) * len(values) ** -0.2
+    kernels = np.exp(-(((along[:, None] - values) / width) ** 2) / 2) / (width * np.sqrt(2 * np.pi))
+    bin_width = np.ptp(values) / 10
+    assert heights == pytest.approx(bin_width * kernels.mean(1))
+    assert np.trapezoid(heights, along) == pytest.approx(bin_width, rel=0.01)  # the area of the shares
+    ((_, flat),) = Histogram("k", [Spread(0, np.ones(5))], label="x", smooth=True)._densities()
+    assert not flat.any()
+
+
+def test_marks_of_a_histogram_have_room_for_their_names() -> None:
+    values = np.linspace(0, 1, 20)
+    plain = Histogram("k", [Spread(0, values)], label="x", smooth=True)
+    marks = [(0.5, "median"), (0.505, "mean"), (0.51, "other")]
+    marked = Histogram("k", [Spread(0, values)], label="x", smooth=True, marks=marks)
+    assert marked.height(PAGE) > plain.height(PAGE) + 3 * PAGE.small / 72  # in three rows, for they would touch
+    assert all(f">{name}</text>" in marked.svg() for _, name in marks)
 
 
 @pytest.fixture(scope="module")

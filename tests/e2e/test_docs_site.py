@@ -80,7 +80,10 @@ def test_pictures_of_the_pages_exist_and_are_small() -> None:
     for path in shown:
         assert path.is_file(), path.name
     drawn, gallery = {path.resolve() for path in (DOCS / "pictures").iterdir()}, {*(DOCS / "gallery").glob("*.png")}
-    assert shown == drawn | gallery
+    figures = {path.resolve() for path in (DOCS / "reproductions").glob("*.svg")}
+    assert shown == drawn | gallery | figures
+    assert max(path.stat().st_size for path in figures) < 60_000
+    assert sum(path.stat().st_size for path in figures) < 1_200_000
     assert sum(path.stat().st_size for path in drawn) < 600_000
     reports = [path.stat().st_size for path in (DOCS / "gallery").glob("*.png")]
     assert max(reports) < 60_000
@@ -274,6 +277,16 @@ def test_every_claim_of_the_reproductions_is_counted() -> None:
     assert all(f"({page.name})" in told for page in pages)
 
 
+def test_a_page_of_an_earlier_recipe_says_so(tmp_path: Path) -> None:
+    there = DOCS / "reproductions/rvcl-fig9-small.md"
+    text = there.read_text(encoding="utf-8")
+    assert r"\_" in text  # what Markdown escapes is no other recipe
+    assert "by an earlier recipe" not in generated().verdicts([there])
+    changed = tmp_path / there.name
+    changed.write_text(text.replace("The figure is a plot", "The figure was a plot"), encoding="utf-8")
+    assert "by an earlier recipe" in generated().verdicts([changed])
+
+
 def test_what_code_says_stays_as_it_is_in_markdown() -> None:
     facts = generated().facts("breakaway_risk")
     assert "`breakaway_risk`, in shares, lower is more robust." in facts
@@ -341,7 +354,7 @@ def test_a_tutorial_that_fails_or_warns_is_no_page(tmp_path: Path, monkeypatch) 
 def test_drawings_take_the_colours_of_the_page() -> None:
     pytest.importorskip("mkdocs", reason="mkdocs is an extra: pip install '.[docs]'")
     look, style = generated("look"), (DOCS / "scripts/site.css").read_text(encoding="utf-8")
-    for file in (DOCS / "pictures").glob("*.svg"):
+    for file in (*(DOCS / "pictures").glob("*.svg"), *(DOCS / "reproductions").glob("*.svg")):
         html = look.in_page(file.read_text(encoding="utf-8"), "what it shows")
         assert '<span class="drawing" role="img" aria-label="what it shows"><svg' in html
         assert not re.search(r"(?:fill|stroke): #", html)

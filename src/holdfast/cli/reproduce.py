@@ -47,6 +47,8 @@ def reproduce(
 ) -> None:
     """Reproduce a table or figure of a paper: its numbers beside ours, and a verdict on each claim."""
     from holdfast.report.documents.reproduction import document
+    from holdfast.storage.run_folder import Store
+    from holdfast.workflows.reproduce.pictures import cells_of, draw, open_audits
     from holdfast.workflows.reproduce.recipe import read
     from holdfast.workflows.reproduce.run import reproduce as run
 
@@ -68,8 +70,11 @@ def reproduce(
     options = {"device": device, "seed": seed or 0, "engine": engine_of(None, workers, device)}
     with listening(quiet) as bars:
         record = run(recipe, folder, inputs=specs, says=words, **options, listener=bars, command=command_line())
-    place = folder / "reproduction.md"
-    show_markdown(record, json_output, document(record), place)
+    # The figure, in files beside the page
+    figure, pictures = draw(recipe, cells_of(record), open_audits(recipe, folder, record.seeds))
+    for picture, svg in pictures.items():
+        Store(folder).write_text(picture, svg)
+    show_markdown(record, json_output, document(record, figure), folder / "reproduction.md")
     partly(record.failures, True)
 
 

@@ -45,7 +45,22 @@ class Verbatim:
     text: str
 
 
-Block = Heading | Text | Items | Table | ToCopy | Verbatim
+@dataclass(frozen=True)
+class Picture:
+    """A picture in a file beside the document.
+
+    Attributes:
+        path: of the file, from the document.
+        alt: what it says to those who cannot see it.
+        caption: what it shows.
+    """
+
+    path: str
+    alt: str
+    caption: str
+
+
+Block = Heading | Text | Items | Table | ToCopy | Verbatim | Picture
 """A piece of a document; a `Text` is a sentence, or some of them."""
 
 Document = Sequence[Block]

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.report.document import Block, Document, Heading, Items, ToCopy, Verbatim
+from holdfast.report.document import Block, Document, Heading, Items, Picture, ToCopy, Verbatim
 from holdfast.report.table import Table, markdown_text
 from holdfast.runtime.privacy import redact_secrets
 from holdfast.runtime.screen import Screen
@@ -38,6 +38,8 @@ def print_document(document: Document, console: Console) -> None:
                     console.print(Text.assemble(f"{name}: ", (line, "bold")), soft_wrap=True)
             case Verbatim():
                 console.print(Text(block.text), soft_wrap=True)
+            case Picture():
+                console.print(Text.assemble((f"{block.caption} ", "dim"), block.path))
             case Text():
                 console.print(block)
 
@@ -96,6 +98,8 @@ def _hide_in(block: Block, hide: Callable[[str], str]) -> Block:
             return ToCopy({hide(name): hide(line) for name, line in block.lines.items()})
         case Verbatim():
             return Verbatim(hide(block.text))
+        case Picture():
+            return replace(block, alt=hide(block.alt), caption=hide(block.caption))
         case Text():
             return conceal(block)
 
@@ -113,6 +117,8 @@ def _markdown(block: Block) -> str:
             return "\n".join(f"- {markdown_text(name)}: {_code(line)}" for name, line in block.lines.items())
         case Verbatim():
             return f"{(fence := _fence(block.text, 3))}\n{block.text.rstrip()}\n{fence}"
+        case Picture():
+            return f"![{markdown_text(block.alt)}]({block.path})\n\n{markdown_text(block.caption)}"
         case Text():
             return _sentence(block)
 

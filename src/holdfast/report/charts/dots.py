@@ -51,9 +51,9 @@ class Dots(Drawing):
             )  # fmt: skip
         if self.origin is not None:
             axes.plot(*self.origin, marker="+", markersize=9, markeredgewidth=2, color=sheet.paint(INK))
+        finish(axes, self.x, self.y, ("", ""))
         axes.set_xticks([])
         axes.set_yticks([])
-        finish(axes, self.x, self.y, ("", ""))
 
     def rows(self) -> Iterator[dict[str, Value]]:
         """Yield the points of each group in turn; a group of several, drawn in grey, has no number."""

@@ -19,7 +19,7 @@ class Row:
     Attributes:
         name: what stands at its left.
         family: rows of one family stand together; a line parts families.
-        points: (series, value, low, high, whether it is only a bound on one side) of each encoder, shares.
+        points: (series, value, low, high, whether it is only a bound on one side) of each encoder.
     """
 
     name: str
@@ -29,18 +29,20 @@ class Row:
 
 @dataclass(frozen=True)
 class Forest(Drawing):
-    """Shares with intervals, from the top down, from 0 to 100 %.
+    """Numbers with intervals, from the top down; shares from 0 to 100 %.
 
     Attributes:
         lines: from the top; each of them has a point.
         across: what the horizontal axis shows.
         names: of the encoders by their numbers, for a legend.
+        unit: "share" is drawn in percent.
     """
 
     lines: Sequence[Row]
     _: KW_ONLY
     across: str
     names: Mapping[int, str] = field(default_factory=dict)
+    unit: str = "share"
 
     def _titles(self, sheet: Sheet) -> list[str]:
         return [textwrap.fill(row.name, sheet.letters(34)) for row in self.lines]
@@ -80,8 +82,9 @@ class Forest(Drawing):
         axes.grid(visible=False, axis="y")
         axes.set_yticks(range(len(self.lines)), self._titles(sheet))
         axes.set_ylim(len(self.lines) - 0.5, -0.5)
-        axes.set_xlim(-0.02, 1.02)
-        axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+        if self.unit == "share":
+            axes.set_xlim(-0.02, 1.02)
+            axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
         axes.set_xlabel(self.across)
 
     def rows(self) -> Iterator[dict[str, Value]]:

@@ -101,8 +101,8 @@ class Lines(Drawing):
 
     def height(self, sheet: Sheet) -> float:
         """Return more where the names of places stand above the axes."""
-        rows = _rows(self.across, *self.ends, sheet)
-        return sheet.height + LINE * sheet.small / 72 * max((row + 1 for *_, row in rows), default=0)
+        rows = place_marks(self.across.marks, *self.ends, sheet, log=self.across.log)
+        return sheet.height + height_of(rows, sheet)
 
     def draw(self, axes: Axes, sheet: Sheet) -> None:
         """Draw the lines from the last to the first, then rings, names of places and axes."""
@@ -114,7 +114,7 @@ class Lines(Drawing):
             ring = {"marker": "o", "markersize": 12, "markerfacecolor": "none"}
             axes.plot([at], [value], markeredgecolor=sheet.paint(token), **ring)
         _horizontal(axes, self.across, self.ends, sheet)
-        _marks(axes, _rows(self.across, *self.ends, sheet), sheet)
+        draw_marks(axes, place_marks(self.across.marks, *self.ends, sheet, log=self.across.log), sheet)
         # from zero, where that is near; where lines or bands lie on both sides of it, it is drawn
         values = [value for c in self.curves for value in (*c.y, *c.low, *c.high) if value == value]
         if values and 0 <= min(values) < 0.5 * max(values):
@@ -139,7 +139,8 @@ class Lines(Drawing):
             marker=c.marker or None, markevery=every, markersize=3 if small else 5, markeredgewidth=0,
             alpha=0.5 if small else None,
         )  # fmt: skip
-        for place in hollow[:: max(1, len(x) // MARKED)]:
+        # Of a line some marks are enough, of points every one is needed
+        for place in hollow[:: 1 if c.style == "points" else max(1, len(x) // MARKED)]:
             axes.plot(
                 [x[place]], [c.y[place]], color=tint, marker=c.marker or "o", markersize=5,
                 markerfacecolor=sheet.paint(CARD), markeredgewidth=1.2,
@@ -165,13 +166,15 @@ def _band(axes: Axes, curve: Curve, tint: str, alpha: float) -> None:
         axes.fill_between(curve.x, curve.low, curve.high, color=tint, alpha=alpha, linewidth=0)
 
 
-def _rows(across: Horizontal, low: float, high: float, sheet: Sheet) -> list[tuple[float, str, int]]:
+def place_marks(
+    marks: Sequence[tuple[float, str]], low: float, high: float, sheet: Sheet, *, log: bool = False
+) -> list[tuple[float, str, int]]:
     """Return (place, name, row) of the marks: their names stand above the axes, in as few rows as do not touch."""
     letter = LETTER * (PAGE.width - BESIDE) / (sheet.width - BESIDE) * (sheet.small / PAGE.small)
     ends: list[float] = []  # of each row, as a share of the axis
     placed = []
-    for place, name in sorted(across.marks) if sheet.marks else ():
-        share = math.log(place / low) / math.log(high / low) if across.log else (place - low) / (high - low)
+    for place, name in sorted(marks) if sheet.marks else ():
+        share = math.log(place / low) / math.log(high / low) if log else (place - low) / (high - low)
         half = letter * len(name) / 2
         row = next((row for row, end in enumerate(ends) if share - half > end), len(ends))
         ends[row : row + 1] = [share + half + letter]
@@ -179,7 +182,12 @@ def _rows(across: Horizontal, low: float, high: float, sheet: Sheet) -> list[tup
     return placed
 
 
-def _marks(axes: Axes, rows: Sequence[tuple[float, str, int]], sheet: Sheet) -> None:
+def height_of(rows: Sequence[tuple[float, str, int]], sheet: Sheet) -> float:
+    """Return how many inches the names of placed marks need above the axes."""
+    return LINE * sheet.small / 72 * max((row + 1 for *_, row in rows), default=0)
+
+
+def draw_marks(axes: Axes, rows: Sequence[tuple[float, str, int]], sheet: Sheet) -> None:
     """Draw a dotted line at each mark, up to its name; lines pass behind the names below theirs."""
     ink, upright = sheet.paint(INK), axes.get_xaxis_transform()
     line = {"color": ink, "linewidth": 0.7, "linestyle": _DOTTED, "alpha": 0.7}

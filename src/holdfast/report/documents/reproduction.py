@@ -48,8 +48,13 @@ OTHERS = "What is said here of claims is about these, not about the paper's own.
 """Said where other real networks or images stand in for a paper's."""
 
 
-def document(record: ReproductionRecord) -> Document:
-    """Return a paper's table beside ours, what stands in for what, and what became of each claim."""
+def document(record: ReproductionRecord, figure: Document = ()) -> Document:
+    """Return a paper's table beside ours, what stands in for what, and what became of each claim.
+
+    Args:
+        record: of the reproduction.
+        figure: the pictures of the paper's figure, drawn of it.
+    """
     # What was reproduced, and what came of it
     about = record.reproduction
     profile = Text.assemble("Profile ", (about.profile, "code"), f", {duration(record.seconds)}. {about.units}")
@@ -60,10 +65,12 @@ def document(record: ReproductionRecord) -> Document:
         *([Text(count_agreements(record.agreement), "bold")] if record.agreement else []),
         profile,
         *([Text(about.notes.strip(), "dim")] if about.notes else []),
+        *figure,
     ]
 
     # The table, and what a reader must know of its cells
     rows = [[Text.assemble((row.name, "bold")), *map(_cell, row.cells)] for row in record.rows]
+    shown += [Heading("The table")] if figure else []
     shown += [Table(["", *map(_heading, record.columns)], rows), Text(f"{as_sentence(_legend(record))}.", "dim")]
     shown += list_items(_empty(record), "yellow")
     if stand_ins := [(name, source) for name, source in record.inputs.items() if source.says]:

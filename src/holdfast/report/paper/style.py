@@ -21,6 +21,9 @@ NARROWEST, WIDEST = 1.5, 40.0
 FONTS = {"serif": "STIXGeneral", "sans": "DejaVu Sans"}
 """Fonts that come with matplotlib, so that a figure is the same everywhere."""
 
+GENERIC = {"serif": "serif", "sans": "sans-serif"}
+"""What readers have in the place of these."""
+
 COLOURS = ("#003c7d", "#e09a00", "#b34c5e", "#000000", "#009e73", "#882255", "#56b4e9", "#999933")
 """Of encoders: the first four differ in lightness by 19 of 100 and more, so that they differ in greyscale; every mark
 has a shape of its own as well. After P. Tol's "high contrast" and M. Okabe and K. Ito's "Color Universal Design"."""
@@ -65,9 +68,11 @@ class Style(metaclass=Checked):
 
     def sheet(self) -> "Paper":
         """Return the sheet that figures are drawn on."""
-        family = [FONTS[self.font], FONTS["sans"]]
+        # Text is set by whoever opens the file, who may have no font of ours
+        family = [FONTS[self.font], FONTS["sans"], *([GENERIC[self.font]] if self.editable else [])]
         style = {
-            "font.family": family, "pdf.fonttype": 42, "svg.fonttype": "none" if self.editable else "path",
+            "font.family": family, **{f"font.{GENERIC[name]}": [font] for name, font in FONTS.items()},
+            "pdf.fonttype": 42, "svg.fonttype": "none" if self.editable else "path",
             "axes.edgecolor": "#555555", "axes.linewidth": 0.6, "xtick.major.size": 2, "ytick.major.size": 2,
             "xtick.color": "#555555", "ytick.color": "#555555", "xtick.labelcolor": "#000000",
             "ytick.labelcolor": "#000000", "xtick.labelsize": self.size - 1, "ytick.labelsize": self.size - 1,

@@ -30,6 +30,7 @@ def _compare(cell: Cell) -> Agreement | None:
     scores = [each for each in (cell.score, cell.trainings) if each is not None]
     if cell.published is None or not scores:
         return None
+    # The gap has an interval over images, and one over trainings where there were several
     theirs, gaps = cell.published / cell.scale, list[tuple[float, float, float]]()
     for ours in scores:
         if ours.value is None or ours.low is None or ours.high is None:
@@ -55,6 +56,7 @@ def _reach_of(published: float, behind: int | None, ours: Score) -> tuple[float,
     assert ours.high is not None
     if behind is None:
         return 0.0, 0.0
+    # A share's interval depends on the share; that of other scores is taken to narrow with the number of images
     if ours.interval.startswith(BINOMIAL) and 0 <= published <= 1:
         low, high = clopper_pearson(published * behind, behind)
         return published - low, high - published

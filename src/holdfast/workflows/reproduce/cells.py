@@ -63,6 +63,11 @@ def read_table(run: Run, measure: MeasureEntry) -> tuple[list[str], Table]:
     return run.table(measure.table)
 
 
+def column_of(measure: MeasureEntry, at: Mapping[str, object]) -> object:
+    """Return the column of a measure's table that a place reads: the one named as `values`, or the measure's own."""
+    return at.get("values") or measure.column
+
+
 def find_score(run: Run, at: Mapping[str, Any]) -> Score:
     """Return a score of a measure: its headline, or the one named; of several names, the one that the measure has."""
     measure = measure_of(run, at)
@@ -82,7 +87,7 @@ def quantile(run: Run, at: Mapping[str, Any]) -> Score:
         raise HoldfastError(f"quantile: expected a share between 0 and 1 as text, got {at['quantile']!r}")
     measure = measure_of(run, at)
     _, table = read_table(run, measure)
-    return _quantile(pick("column", at.get("values") or measure.column, table).double(), share)
+    return _quantile(pick("column", column_of(measure, at), table).double(), share)
 
 
 def _quantile(values: Float[Tensor, "images"], share: float) -> Score:

@@ -43,6 +43,7 @@ class Estimate:
         """
         if self is other:
             return 1.0
+        # The rows of both that are of one image
         places = {image: place for place, image in enumerate(self.images)}
         pairs = [(places[image], place) for place, image in enumerate(other.images) if image in places]
         if self.influence is None or other.influence is None or len(pairs) < 2:
@@ -57,6 +58,7 @@ def estimate(run: Run, measure: MeasureEntry, name: str | list[str] | None) -> E
 
     Its influences are known where it is a headline, a read-out, or a member of the measure's attacks.
     """
+    # Of several names, the one that the measure has
     names = name if isinstance(name, list) else [name or measure.headline]
     name = next((each for each in names if each in measure.scores), str(names[0]))
     score, part = pick("score", name, measure.scores), registry.build(measure.part)
@@ -75,9 +77,11 @@ def correlate(first: Sequence[Estimate], second: Sequence[Estimate]) -> Score:
     """
     estimates = [*first, *second]
     x, y = torch.tensor([each.score.value for each in estimates], dtype=torch.float64).chunk(2)
+    # Without intervals there is no error to weigh, and points count as a sample
     errors = [each.error for each in estimates if each.error is not None]
     if len(errors) < len(estimates):
         return pearson(x, y)
+    # Covariance of all errors: encoders see the same images, so theirs go together
     rho = torch.tensor([[one.correlation(other) for other in estimates] for one in estimates], dtype=torch.float64)
     sizes = torch.tensor(errors, dtype=torch.float64)
     covariance = sizes[:, None] * rho * sizes

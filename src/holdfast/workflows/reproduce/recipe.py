@@ -17,6 +17,7 @@ from holdfast.runtime.errors import pick, unknown
 from holdfast.storage.documents import read_toml
 from holdfast.workflows.reproduce.cells import APART, OTHERS
 from holdfast.workflows.reproduce.claim import KINDS, Claim
+from holdfast.workflows.reproduce.figures import Panel, read_panel
 from holdfast.workflows.reproduce.rows import spread as spread_rows
 
 FULL = "full"
@@ -28,7 +29,7 @@ TEXTS = ("paper", "where", "title", "units")
 KEYS: dict[str, Any] = {
     **dict.fromkeys((*TEXTS, "notes"), str), "minutes": float, "seeds": tuple[int, ...],
     **dict.fromkeys(("inputs", "trainings", "audits", "studies", "profiles"), dict),
-    **dict.fromkeys(("columns", "rows", "claims"), tuple[dict, ...]),
+    **dict.fromkeys(("columns", "rows", "figures", "claims"), tuple[dict, ...]),
 }  # fmt: skip
 """Keys of a recipe and their types."""
 
@@ -107,6 +108,7 @@ class Reproduction:
         studies: study tables by name.
         columns: of the table.
         rows: of the table.
+        figures: panels that are drawn of it.
         claims: of the text.
     """
 
@@ -124,6 +126,7 @@ class Reproduction:
     studies: Mapping[str, Mapping[str, Any]]
     columns: tuple[Line, ...]
     rows: tuple[Line, ...]
+    figures: tuple[Panel, ...]
     claims: tuple[Claim, ...]
 
 
@@ -179,7 +182,8 @@ def assemble(values: Mapping[str, Any], name: str, profile: str) -> Reproduction
             raise HoldfastError(f"{name}: expected a text {key!r}, got none")
     # The table to fill, and what is claimed of it
     columns = tuple(_line(column, f"{name}: columns") for column in table.get("columns", ()))
-    rows = tuple(_line(row, f"{name}: rows", columns) for row in table.get("rows", ()))
+    lines, panels = (table.get(key, ()) for key in ("rows", "figures"))
+    rows = tuple(_line(row, f"{name}: rows", columns) for row in lines)
     if not columns or not rows:
         raise HoldfastError(f"{name}: expected [[columns]] and [[rows]], got none")
     _check_names(columns, rows)
@@ -190,6 +194,7 @@ def assemble(values: Mapping[str, Any], name: str, profile: str) -> Reproduction
     trainings = table.get("trainings", {})
     inputs = {key: _input(own, f"{name}: inputs.{key}", trainings) for key, own in inputs.items()}
     audits = {key: _audit(own, f"{name}: audits.{key}", audits) for key, own in audits.items()}
+    named = [row.name for row in rows], [column.name for column in columns]
     return Reproduction(
         name,
         profile,
@@ -202,6 +207,7 @@ def assemble(values: Mapping[str, Any], name: str, profile: str) -> Reproduction
         studies=studies,
         columns=columns,
         rows=rows,
+        figures=tuple(read_panel(panel, f"{name}: figures", *named, audits) for panel in panels),
         claims=tuple(claim for claim in claims if claim is not None),
     )
 

@@ -188,6 +188,7 @@ def _correlations(
         at, cell = at_of(row, column), cells[row.name, column.name]
         if (other := at.get("correlates")) is None:
             continue
+        # A row's two numbers, of which all have to be there
         pairs = [(cells[name, column.name], cells[name, other]) for name in at["among"]]
         both = [each for pair in pairs for each in pair]
         if lost := next((each for each in both if each.value is None), None):
