@@ -1,0 +1,142 @@
+"""One image against others in sentences, the same in a terminal and on a page; a proof is rounded down."""
+
+import math
+from collections.abc import Callable, Iterator
+
+from holdfast.report.numbers import listing
+from holdfast.runtime.digits import number
+from holdfast.storage.certified_pair import Against, CertifiedPair, Smoothing, Verdict
+
+NORMS = {"linf": "ℓ∞", "l2": "ℓ2"}
+"""Norms as people write them."""
+
+COLOURS: dict[Verdict, str] = {"certified": "green", "undecided": "yellow", "broken": "red"}
+"""Of verdicts."""
+
+
+def proved(size: float, box: bool) -> str:
+    """Return a proved size in words, which never says more than is proved.
+
+    Example:
+        >>> proved(2.2069 / 255, True), proved(0.23248, False)
+        ('2.2/255', '0.232')
+    """
+    return _sized(size, box, math.floor)
+
+
+def found(size: float | None, box: bool) -> str:
+    """Return the size of a change that was found, which is never larger than is said; "nothing found" where none was.
+
+    Example:
+        >>> found(13.0231 / 255, True)
+        '13.1/255'
+    """
+    return "nothing found" if size is None else _sized(size, box, math.ceil)
+
+
+def given(size: float, box: bool) -> str:
+    """Return an ε as somebody gave it."""
+    return f"{255 * size:.4g}/255" if box else f"{size:.4g}"
+
+
+def headline(answer: CertifiedPair) -> str:
+    """Return the answer in a sentence."""
+    one = answer.tightest
+    nearer = f"makes {answer.image} nearer to {one.name} than to itself"
+    if answer.verdicts:
+        each = [f"{verdict} at {given(eps, answer.box)}" for eps, verdict in answer.verdicts.items()]
+        others = one.name if len(answer.against) == 1 else f"{len(answer.against)} others"
+        return f"{answer.image} against {others}: {listing(each, 9)}."
+    broken = "" if answer.broken is None else f"a change of {found(answer.broken, answer.box)}"
+    if not answer.certified:
+        return f"Nothing is proved; {broken} {nearer}." if broken else "Nothing is proved, and nothing was found."
+    start = f"No change of up to {proved(answer.certified, answer.box)} {nearer}"
+    return f"{start}; {broken} does." if broken and answer.broken == one.broken else f"{start}."
+
+
+def sentences(answer: CertifiedPair) -> list[str]:
+    """Return the answer, and what somebody must know who relies on it."""
+    return [headline(answer), *_rest(answer)]
+
+
+def _rest(answer: CertifiedPair) -> Iterator[str]:
+    box, one = answer.box, answer.tightest
+    if len(answer.against) > 1:
+        yield f"Of {len(answer.against)} others {one.name} is the tightest: it is certified least far."
+    if answer.verdicts and answer.broken is not None:
+        nearest = min(answer.against, key=lambda each: math.inf if each.broken is None else each.broken)
+        yield f"The smallest change found that breaks it, towards {nearest.name}, is {found(answer.broken, box)}."
+    elif answer.certified and answer.broken is not None:
+        yield "Between the two nothing is known: a stronger certifier or a stronger attack may narrow it."
+    for each in answer.against:
+        if each.smoothing is not None:
+            whose = "" if len(answer.against) == 1 else f"Against {each.name}: "
+            yield whose + smoothed(each.smoothing)
+    # A certifier refuses an encoder, whatever the pair is
+    yield from dict.fromkeys(
+        f"{proof.certifier} proves nothing: {proof.refused.removeprefix('not certified: ')}"
+        for each in answer.against
+        for proof in each.proofs
+        if proof.refused
+    )
+    yield from dict.fromkeys(
+        f"The search for the smallest change went {each.attack.searched}: {each.attack.problem}"
+        for each in answer.against
+        if each.attack.problem
+    )
+
+
+def smoothed(smoothing: Smoothing) -> str:
+    """Return what is known of the smoothed encoder."""
+    about = f"the encoder smoothed with noise of σ {smoothing.sigma:g}"
+    if smoothing.problem:
+        return f"Nothing is known of {about}: {smoothing.problem}"
+    chance = f"{smoothing.draws:,} draws, mean probability {number(smoothing.probability)}"
+    if not smoothing.radius:
+        return f"Abstains about {about}: the probability is not shown to be above ½ ({chance})."
+    confidence = f"{100 * smoothing.confidence:.6g} %"
+    return (
+        f"Certified for {about}, not for the encoder itself: {proved(smoothing.radius, False)} in ℓ2, at a confidence "
+        f"of {confidence} ({chance})."
+    )
+
+
+def cells(one: Against, box: bool) -> list[str]:
+    """Return the numbers of one other image: the distance, what each certifier proves, what was found, verdicts."""
+    return [
+        number(one.divergence),
+        *("refused" if proof.refused else proved(proof.radius, box) for proof in one.proofs),
+        found(None if one.attack.radius is None else float(one.attack.radius), box),
+        *(at.verdict for at in one.verdicts),
+        *([] if one.smoothing is None else [_radius(one.smoothing)]),
+    ]
+
+
+def head(answer: CertifiedPair) -> list[str]:
+    """Return what the numbers of `cells` are."""
+    one = answer.against[0]
+    return [
+        answer.divergence,
+        *(proof.certifier for proof in one.proofs),
+        "broken at",
+        *(f"at {given(at.eps, answer.box)}" for at in one.verdicts),
+        *([] if one.smoothing is None else ["smoothed, ℓ2"]),
+    ]
+
+
+def _radius(smoothing: Smoothing) -> str:
+    if smoothing.problem:
+        return "none"
+    return proved(smoothing.radius, False) if smoothing.radius else "abstains"
+
+
+def _sized(size: float, box: bool, towards: Callable[[float], int]) -> str:
+    """Return three figures of a size, rounded one way."""
+    size = 255 * size if box else size
+    if size <= 0:
+        return "0/255" if box else "0"
+    step = 10.0 ** (math.floor(math.log10(size)) - 2)
+    steps = size / step
+    # What is whole but for the last digits of float64 stays as it is
+    rounded = round(steps) if math.isclose(steps, round(steps), rel_tol=1e-12) else towards(steps)
+    return f"{rounded * step:.10g}{'/255' if box else ''}"
