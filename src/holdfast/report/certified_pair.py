@@ -14,7 +14,9 @@ from holdfast.report.numbers import plural
 from holdfast.report.page import page
 from holdfast.report.pair_sentences import cells, found, given, head, headline, proved, sentences
 from holdfast.report.pictures import Shot
+from holdfast.runtime.privacy import public
 from holdfast.storage.certified_pair import Against, CertifiedPair, FailedPair, Verdict
+from holdfast.storage.entry import as_json, read_json
 from holdfast.storage.outputs import write_text
 
 SIDE = 352
@@ -88,6 +90,7 @@ def section(
         others: those of the others, in the order of the answer.
         attacked: those of the nearest image that was found to be nearer to each; None where none was.
     """
+    answer = read_json(public(as_json(answer)), CertifiedPair)  # a page leaves the machine
     first, *rest = sentences(answer)
     # The tightest first: it decides
     pairs = list(zip(answer.against, others, attacked, strict=True))
@@ -157,10 +160,9 @@ def _line(answer: CertifiedPair, one: Against) -> Line:
     by = max(one.proofs, key=lambda proof: float(proof.radius)).certifier if certified else ""
     low = proved(certified, box) if certified else "0"
     unknown = f"nothing known from {low} to {found(broken, box)}" if broken is not None else f"nothing known from {low}"
-    several: list[tuple[Verdict, float, float, str]] = [
-        ("certified", 0.0, certified, f"certified up to {low}, by {by}" if certified else "nothing certified"),
-        ("undecided", certified, max(end, certified), unknown),
-    ]
+    several: list[tuple[Verdict, float, float, str]] = [("undecided", certified, max(end, certified), unknown)]
+    if certified:
+        several.insert(0, ("certified", 0.0, certified, f"certified up to {low}, by {by}"))
     if broken is not None:
         several.append(("broken", broken, top, f"broken at {found(broken, box)}"))
     stretches = [

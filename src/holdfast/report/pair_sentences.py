@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 
 from holdfast.report.numbers import listing
 from holdfast.runtime.digits import number
-from holdfast.storage.certified_pair import Against, CertifiedPair, Smoothing, Verdict
+from holdfast.storage.certified_pair import Against, CertifiedPair, Smoothing
 
 NORMS = {"linf": "ℓ∞", "l2": "ℓ2"}
 """Norms as people write them."""
 
-COLOURS: dict[Verdict, str] = {"certified": "green", "undecided": "yellow", "broken": "red"}
+COLOURS = {"certified": "green", "undecided": "yellow", "broken": "red"}
 """Of verdicts."""
 
 
@@ -49,9 +49,18 @@ def headline(answer: CertifiedPair) -> str:
         return f"{answer.image} against {others}: {listing(each, 9)}."
     broken = "" if answer.broken is None else f"a change of {found(answer.broken, answer.box)}"
     if not answer.certified:
+        nearer = f"makes {answer.image} nearer to {nearest(answer).name} than to itself"
         return f"Nothing is proved; {broken} {nearer}." if broken else "Nothing is proved, and nothing was found."
     start = f"No change of up to {proved(answer.certified, answer.box)} {nearer}"
-    return f"{start}; {broken} does." if broken and answer.broken == one.broken else f"{start}."
+    if not broken:
+        return f"{start}; nothing was found that does."
+    # Another one may be proved farther and be reached sooner
+    return f"{start}; {broken} does{'' if nearest(answer) is one else f', towards {nearest(answer).name}'}."
+
+
+def nearest(answer: CertifiedPair) -> Against:
+    """Return the other image towards which the smallest change was found."""
+    return min(answer.against, key=lambda each: (math.inf if each.broken is None else each.broken, each.certified))
 
 
 def sentences(answer: CertifiedPair) -> list[str]:
@@ -64,23 +73,26 @@ def _rest(answer: CertifiedPair) -> Iterator[str]:
     if len(answer.against) > 1:
         yield f"Of {len(answer.against)} others {one.name} is the tightest: it is certified least far."
     if answer.verdicts and answer.broken is not None:
-        nearest = min(answer.against, key=lambda each: math.inf if each.broken is None else each.broken)
-        yield f"The smallest change found that breaks it, towards {nearest.name}, is {found(answer.broken, box)}."
+        size = found(answer.broken, box)
+        yield f"The smallest change found that breaks it, towards {nearest(answer).name}, is {size}."
     elif answer.certified and answer.broken is not None:
         yield "Between the two nothing is known: a stronger certifier or a stronger attack may narrow it."
     for each in answer.against:
         if each.smoothing is not None:
             whose = "" if len(answer.against) == 1 else f"Against {each.name}: "
             yield whose + smoothed(each.smoothing)
+    if len(answer.against) > 1 and one.smoothing is not None:
+        chance = len(answer.against) * (1 - float(one.smoothing.confidence))
+        yield f"Each of these holds at its own confidence, all of them together at {100 * (1 - chance):.6g} % or more."
     # A certifier refuses an encoder, whatever the pair is
     yield from dict.fromkeys(
-        f"{proof.certifier} proves nothing: {proof.refused.removeprefix('not certified: ')}"
+        f"{proof.certifier} proves nothing: {proof.refused.removeprefix('not certified: ').rstrip('.')}."
         for each in answer.against
         for proof in each.proofs
         if proof.refused
     )
     yield from dict.fromkeys(
-        f"The search for the smallest change went {each.attack.searched}: {each.attack.problem}"
+        f"The search for the smallest change went {each.attack.searched}: {each.attack.problem.rstrip('.')}."
         for each in answer.against
         if each.attack.problem
     )
@@ -91,7 +103,7 @@ def smoothed(smoothing: Smoothing) -> str:
     about = f"the encoder smoothed with noise of σ {smoothing.sigma:g}"
     if smoothing.problem:
         return f"Nothing is known of {about}: {smoothing.problem}"
-    chance = f"{smoothing.draws:,} draws, mean probability {number(smoothing.probability)}"
+    chance = f"{smoothing.draws:,} draws, mean probability {number(smoothing.probability, 'share')}"
     if not smoothing.radius:
         return f"Abstains about {about}: the probability is not shown to be above ½ ({chance})."
     confidence = f"{100 * smoothing.confidence:.6g} %"
@@ -102,12 +114,12 @@ def smoothed(smoothing: Smoothing) -> str:
 
 
 def cells(one: Against, box: bool) -> list[str]:
-    """Return the numbers of one other image: the distance, what each certifier proves, what was found, verdicts."""
+    """Return the numbers of one other image: the verdicts, or what each certifier proves; and what was found."""
+    proofs = ["refused" if proof.refused else proved(proof.radius, box) for proof in one.proofs]
     return [
         number(one.divergence),
-        *("refused" if proof.refused else proved(proof.radius, box) for proof in one.proofs),
+        *([at.verdict for at in one.verdicts] or proofs),
         found(None if one.attack.radius is None else float(one.attack.radius), box),
-        *(at.verdict for at in one.verdicts),
         *([] if one.smoothing is None else [_radius(one.smoothing)]),
     ]
 
@@ -117,9 +129,8 @@ def head(answer: CertifiedPair) -> list[str]:
     one = answer.against[0]
     return [
         answer.divergence,
-        *(proof.certifier for proof in one.proofs),
+        *([f"at {given(at.eps, answer.box)}" for at in one.verdicts] or [proof.certifier for proof in one.proofs]),
         "broken at",
-        *(f"at {given(at.eps, answer.box)}" for at in one.verdicts),
         *([] if one.smoothing is None else ["smoothed, ℓ2"]),
     ]
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from holdfast.storage.entry import BallEntry, Count, Entry, Number
+from holdfast.storage.entry import Count, Entry, Number
 from holdfast.storage.record import Software
 
 SCHEMA = 1

@@ -17,6 +17,7 @@ from holdfast.runtime.foreign import foreign
 from holdfast.runtime.listener import Listener
 from holdfast.storage.certified_pair import CertifiedPair, FailedPair
 from holdfast.storage.entry import read_json
+from holdfast.storage.outputs import write_text
 from holdfast.storage.run_folder import digest
 from holdfast.workflows.certify.pair import Judged, Question, judge
 from holdfast.workflows.certify.pictures import Pictures
@@ -59,9 +60,7 @@ def _line(number: int, row: list[str]) -> Line:
     image, against, eps = (*row, "", "")[:3]
     several = tuple(filter(None, (name.strip() for name in against.split(SEVERAL))))
     if len(row) > 3 or not image or not several:
-        raise HoldfastError(
-            f"pairs, line {number}: expected image,against or image,against,eps, got {','.join(row)!r}"
-        )
+        raise HoldfastError(f"pairs, line {number}: expected image,against or image,against,eps, got {','.join(row)!r}")
     return Line(image, several, tuple(filter(None, (one.strip() for one in eps.split(SEVERAL)))))
 
 
@@ -113,25 +112,38 @@ def _plain(value: Any) -> Any:
 
 
 def read_known(path: Path) -> dict[str, CertifiedPair]:
-    """Return the answers of a file with one in each line, by their keys; pairs that failed are judged again."""
+    """Return the answers of a file with one in each line, by their keys, and leave these alone in it.
+
+    Pairs that failed are judged again, and so is one of which a command that was killed wrote half a line.
+    """
     try:
-        lines = read_list(path, "utf-8").splitlines()
+        lines = [text for text in read_list(path, "utf-8").splitlines() if text.strip()]
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise UnreadableRecord(f"cannot read {str(path)!r}: {os_reason(error)}; choose another --out") from error
-    answers = {}
-    for number, text in enumerate(filter(str.strip, lines), 1):
+    answers, kept = {}, []
+    for number, text in enumerate(lines, 1):
         try:
-            data = json.loads(text)
-            if "error" not in data:
-                answer = read_json(data, CertifiedPair)
-                answers[answer.key] = answer
+            answer = _known(text)
         except (ValueError, TypeError, RecursionError) as error:
-            # The last line may be half of one, where a command was killed
-            if number < len(lines):
+            if number < len(lines):  # only the last may be half of one
                 raise UnreadableRecord(
                     f"{str(path)!r}, line {number}: expected an answer of holdfast certify, got something else; choose "
                     "another --out"
                 ) from error
+            continue
+        if answer is not None:
+            answers[answer.key] = answer
+            kept.append(text)
+    if kept != lines:
+        write_text(str(path), "".join(f"{text}\n" for text in kept))
     return answers
+
+
+def _known(text: str) -> CertifiedPair | None:
+    """Return the answer of a line; None of a pair that failed."""
+    data = json.loads(text)
+    if isinstance(data, dict) and data.keys() == {"image", "against", "error"}:
+        return None
+    return read_json(data, CertifiedPair)

@@ -59,8 +59,6 @@ class CertifyRequest(CertifyOptions):
         str | None,
         Option("CSV file of many: image,against or image,against,eps; several of one kind by ';'.", metavar="CSV"),
     ] = None
-    data: Annotated[
-        str | None, Option("Images and the others are ids of these data, not files.", offers="data")
-    ] = None
+    data: Annotated[str | None, Option("Images and the others are ids of these data, not files.", offers="data")] = None
     eps: tuple[str | float, ...] = ()
     device: str = "cpu"

@@ -74,7 +74,9 @@ def _lines(request: CertifyRequest) -> tuple[list[Line], Path]:
     """Return the pairs that a request names, and where relative paths of images begin."""
     if request.pairs is not None:
         if request.image is not None or request.against:
-            raise HoldfastError("pairs: expected no --image and no --against beside it, got both; leave one of them out")
+            raise HoldfastError(
+                "pairs: expected no --image and no --against beside it, got both; leave one of them out"
+            )
         return read_pairs(Path(request.pairs)), Path(request.pairs).parent
     if request.image is None or not request.against:
         raise HoldfastError(
