@@ -20,7 +20,7 @@ from holdfast.parts.measures.certified.instance_accuracy import InstanceAccuracy
 from holdfast.parts.measures.smoothed.smoothed_radius import SmoothedRadius
 from holdfast.parts.smoothing.pair_probability import PairProbability
 from holdfast.parts.threats.linf import Linf
-from holdfast.report.pair_sentences import found, proved, sentences
+from holdfast.report.pair_sentences import format_change, format_proof, sentences
 from holdfast.sources.data.arrays import Arrays
 from json_records import run_audit
 
@@ -67,9 +67,9 @@ def test_both_ends_meet_in_the_closed_form_of_a_linear_encoder(pair: torch.Tenso
     radius = closed_form(linear(), pair)
     assert 0.01 < radius < 0.3
     result = certify(linear(), pair[0], pair[1], draws=0)
-    assert result.certified <= radius <= result.attacked
-    assert result.certified == pytest.approx(radius, abs=2e-6)
-    assert result.attacked == pytest.approx(radius, rel=1e-3)
+    assert result.certificate <= radius <= result.attack
+    assert result.certificate == pytest.approx(radius, abs=2e-6)
+    assert result.attack == pytest.approx(radius, rel=1e-3)
     below, above = certify(linear(), pair[0], pair[1], eps=[0.99 * radius, 1.02 * radius], draws=0).verdicts.values()
     assert (below, above) == ("certified", "broken")
 
@@ -77,10 +77,10 @@ def test_both_ends_meet_in_the_closed_form_of_a_linear_encoder(pair: torch.Tenso
 def test_what_was_found_is_nearer_to_the_other_image_and_as_far_away_as_is_said(pair: torch.Tensor) -> None:
     encoder = curved()
     result = certify(encoder, pair[0], pair[1], draws=0)
-    own, other, moved = encoder(torch.stack([*pair, result.found[0]]))
+    own, other, moved = encoder(torch.stack([*pair, result.images[0]]))
     similarity = nn.functional.cosine_similarity
     assert similarity(moved, other, dim=0) > similarity(moved, own, dim=0)
-    assert float((result.found[0] - pair[0]).abs().max()) == pytest.approx(result.attacked, abs=1e-7)
+    assert float((result.images[0] - pair[0]).abs().max()) == pytest.approx(result.attack, abs=1e-7)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -116,21 +116,21 @@ def test_certificates_stand_below_attacks_and_verdicts_agree_with_both(pair: tor
     result = certify(curved(), pair[0], pair[1], certifiers=("interval", "crown", "alpha_crown"), draws=0)
     interval, crown, alpha = (proof.radius for proof in result.answer.against[0].proofs)
     assert 0 < interval <= crown <= alpha + 1e-6
-    assert result.certified == max(crown, alpha) < result.attacked
-    middle = (result.certified + result.attacked) / 2
-    given = [0.9 * result.certified, middle, 1.1 * result.attacked]
+    assert result.certificate == max(crown, alpha) < result.attack
+    middle = (result.certificate + result.attack) / 2
+    given = [0.9 * result.certificate, middle, 1.1 * result.attack]
     judged = certify(curved(), pair[0], pair[1], certifiers=("crown", "alpha_crown"), eps=given, draws=0)
     assert list(judged.verdicts.values()) == ["certified", "undecided", "broken"]
-    assert judged.certified == pytest.approx(given[0])
+    assert judged.certificate == pytest.approx(given[0])
 
 
 def test_of_several_others_the_least_decides(pair: torch.Tensor) -> None:
     others = torch.stack([pair[1], pair[1].flip(-1), 1 - pair[0]])
     alone = [certify(curved(), pair[0], other, draws=0) for other in others]
     together = certify(curved(), pair[0], others, draws=0)
-    assert together.certified == min(result.certified for result in alone)
-    assert together.attacked == min(result.attacked for result in alone)
-    least = min(range(3), key=lambda k: alone[k].certified)
+    assert together.certificate == min(result.certificate for result in alone)
+    assert together.attack == min(result.attack for result in alone)
+    least = min(range(3), key=lambda k: alone[k].certificate)
     assert together.tightest == f"the other {least}"
     assert f"the other {least} is the tightest" in str(together)
 
@@ -150,9 +150,9 @@ def test_without_a_gradient_the_search_goes_along_the_way_to_the_other_and_says_
     encoder = Encoder(Stepped(linear().module), mean=0.5, std=0.25)
     result = certify(encoder, pair[0], pair[1])
     one = result.answer.against[0]
-    assert result.certified == 0
+    assert result.certificate == 0
     assert all(proof.refused for proof in one.proofs)
-    assert 0 < result.attacked < float((pair[0] - pair[1]).abs().max())
+    assert 0 < result.attack < float((pair[0] - pair[1]).abs().max())
     assert "grad" in one.attack.problem
     assert one.smoothing.radius > 0
     assert "on the way to the other image alone" in str(result)
@@ -175,10 +175,10 @@ def test_the_same_picture_twice_is_refused_and_of_a_list_that_pair_alone(pair: t
     assert "have the same representation" in str(error.value)
     good, bad = certify(linear(), pair[[0, 1]], [pair[1], pair[1]], draws=0)
     assert good.error == ""
-    assert good.certified > 0
+    assert good.certificate > 0
     assert "have the same representation" in bad.error
     with pytest.raises(HoldfastError):
-        _ = bad.certified
+        _ = bad.certificate
 
 
 @pytest.mark.parametrize(
@@ -212,11 +212,13 @@ def test_proofs_are_rounded_down_and_attacks_up() -> None:
     sizes = torch.rand(500, generator=torch.Generator().manual_seed(1)).double().pow(3).tolist()
     for size in sizes:
         for box in (True, False):
-            low, high = (float(f(size, box).removesuffix("/255")) / (255 if box else 1) for f in (proved, found))
+            low, high = (
+                float(f(size, box).removesuffix("/255")) / (255 if box else 1) for f in (format_proof, format_change)
+            )
             assert low <= size * (1 + 1e-9)
             assert high >= size * (1 - 1e-9)
             assert high - low < 0.011 * size
-    assert proved(2 / 255, True) == found(2 / 255, True) == "2/255"
+    assert format_proof(2 / 255, True) == format_change(2 / 255, True) == "2/255"
 
 
 def test_the_l2_ball_has_its_own_radius(pair: torch.Tensor) -> None:
@@ -226,8 +228,8 @@ def test_the_l2_ball_has_its_own_radius(pair: torch.Tensor) -> None:
     weight = next(p for p in linear().parameters() if p.ndim == 2).double().detach()
     row = own / own.norm() - other / other.norm()
     radius = float(row @ own / (row @ weight / 0.25).norm())
-    assert result.certified <= radius <= result.attacked
-    assert result.certified == pytest.approx(radius, abs=2e-6)
+    assert result.certificate <= radius <= result.attack
+    assert result.certificate == pytest.approx(radius, abs=2e-6)
     assert "/255" not in sentences(result.answer)[0]
 
 
@@ -239,5 +241,5 @@ def test_real_networks_bracket_the_radius(shared: Path) -> None:
     result = certify(spec, images[0], list(images[1:]), certifiers=["crown"])
     for one in result.answer.against:
         # trained with noise of 0.2: far apart, and proved to be
-        assert 0.1 < one.certified < one.attack.radius < 0.6
+        assert 0.1 < one.low < one.attack.radius < 0.6
         assert one.smoothing.radius > 0.1

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -61,14 +61,14 @@ class PairResult(Shown):
         return self._answer
 
     @property
-    def certified(self) -> float:
+    def certificate(self) -> float:
         """ε within which no change makes the image nearer to any of the others; of given ones, the largest; 0: none."""
-        return self.answer.certified
+        return self.answer.low
 
     @property
-    def attacked(self) -> float | None:
+    def attack(self) -> float | None:
         """ε of the smallest change found that makes it nearer to one of them; None: none was found."""
-        return self.answer.broken
+        return self.answer.high
 
     @property
     def verdicts(self) -> dict[float, str]:
@@ -81,7 +81,7 @@ class PairResult(Shown):
         return self.answer.tightest.name
 
     @property
-    def found(self) -> list[Tensor | None]:
+    def images(self) -> list[Tensor | None]:
         """The image [C, H, W] that was found to be nearer to each of the others; None where none was."""
         return [] if self._judged is None else list(self._judged.found)
 
@@ -119,6 +119,7 @@ class Certify(CertifyOptions, Normalised):
             "What it must not be nearer to than to itself: an image, or several; for a list of images a list of these."
         ),
     ]
+    _: KW_ONLY
     quiet: Annotated[bool, Option("Show no progress.")] = False
 
 
@@ -130,16 +131,18 @@ def certify(asked: Certify) -> PairResult | list[PairResult]:
     `instance_accuracy` and `smoothed_radius` of audits, which draw pairs.
 
     Returns:
-        What is known: `certified`, `attacked`, with `eps` the `verdicts`. Print it, or `save` it as a page. For a list
+        What is known: `certificate`, `attack`, with `eps` the `verdicts`. Print it, or `save` it as a page. For a list
         of images a list, in which a pair that fails says why (`error`).
 
     Raises:
         HoldfastError: a network, images or an ε that cannot be used, two images of one representation.
     """
     question = Question.read(convert(asked, CertifyOptions))
+    # After the words that may be wrong, what takes time
     opened = open_encoders(asked.encoder, asked.mean, asked.std)
     if len(opened) != 1:
         raise HoldfastError(f"encoder: expected one, got {len(opened)}; certify by one after the other")
+    # One image with what is around it, or many
     several = _several(asked.image)
     pairs = list(_pairs([asked.image] if several is None else several, asked.against, several is not None))
     with isolate_global_state(), listen(asked.quiet) as bars:
@@ -167,6 +170,7 @@ def _judge(
 
 def _pairs(images: list[Picture], against: Picture, listed: bool) -> Iterator[tuple[list[str], list[Picture]]]:
     """Yield names and pictures of each pair: the image first, then the others."""
+    # As many as there are images, each one or several
     others = (_several(against) or [against]) if listed else [against]
     if len(others) != len(images):
         raise HoldfastError(
@@ -205,8 +209,10 @@ def _read(picture: Picture, name: str, encoder: Encoder) -> Images:
         raise HoldfastError(
             f"{name}: expected a file, a picture, a tensor [C, H, W] or an array [H, W, C], got {shape}"
         )
+    # One image as a batch of one, whose layout its kind tells
     layout = "NHW" if picture.ndim == 2 else "NCHW" if isinstance(picture, Tensor) else None
     pixels = Arrays(picture[None], layout=layout, name=name).load(0)
+    # An array is not resized unasked, a file is: its picture has no size that was meant for an encoder
     size = None if encoder.geometry is None else encoder.geometry.size
     if size is not None and tuple(pixels.shape[1:]) != tuple(size):
         raise HoldfastError(

@@ -12,7 +12,7 @@ from torch import Tensor
 from holdfast.report.folder import Picture, nice_ticks
 from holdfast.report.numbers import plural
 from holdfast.report.page import page
-from holdfast.report.pair_sentences import cells, found, given, head, headline, proved, sentences
+from holdfast.report.pair_sentences import cells, format_change, format_eps, format_proof, head, headline, sentences
 from holdfast.report.pictures import Shot
 from holdfast.runtime.privacy import public
 from holdfast.storage.certified_pair import Against, CertifiedPair, FailedPair, Verdict
@@ -109,6 +109,7 @@ def publish(place: str, sections: Sequence[Section], failed: Sequence[FailedPair
 
 def render(sections: Sequence[Section], failed: Sequence[FailedPair], command: str) -> str:
     """Return the page as HTML; every text of an answer is escaped."""
+    # One pair has the page for itself
     several = len(sections) + len(failed) != 1
     about = plural(len(sections) + len(failed), "pair") if several else "a pair of images"
     title = about if several or not sections else headline(sections[0].answer)
@@ -128,8 +129,9 @@ def _shots(answer: CertifiedPair, one: Against, image: Tensor, other: Tensor, mo
     """Return pictures of the image, of what was found, of the change, and of the other image."""
     shots = [_shot("the image", answer.image, image)]
     if moved is not None and one.attack.radius is not None:
-        size = found(float(one.attack.radius), answer.box)
+        size = format_change(float(one.attack.radius), answer.box)
         shots.append(_shot(f"nearer to the other, {size}", f"{answer.image}, changed by {size}", moved))
+        # Around grey, so that the largest change is black or white
         change = moved - image
         largest = float(change.abs().max())
         times = 0.5 / max(largest, 1e-6)
@@ -142,6 +144,7 @@ def _shots(answer: CertifiedPair, one: Against, image: Tensor, other: Tensor, mo
 def _shot(caption: str, alt: str, pixels: Tensor) -> Shot:
     if pixels.shape[0] not in (1, 3):
         return Shot(caption, alt, None, f"no picture: {pixels.shape[0]} channels")
+    # As a viewer shows it: 8 bits
     values = (pixels.clamp(0, 1) * 255).round().to(torch.uint8)
     picture = PIL.Image.fromarray((values[0] if len(values) == 1 else values.permute(1, 2, 0)).numpy())
     picture.thumbnail((SIDE, SIDE), PIL.Image.Resampling.LANCZOS)
@@ -153,25 +156,32 @@ def _shot(caption: str, alt: str, pixels: Tensor) -> Shot:
 
 def _line(answer: CertifiedPair, one: Against) -> Line:
     """Return what is known along ε: proved from 0 on, broken from what was found on, nothing in between."""
-    box, certified, broken = answer.box, one.certified, one.broken
+    box, certified, broken = answer.box, one.low, one.high
+    # As far as anything is known, and a bit beyond
     known = [certified, broken or 0.0, *(float(at.eps) for at in one.verdicts)]
     top = BEYOND * max(known) or 1.0
     end = top if broken is None else broken
+    # Of several certifiers the one that proves most
     by = max(one.proofs, key=lambda proof: float(proof.radius)).certifier if certified else ""
-    low = proved(certified, box) if certified else "0"
-    unknown = f"nothing known from {low} to {found(broken, box)}" if broken is not None else f"nothing known from {low}"
+    low = format_proof(certified, box) if certified else "0"
+    unknown = (
+        f"nothing known from {low} to {format_change(broken, box)}"
+        if broken is not None
+        else f"nothing known from {low}"
+    )
     several: list[tuple[Verdict, float, float, str]] = [("undecided", certified, max(end, certified), unknown)]
     if certified:
         several.insert(0, ("certified", 0.0, certified, f"certified up to {low}, by {by}"))
     if broken is not None:
-        several.append(("broken", broken, top, f"broken at {found(broken, box)}"))
+        several.append(("broken", broken, top, f"broken at {format_change(broken, box)}"))
     stretches = [
         Stretch(verdict, 100 * start / top, 100 * (stop - start) / top, text) for verdict, start, stop, text in several
     ]
+    # Grey levels where each pixel is bounded
     scale = 255 if box else 1
     ticks = [tick for tick in nice_ticks(0, scale * top) if tick <= scale * top]
     return Line(
         stretches,
         [(100 * tick / scale / top, f"{tick:g}{'/255' if box and tick else ''}") for tick in ticks],
-        [(100 * float(at.eps) / top, at.verdict, given(float(at.eps), box)) for at in one.verdicts],
+        [(100 * float(at.eps) / top, at.verdict, format_eps(float(at.eps), box)) for at in one.verdicts],
     )

@@ -97,12 +97,12 @@ class Against(Entry, frozen=True, kw_only=True):
     smoothing: Smoothing | None
 
     @property
-    def certified(self) -> float:
+    def low(self) -> float:
         """The largest ε that any certifier proves; 0: none."""
         return max((float(proof.radius) for proof in self.proofs), default=0.0)
 
     @property
-    def broken(self) -> float | None:
+    def high(self) -> float | None:
         """The smallest ε at which an image was found that is nearer to the other one; None: none was."""
         found = [float(at.eps) for at in self.verdicts if at.verdict == "broken"]
         found += [] if self.attack.radius is None else [float(self.attack.radius)]
@@ -145,17 +145,17 @@ class CertifiedPair(Entry, frozen=True, kw_only=True):
     @property
     def tightest(self) -> Against:
         """The other image that is certified least far, or of several such the one that was found broken nearest."""
-        return min(self.against, key=lambda one: (one.certified, float("inf") if one.broken is None else one.broken))
+        return min(self.against, key=lambda one: (one.low, float("inf") if one.high is None else one.high))
 
     @property
-    def certified(self) -> float:
+    def low(self) -> float:
         """Within this ε no change makes the image nearer to any of the others; 0: nothing is proved."""
-        return min(one.certified for one in self.against)
+        return min(one.low for one in self.against)
 
     @property
-    def broken(self) -> float | None:
+    def high(self) -> float | None:
         """The smallest ε at which an image was found that is nearer to one of the others; None: none was."""
-        return min((one.broken for one in self.against if one.broken is not None), default=None)
+        return min((one.high for one in self.against if one.high is not None), default=None)
 
     @property
     def verdicts(self) -> dict[float, Verdict]:

@@ -81,8 +81,8 @@ class MinimalRadii(OfAnyRadius, OfMargins):
         if self.probe is not None:
             classes = nearest_rows(margin, clean_of(shard)[shard.positions], self.comparisons or 1)
             searches = [self._search(shard, row(margin, numbers), None) for numbers in classes.unbind(1)]
-            found = _side_by_side(searches)
-            return {"radius": found["size"].amin(1, keepdim=True), **found}
+            least = torch.stack([size for size, *_ in searches], 1).amin(1, keepdim=True)
+            return {"radius": least, **_side_by_side(searches)}
         if shard.others is None:
             raise HoldfastError("minimal_radii: the search begins at the negatives, and their images cannot be had")
         searches = []
@@ -91,21 +91,22 @@ class MinimalRadii(OfAnyRadius, OfMargins):
             # The negative's own image is confused with itself: a
             # search may begin there and come back
             searches.append(self._search(shard, row(margin, rows), shard.others(others)))
-        found = _side_by_side(searches)
-        return {"radius": found["size"].clone(), **found}
+        return {"radius": torch.stack([size for size, *_ in searches], 1), **_side_by_side(searches)}
 
-    def _search(self, shard: Shard, margin: Margin, broken: Images | None) -> dict[str, Tensor]:
+    def _search(self, shard: Shard, margin: Margin, broken: Images | None) -> tuple[Tensor, ...]:
         goal, breaks = confusion(shard.encoder, margin, shard.x), breaks_of(margin)
         with shard.encoder.exactly():  # every pass decides whether an image breaks
             (ball,) = Pgd().at_places(goal, shard.x, self.ball, shard.rng)
             radius, image, reps = minimal_radius(goal, breaks, shard.x, ball, self.steps, broken)
-        found = {"size": radius.double().cpu(), "reps": reps.float().cpu()}
-        return found | ({"image": image.detach().cpu()} if self.keep else {})
+        found = radius.double().cpu(), reps.float().cpu()
+        # Pixels are many: only where somebody asks for them
+        return (*found, image.detach().cpu()) if self.keep else found
 
 
-def _side_by_side(searches: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+def _side_by_side(searches: list[tuple[Tensor, ...]]) -> dict[str, Tensor]:
     """Return what several searches found, a column for each."""
-    return {name: torch.stack([found[name] for found in searches], 1) for name in searches[0]}
+    columns = (torch.stack(found, 1) for found in zip(*searches, strict=True))
+    return dict(zip(("size", "reps", "image"), columns, strict=False))
 
 
 def breaks_of(margin: Margin) -> Breaks:

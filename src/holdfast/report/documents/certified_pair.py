@@ -17,6 +17,7 @@ def document(answer: CertifiedPair, report: str | None = None) -> Document:
         answer: what is known.
         report: where its page is; not said where None.
     """
+    # The answer stands out, what limits it follows
     first, *rest = sentences(answer)
     rows = [[one.name, *cells(one, answer.box)] for one in answer.against]
     table = Table(["against", *head(answer)], [[Text(cell, COLOURS.get(cell, "")) for cell in row] for row in rows])
@@ -28,9 +29,8 @@ def in_a_line(answer: CertifiedPair | FailedPair) -> Text:
     """Return what is known of a pair of a list."""
     if isinstance(answer, FailedPair):
         return Text(f"{answer.image} against {', '.join(answer.against)}: {answer.error}", "red")
-    verdicts = list(answer.verdicts.values())
-    others = f" ({answer.image} against {answer.tightest.name})"
-    return Text(headline(answer) + ("" if verdicts else others), _worst(verdicts))
+    # The colour is that of the worst that is known of it
+    return Text(headline(answer), _worst(list(answer.verdicts.values())))
 
 
 def _worst(verdicts: Sequence[str]) -> str:

@@ -56,17 +56,19 @@ class Question:
             asked: what is asked of every pair.
             eps: of this pair, in place of what is asked of all; None: the same.
         """
+        # One ε, several, or none; each once, from the smallest on
         several = asked.eps if eps is None else eps
         given = () if several is None else several if isinstance(several, (list, tuple)) else (several,)
         balls = {ball.radius: ball for one in given for ball in [audit_ball(asked.norm, one, lambda: None)]}
         ball = audit_ball(asked.norm, None, lambda: None).of_usual_radius
         if not asked.certifiers:
             raise HoldfastError("certifiers: expected at least one, got none; leave it out for the usual ones")
+        # Certifiers bound linear functions of the representation
         divergence = read_divergence(asked.divergence)
         require(divergence, LinearDivergence, "divergence with a linear margin")
         return cls(
             asked,
-            {_called(one): _part("certifiers", one) for one in asked.certifiers},
+            {_label(one): _part("certifiers", one) for one in asked.certifiers},
             ball,
             tuple(balls[radius] for radius in sorted(balls)),
             _part("attacks", asked.attack),
@@ -85,7 +87,7 @@ class Question:
         return registry.part("measures", name, negatives=1, divergence=self.divergence, **fields)
 
     @cached_property
-    def smoothed(self) -> Measure | None:
+    def smoothing(self) -> Measure | None:
         """The measure of the smoothed encoder's radius: Algorithm 2; None: nothing is drawn."""
         if not self.asked.draws:
             return None
@@ -133,6 +135,7 @@ def judge(
     """
     began, listener = time.perf_counter(), listener or Silent()
     encoder.prepare(seed=question.asked.seed)
+    # Each pair by itself, as if nobody had named the others
     against, found = [], []
     for other in range(1, len(images)):
         pair = Pair(encoder, images[[0, other]], (ids[0], ids[other]), question.asked.seed)
@@ -165,6 +168,7 @@ def _against(question: Question, pair: Pair, listener: Listener) -> tuple[Agains
             f"{pair.ids[0]!r} and {pair.ids[1]!r} have the same representation: expected two images that encoder "
             f"{pair.encoder.name!r} tells apart, so that one can stay nearer to itself; give another picture"
         )
+    # From above first: what the search met counts at every ε that is judged after it
     attack, image = _smallest(question, pair, listener)
     if question.balls:
         proofs, verdicts = _at_each(question, pair, listener)
@@ -180,15 +184,16 @@ def _against(question: Question, pair: Pair, listener: Listener) -> tuple[Agains
 def _smallest(question: Question, pair: Pair, listener: Listener) -> tuple[Attack, Tensor | None]:
     """Return the smallest change found; without a gradient, on the way to the other image alone."""
     listener.stage(f"{pair.ids[1]}: looking for the smallest change")
+    # The same search as that of the measure, which keeps no pixels
     side, problem = _search(question, question.asked.steps), ""
     try:
         pair.observe(side, replace(side, keep=True))
     except HoldfastError as error:
+        # Halving the way to the other image takes no gradient, and ends at a real image that breaks
         problem, instead = str(error), _search(question, 0)
         pair.observe(instead, replace(instead, keep=True))
         pair.take(side, pair.read(instead))
-    seen = pair.read(side)
-    radius, image = float(seen["radius"][0, 0]), seen["image"][0, 0]
+    radius, image = float(pair.column(side, "radius")), pair.column(side, "image")[0, 0]
     searched = "on the way to the other image alone" if problem else f"{question.asked.steps} gradient steps"
     if radius == float("inf"):
         return Attack(radius=None, searched=searched, problem=problem), None
@@ -206,8 +211,9 @@ def _prove(question: Question, pair: Pair, name: str, listener: Listener) -> Pro
     measure: Any = question.radii(question.certifiers[name], question.asked.steps)
     listener.stage(f"{pair.ids[1]}: the largest certified ε, {name}")
     began = time.perf_counter()
+    # A certifier that reads no such network proves a radius of 0
     refused = _observe(pair, measure.certificate_side, {"radius": torch.zeros(1, 1, dtype=torch.float64)})
-    radius = pair.measure(measure)["certificate"]
+    (radius,) = pair.measure(measure, "certificate")
     return Proof(certifier=name, radius=radius, refused=refused, seconds=time.perf_counter() - began)
 
 
@@ -223,13 +229,15 @@ def _at_each(question: Question, pair: Pair, listener: Listener) -> tuple[list[P
             # What proves nothing bounds no margin at all
             nothing = {"lower": torch.full((1, 1), -torch.inf), "vacuous": torch.ones(1, 1, dtype=torch.bool)}
             refused = _observe(pair, measure.certificate_side, nothing)
-            judged = pair.measure(measure)
-            whole = whole and judged["attack"] == 1
-            if judged["certificate"] == 1:
+            # Shares of one pair, so each is 0 or 1
+            attacked, certified = pair.measure(measure, "attack", "certificate")
+            whole = whole and attacked == 1
+            if certified == 1:
                 by.append(name)
                 proof = replace_entry(proof, radius=ball.radius)
             seconds = float(proof.seconds) + time.perf_counter() - began
             proofs[name] = replace_entry(proof, refused=proof.refused or refused, seconds=seconds)
+        # A proof and a broken image never meet: the measure raises where they do
         verdict = "certified" if by else "undecided" if whole else "broken"
         verdicts.append(AtEps(eps=ball.radius, verdict=verdict, by=by))
     return list(proofs.values()), verdicts
@@ -243,6 +251,7 @@ def _attack_at(question: Question, pair: Pair, ball: Ball) -> AttackPart:
         pair.observe(measure.attack_side)
         return question.attack
     except HoldfastError:
+        # As for the smallest change: some search is better than none, and what it finds is as true
         instead = registry.part("attacks", GRADIENT_FREE)
         measure = question.at(certifier, ball, instead)
         pair.observe(measure.attack_side)  # whose error is that of any encoder that cannot be attacked at all
@@ -261,24 +270,26 @@ def _observe(pair: Pair, observation: Observation, nothing: dict[str, Tensor]) -
 
 def _smooth(question: Question, pair: Pair, listener: Listener) -> Smoothing | None:
     """Return the radius of the smoothed encoder."""
-    if question.smoothed is None:
+    if question.smoothing is None:
         return None
     listener.stage(f"{pair.ids[1]}: drawing noise")
+    # Noise may carry pixels out of what an encoder takes: then that is said
     about = Smoothing(sigma=question.asked.sigma, confidence=1 - question.asked.alpha)
     try:
-        seen = pair.measure(question.smoothed)
+        draws, probability, radius = pair.measure(question.smoothing, "draws", "probability", "radius")
     except HoldfastError as error:
         return replace_entry(about, problem=str(error))
-    return replace_entry(about, draws=int(seen["draws"]), probability=seen["probability"], radius=seen["radius"])
+    return replace_entry(about, draws=int(draws), probability=probability, radius=radius)
 
 
 def _part(kind: str, given: Any) -> Any:
     """Return a part that is one already, or that a text or a table describes."""
+    # Texts first: "beta_crown[splits=50]"
     if isinstance(given, str):
         given = part_table(given)
     return registry.build({"kind": kind, **given} if isinstance(given, Mapping) else given)
 
 
-def _called(given: Any) -> str:
+def _label(given: Any) -> str:
     """Return what a part is called that was given as a text, a table, or as it is."""
-    return given if isinstance(given, str) else str(registry.spec(_part("certifiers", given)).get("name"))
+    return given if isinstance(given, str) else part_name(_part("certifiers", given))

@@ -49,6 +49,7 @@ def read_pairs(path: Path) -> list[Line]:
         rows = [(number, [cell.strip() for cell in row]) for number, row in enumerate(lines, 1) if any(row)]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise HoldfastError(f"pairs: cannot read {str(path)!r}: {os_reason(error)}; give a CSV file") from error
+    # With or without a head
     if rows and rows[0][1] in (HEAD, HEAD[:2]):
         rows = rows[1:]
     if not rows:
@@ -57,6 +58,7 @@ def read_pairs(path: Path) -> list[Line]:
 
 
 def _line(number: int, row: list[str]) -> Line:
+    # What is missing is empty, and what is too much is refused
     image, against, eps = (*row, "", "")[:3]
     several = tuple(filter(None, (name.strip() for name in against.split(SEVERAL))))
     if len(row) > 3 or not image or not several:
@@ -85,6 +87,7 @@ def judge_lines(
         listener: told what is being done.
     """
     for line in lines:
+        # Whatever goes wrong with one pair is told of it, and the next is judged
         names = (line.image, *line.against)
         try:
             with foreign(f"the pair of {line.image!r}", "judged", wrap=True):
@@ -98,8 +101,10 @@ def judge_lines(
 
 def key_of(question: Question, encoder: Encoder, images: Images, names: Sequence[str]) -> str:
     """Return what decides an answer: the encoder, the pixels, their names, and all that is asked."""
+    # ε as radii, for 4/255 is as good as 0.0157; where it was computed changes nothing
     asked = asdict(replace(question.asked, eps=None, device=None))
     radii = [ball.radius for ball in question.balls]
+    # The pixels and not the files: a picture that was replaced is another one
     pixels = hashlib.sha256(images.contiguous().numpy().tobytes()).hexdigest()
     return digest([encoder.fingerprint, pixels, list(names), radii, {k: _plain(v) for k, v in asked.items()}])
 
@@ -125,7 +130,7 @@ def read_known(path: Path) -> dict[str, CertifiedPair]:
     answers, kept = {}, []
     for number, text in enumerate(lines, 1):
         try:
-            answer = _known(text)
+            answer = _read_answer(text)
         except (ValueError, TypeError, RecursionError) as error:
             if number < len(lines):  # only the last may be half of one
                 raise UnreadableRecord(
@@ -136,12 +141,13 @@ def read_known(path: Path) -> dict[str, CertifiedPair]:
         if answer is not None:
             answers[answer.key] = answer
             kept.append(text)
+    # What is appended must begin on a line of its own
     if kept != lines:
         write_text(str(path), "".join(f"{text}\n" for text in kept))
     return answers
 
 
-def _known(text: str) -> CertifiedPair | None:
+def _read_answer(text: str) -> CertifiedPair | None:
     """Return the answer of a line; None of a pair that failed."""
     data = json.loads(text)
     if isinstance(data, dict) and data.keys() == {"image", "against", "error"}:

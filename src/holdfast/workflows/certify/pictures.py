@@ -36,6 +36,7 @@ class Pictures:
         Raises:
             HoldfastError: images that cannot be read, or that have several sizes.
         """
+        # Data sets render their images themselves, for the encoder
         if self._data is not None:
             places = [self._place(name) for name in names]
             return self._images.pick(places)
@@ -56,12 +57,14 @@ class Pictures:
         return self._places[name]
 
     def _render(self, name: str, file: Path) -> Float[Tensor, "channel height width"]:
+        # Somebody who names an id forgets most easily to say of which data
         if not file.exists():
             known = "; ids of a data set need --data" if self._data is None and not file.suffix else ""
             raise HoldfastError(f"no picture {name!r}: {path_meant(file, 'check the path')}{known}")
         try:
             return render(decode(file, name), self._encoder.geometry)
         except HoldfastError as error:
+            # What decodes names the file, what renders does not
             text = str(error)
             raise HoldfastError(text if repr(name) in text else f"image {name!r}: {text}") from error
 

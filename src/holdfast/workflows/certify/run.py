@@ -48,19 +48,23 @@ def certify_files(
     for line in lines:
         if line.eps:
             Question.read(question.asked, line.eps)
+    # Of an earlier run into the same file
     known = read_known(Path(out)) if out is not None and out.endswith(LINES) else {}
     check_device(request.device)
     listener.stage("opening the encoder")
     with foreign(f"encoder {request.encoder!r}", "opened", wrap=True):
         encoder: Encoder = open_encoder(request.encoder).to(request.device)
 
+    # Each answer is written, and told, before the next pair begins
     pictures, shown, failed = Pictures(encoder, request.data), list[Section](), list[FailedPair]()
     for judged in judge_lines(question, encoder, pictures, lines, folder, known, listener):
         answer = judged.answer if isinstance(judged, Judged) else judged
         if isinstance(answer, FailedPair):
+            # A pair alone has nobody to go on with
             if request.pairs is None:
                 raise HoldfastError(answer.error)
             failed.append(answer)
+        # Pixels are kept only where they are drawn
         if isinstance(judged, Judged) and out is not None and out.endswith(PAGE):
             shown.append(section(judged.answer, judged.image, judged.others, judged.found))
         if out is not None and out.endswith(LINES) and not isinstance(judged, CertifiedPair):

@@ -41,13 +41,15 @@ class Pair:
     def reps(self) -> Float[Tensor, "two dim"]:
         """The representations of both."""
         self.observe(CLEAN)
-        return self.read(CLEAN)["reps"]
+        return self.column(CLEAN, "reps")
 
     def observe(self, observation: Observation, instead: Observation | None = None) -> None:
         """Observe the image, unless that is done; `instead` observes more than is asked for."""
+        # Equal keys see the same, so a search serves every certifier beside it
         if observation.key() in self._seen:
             return
         shard = self._shard(2) if observation == CLEAN else self.shard(1)
+        # A ball of a user's own may mean several
         for ball in balls_of(observation):
             require_one_ball(ball, image_shape(shard.x))
         with (
@@ -60,11 +62,17 @@ class Pair:
         """Take something for what an observation saw that could not be made."""
         self._seen[observation.key()] = seen
 
-    def measure(self, measure: Measure) -> dict[str, float]:
-        """Return the numbers of a measure about the image, by their columns."""
+    def measure(self, measure: Measure, *columns: str) -> list[float]:
+        """Return numbers of a measure about the image, by their columns in its table."""
         for observation in measure.observations():
             self.observe(observation)
-        return {name: float(values[0]) for name, values in measure.observe(self).items() if values.ndim == 1}
+        # Rows are of the whole population, and the image is its first
+        table = measure.observe(self)
+        return [float(table[name][0]) for name in columns]
+
+    def column(self, observation: Observation, name: str) -> Tensor:
+        """Return one tensor of what an observation saw."""
+        return self._seen[observation.key()][name]
 
     def batch(self, start: int, stop: int) -> Images:
         """Return some of the two."""
@@ -84,6 +92,7 @@ class Pair:
 
     def collect_points(self, ball: Ball) -> list[Float[Tensor, "images points dim"]]:
         """Return what all searches met inside a ball, in float64; where outside, the image itself."""
+        # NaN stands for what lies outside
         met = (seen.collect_points(ball, dict(results)) for seen, results in self._seen.items())
         own = self.reps[:1, None]
         return [torch.where(reps.isnan(), own, reps).double() for reps in met if reps is not None]
@@ -93,6 +102,7 @@ class Pair:
         return self._shard(count, self.reps)
 
     def _shard(self, count: int, clean: Tensor | None = None) -> Shard:
+        # By the names, so that other pairs change nothing
         rng = Rng(self.seed, ids=self.ids[:count])
         return Shard(self.encoder, self.images[:count], torch.arange(count), rng, clean, self._others)
 
