@@ -14,7 +14,7 @@ from holdfast.api.in_memory import Model, Normalised, choose_device, listen, ope
 from holdfast.core import Encoder, HoldfastError, Images
 from holdfast.report.certified_pair import publish, section
 from holdfast.report.document import Document
-from holdfast.report.documents.certified_pair import document, in_a_line
+from holdfast.report.documents.certified_pair import document, line
 from holdfast.report.render import Shown
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.listener import Listener
@@ -99,7 +99,7 @@ class PairResult(Shown):
         return os.fspath(path)
 
     def _document(self) -> Document:
-        return [in_a_line(self._answer)] if isinstance(self._answer, FailedPair) else document(self._answer)
+        return line(self._answer) if isinstance(self._answer, FailedPair) else document(self._answer)
 
 
 @dataclass(frozen=True)

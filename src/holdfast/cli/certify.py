@@ -1,10 +1,11 @@
 """holdfast certify: one image against others that somebody names."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from holdfast.cli.common import JsonOption, QuietOption, answer, brief, command_line, listening, out, partly, show
+from holdfast.cli.common import JsonOption, QuietOption, brief, command_line, listening, partly, show
 from holdfast.cli.options import Given, asks
 from holdfast.workflows.certify.request import CertifyRequest
 
@@ -23,7 +24,7 @@ def certify(
 
     With --pairs each answer is a line as soon as it is known; exit status 1 where a pair fails.
     """
-    from holdfast.report.documents.certified_pair import document, in_a_line
+    from holdfast.report.documents.certified_pair import document, line
     from holdfast.storage.certified_pair import FailedPair
     from holdfast.workflows.certify.run import certify_files
 
@@ -32,7 +33,7 @@ def certify(
         for one in certify_files(request, place, bars, command_line()):
             answers.append(one)
             if request.pairs is not None:
-                answer(one) if json_output else out.print(in_a_line(one), soft_wrap=True)
+                show(one, json_output, partial(line, one))
     if request.pairs is None:
         shown = brief(place) if place is not None else None
         show(answers[0], json_output, lambda: document(answers[0], shown))

@@ -1,10 +1,8 @@
 """One image against others: what is proved, what was found, and what lies between."""
 
-from collections.abc import Sequence
-
 from rich.text import Text
 
-from holdfast.report.document import Document, ToCopy
+from holdfast.report.document import Document, ToCopy, Verbatim
 from holdfast.report.pair_sentences import COLOURS, cells, head, headline, sentences
 from holdfast.report.table import Table
 from holdfast.storage.certified_pair import CertifiedPair, FailedPair
@@ -25,13 +23,8 @@ def document(answer: CertifiedPair, report: str | None = None) -> Document:
     return shown if report is None else [*shown, ToCopy({"Report": report})]
 
 
-def in_a_line(answer: CertifiedPair | FailedPair) -> Text:
-    """Return what is known of a pair of a list."""
+def line(answer: CertifiedPair | FailedPair) -> Document:
+    """Return what is known of a pair of a list, on a line that is not broken."""
     if isinstance(answer, FailedPair):
-        return Text(f"{answer.image} against {', '.join(answer.against)}: {answer.error}", "red")
-    # The colour is that of the worst that is known of it
-    return Text(headline(answer), _worst(list(answer.verdicts.values())))
-
-
-def _worst(verdicts: Sequence[str]) -> str:
-    return "red" if "broken" in verdicts else "yellow" if "undecided" in verdicts else ""
+        return [Verbatim(f"{answer.image} against {', '.join(answer.against)}: {answer.error}")]
+    return [Verbatim(headline(answer))]

@@ -14,7 +14,7 @@ from holdfast.core import Ball, Encoder, Failure, HoldfastError, Images, Measure
 from holdfast.core.own_ball import balls_of, require_one_ball
 from holdfast.core.precision import use_precision
 from holdfast.core.threat import image_shape
-from holdfast.runtime.foreign import forbid_mutation
+from holdfast.runtime.foreign import forbid_mutation, foreign
 
 
 class Pair:
@@ -55,6 +55,7 @@ class Pair:
         with (
             use_precision("float32", shard.x.device),
             forbid_mutation("an attack, or another part that runs here,", shard.x, shard.clean),
+            foreign(f"encoder {self.encoder.name!r}", "observed", wrap=True),
         ):
             self._seen[observation.key()] = (instead or observation).run(shard)
 
