@@ -88,9 +88,13 @@ def test_a_list_goes_on_where_a_pair_fails_and_where_it_was_killed(capsys, pictu
     added = list(map(json.loads, (pictures / "answers.jsonl").read_text(encoding="utf-8").splitlines()[1:]))
     assert [one["image"] for one in added] == ["../a.png", "../b.png"]
     assert added[1]["against"][0]["attack"]["radius"] == third["against"][0]["attack"]["radius"]
+    # Another picture under the same name is another pair
+    PIL.Image.open(pictures / "b.png").transpose(PIL.Image.Transpose.FLIP_LEFT_RIGHT).save(pictures / "gone.png")
+    run(capsys, *asked)
+    assert len((pictures / "answers.jsonl").read_text(encoding="utf-8").splitlines()) == 4
     # Another question is another answer
     run(capsys, *asked, "--seed", "1")
-    assert len((pictures / "answers.jsonl").read_text(encoding="utf-8").splitlines()) == 6
+    assert len((pictures / "answers.jsonl").read_text(encoding="utf-8").splitlines()) == 7
     assert first["key"] != added[0]["key"]
 
 
