@@ -34,7 +34,8 @@ class MinimalRadii(OfAnyRadius, OfMargins):
 
     Attributes:
         ball: the norm; its radius is not read.
-        steps: gradient steps of each search; 0 looks along the way to the negative alone, which needs no gradient.
+        steps: gradient steps of each search; where images are kept, 0 looks along the way to the negative alone, which
+            needs no gradient.
         keep: whether the images are kept, whose pixels are many.
     """
 
@@ -44,9 +45,9 @@ class MinimalRadii(OfAnyRadius, OfMargins):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.steps < 0 or not isinstance(self.negatives, int):
+        if self.steps < (0 if self.keep else 1) or not isinstance(self.negatives, int):
             raise HoldfastError(
-                f"minimal_radii: expected steps >= 0 and a number of negatives, got steps={self.steps}, "
+                f"minimal_radii: expected steps >= 1 and a number of negatives, got steps={self.steps}, "
                 f"negatives={self.negatives}"
             )
 

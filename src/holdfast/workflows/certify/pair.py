@@ -75,9 +75,9 @@ class Question:
             divergence,
         )
 
-    def radii(self, certifier: Certifier, steps: int) -> Measure:
+    def radii(self, certifier: Certifier) -> Measure:
         """Return the measure of the largest certified radius and of the smallest attack: Algorithm 1 of RVCL."""
-        return self._measure("certified_radius", certifier=certifier, ball=self.ball, steps=steps)
+        return self._measure("certified_radius", certifier=certifier, ball=self.ball, steps=self.asked.steps)
 
     def at(self, certifier: Certifier, ball: Ball, attack: AttackPart) -> Measure:
         """Return the measure of what is proved and found at one ε: PREDICT of Algorithm 1."""
@@ -185,14 +185,14 @@ def _smallest(question: Question, pair: Pair, listener: Listener) -> tuple[Attac
     """Return the smallest change found; without a gradient, on the way to the other image alone."""
     listener.stage(f"{pair.ids[1]}: looking for the smallest change")
     # The same search as that of the measure, which keeps no pixels
-    side, problem = _search(question, question.asked.steps), ""
+    measure: Any = question.radii(next(iter(question.certifiers.values())))
+    side, problem = measure.attack_side, ""
     try:
         pair.observe(side, replace(side, keep=True))
     except HoldfastError as error:
         # Halving the way to the other image takes no gradient, and ends at a real image that breaks
-        problem, instead = str(error), _search(question, 0)
-        pair.observe(instead, replace(instead, keep=True))
-        pair.take(side, pair.read(instead))
+        problem = str(error)
+        pair.observe(side, replace(side, keep=True, steps=0))
     radius, image = float(pair.column(side, "radius")), pair.column(side, "image")[0, 0]
     searched = "on the way to the other image alone" if problem else f"{question.asked.steps} gradient steps"
     if radius == float("inf"):
@@ -200,15 +200,9 @@ def _smallest(question: Question, pair: Pair, listener: Listener) -> tuple[Attac
     return Attack(radius=radius, searched=searched, problem=problem), image
 
 
-def _search(question: Question, steps: int) -> Any:
-    """Return the search for the smallest change, whatever proves."""
-    measure: Any = question.radii(next(iter(question.certifiers.values())), steps)
-    return measure.attack_side
-
-
 def _prove(question: Question, pair: Pair, name: str, listener: Listener) -> Proof:
     """Return the largest ε that a certifier proves."""
-    measure: Any = question.radii(question.certifiers[name], question.asked.steps)
+    measure: Any = question.radii(question.certifiers[name])
     listener.stage(f"{pair.ids[1]}: the largest certified ε, {name}")
     began = time.perf_counter()
     # A certifier that reads no such network proves a radius of 0

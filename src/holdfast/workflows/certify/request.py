@@ -35,7 +35,7 @@ class CertifyOptions(metaclass=Checked):
         ),
     ] = ("interval", "crown_ibp", "crown")
     attack: Annotated[Any, Option("How to search at a given ε.", offers="attacks")] = "apgd[steps=30]"
-    steps: Annotated[int, Option("Gradient steps of the search for the smallest change.", least=0)] = 100
+    steps: Annotated[int, Option("Gradient steps of the search for the smallest change.", least=1)] = 100
     divergence: Annotated[Any, Option('What "nearer" means: cosine or l2.', offers=("cosine", "l2"))] = "cosine"
     sigma: Annotated[Positive, Option("σ of the noise of the smoothed encoder, in pixels.")] = 0.1
     draws: Annotated[int, Option("Noisy versions of the image at most; 0: no smoothing.", least=0)] = 1000
