@@ -285,14 +285,15 @@ def commands() -> str:
 
 def _doors() -> Mapping[str, tuple[type, type]]:
     """Return what is asked in Python, and in text."""
-    from holdfast.api import audit, compare_index, harden
+    from holdfast.api import audit, certify, compare_index, harden
     from holdfast.auditing.request import AuditRequest
+    from holdfast.workflows.certify.request import CertifyRequest
     from holdfast.workflows.compare_index.request import IndexRequest
     from holdfast.workflows.harden.request import HardenRequest
 
     return {
         "audit": (audit.Audit, AuditRequest), "harden": (harden.Harden, HardenRequest),
-        "compare_index": (compare_index.CompareIndex, IndexRequest),
+        "compare_index": (compare_index.CompareIndex, IndexRequest), "certify": (certify.Certify, CertifyRequest),
     }  # fmt: skip
 
 

@@ -10,11 +10,13 @@ from rich.text import Text
 
 import holdfast
 from holdfast.api.audit import Audit
+from holdfast.api.certify import Certify
 from holdfast.api.compare_index import CompareIndex
 from holdfast.api.harden import Harden
 from holdfast.auditing.request import AuditRequest
 from holdfast.cli import app
 from holdfast.runtime.option import fields_of
+from holdfast.workflows.certify.request import CertifyRequest
 from holdfast.workflows.compare_index.request import IndexRequest
 from holdfast.workflows.harden.request import HardenRequest
 from holdfast.workflows.monitor import monitor
@@ -23,11 +25,15 @@ DOORS = {
     "audit": (Audit, AuditRequest),
     "harden": (Harden, HardenRequest),
     "compare-index": (CompareIndex, IndexRequest),
+    "certify": (Certify, CertifyRequest),
 }
 """Of each command, what is asked in Python, and in text."""
 
 IN_MEMORY = {"mean", "std", "labels", "train_labels", "test_labels"}
 """What networks and arrays in memory need beside."""
+
+IN_FILES = {"pairs", "data"}
+"""What stands for lists and arrays in text, where a pair is asked about."""
 
 HOW = {"out", "overwrite", "workers", "quiet", "parts", "json"}
 """How it runs: another run of the same request answers the same."""
@@ -38,7 +44,8 @@ def test_what_is_asked_is_called_alike_everywhere(name: str) -> None:
     in_python, in_text = DOORS[name]
     model = "encoder" if name == "harden" else "encoders"  # a word of Python's own
     words = {model if field.name == "model" else field.name for field in fields_of(in_python)}
-    assert words - IN_MEMORY - HOW == {field.name for field in fields_of(in_text)}
+    text = {field.name for field in fields_of(in_text)}
+    assert words - IN_MEMORY - HOW == text - (IN_FILES if name == "certify" else set())
 
 
 @pytest.mark.parametrize("name", DOORS)
@@ -60,6 +67,7 @@ def test_no_public_function_hides_what_it_takes() -> None:
         holdfast.harden,
         holdfast.open,
         holdfast.compare_index,
+        holdfast.certify,
         monitor,
     ):
         kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
@@ -67,7 +75,7 @@ def test_no_public_function_hides_what_it_takes() -> None:
 
 
 def test_what_an_audit_takes_is_described() -> None:
-    for function in (holdfast.audit, holdfast.harden, holdfast.compare_index):
+    for function in (holdfast.audit, holdfast.harden, holdfast.compare_index, holdfast.certify):
         described = inspect.getdoc(function) or ""
         missing = [name for name in inspect.signature(function).parameters if f"    {name}: " not in described]
         assert not missing, function

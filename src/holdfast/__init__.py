@@ -5,7 +5,8 @@
     print(record)
 
 `audit`, `compare`, `check`, `open` and `harden` are all there is to begin with; the command line is `holdfast`.
-`compare_index` compares the encoder behind an index with its successor.
+`certify` proves how far one image can change and stay apart from another; `compare_index` compares the encoder behind
+an index with its successor.
 `measure`, `loss` and `divergence` make functions of yours part of an audit; `export_vnnlib` and `verify_vnnlib`
 exchange questions with other verifiers. What they are made of is in `holdfast.core` (the nouns),
 `holdfast.sources.encoders.open_encoder`, `holdfast.sources.data.open_images`, `holdfast.auditing.plan_file.make_plan`
@@ -19,6 +20,7 @@ from holdfast.runtime.version import VERSION
 
 if TYPE_CHECKING:
     from holdfast.api.audit import audit as audit
+    from holdfast.api.certify import certify as certify
     from holdfast.api.check import CheckResult as CheckResult
     from holdfast.api.check import check as check
     from holdfast.api.compare import Comparison as Comparison
@@ -37,12 +39,13 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
-    "CheckResult", "Comparison", "HoldfastError", "Record", "__version__", "audit", "check", "compare", "compare_index",
-    "divergence", "export_vnnlib", "harden", "loss", "measure", "open", "verify_vnnlib",
+    "CheckResult", "Comparison", "HoldfastError", "Record", "__version__", "audit", "certify", "check", "compare",
+    "compare_index", "divergence", "export_vnnlib", "harden", "loss", "measure", "open", "verify_vnnlib",
 ]  # fmt: skip
 
 _HOME = {
-    "audit": "holdfast.api.audit", "check": "holdfast.api.check", "CheckResult": "holdfast.api.check",
+    "audit": "holdfast.api.audit", "certify": "holdfast.api.certify",
+    "check": "holdfast.api.check", "CheckResult": "holdfast.api.check",
     "compare": "holdfast.api.compare", "Comparison": "holdfast.api.compare",
     "compare_index": "holdfast.api.compare_index", "harden": "holdfast.api.harden",
     "open": "holdfast.api.record", "Record": "holdfast.api.record",

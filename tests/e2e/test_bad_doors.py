@@ -59,6 +59,11 @@ READ = {
     "{out}"]],
     ("harden", "--test"): [[ENCODER, *DIGITS[:2], "--test", "{it}.npz", "--out", "{out}"]],
     ("harden", "--train"): [], ("harden", "--profile"): [],
+    ("certify", "encoder"): [["{it}.safetensors?mean=0&std=1", "--image", "{it}.png", "--against", "{it}.png"]],
+    ("certify", "--image"): [[ENCODER, "--image", "{it}.png", "--against", "{it}.png"]],
+    ("certify", "--against"): [],
+    ("certify", "--pairs"): [[ENCODER, "--pairs", "{it}.csv"]],
+    ("certify", "--data"): [[ENCODER, "--data", "{it}.npz", "--image", "a", "--against", "b"]],
     ("reproduce", "name"): [["{it}.toml"]], ("reproduce", "--profile"): [], ("reproduce", "--input"): [],
     ("export-vnnlib", "encoder"): [["{it}.safetensors?mean=0&std=1", *DIGITS, "--out", "{out}"]],
     ("export-vnnlib", "--data"): [[ENCODER, "--data", "{it}.npz", "--out", "{out}"]],
@@ -80,6 +85,7 @@ WRITTEN = {
     ("demo", "--out"), ("audit", "--out"), ("compare-index", "--out"), ("compare-index", "--edits"),
     ("figures", "--out"),
     ("view", "--out"), ("train", "--out"), ("study", "--out"), ("harden", "--out"), ("reproduce", "--out"),
+    ("certify", "--out"),
     ("export-vnnlib", "--out"), ("verify", "--counterexample"), ("embed-names", "--out"), ("report", "--mteb"),
     ("compare", "--eval-results"), ("check", "--junit"), ("check", "--summary"), ("compare", "--csv"),
     ("compare", "--parquet"),
@@ -95,7 +101,7 @@ OTHERS = """
     --threshold --divergence --encoder --annotate --correction --x --y --digits --transpose --p-values --benchmark
     --source-url --k --format --only --width --height --font --size --marks --dpi --port --host --open --epochs --track
     --objective --steps --attack --views --batchnorm --rehearse --image --negatives --label --seconds --certifier
-    --template --no-pictures --groups kind
+    --template --no-pictures --groups --sigma --draws --alpha kind
 """
 NO_PATH = frozenset(OTHERS.split())
 """Options that name no file; --parts is the same everywhere."""
@@ -170,6 +176,7 @@ def places(
             "json",
             "py",
             "vnnlib",
+            "png",
         ]:
             put(kind, home / f"it.{end}")
         for name in ("run", "run2"):

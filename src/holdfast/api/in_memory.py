@@ -38,8 +38,8 @@ Data = Any
 
 
 @dataclass(frozen=True, kw_only=True)
-class InMemory(metaclass=Checked):
-    """What networks and arrays do not say themselves."""
+class Normalised(metaclass=Checked):
+    """What networks do not say themselves."""
 
     mean: Annotated[
         Numbers | None,
@@ -50,6 +50,12 @@ class InMemory(metaclass=Checked):
         "signed",
     ] = None
     std: Annotated[Numbers | None, Option("Per channel, what it divides by.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class InMemory(Normalised):
+    """What networks and arrays do not say themselves."""
+
     labels: Annotated[
         Labels,
         Option("A class for each image of an array, for measures that read them; other images bring their own."),

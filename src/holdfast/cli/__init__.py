@@ -12,6 +12,7 @@ import typer
 from rich.text import Text
 
 from holdfast.cli.audit import audit
+from holdfast.cli.certify import certify
 from holdfast.cli.check import check
 from holdfast.cli.common import Command, PartsOption, out, run_parts, warn, with_parts
 from holdfast.cli.compare import compare
@@ -76,6 +77,7 @@ for _command in (
     study,
     harden,
     reproduce,
+    certify,
     export_vnnlib,
     verify,
     embed_names,

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Ball, HoldfastError, Images, Margin, Passes, PerImage, Reps, Search, Shard
+from holdfast.core import Ball, HoldfastError, Images, Margin, Passes, Search, Shard
 from holdfast.parts.attacks.minimum_norm import MinimumNorm
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.shared.minimal import minimal_radius, passes
@@ -29,19 +29,23 @@ class MinimalRadii(OfAnyRadius, OfMargins):
     representation of the image itself, the margin is zero everywhere and the radius 0. With a linear head there is one
     column: the smallest change of class.
 
-    Also `size` [M, T] and `reps` [M, T, D], the radii of all searches and the representations of their images.
+    Also `size` [M, T] and `reps` [M, T, D], the radii of all searches and the representations of their images; where
+    they are kept, `image` [M, T, C, H, W].
 
     Attributes:
         ball: the norm; its radius is not read.
-        steps: gradient steps of each search.
+        steps: gradient steps of each search; where images are kept, 0 looks along the way to the negative alone, which
+            needs no gradient.
+        keep: whether the images are kept, whose pixels are many.
     """
 
     ball: Ball = Linf()
     steps: int = 40
+    keep: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.steps < 1 or not isinstance(self.negatives, int):
+        if self.steps < (0 if self.keep else 1) or not isinstance(self.negatives, int):
             raise HoldfastError(
                 f"minimal_radii: expected steps >= 1 and a number of negatives, got steps={self.steps}, "
                 f"negatives={self.negatives}"
@@ -78,8 +82,8 @@ class MinimalRadii(OfAnyRadius, OfMargins):
         if self.probe is not None:
             classes = nearest_rows(margin, clean_of(shard)[shard.positions], self.comparisons or 1)
             searches = [self._search(shard, row(margin, numbers), None) for numbers in classes.unbind(1)]
-            sizes, reps = (torch.stack(part, 1) for part in zip(*searches, strict=True))
-            return {"radius": sizes.amin(1, keepdim=True), "size": sizes, "reps": reps}
+            least = torch.stack([size for size, *_ in searches], 1).amin(1, keepdim=True)
+            return {"radius": least, **_side_by_side(searches)}
         if shard.others is None:
             raise HoldfastError("minimal_radii: the search begins at the negatives, and their images cannot be had")
         searches = []
@@ -88,15 +92,22 @@ class MinimalRadii(OfAnyRadius, OfMargins):
             # The negative's own image is confused with itself: a
             # search may begin there and come back
             searches.append(self._search(shard, row(margin, rows), shard.others(others)))
-        sizes, reps = (torch.stack(part, 1) for part in zip(*searches, strict=True))
-        return {"radius": sizes, "size": sizes.clone(), "reps": reps}
+        return {"radius": torch.stack([size for size, *_ in searches], 1), **_side_by_side(searches)}
 
-    def _search(self, shard: Shard, margin: Margin, broken: Images | None) -> tuple[PerImage, Reps]:
+    def _search(self, shard: Shard, margin: Margin, broken: Images | None) -> tuple[Tensor, ...]:
         goal, breaks = confusion(shard.encoder, margin, shard.x), breaks_of(margin)
         with shard.encoder.exactly():  # every pass decides whether an image breaks
             (ball,) = Pgd().at_places(goal, shard.x, self.ball, shard.rng)
-            radius, _, reps = minimal_radius(goal, breaks, shard.x, ball, self.steps, broken)
-        return radius.double().cpu(), reps.float().cpu()
+            radius, image, reps = minimal_radius(goal, breaks, shard.x, ball, self.steps, broken)
+        found = radius.double().cpu(), reps.float().cpu()
+        # Pixels are many: only where somebody asks for them
+        return (*found, image.detach().cpu()) if self.keep else found
+
+
+def _side_by_side(searches: list[tuple[Tensor, ...]]) -> dict[str, Tensor]:
+    """Return what several searches found, a column for each."""
+    columns = (torch.stack(found, 1) for found in zip(*searches, strict=True))
+    return dict(zip(("size", "reps", "image"), columns, strict=False))
 
 
 def breaks_of(margin: Margin) -> Breaks:
