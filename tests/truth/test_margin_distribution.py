@@ -11,6 +11,8 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError
 from holdfast.core.chart import Curves
+from holdfast.numerics import statistics
+from holdfast.numerics.geometry.directions import cosine
 from holdfast.parts.measures.certified.margin_distribution import MarginDistribution, margin_distances
 from holdfast.parts.measures.shared.weibull import FITS, anderson_darling, independent, joint, p_values
 
@@ -189,6 +191,50 @@ def test_scores_and_their_order() -> None:
     assert (
         measure.influence(table).tolist() == (table["positive@50"] - table["positive@50"].nanmedian()).sign().tolist()
     )
+
+
+def test_medians_have_an_interval_where_a_quarter_of_the_population_is_attacked() -> None:
+    measure = MarginDistribution()
+    scores = measure.score(measure.observe(subject(40, 10)))
+    ranks = statistics.median_ranks(10)
+    for name, column in (("shape", "shape"), ("50 steps", "positive@50")):
+        ordered = measure.observe(subject(40, 10))[column].double().sort().values
+        assert (scores[name].low, scores[name].high) == statistics.at_ranks(ordered, ranks)
+        assert "given this population" in scores[name].interval
+    many = measure.score(measure.observe(subject(39, 10)))
+    for name in ("shape", "scale", "50 steps"):
+        assert (many[name].low, many[name].high) == (None, None)
+        assert "four times as many" in many[name].note
+    assert many["fit rejected"].low is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", [0.05, 0.3])
+def test_given_the_population_intervals_hold_the_median_of_new_images(noise: float) -> None:
+    """New images read against a population of as many others, on 300 populations of classes."""
+    centres = 3 * torch.randn(4, 6, generator=torch.Generator().manual_seed(5))
+    measure, held = MarginDistribution(tail=20), 0
+    for seed in range(300):
+        random = torch.Generator().manual_seed(seed)
+
+        def draw(count: int, random: torch.Generator = random) -> Tensor:
+            return centres[torch.randint(4, (count,), generator=random)] + torch.randn(count, 6, generator=random)
+
+        def moved(x: Tensor, random: torch.Generator = random) -> Tensor:
+            return x + noise * torch.randn(x.shape, generator=random)
+
+        population, new = draw(160), draw(600)
+        score = measure.score(measure.observe(Told(population, moved(population[:40]))))["50 steps"]
+        distances = cosine_to(new, population[1:]).topk(20, largest=False).values / 2
+        truth = joint(distances.double()).survival(cosine(moved(new).double(), new.double())).median()
+        assert score.low is not None
+        assert score.high is not None
+        held += bool(score.low <= truth <= score.high)
+    assert held >= 0.92 * 300
+
+
+def cosine_to(a: Tensor, b: Tensor) -> Tensor:
+    return (1 - torch.nn.functional.normalize(a, dim=1) @ torch.nn.functional.normalize(b, dim=1).T).clamp_min(1e-9)
 
 
 def test_an_image_that_does_not_move_is_positive_and_a_far_one_is_not() -> None:

@@ -21,6 +21,9 @@ from holdfast.parts.measures.shared.weibull import FITS, p_values
 
 USUAL, FEWEST = 20, 3
 REJECTED = 0.05
+SHARE = 0.25
+"""Of a population that may be attacked for medians to have an interval: that of order statistics, which takes images as
+independent given the population, held the truth in 94 to 98 % of simulations then, and in 79 to 95 % where all were."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,15 @@ class MarginDistribution(AttackMeasure):
     from .042 at λ = 10 to .090 at λ = 100, where "joint" gives .027 and .021), and its fit is rejected for 26 % of
     the images at λ = 20 ("joint": 7 %).
 
+    Medians have an interval, given the population, where at most a quarter of it is attacked.
+
     Left out (counted) are images whose fit does not exist: another image has the same representation, or all λ
     are equally far. The other scores: the medians of a and s, and the share of images whose fit is rejected at .05 (by
     chance alone, 5 % are).
 
     Table, one row per attacked image: `shape` a, `scale` s (of D, in [0, 1]), `p` of the fit, `tail` λ,
-    `distance@STEP`, 1 - ρ in [0, 2], and `positive@STEP`, Ψ. `divergence` is not used: the comparison is the cosine.
+    `population`, how many images it has, `distance@STEP`, 1 - ρ in [0, 2], and `positive@STEP`, Ψ. `divergence` is not
+    used: the comparison is the cosine.
 
     Attributes:
         tail: λ, how many nearest images are fitted; None: 20, or a quarter of the others where these are fewer than
@@ -96,6 +102,7 @@ class MarginDistribution(AttackMeasure):
             "scale": fit.scale,
             "p": p_values(fit, self.likelihood),
             "tail": torch.full_like(own, tail),
+            "population": torch.full_like(own, len(clean)),
         }
         for step, reps in attacked.items():
             # Theorem 14 at x̂: 1 - ρ(f(x̂), f(x⁺)), without the ½ that is in D_i
@@ -108,12 +115,18 @@ class MarginDistribution(AttackMeasure):
         # Images without a fit are left out, and count neither way
         rejected = torch.where(table["p"].isnan(), torch.nan, (table["p"] < REJECTED).double())
         # Shape and scale are no shares, as Ψ is
-        fits = {name: replace(statistics.median(table[name]), unit="ratio") for name in ("shape", "scale")}
-        fitted = {name: _without_interval(score) for name, score in (fits | super().score(table)).items()}
+        fits = {
+            name: replace(statistics.median(table[name], condition=self.condition), unit="ratio")
+            for name in ("shape", "scale")
+        }
+        scores = fits | super().score(table)
+        # Images near each other are fitted to the same neighbours, and where most are attacked these are among them
+        if not len(table["population"]) or len(table["population"]) > SHARE * float(table["population"][0]):
+            scores = {name: _without_interval(score) for name, score in scores.items()}
         # Parameters first, then the share of rejected fits, and Ψ at each
         # read-out last, as the headline
-        first = {name: fitted.pop(name) for name in fits}
-        return first | {"fit rejected": statistics.share(rejected, condition=self.condition)} | fitted
+        first = {name: scores.pop(name) for name in fits}
+        return first | {"fit rejected": statistics.share(rejected, condition=self.condition)} | scores
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return Ψ of three images with the attacked ones on their own curves, then what an attack measure draws."""
@@ -171,7 +184,10 @@ def _curves(table: Table, column: str) -> tuple[Chart, ...]:
 
 def _without_interval(score: Score) -> Score:
     """Return a median of fits without an interval: the fits share their population, which moves them all alike."""
-    words = "no interval: all images are fitted to one population, and another one would move all fits alike"
+    words = (
+        "no interval: images are fitted to each other, so their fits err alike; it takes a population of four times as "
+        "many images as are attacked"
+    )
     note = "; ".join(filter(None, [score.note, words]))
     return replace(score, low=None, high=None, interval="none: fits share their population", note=note)
 
