@@ -187,7 +187,7 @@ class Impersonated(OfFirst):
         if not len(rows):
             return results
         # attack every paired image of the shard towards the clean representation of its partner
-        own, partners = at[rows], results["partner"][rows]
+        own, partners = at[rows], partner[at][rows]
         # Partners may be in other shards, so they are found among all clean representations
         goal = self.objective.pursue(shard.encoder, clean[own].to(shard.x.device), clean[partners].to(shard.x.device))
         rng = shard.rng.at([shard.rng.ids[row] for row in rows.tolist()])

@@ -18,6 +18,8 @@ from holdfast.numerics.geometry.nearest import nearest
 from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.measures.shared.weibull import FITS, p_values
+from holdfast.parts.smoothing.shared.certificate import radius
+from holdfast.runtime.checked import Positive
 
 USUAL, FEWEST = 20, 3
 REJECTED = 0.05
@@ -45,6 +47,10 @@ class MarginDistribution(AttackMeasure):
     from .042 at λ = 10 to .090 at λ = 100, where "joint" gives .027 and .021), and its fit is rejected for 26 % of
     the images at λ = 20 ("joint": 7 %).
 
+    With `sigma` the median of Ψ is also given as a radius, σ times its normal quantile: what Lemma 24 makes of a
+    probability under Gaussian noise, and the step from Ψ to radii in the proof of Theorem 15 (Eq. 38). It is an
+    estimate by the paper's model, and no certificate: Ψ is fitted to distances between images, not counted over draws.
+
     Medians have an interval, given the population, where at most a quarter of it is attacked.
 
     Left out (counted) are images whose fit does not exist: another image has the same representation, or all λ
@@ -60,12 +66,14 @@ class MarginDistribution(AttackMeasure):
             80, at least 3. With fewer the shape is noisier (its relative error is about 1/√λ), with more they are no
             longer the tail, which the share of rejected fits shows.
         likelihood: "joint" or "independent".
+        sigma: of the Gaussian noise by which Ψ is read as an ℓ2 radius, in pixels; None: it is not.
     """
 
     invariant = DIRECTIONS
 
     tail: int | None = None
     likelihood: Literal["joint", "independent"] = "joint"
+    sigma: Positive | None = None
 
     usual = (5, 10, 30, 50)
     per_image = "positive"
@@ -81,7 +89,7 @@ class MarginDistribution(AttackMeasure):
         "is lost among other images. Shape and scale describe the distances to the nearest images. If many fits are "
         "rejected, do not trust the probabilities."
     )
-    reference = "Wang & Liu (2023), section 5 and Theorem 14"
+    reference = "Wang & Liu (2023), section 5 and Theorem 14; radii of Ψ: Lemma 24, Yang et al. (2020)"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -121,11 +129,14 @@ class MarginDistribution(AttackMeasure):
         }
         scores = fits | super().score(table)
         # Images near each other are fitted to the same neighbours, and where most are attacked these are among them
-        if not len(table["population"]) or len(table["population"]) > SHARE * float(table["population"][0]):
+        population = table["population"]
+        if not len(population) or len(population) > SHARE * int(population[0]):
             scores = {name: _without_interval(score) for name, score in scores.items()}
         # Parameters first, then the share of rejected fits, and Ψ at each
         # read-out last, as the headline
         first = {name: scores.pop(name) for name in fits}
+        if self.sigma is not None:
+            first |= {f"radius of Ψ, {name}": _as_radius(score, self.sigma) for name, score in scores.items()}
         return first | {"fit rejected": statistics.share(rejected, condition=self.condition)} | scores
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
@@ -180,6 +191,17 @@ def _curves(table: Table, column: str) -> tuple[Chart, ...]:
         summary="the probability of being a positive sample against the distance to the original",
     )
     return (chart,)
+
+
+def _as_radius(score: Score, sigma: float) -> Score:
+    """Return a median of Ψ as one of radii: their order is that of the probabilities, so ranks stay what they are."""
+    # A Ψ that rounds to 1 has the radius of the next number below it
+    most = math.nextafter(1.0, 0.0)
+    value, low, high = (
+        None if end is None else float(radius(torch.tensor(min(end, most), dtype=torch.float64), sigma))
+        for end in (score.value, score.low, score.high)
+    )
+    return replace(score, value=value, low=low, high=high, unit="pixels")
 
 
 def _without_interval(score: Score) -> Score:

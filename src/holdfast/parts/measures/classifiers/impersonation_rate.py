@@ -186,11 +186,12 @@ class ImpersonationRate(Measure):
         self, table: Table, hits: Float[Tensor, "rows"], direction: Bool[Tensor, "rows"] | None = None
     ) -> Score:
         """Return the share of hits among paired images; of one direction, or of both."""
-        paired = table["pair"] >= 0
+        pairs = table["pair"]
+        paired = pairs >= 0
         rows = paired if direction is None else paired & direction
         # The two halves of a pair are attacked towards each other,
         # and are one unit where both count
-        units = table["pair"][rows] if direction is None else None
+        units = pairs[rows] if direction is None else None
         score = statistics.share(hits[rows], units, condition="given the head and the pairs")
         return score if paired.any() else replace(score, note=self._reason(table))
 
