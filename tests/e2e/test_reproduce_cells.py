@@ -102,6 +102,12 @@ def test_a_cell_may_be_less_than_another(made: tuple[Path, dict, dict]) -> None:
 def test_too_few_images_give_a_quantile_no_interval() -> None:
     few = _quantile(torch.arange(20.0, dtype=torch.float64), 0.05)
     assert (few.low, few.high) == (None, None)
+    assert few.note == "20 images are too few for an interval: it takes 72"
+    for share in (0.05, 0.3, 0.5, 0.95):
+        needed = int(_quantile(torch.arange(3.0), share).note.split()[-1])
+        short, enough = (_quantile(torch.arange(float(n), dtype=torch.float64), share) for n in (needed - 1, needed))
+        assert short.low is None
+        assert None not in (enough.low, enough.high)
     many = _quantile(torch.arange(1000.0, dtype=torch.float64), 0.05)
     assert many.low is not None
     assert many.high is not None

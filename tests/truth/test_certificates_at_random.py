@@ -18,6 +18,7 @@ from holdfast.core import Certifier, Encoder, Images, Margin
 from holdfast.numerics.bounds.backward import backward, boxes, standard_relaxations
 from holdfast.numerics.bounds.ranges import ranges_inside
 from holdfast.numerics.bounds.smooth import Smooth
+from holdfast.parts.certifiers.alpha_crown import AlphaCrown
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import prepare, start
 from holdfast.parts.threats.l2 import L2
@@ -33,6 +34,7 @@ STEPS = 12
 CERTIFIERS: dict[str, Certifier] = {
     "interval": budgeted("interval"), "crown_ibp": budgeted("crown_ibp"), "crown": budgeted("crown"),
     "plain crown": Crown(intervals=False), "alpha_crown": budgeted("alpha_crown"),
+    "plain alpha": AlphaCrown(inside=2, steps=3, intervals=False),
 }  # fmt: skip
 
 

@@ -90,7 +90,7 @@ def test_interval_arithmetic_helps_more_than_it_may_cost() -> None:
     gains = []
     for seed in range(12):
         encoder, x, margin, _ = problem(seed)
-        met, plain = (Crown(intervals)(encoder, margin, x, Linf(0.5)).lower[0] for intervals in (True, False))
+        met, plain = (Crown(intervals=intervals)(encoder, margin, x, Linf(0.5)).lower[0] for intervals in (True, False))
         gains.append((met - plain) / plain.std())
     assert float(torch.cat(gains).min()) > -0.05
     assert float(torch.cat(gains).mean()) > 0.01

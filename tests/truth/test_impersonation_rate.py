@@ -25,6 +25,7 @@ from holdfast.core import (
     Table,
     Threat,
 )
+from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.measures.classifiers.impersonation_rate import ImpersonationRate
 from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
@@ -288,6 +289,83 @@ def test_a_pair_counts_where_both_were_attacked() -> None:
     assert MEASURE.score(table)["50 steps"].n == 2
     assert len(MEASURE.influence(table)) == 7
     assert not MEASURE.influence(table).isnan().any()
+
+
+STEADY = replace(LOOK, attack=Pgd(30, 0.01, start="image", keep="last"), ball=Linf(0.05), readouts=(3, 20, 30))
+"""Each read-out lets the pixel go on by a step of .01 for each of its own, .05 at most."""
+
+
+def test_a_ball_that_is_laid_anew_lets_images_go_further() -> None:
+    """After 3, 20 and 30 steps they may have moved by .03, .03 + .05 and .03 + .05 + .05."""
+    found = replace(STEADY, restart=True).run(shard())
+    for one, other in PAIRS.items():
+        for own, target in ((one, other), (other, one)):
+            for step, most in ((3, 0.03), (20, 0.08), (30, 0.13)):
+                way = min(most, abs(PIXELS[target] - PIXELS[own]))
+                assert found[f"moved@{step}"][own].item() == pytest.approx(way, abs=1e-6)
+    assert found["moved@30"].isnan().sum() == 4
+    assert "moved@30" not in STEADY.run(shard())
+    ends = dict(zip(found["gallery.position"].tolist(), found["gallery.image"].flatten().tolist(), strict=True))
+    assert ends[0] == pytest.approx(PIXELS[0] + 0.13, abs=1e-6)
+
+
+def test_only_the_first_search_starts_at_random() -> None:
+    look = replace(STEADY, attack=Pgd(6, 1e-9, keep="last"), readouts=(2, 4, 6), restart=True)
+    moved = look.run(shard())
+    assert moved["moved@2"].nan_to_num(0).max() > 0.01
+    torch.testing.assert_close(moved["moved@6"], moved["moved@2"], equal_nan=True, atol=1e-6, rtol=0)
+
+
+def test_restarts_cost_what_they_say_and_share_no_run_with_other_readouts() -> None:
+    look, whole = replace(STEADY, restart=True), shard()
+    found = look.run(whole)
+    assert whole.encoder.passes == look.passes * int((found["partner"] >= 0).sum())
+    assert look.passes == Passes(forward=33, backward=30)
+    assert look.key() != replace(look, readouts=(20, 30)).key()
+    assert look.key() == replace(look, attack=replace(look.attack, steps=50), first=3).key()
+    joined = look.join(replace(look, first=3))
+    assert isinstance(joined, Impersonated)
+    assert (joined.steps, joined.restart) == ((3, 20, 30), True)
+    part = seen_by(look, [1, 2], shard())
+    assert torch.equal(part["moved@30"], found["moved@30"][[1, 2]])
+
+
+@dataclass
+class Restarted(Told):
+    """A subject whose attacks restart their ball."""
+
+    def read(self, observation: Observation) -> dict[str, Tensor]:
+        assert isinstance(observation, Impersonated)
+        assert observation.restart
+        return observation.run(shard())
+
+
+def test_the_rate_says_that_images_left_the_ball_and_how_far() -> None:
+    measure = ImpersonationRate(
+        attack=replace(WALK, start="image"), ball=Linf(0.05), readouts=(4, 20, 40, 50), restart=True
+    )
+    table = measure.observe(Restarted(10))  # pyright: ignore[reportArgumentType]
+    scores = measure.score(table)
+    assert [scores[f"outside the ball, {step} steps"].value for step in (4, 20, 40, 50)] == [0, 1, 1, 1]
+    for step, farthest in ((4, "0.04 from the clean ones, 0.8 ε"), (50, "0.19 from the clean ones, 3.8 ε")):
+        for name in (f"{step} steps", f"0 as 1, {step} steps"):
+            assert farthest in scores[name].note
+            assert "no attack within the ball" in scores[name].note
+    # 0.55 and 0.7 come below ½ or 0.45 above it; within one ball none does
+    assert scores["50 steps"].value == pytest.approx(1 / 6)
+    assert list(scores)[-1] == "50 steps"
+    headline = measure.select_headline("20 steps")
+    assert headline is not None
+    assert headline.readouts == (4, 20)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"attack": Pgd(30)}, {"readouts": (0, 10)}, {"attack": Apgd(30)}], ids=["size", "start", "other"]
+)
+def test_a_restart_needs_steps_of_a_size_of_their_own(fields: dict) -> None:
+    with pytest.raises(HoldfastError) as error:
+        replace(STEADY, **({"attack": WALK, "restart": True} | fields))
+    assert "expected pgd with a step_size" in str(error.value)
 
 
 def test_without_a_pair_the_rate_is_undefined_and_says_why() -> None:

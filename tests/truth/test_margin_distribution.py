@@ -5,14 +5,18 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy import stats
+from scipy import integrate, stats
 from test_measures import Told
 from torch import Tensor
 
 from holdfast.core import HoldfastError
 from holdfast.core.chart import Curves
+from holdfast.numerics import statistics
+from holdfast.numerics.geometry.directions import cosine
+from holdfast.parts.measures.certified.margin_calibration import beyond
 from holdfast.parts.measures.certified.margin_distribution import MarginDistribution, margin_distances
 from holdfast.parts.measures.shared.weibull import FITS, anderson_darling, independent, joint, p_values
+from holdfast.parts.smoothing.shared.certificate import radius
 
 
 def weibull(shape: float, scale: float, size: tuple[int, ...], seed: int = 0) -> Tensor:
@@ -189,6 +193,91 @@ def test_scores_and_their_order() -> None:
     assert (
         measure.influence(table).tolist() == (table["positive@50"] - table["positive@50"].nanmedian()).sign().tolist()
     )
+
+
+def test_medians_have_an_interval_where_a_quarter_of_the_population_is_attacked() -> None:
+    measure = MarginDistribution()
+    scores = measure.score(measure.observe(subject(40, 10)))
+    ranks = statistics.median_ranks(10)
+    for name, column in (("shape", "shape"), ("50 steps", "positive@50")):
+        ordered = measure.observe(subject(40, 10))[column].double().sort().values
+        assert (scores[name].low, scores[name].high) == statistics.at_ranks(ordered, ranks)
+        assert "given this population" in scores[name].interval
+    many = measure.score(measure.observe(subject(39, 10)))
+    for name in ("shape", "scale", "50 steps"):
+        assert (many[name].low, many[name].high) == (None, None)
+        assert "four times as many" in many[name].note
+    assert many["fit rejected"].low is not None
+
+
+def growth(p: float, sigma: float) -> float:
+    """Φ(p) of Lemma 24 by its limit: how much of N(0, σ²) a half line of measure p gains when its end moves."""
+    end = sigma * stats.norm.ppf(p)
+    return (stats.norm.cdf(end + 1e-6, scale=sigma) - p) / 1e-6
+
+
+@pytest.mark.parametrize("probability", [0.5, 0.6, 0.9, 0.999])
+def test_the_radius_of_a_probability_is_the_integral_of_yang(probability: float) -> None:
+    area = integrate.quad(lambda p: 1 / growth(p, 0.3), 1 - probability, 0.5, limit=200)[0]
+    assert float(radius(torch.tensor(probability).double(), 0.3)) == pytest.approx(area, rel=1e-4, abs=1e-9)
+
+
+def test_radii_of_later_neighbours_are_larger_by_the_integral_between() -> None:
+    """Eq. 38: R_CL - R_LE is the integral from 1 - Ψ_CL to 1 - Ψ_LE, for the k-th nearest and the nearest."""
+    fit = joint(smallest(3, 1000, 20, 1, seed=0))
+    nearest, third = (beyond(fit, 0.8 * fit.scale, k) for k in (1, 3))
+    gap = integrate.quad(lambda p: 1 / growth(p, 0.3), 1 - float(third), 1 - float(nearest))[0]
+    assert float(radius(third, 0.3) - radius(nearest, 0.3)) == pytest.approx(gap, rel=1e-4)
+    assert gap > 0
+
+
+def test_the_median_of_psi_is_also_a_radius() -> None:
+    told = subject(40, 10, noise=0.02)
+    measure = MarginDistribution(sigma=0.25)
+    table = measure.observe(told)
+    scores = measure.score(table)
+    plain, found = scores["50 steps"], scores["radius of Ψ, 50 steps"]
+    assert list(scores)[-1] == "50 steps"
+    assert found.unit == "pixels"
+    assert plain.value is not None
+    assert plain.value > 0.5
+    for end in ("value", "low", "high"):
+        assert getattr(found, end) == pytest.approx(max(0, 0.25 * stats.norm.ppf(getattr(plain, end))))
+    assert not any("radius" in name for name in MarginDistribution().score(table))
+    still = table | {"positive@50": torch.ones(10).double(), "positive@30": torch.full((10,), 0.3).double()}
+    assert 2 < float(measure.score(still)["radius of Ψ, 50 steps"].value or 0) < 2.25
+    assert measure.score(still)["radius of Ψ, 30 steps"].value == 0
+    with pytest.raises(HoldfastError):
+        MarginDistribution(sigma=0.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", [0.05, 0.3])
+def test_given_the_population_intervals_hold_the_median_of_new_images(noise: float) -> None:
+    """New images read against a population of as many others, on 300 populations of classes."""
+    centres = 3 * torch.randn(4, 6, generator=torch.Generator().manual_seed(5))
+    measure, held = MarginDistribution(tail=20), 0
+    for seed in range(300):
+        random = torch.Generator().manual_seed(seed)
+
+        def draw(count: int, random: torch.Generator = random) -> Tensor:
+            return centres[torch.randint(4, (count,), generator=random)] + torch.randn(count, 6, generator=random)
+
+        def moved(x: Tensor, random: torch.Generator = random) -> Tensor:
+            return x + noise * torch.randn(x.shape, generator=random)
+
+        population, new = draw(160), draw(600)
+        score = measure.score(measure.observe(Told(population, moved(population[:40]))))["50 steps"]
+        distances = cosine_to(new, population[1:]).topk(20, largest=False).values / 2
+        truth = joint(distances.double()).survival(cosine(moved(new).double(), new.double())).median()
+        assert score.low is not None
+        assert score.high is not None
+        held += bool(score.low <= truth <= score.high)
+    assert held >= 0.92 * 300
+
+
+def cosine_to(a: Tensor, b: Tensor) -> Tensor:
+    return (1 - torch.nn.functional.normalize(a, dim=1) @ torch.nn.functional.normalize(b, dim=1).T).clamp_min(1e-9)
 
 
 def test_an_image_that_does_not_move_is_positive_and_a_far_one_is_not() -> None:

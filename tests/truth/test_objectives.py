@@ -9,6 +9,7 @@ from divergences import divergence
 from holdfast.core import HoldfastError, Objective, registry
 from holdfast.parts.objectives.info_nce import InfoNce
 from holdfast.parts.objectives.instance_contrastive import InstanceContrastive
+from holdfast.parts.objectives.logistic_contrastive import LogisticContrastive
 from holdfast.parts.objectives.loss import Loss
 from holdfast.parts.objectives.nt_xent import NtXent
 from holdfast.parts.objectives.shared.tokens import OfTokens
@@ -56,6 +57,20 @@ def test_info_nce_is_mocos(negatives) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize("negatives", [0, 7])
+def test_against_queries_it_is_that_of_ho_and_vasconcelos(negatives) -> None:
+    """Petrov & Kwiatkowska, A.2: each key against all attacked images; of unit vectors, as in MoCo."""
+    queries, keys, _ = draw()
+    further = torch.randn(negatives, 5, generator=torch.Generator().manual_seed(1)).double()
+    expected = []
+    for i, key in enumerate(keys):
+        similar = np.array([np.exp(similarity(query, key) / 0.2) for query in [*queries, *further]])
+        expected.append(-np.log(similar[i] / similar.sum()))
+    found = InfoNce(0.2, against="queries")(queries, keys, further if negatives else None)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert not np.allclose(found, InfoNce(0.2)(queries, keys, further if negatives else None))
+
+
 def test_instance_contrastive_is_kims() -> None:
     reps, clean, target = draw()
     expected = []
@@ -63,6 +78,35 @@ def test_instance_contrastive_is_kims() -> None:
         up, down = (np.exp(similarity(x, other) / 0.3) for other in (positive, negative))
         expected.append(-np.log(up / (up + down)))
     np.testing.assert_allclose(InstanceContrastive(0.3)(reps, clean, target), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (6,), (3, 2)])
+def test_logistic_contrastive_is_that_of_rvcl(shape) -> None:
+    """Wang & Liu, Eq. 1 for K negatives and Eq. 43 for K of each of p classes, in log₂, of inner products."""
+    reps, clean, _ = draw()
+    target = torch.randn(4, *shape, 5, generator=torch.Generator().manual_seed(2)).double()
+    expected = []
+    for x, positive, negatives in zip(reps.numpy(), clean.numpy(), target.numpy(), strict=True):
+        v = [x @ (positive - negative) for negative in negatives.reshape(-1, 5)]
+        expected.append(np.log2(1 + sum(np.exp(-margin) for margin in v)))
+    loss = LogisticContrastive()
+    np.testing.assert_allclose(loss(reps, clean, target), expected, rtol=1e-9)
+    alone = torch.stack([loss(reps, clean, one) for one in target.reshape(4, -1, 5).unbind(1)])
+    assert bool((alone.amax(0) - 1e-12 <= torch.tensor(expected)).all())
+    assert bool((torch.tensor(expected) <= alone.sum(0) + 1e-12).all())
+
+
+def test_logistic_contrastive_of_large_products_is_finite() -> None:
+    big = torch.tensor([[1e4, 0.0]])
+    assert LogisticContrastive()(big, -big, big[:, None]).item() == pytest.approx(2e8 / np.log(2), rel=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (4, 2, 6), (5,)])
+def test_negatives_of_other_images_or_dimensions_are_refused(shape) -> None:
+    reps, clean, _ = draw()
+    with pytest.raises(HoldfastError) as error:
+        LogisticContrastive()(reps, clean, torch.zeros(shape).double())
+    assert "expected negatives [4, 5]" in str(error.value)
 
 
 def test_hand_computed_values() -> None:

@@ -1,9 +1,9 @@
 """A certifier that does more never proves less: interval <= crown <= α-CROWN <= β-CROWN <= what an image reaches.
 
 Up to rounding, on random networks of all operations, in both norms, at four radii each. Interval <= crown_ibp, too.
-Not ordered are crown_ibp and the others above it (a tighter range may choose another line below an activation, which is
-worse for the margin at hand), plain `crown` (met with no intervals) and anything, and β-CROWN with fewer steps before
-its splits than α-CROWN has.
+Plain ones, met with no intervals, are in the same order among themselves. Not ordered are crown_ibp and the others
+above it (a tighter range may choose another line below an activation, which is worse for the margin at hand), plain
+ones and those met with intervals, and β-CROWN with fewer steps before its splits than α-CROWN has.
 """
 
 from collections.abc import Mapping
@@ -26,9 +26,14 @@ from holdfast.parts.threats.linf import Linf
 CERTIFIERS: dict[str, Certifier] = {
     "interval": Interval(), "crown_ibp": CrownIbp(), "crown": Crown(), "alpha_crown": AlphaCrown(inside=2, steps=3),
     "beta_crown": BetaCrown(splits=2, inside=2, steps=3, leaf_steps=2),
+    "plain crown": Crown(intervals=False), "plain alpha": AlphaCrown(inside=2, steps=3, intervals=False),
+    "plain beta": BetaCrown(splits=2, inside=2, steps=3, leaf_steps=2, intervals=False),
 }  # fmt: skip
 
-ORDER = (("interval", "crown_ibp"), ("interval", "crown"), ("crown", "alpha_crown"), ("alpha_crown", "beta_crown"))
+ORDER = (
+    ("interval", "crown_ibp"), ("interval", "crown"), ("crown", "alpha_crown"), ("alpha_crown", "beta_crown"),
+    ("plain crown", "plain alpha"), ("plain alpha", "plain beta"),
+)  # fmt: skip
 FEW = 3
 """Rows of each image."""
 

@@ -51,7 +51,7 @@ def ranges_inside(
         region: where the images may be.
         held: ranges that hold besides, such as those over a larger region.
         ascent: how to look for α; None: the usual slopes.
-        intervals: False for CROWN alone, which is met with nothing, `held` included.
+        intervals: False for CROWN and α-CROWN alone, which are met with nothing, `held` included.
         limit: how much work it may be.
         slopes: of earlier searches for this image, where an ascent begins; it leaves its own there.
         usual: receives the ranges that CROWN has without the ascent, where there is one.
@@ -70,7 +70,8 @@ def ranges_inside(
     """
     # Interval arithmetic is exact over a box only, and not beyond the first matrix
     exact = network.exact_nodes if region.ball.is_box else frozenset()
-    before = boxes(network, region, held if intervals else None)
+    held = held if intervals else None
+    before = boxes(network, region, held)
     if not intervals:
         # CROWN alone knows nothing beforehand of what is not exact
         before = {k: box if k in exact else _anything(box, network.nodes[k].known) for k, box in before.items()}
@@ -99,7 +100,7 @@ def ranges_inside(
     else:
         effort.foretell(known)
     work = _Work(network, region, signs, exact, intervals, effort, slopes)
-    if ascent is not None and ascent.steps and intervals:
+    if ascent is not None and ascent.steps:
         lines = _layer_by_layer(work, before, held, None)
         held = {**(held or {}), **lines}  # these were met with what held before
         if usual is not None:
@@ -132,8 +133,8 @@ def _layer_by_layer(
         # interval arithmetic, from the tightest ranges so far
         if index and index not in work.exact and (intervals or index in network.following):
             before[index] = box_of(node, [before[i] for i in node.inputs])
-            if intervals and held is not None and index in held:
-                before[index] = meet(before[index], held[index])
+        if held is not None and index in held and index not in work.exact:
+            before[index] = meet(before[index], held[index])
         if index in network.range_readers:
             ranges[index] = before[index]
         if index in signs:

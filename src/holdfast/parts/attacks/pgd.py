@@ -23,7 +23,8 @@ class Pgd(Attack):
         step_size: α in pixels (in the ball's norm); None: 2.5 · ε / steps, which lets every start reach every edge.
         restarts: independent searches, each of `steps` steps; the best of all is reported.
         start: "random" draws the start from the ball (the untargeted gradient at x itself is zero, so some move is
-            needed); "nudge" starts at x and takes only the first gradient at a small random offset (BIM).
+            needed); "nudge" starts at x and takes only the first gradient at a small random offset (BIM); "image"
+            starts at x itself, for goals that have a gradient there, such as targeted ones.
         keep: "best" reports the best iterate up to a read-out (including the start); "last" the iterate itself, as
             the authors do.
 
@@ -41,7 +42,7 @@ class Pgd(Attack):
     steps: int = 50
     step_size: float | None = None
     restarts: int = 1
-    start: Literal["random", "nudge"] = "random"
+    start: Literal["random", "nudge", "image"] = "random"
     keep: Literal["best", "last"] = "best"
 
     def __post_init__(self) -> None:
@@ -62,7 +63,7 @@ class Pgd(Attack):
 
     def reach(self, ball: Ball, steps: int | None = None) -> float:
         """Return steps · α / 2ε, from x itself steps · α / ε; restarts go no further. See `Attack.reach`."""
-        longest = ball.radius if self.start == "nudge" else 2 * ball.radius
+        longest = 2 * ball.radius if self.start == "random" else ball.radius
         return (self.steps if steps is None else steps) * self._size(ball) / longest
 
     def trial(self: Attack, steps: int) -> Attack:
@@ -111,6 +112,8 @@ class Pgd(Attack):
 
     def _begin(self, x: Images, ball: Ball, rng: Rng) -> tuple[Images, Images]:
         """The start of the first step, and the image at which its gradient is taken."""
+        if self.start == "image":
+            return x, x
         start = ball.sample(x, rng)
         if self.start == "random":
             return start, start

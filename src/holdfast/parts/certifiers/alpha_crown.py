@@ -9,7 +9,6 @@ from torch import Tensor
 from holdfast.core import HoldfastError, Margin
 from holdfast.numerics.bounds.activations import Box
 from holdfast.numerics.bounds.backward import Region, standard_relaxations
-from holdfast.numerics.bounds.effort import Limit
 from holdfast.numerics.bounds.network import Network
 from holdfast.numerics.bounds.optimise import AlphaBeta, Ascent, Problem, optimise
 from holdfast.numerics.bounds.ranges import ranges_inside
@@ -35,13 +34,16 @@ class AlphaCrown(ByLayers):
     gives serves all rows of the margin, each of which then chooses its slopes. (The usual α-CROWN instead moves the
     slopes of all layers together for the sake of one row: dearer, and looser when ended early.) Slopes are looked
     for in the encoder's precision; the bound is computed from them in float64. Where an ascent ends below what CROWN or
-    interval arithmetic proves, their bound counts.
+    interval arithmetic proves, their bound counts. Without `intervals` nothing is met with interval arithmetic, as in
+    α-CROWN as published, which proves less at large radii, and at most in a few rows a little more: a tighter range may
+    choose another line.
 
     Attributes:
         inside: steps of ascent for each layer inside the network.
         steps: steps of ascent for the margin.
         minutes: what the ranges inside may take, see `ByLayers`.
         beyond: what happens where that is too little: "refuse" or "intervals".
+        intervals: whether all ranges and the bound are met with those of interval arithmetic.
 
     Source: Xu et al. (2021).
 
@@ -58,6 +60,7 @@ class AlphaCrown(ByLayers):
     steps: int = 100
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.inside < 0 or self.steps < 0:
             raise HoldfastError(f"alpha_crown: expected steps >= 0, got inside={self.inside}, steps={self.steps}")
 
@@ -69,7 +72,7 @@ class AlphaCrown(ByLayers):
         # twentieth of their first value.
         effort = (Ascent(self.inside, 0.5, 0.85), Ascent(self.steps, 0.3, 0.97))
         images = [(rows_of(margin, i), region.part([i])) for i in range(len(region.x))]
-        results = [_image(network, rows, image, held, effort, self.limit) for rows, image in images]
+        results = [_image(self, network, rows, image, held, effort) for rows, image in images]
         return torch.cat([bound for bound, _ in results]), concatenate_ranges([ranges for _, ranges in results])
 
     def searching(self) -> "_Searching":
@@ -78,7 +81,7 @@ class AlphaCrown(ByLayers):
 
     def beginning(self) -> Crown:
         """Return CROWN, whose radii are not far below."""
-        return Crown(minutes=self.minutes, beyond=self.beyond)
+        return Crown(minutes=self.minutes, beyond=self.beyond, intervals=self.intervals)
 
 
 class _Searching(Propagation):
@@ -107,7 +110,7 @@ class _Searching(Propagation):
                 inside, steps = self._certifier.inside // SHORTER, self._certifier.steps // SHORTER
                 effort = (Ascent(inside, 0.1, 0.8), Ascent(steps, 0.1, 0.9))
             known = (self._slopes, self._of_margin)
-            results[i] = _image(network, margin, region.part([i]), held, effort, self._certifier.limit, known)
+            results[i] = _image(self._certifier, network, margin, region.part([i]), held, effort, known)
         # Back in the order of the radii that came in
         ordered = [results[i] for i in range(len(results))]
         return torch.cat([bound for bound, _ in ordered]), concatenate_ranges([ranges for _, ranges in ordered])
@@ -118,22 +121,21 @@ SHORTER = 4
 
 
 def _image(
+    certifier: AlphaCrown,
     network: Network,
     margin: Margin,
     region: Region,
     held: Mapping[int, Box] | None,
     effort: tuple[Ascent, Ascent],
-    limit: Limit,
     known: tuple[Slopes, AlphaBeta] | None = None,
 ) -> tuple[Tensor, dict[int, Box]]:
     """Return lower bounds and ranges of one image; what is known of slopes is where ascents begin, and is renewed."""
     # intermediate bounds first, each with slopes of its own; then those of the margin
+    slopes, begin = known or (None, None)
     usual: dict[int, Box] = {}
-    ranges = ranges_inside(
-        network, region, held, effort[0], limit=limit, slopes=known[0] if known else None, usual=usual
-    )
+    ranges = ranges_inside(network, region, held, effort[0], certifier.intervals, certifier.limit, slopes, usual)
     problem = Problem(network, *start(network, margin), region, ranges, standard_relaxations(network, ranges))
-    bound, parameters = best_bound(problem, margin, effort[1], usual, known[1] if known else None)
+    bound, parameters = best_bound(problem, margin, effort[1], usual, certifier.intervals, begin)
     if known:
         # In float32, in which ascents run
         known[1].alphas.update({k: t.float() for k, t in parameters.alphas.items()})
@@ -141,7 +143,12 @@ def _image(
 
 
 def best_bound(
-    problem: Problem, margin: Margin, ascent: Ascent, usual: Mapping[int, Box], begin: AlphaBeta | None = None
+    problem: Problem,
+    margin: Margin,
+    ascent: Ascent,
+    usual: Mapping[int, Box],
+    intervals: bool,
+    begin: AlphaBeta | None = None,
 ) -> tuple[Tensor, AlphaBeta]:
     """Return the best bounds of a margin that are known, and the best parameters that float32 finds.
 
@@ -153,6 +160,7 @@ def best_bound(
         margin: of one image.
         ascent: how to look.
         usual: the ranges of CROWN alone; empty where they are not known.
+        intervals: whether interval arithmetic is asked.
         begin: where to begin.
     """
     network, region = problem.network, problem.region
@@ -162,7 +170,9 @@ def best_bound(
     # own precision, so rounding in the ascent costs tightness at most.
     parameters = optimise(single, ascent, begin)[1].to(region.x.dtype)
     with torch.no_grad():
-        bound = not_below_intervals(problem.bound(parameters) + margin.bias, network, margin, region, problem.ranges)
+        bound = problem.bound(parameters) + margin.bias
+        if intervals:
+            bound = not_below_intervals(bound, network, margin, region, problem.ranges)
         # Tighter ranges may have worse usual lines, so CROWN from its own ranges is asked too
         if usual:
             lines = standard_relaxations(network, usual)

@@ -35,7 +35,8 @@ class BetaCrown(ByLayers):
     constraint with a multiplier β. A row ends when all its leaves are proved, when an image of the ball is found that
     its margin cannot exceed (with `until="positive"`: whose margin is not positive), or when its splits are spent; the
     lowest bound of its leaves is then still a proof. Every leaf is bounded in float64. Over a box, a leaf
-    without anything left to split has the multipliers of a linear program.
+    without anything left to split has the multipliers of a linear program. Without `intervals` the root is α-CROWN met
+    with no interval arithmetic, as in β-CROWN as published; leaves never meet any.
 
     Attributes:
         splits: at most, for each row.
@@ -47,6 +48,7 @@ class BetaCrown(ByLayers):
         seconds: time after which an image's splitting ends; it makes the result depend on the machine.
         minutes: what the ranges inside may take, see `ByLayers`.
         beyond: what happens where that is too little: "refuse" or "intervals".
+        intervals: whether all ranges and the root's bound are met with those of interval arithmetic.
 
     Source: Wang et al. (2021); splits as in Bunel et al. (2020), and De Palma et al. (2021) (FSB).
 
@@ -68,6 +70,7 @@ class BetaCrown(ByLayers):
     seconds: Positive | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if min(self.splits, self.inside, self.steps, self.leaf_steps or 0) < 0 or self.until not in (
             "positive",
             "tight",
@@ -97,9 +100,10 @@ class BetaCrown(ByLayers):
         margin = margin.to(torch.float64)
         held = None if held is None else in_precision(held, torch.float64)
         usual: dict[int, Box] = {}
-        ranges = ranges_inside(network, region, held, Ascent(self.inside, 0.5, 0.85), limit=self.limit, usual=usual)
+        inside = Ascent(self.inside, 0.5, 0.85)
+        ranges = ranges_inside(network, region, held, inside, self.intervals, self.limit, usual=usual)
         problem = Problem(network, *start(network, margin), region, ranges, standard_relaxations(network, ranges))
-        bound, parameters = best_bound(problem, margin, Ascent(self.steps, 0.3, 0.97), usual)
+        bound, parameters = best_bound(problem, margin, Ascent(self.steps, 0.3, 0.97), usual, self.intervals)
         # what decides is kept on the host, which would else wait for every number
         lower = bound[0].cpu()
         upper = margin(network(region.x))[0].cpu()

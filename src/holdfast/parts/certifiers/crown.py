@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Margin
+from holdfast.core import Margin
 from holdfast.numerics.bounds.activations import Box
 from holdfast.numerics.bounds.backward import Region, standard_relaxations
 from holdfast.numerics.bounds.network import Network
@@ -25,9 +25,9 @@ class Crown(ByLayers):
     86 (mnist_base_adv3 of RVCL's authors).
 
     Attributes:
-        intervals: whether all ranges and the bound are met with those of interval arithmetic.
         minutes: what the ranges inside may take, see `ByLayers`.
         beyond: what happens where that is too little: "refuse" or "intervals".
+        intervals: whether all ranges and the bound are met with those of interval arithmetic.
 
     Source: Zhang et al. (2018), Theorem 3.2; Wang & Liu (2023), Lemma 25.
 
@@ -39,15 +39,6 @@ class Crown(ByLayers):
         >>> round(bound.lower.item(), 4)  # of the sum of two pixels
         0.8
     """
-
-    intervals: bool = True
-
-    def __post_init__(self) -> None:
-        if not self.intervals and self.beyond == "intervals":
-            raise HoldfastError(
-                "crown: expected beyond = refuse with intervals = false, got beyond = intervals: CROWN as published "
-                "meets nothing with interval arithmetic; leave out one of them"
-            )
 
     @torch.no_grad()
     def lower(

@@ -1,6 +1,7 @@
 """InfoNCE: each image must be told from the others of the batch."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -17,13 +18,16 @@ class InfoNce(Objective):
     """Maximise -log( e^{s(x'_i, v_i)/T} / Σ_j e^{s(x'_i, v_j)/T} ), s the cosine similarity, jointly over the batch.
 
     `clean` holds the keys v: the other view of each image, which is also a negative of all others. With `target`
-    (any number of rows) these are further negatives, like MoCo's queue. (The variant of Ho & Vasconcelos in appendix
-    A.2 puts the other queries, not the other keys, into the denominator.)
+    (any number of rows) these are further negatives, like MoCo's queue. Ho & Vasconcelos tell each key v_i from the
+    other attacked images instead, Σ_j e^{s(x'_j, v_i)/T}: `against="queries"` (appendix A.2 writes inner products,
+    which are cosines where representations are normalised).
 
     Attributes:
         temperature: T > 0.
+        against: what the denominator sums over: the "keys" of all images, or the "queries", the attacked images.
 
-    Source: van den Oord et al. (2018); He et al. (2020); Petrov & Kwiatkowska (2022), appendix C.1.
+    Source: van den Oord et al. (2018); He et al. (2020); Petrov & Kwiatkowska (2022), appendix C.1; against queries: Ho
+    & Vasconcelos (2020), as in appendix A.2.
 
     Example:
         >>> reps = torch.eye(2)
@@ -34,12 +38,14 @@ class InfoNce(Objective):
     invariant = DIRECTIONS
 
     temperature: Positive = 0.2
+    against: Literal["keys", "queries"] = "keys"
     batchwise = True
 
     @override
     def __call__(self, reps: Reps, clean: Reps, target: Tensor | None = None) -> PerImage:
-        keys = clean if target is None else torch.cat([clean, target])
-        # [B, B + further]: query i has its own key in column i, and all others for negatives
-        logits = unit(reps) @ unit(keys).T / self.temperature
+        one, others = (reps, clean) if self.against == "keys" else (clean, reps)
+        others = others if target is None else torch.cat([others, target])
+        # [B, B + further]: row i has its own partner in column i, and all others for negatives
+        logits = unit(one) @ unit(others).T / self.temperature
         own = torch.arange(len(reps), device=reps.device)
         return torch.nn.functional.cross_entropy(logits, own, reduction="none")

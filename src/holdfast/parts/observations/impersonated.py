@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from itertools import pairwise
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Int
@@ -13,17 +14,22 @@ from holdfast.core import (
     Album,
     Attack,
     Ball,
+    Goal,
     Head,
     HoldfastError,
+    Images,
     LinearProbe,
     Objective,
     Observation,
     Passes,
+    Rng,
     Search,
     Shard,
+    Trajectory,
 )
 from holdfast.core.registry import part_name
 from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.observations.shared.label_sets import LabelSet, apart, labels_of, predict_membership, sides
@@ -46,10 +52,15 @@ class Impersonated(OfFirst):
     of the population, which is random; each is attacked towards the other. The attack knows the encoder alone: h only
     chooses the images and judges the results.
 
+    With `restart` each read-out begins a search of its own in the ball around the image that the one before has ended
+    at, without a random start, as in the authors' code: images then leave the ball around the clean one, by as much as
+    there are read-outs, and which read-outs are asked for changes them.
+
     Returns, [M] each, -1 or NaN where an image has no partner: `partner`, its position; `pair`, the pair's number;
     `taken@STEP`, 1 where h gives the partner's class (a tie is not one), for every read-out; `said`, the class that h
-    gives after the last one. Also `right` [M], whether h knows the image, NaN for other classes; and, of the first
-    pairs, `gallery.image` and `gallery.position`, the images that the attack ended at.
+    gives after the last one; `moved@STEP`, how far the image is from the clean one, in the ball's norm, where the
+    search was restarted. Also `right` [M], whether h knows the image, NaN for other classes; and, of the first pairs,
+    `gallery.image` and `gallery.position`, the images that the attack ended at.
 
     Attributes:
         attack: how to search.
@@ -59,6 +70,7 @@ class Impersonated(OfFirst):
         classes: the two classes of images, each a label or a set of them, "3-5, 9".
         known_as: what training images that are given apart call the two, likewise; none: they call them the same.
         probe: how the head comes about; trained on images that are not attacked.
+        restart: whether the ball is laid around the attacked image again at every read-out.
 
     Source: Petrov & Kwiatkowska (2022), appendices C.11 and D.
     """
@@ -70,6 +82,7 @@ class Impersonated(OfFirst):
     classes: tuple[LabelSet, LabelSet] = (0, 1)
     probe: LinearProbe = Linear()
     known_as: tuple[LabelSet, ...] = ()
+    restart: bool = False
 
     reads_labels = True
 
@@ -85,9 +98,16 @@ class Impersonated(OfFirst):
                 f"impersonated: expected read-outs from 0 to {self.attack.steps} steps of the attack, got "
                 f"{list(self.readouts)}"
             )
+        if self.restart and not (isinstance(self.attack, Pgd) and self.attack.step_size and min(self.steps) > 0):
+            raise HoldfastError(
+                "impersonated: expected pgd with a step_size, and read-outs from 1 step on, where it restarts, got "
+                f"{part_name(self.attack)} and {list(self.steps)}; restart = false searches one ball with any attack"
+            )
 
     def key(self) -> Observation:
         """Read-outs, images, and steps beyond those of another do not change an image's trajectory."""
+        if self.restart:  # there read-outs do
+            return replace(self, attack=self.attack.truncate(max(self.steps)), readouts=self.steps, first=None)
         return replace(self, attack=self.attack.canonicalise_prefix(), readouts=(), first=None)
 
     def join(self, twin: Observation) -> Observation:
@@ -114,7 +134,8 @@ class Impersonated(OfFirst):
     def title(self) -> str:
         attack = f"{part_name(self.attack)}, {self.attack.steps} steps, {self.ball.title}"
         source, target = self.classes
-        return f"impersonations, classes {source} and {target} ({part_name(self.probe)}): {attack}"
+        anew = ", the ball laid anew at every read-out" if self.restart else ""
+        return f"impersonations, classes {source} and {target} ({part_name(self.probe)}): {attack}{anew}"
 
     @property
     def searches(self) -> tuple[Search, ...]:
@@ -124,7 +145,16 @@ class Impersonated(OfFirst):
     @property
     def passes(self) -> Passes:
         """Those of the attack, up to the last read-out; nothing for images that are in no pair."""
-        return self.attack.truncate(max(self.steps)).passes_in(self.ball)
+        return sum((leg.passes_in(self.ball) for leg in self._legs), Passes())
+
+    @property
+    def _legs(self) -> list[Attack]:
+        """The searches that follow each other: one, or where it restarts one up to each read-out."""
+        if not self.restart:
+            return [self.attack.truncate(max(self.steps))]
+        steps = sorted({*self.steps})
+        first, *later = (self.attack.truncate(end - begin) for begin, end in pairwise([0, *steps]))
+        return [first, *(replace(cast("Pgd", leg), start="image") for leg in later)]
 
     @property
     def reevaluations(self) -> int:
@@ -157,12 +187,16 @@ class Impersonated(OfFirst):
         if not len(rows):
             return results
         # attack every paired image of the shard towards the clean representation of its partner
-        own, partners = at[rows], results["partner"][rows]
+        own, partners = at[rows], partner[at][rows]
         # Partners may be in other shards, so they are found among all clean representations
         goal = self.objective.pursue(shard.encoder, clean[own].to(shard.x.device), clean[partners].to(shard.x.device))
         rng = shard.rng.at([shard.rng.ids[row] for row in rows.tolist()])
-        searched = self.attack.truncate(max(self.steps))(goal, shard.x[rows], self.ball, rng, self.steps)
-        trajectory = searched.reevaluate(goal, shard.encoder)
+        trajectory = self._search(goal, shard.x[rows], rng).reevaluate(goal, shard.encoder)
+        if self.restart:
+            for step, images in trajectory.images.items():
+                moved = torch.full(at.shape, torch.nan, dtype=torch.float64)
+                moved[rows] = self.ball.size(images - shard.x[rows]).cpu().double()
+                results[f"moved@{step}"] = moved
         # whether the head takes it for its partner's class, at each read-out; pictures of the first pairs
         target = sides(labels[partners], self.classes)
         for step, reps in trajectory.reps.items():
@@ -204,6 +238,23 @@ class Impersonated(OfFirst):
                 side.append({"id": album.ids[position], "said": heard, "taken": heard in labels_of(target)} | files)
             pairs.append(side)
         return [{"title": self.title, "classes": list(self.classes), "sides": pairs}]
+
+    def _search(self, goal: Goal, x: Images, rng: Rng) -> Trajectory:
+        """Return the images at every read-out."""
+        first, *later = self._legs
+        if not self.restart:
+            return first(goal, x, self.ball, rng, self.steps)
+        found = first(goal, x, self.ball, rng)
+        for leg in later:
+            done = max(found.images)
+            further = leg(goal, found.images[done], self.ball, rng.child("leg", done))
+            # The first of its values is the last one before
+            values = torch.cat([found.values, further.values[1:]])
+            end = done + leg.steps
+            found = Trajectory(
+                found.images | {end: further.images[leg.steps]}, found.reps | {end: further.reps[leg.steps]}, values
+            )
+        return found
 
     def _right(self, head: Head, labels: Int[Tensor, "population"], clean: Tensor) -> Tensor:
         """Return which images of the two classes the head knows, 1 or 0; NaN for other classes."""

@@ -99,7 +99,9 @@ def _quantile(values: Float[Tensor, "images"], share: float) -> Score:
     lower, upper = (int(scipy.stats.binom.ppf(tail, n, share)) for tail in (0.025, 0.975))
     value = float(ordered.quantile(share))
     if lower < 1 or upper >= n:
-        return Score(value, None, None, n, kind, note=f"{n} images are too few for an interval")
+        # All of fewer may lie on one side with more than 2.5 %
+        least = math.ceil(math.log(0.025) / math.log(max(share, 1 - share)))
+        return Score(value, None, None, n, kind, note=f"{n} images are too few for an interval: it takes {least}")
     return Score(value, float(ordered[lower - 1]), float(ordered[upper]), n, kind)
 
 

@@ -31,6 +31,7 @@ from holdfast.parts.observations.shared.label_sets import LabelSet, sides
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
+from holdfast.runtime.rounding import PIXELS
 
 USUAL = (3, 10, 30, 50)
 """Step counts at which the measure is reported, as far as the attack goes."""
@@ -43,7 +44,8 @@ class ImpersonationRate(Measure):
     Only images that h classifies rightly are paired; the attack does not know h. Both directions count alike.
 
     Table, one row per image: `taken@STEP`, 1 or 0, NaN where an image is in no pair; `pair`, its number or -1; `way`, 0
-    for an image of the first class, 1 for one of the second, -1 for others; `right`, whether h knows the image.
+    for an image of the first class, 1 for one of the second, -1 for others; `right`, whether h knows the image. Where
+    the search restarts, `moved@STEP`: how far an image is from the clean one, in the ball's norm.
 
     Attributes:
         classes: the two classes, each a label or a set of them, "281-285" or "3, 5-7".
@@ -54,6 +56,9 @@ class ImpersonationRate(Measure):
         probe: how the head comes about; trained on images that are not attacked.
         readouts: step counts of the attack at which the measure is reported; the last one is the headline. When empty,
             3, 10, 30 and 50 as far as the attack goes, and its last step. Those beyond the attack are left out.
+        restart: whether the ball is laid around the attacked image again at every read-out, as the authors do; images
+            then end outside the ball around the clean one, and the scores say how many and how far. Takes `pgd` with a
+            step size.
         first: attack only the first images; None: all that the audit attacks.
     """
 
@@ -65,6 +70,7 @@ class ImpersonationRate(Measure):
     readouts: tuple[int, ...] = ()
     first: Count | None = None
     known_as: tuple[LabelSet, ...] = ()
+    restart: bool = False
 
     reads_labels = True
     better = "lower"
@@ -78,7 +84,9 @@ class ImpersonationRate(Measure):
         "who can run the encoder can fool every classifier built on it. Look at the pictures too: if the attacked "
         "image resembles its target, a person would be fooled as well."
     )
-    reference = "Petrov & Kwiatkowska (2022), appendices C.11 and D, Table 4; one ball around the clean image"
+    reference = (
+        "Petrov & Kwiatkowska (2022), appendices C.11 and D, Table 4; one ball around the clean image by default"
+    )
 
     def __post_init__(self) -> None:
         if not self.steps:
@@ -117,6 +125,7 @@ class ImpersonationRate(Measure):
             self.classes,
             self.probe,
             self.known_as,
+            self.restart,
             first=self.first,
         )
 
@@ -138,6 +147,8 @@ class ImpersonationRate(Measure):
         # NaN leaves images that are in no pair out of every share
         taken = {name: observed[name].masked_fill(~paired, torch.nan) for name in map(_name_column, self.steps)}
         way = sides(labels, self.classes)
+        if self.restart:
+            taken |= {name: observed[name].masked_fill(~paired, torch.nan) for name in map(_name_size, self.steps)}
         return taken | {"pair": torch.where(paired, observed["pair"], -1), "way": way, "right": observed["right"]}
 
     def score(self, table: Table) -> dict[str, Score]:
@@ -149,6 +160,10 @@ class ImpersonationRate(Measure):
             for step in self.steps:
                 name = f"{own} as {target}, {self.attack.label(step)}"
                 scores[name] = self._share(table, step, table["way"] == way)
+        for step in self.steps if self.restart else ():
+            moved = table[_name_size(step)]
+            outside = (moved > self.ball.radius + PIXELS).double().masked_fill(moved.isnan(), torch.nan)
+            scores[f"outside the ball, {self.attack.label(step)}"] = self._of_pairs(table, outside)
         return scores | {self.attack.label(step): self._share(table, step) for step in self.steps}
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
@@ -157,12 +172,27 @@ class ImpersonationRate(Measure):
 
     def _share(self, table: Table, step: int, direction: Bool[Tensor, "rows"] | None = None) -> Score:
         """Return the share of paired images that are taken for their partner; of one direction, or of both."""
-        paired = table["pair"] >= 0
+        score = self._of_pairs(table, table[_name_column(step)], direction)
+        if not self.restart or score.value is None:
+            return score
+        farthest = float(table[_name_size(step)].nan_to_num(0).max())
+        return replace(
+            score,
+            note=f"the ball was laid anew at every read-out: images lie up to {farthest:.3g} from the clean ones, "
+            f"{farthest / self.ball.radius:.2g} ε; no attack within the ball",
+        )
+
+    def _of_pairs(
+        self, table: Table, hits: Float[Tensor, "rows"], direction: Bool[Tensor, "rows"] | None = None
+    ) -> Score:
+        """Return the share of hits among paired images; of one direction, or of both."""
+        pairs = table["pair"]
+        paired = pairs >= 0
         rows = paired if direction is None else paired & direction
         # The two halves of a pair are attacked towards each other,
         # and are one unit where both count
-        units = table["pair"][rows] if direction is None else None
-        score = statistics.share(table[_name_column(step)][rows], units, condition="given the head and the pairs")
+        units = pairs[rows] if direction is None else None
+        score = statistics.share(hits[rows], units, condition="given the head and the pairs")
         return score if paired.any() else replace(score, note=self._reason(table))
 
     def _reason(self, table: Table) -> str:
@@ -175,7 +205,10 @@ class ImpersonationRate(Measure):
     def select_headline(self, score: str) -> "ImpersonationRate | None":
         """Return the measure at one read-out; None for other scores."""
         step = readout_of(score, self.attack, self.steps)
-        return None if step is None else replace(self, readouts=(step,))
+        if step is None:
+            return None
+        # Where the search restarts, earlier read-outs are a part of it
+        return replace(self, readouts=tuple(s for s in self.steps if s <= step) if self.restart else (step,))
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the rate; encoders pair images differently, so the units are images."""
@@ -184,3 +217,7 @@ class ImpersonationRate(Measure):
 
 def _name_column(step: int) -> str:
     return f"taken@{step}"
+
+
+def _name_size(step: int) -> str:
+    return f"moved@{step}"

@@ -69,9 +69,11 @@ def radius(p: Float[Tensor, "*shape"], sigma: float) -> Float[Tensor, "*shape"]:
     """Return R = σ Φ⁻¹(p), in pixels; 0, which certifies nothing, where p is ½ or less.
 
     Φ⁻¹ of the expectation of a [0, 1] function under N(x, σ²I) changes by at most ||x' - x||_2 / σ, so if it is p or
-    more at x it stays above ½ closer than R.
+    more at x it stays above ½ closer than R. It is ∫_{1-p}^{1/2} dt / Φ(t) of Yang et al., with their Φ, how fast a set
+    of measure t grows at most when it moves, of a half space.
 
-    Source: Cohen et al. (2019), theorem 1; Salman et al. (2019), lemma 2, for functions that are not 0/1.
+    Source: Cohen et al. (2019), theorem 1; Salman et al. (2019), lemma 2, for functions that are not 0/1; Yang et al.
+    (2020), as Lemma 24 of Wang & Liu (2023).
     """
     # In float64: near 1, where Φ⁻¹ is steep, float32 has steps of 6e-8
     return torch.where(p > 0.5, sigma * torch.special.ndtri(p.double().clamp_min(0.5)), 0.0)
