@@ -80,6 +80,7 @@ def reproduce(
 
 def _pairs(option: str, what: str, texts: list[str] | None) -> dict[str, str]:
     """Return what an option gives to inputs, by their names."""
+    # The first = ends the name; a spec may hold others
     pairs = {}
     for text in texts or ():
         name, equals, value = text.partition("=")

@@ -120,6 +120,7 @@ def results(claims: Sequence[Verdict]) -> list[str]:
 
 def count_agreements(agreement: Sequence[Agreement]) -> str:
     """Return how many published numbers ours agree with, and how many chance alone would keep apart."""
+    # Of so many intervals of 95 %, one in twenty misses by chance
     agree, number = sum(each.agrees for each in agreement), len(agreement)
     chance = f"; by chance alone {number * LEVEL:.2g} would not" if number > 1 else ""
     return f"{agree} of {plural(number, 'published number')} {_verb(agree, 'agree')} with ours (95 %){chance}."

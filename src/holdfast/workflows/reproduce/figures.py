@@ -135,6 +135,7 @@ def select(names: Sequence[str], known: Sequence[str], what: str, where: str) ->
     """Return those that names stand for, in their own order; all where there is no name."""
     if not names:
         return list(known)
+    # A name that is none begins those of several, "drift" of "drift, 5 steps"
     chosen = []
     for name in names:
         begun = [name] if name in known else [one for one in known if one.startswith(f"{name}, ")]
@@ -146,6 +147,7 @@ def select(names: Sequence[str], known: Sequence[str], what: str, where: str) ->
 
 def places_of(panel: Panel, line: DrawnLine, where: str) -> tuple[float, ...]:
     """Return where the numbers of a line stand on the horizontal axis."""
+    # Said by the recipe, or read off the names
     numbers = [NUMBER.search(name) for name in line.names]
     at = panel.at or tuple(float(number[1]) / float(number[2] or 1) for number in numbers if number)
     if len(at) != len(line.names):

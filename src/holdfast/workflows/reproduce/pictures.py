@@ -77,6 +77,7 @@ def draw(recipe: Reproduction, cells: Table, audits: Mapping[str, Run]) -> tuple
 
 def open_audits(recipe: Reproduction, folder: Path, seeds: Sequence[int]) -> dict[str, Run]:
     """Return those audits of a run folder that panels show more of than the table; of several trainings, the first."""
+    # Charts of an audit, and what is drawn of images, need more than the cells
     names, needed = {name: name for name in recipe.audits}, {panel.audit for panel in recipe.figures}
     for panel in recipe.figures:
         if panel.kind in OF_IMAGES:
@@ -88,6 +89,7 @@ def open_audits(recipe: Reproduction, folder: Path, seeds: Sequence[int]) -> dic
 
 def svg_of(figure: Figure, key: str) -> str:
     """Return a figure as SVG whose ids begin with a key, and only those that are referred to: a page has many."""
+    # Ids of one picture must not be those of another on the same page
     text = figure._repr_svg_()
     named = set(re.findall(r"#([\w.-]+)", text))
     text = re.sub(r' id="([\w.-]+)"', lambda name: f' id="{key}-{name[1]}"' if name[1] in named else "", text)
@@ -147,6 +149,7 @@ def _curves(panel: Panel, lines: Sequence[DrawnLine], numbers: Sequence[Sequence
         if not np.isnan(published).all():
             hollow = [True] * len(at)
             printed.append(Curve(at, published, (), (), tint, mark, "points", hollow, whose=f"{line.name}, published"))
+    # A mark below every number, wherever lines have theirs
     ticks = sorted({x for curve in curves for x in curve.x})
     across = Horizontal(panel.across, ticks, log=panel.scale == "log")
     return Lines(panel.title, [*curves, *printed], across, label=panel.label, unit="")
@@ -156,6 +159,7 @@ def _points(panel: Panel, lines: Sequence[DrawnLine], numbers: Sequence[Sequence
     rows: dict[str, list[tuple[int, float, float, float, bool]]] = {}
     for series, (line, values) in enumerate(zip(lines, numbers, strict=True)):
         for name, (value, low, high, published) in zip(line.names, values, strict=True):
+            # Without an interval a point stands alone; the paper's is hollow
             ends = (low, high) if low <= high else (value, value)
             points = [(series, value, *ends, False), (series, published, published, published, True)]
             rows.setdefault(name, []).extend(point for point in points if not np.isnan(point[1]))
@@ -186,6 +190,7 @@ def _of_images(
             raise HoldfastError(f"{name} has no image with a value")
     source = "Drawn from the images of this run that are behind the numbers of the table."
     source += "" if panel.marks else " The paper prints no number of it."
+    # How many images each number is of, once where it is the same
     counts = " and ".join(dict.fromkeys(f"{len(values[0]):,}" for values in read.values()))
     drawing, says = _picture(panel, read, _marks(recipe, panel))
     return source, f"{counts} images. {says}".strip(), drawing, f"{panel.label} of images, {', '.join(read)}"

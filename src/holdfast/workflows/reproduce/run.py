@@ -144,6 +144,7 @@ def reproduce(
 
 def _say(recipe: Reproduction, says: Mapping[str, str]) -> Reproduction:
     """Return a recipe some of whose inputs are others than the paper's, as these sentences say."""
+    # Real, for somebody gave them on purpose and says what they are
     inputs = dict(recipe.inputs)
     for name, text in says.items():
         inputs[name] = replace(pick(f"input of {recipe.name}", name, inputs), says=text, real=True)

@@ -95,6 +95,7 @@ def _network(recipe: Reproduction, at: Mapping[str, Any]) -> Network:
 
 def _inputs_behind(recipe: Reproduction, names: Iterable[str]) -> list[str]:
     """Return inputs, and those that they are made of or trained from."""
+    # Each once, from the last name on, as one may be made of another
     found: list[str] = []
     left = list(names)
     while left:
