@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from holdfast.runtime.privacy import KEEP, brief, distinct, places, public, redact_secrets, restore_paths
+from holdfast.runtime.privacy import (
+    KEEP,
+    brief,
+    distinct,
+    places,
+    public,
+    public_command,
+    redact_secrets,
+    restore_paths,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +75,26 @@ def test_places_and_credentials_go(text: str, becomes: str) -> None:
 )  # fmt: skip
 def test_everything_else_stays(text: str) -> None:
     assert public(text) == text
+
+
+def test_a_command_keeps_its_options_behind_a_path() -> None:
+    """A path ends where its word does, whatever the next one is."""
+    words = [
+        "holdfast",
+        "certify",
+        "onnx:/mnt/alice/net.onnx?label=a b",
+        "--image",
+        "/mnt/alice/my cat.jpg",
+        "--eps",
+        "1",
+    ]
+    said = "holdfast certify 'onnx:…/net.onnx?label=a b' --image '…/my cat.jpg' --eps 1"
+    assert public_command(words) == said
+    assert public(said) == said
+    assert (
+        public_command(["holdfast", "audit", "hf:x?token=abc", "--data", "/d"])
+        == "holdfast audit 'hf:x?token=***' --data …/d"
+    )
 
 
 def test_places_are_told_apart() -> None:

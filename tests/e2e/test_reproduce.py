@@ -252,6 +252,7 @@ def test_a_measure_that_fails_is_told(made: tuple[Path, dict], tmp_path: Path) -
         ('where = "Table 1"', "", "where"),
         ("[[columns]]", "[[pillars]]", "pillars"),
         ("published = [30.0]", "published = [30.0, 1.0]", "published"),
+        ('measure = "universal_quantile"\n', 'measure = "universal_quantile"\nours = true\n', "expected 0 published"),
         ('falls = ["clean", "robust"]', 'falls = ["clean", "strong"]', "strong"),
         ('encoder = "nobody"', 'among = ["none"]', "row of 'lost': among"),
         ('encoder = "nobody"', 'cells = { UQ = { correlates = "nothing" } }', "column of 'lost': correlates"),

@@ -3,7 +3,6 @@
 import inspect
 import json
 import os
-import shlex
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -23,7 +22,7 @@ from holdfast.runtime.errors import Unwritable, describe_error
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.option import set_signature
-from holdfast.runtime.privacy import brief, public, redact_secrets
+from holdfast.runtime.privacy import brief, public_command, redact_secrets
 from holdfast.runtime.screen import Screen
 from holdfast.runtime.streams import answering
 
@@ -335,4 +334,4 @@ def listening(quiet: bool) -> Iterator[Any]:
 
 def command_line() -> str:
     """Return the command that is being run, for records."""
-    return public(shlex.join(["holdfast", *sys.argv[1:]]))
+    return public_command(["holdfast", *sys.argv[1:]])

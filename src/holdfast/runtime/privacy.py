@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -73,6 +74,18 @@ def public(value: Any) -> Any:
     What is public stays as it is, so it may be done twice. With `HOLDFAST_KEEP_PATHS` set, paths stay.
     """
     return _public(value, (*_current(), os.path.expanduser("~"), os.environ.get(KEEP, "")))
+
+
+def public_command(words: Sequence[str]) -> str:
+    """Return a command as it is typed, of which every word is `public` by itself.
+
+    In the whole of it, a path may seem to go on behind a space, and would take options with it.
+
+    Example:
+        >>> public_command(["holdfast", "audit", "onnx:/mnt/alice/net.onnx", "--data", "/mnt/alice/my photos"])
+        "holdfast audit onnx:…/net.onnx --data '…/my photos'"
+    """
+    return " ".join(public(shlex.quote(word)) for word in words)
 
 
 def _public(value: Any, places: tuple[str, ...]) -> Any:

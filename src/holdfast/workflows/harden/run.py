@@ -1,5 +1,6 @@
 """Hardening: adversarial fine-tuning of any encoder, without labels, with an audit before and after and its price."""
 
+import shlex
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, registry
 from holdfast.report.html import write_report
 from holdfast.runtime.listener import Listener, Silent
-from holdfast.runtime.privacy import public
+from holdfast.runtime.privacy import public, public_command
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.encoders import find_weights_suffix, open_encoder
 from holdfast.sources.encoders.shared.copies import copy_encoder, trainable, with_weights
@@ -86,6 +87,7 @@ def harden(
     # Audit both encoders, and measure how far clean representations have moved
     began = time.monotonic()
     command = "" if opened.encoder else hardening.command(folder, clocked=bool(training["marks"]))
+    command = public_command(shlex.split(command))
     both = None if after else {"before": start, "after": trained}
     records = [
         run_audit(

@@ -251,8 +251,12 @@ def _select_inputs(
 
 
 def _audit(table: Any, where: str, audits: Mapping[str, Any]) -> Table:
-    """Return the table of a plan, laid over the audit that it is like; a measure with `each` stands for several."""
+    """Return the table of a plan, laid over the audit that it is like; a measure with `each` stands for several.
+
+    A profile says "" of what it leaves out.
+    """
     table = resolve_inheritance(table, lambda like: pick(f"audit that {where} is like", like, audits), where)
+    table = {key: value for key, value in table.items() if value != ""}
     return table | ({"measures": spread(table["measures"])} if "measures" in table else {})
 
 
@@ -291,13 +295,16 @@ def _line(table: Any, where: str, columns: tuple[Line, ...] = ()) -> Line:
     values = arguments(LINE, table, where)
     at = {key: values.pop(key) for key in AT if key in values}
     line: Line = read_table(Line, values | {"at": at, "published": _numbers(values.get("published", ()))}, where)
+    if not columns:
+        return line
+    # Published numbers are those of the paper's own columns
     theirs = [column for column in columns if not column.ours]
-    if theirs and line.published and len(line.published) != len(theirs):
+    if line.published and len(line.published) != len(theirs):
         raise HoldfastError(
-            f"{where}: {line.name!r}: expected {len(theirs)} published numbers, one for each column ('-' for none), "
-            f"got {len(line.published)}"
+            f"{where}: {line.name!r}: expected {len(theirs)} published numbers, one for each column of the paper's "
+            f"('-' for none), got {len(line.published)}"
         )
-    if theirs and line.published:
+    if line.published:
         numbers = iter(line.published)
         line = replace(line, published=tuple(None if column.ours else next(numbers) for column in columns))
     for name in line.cells:
