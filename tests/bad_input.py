@@ -93,6 +93,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "train": ("train", "{recipe}"),
     "study": ("study", "{study}"),
     "harden": ("harden", "zoo:digits-simclr", "--data", "digits", "--steps", "1"),
+    "certify": ("certify", "zoo:digits-simclr", "--data", "digits", "--image", "0", "--against", "1", "--draws", "0"),
     "export-vnnlib": ("export-vnnlib", "zoo:digits-simclr", "--data", "digits", "--eps", "0.01"),
     "verify": ("verify", "{file}", "{file}"),
     "embed-names": ("embed-names", "zoo:digits-simclr", "--names", "{file}"),

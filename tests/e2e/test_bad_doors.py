@@ -65,6 +65,7 @@ READ = {
     ("certify", "--pairs"): [[ENCODER, "--pairs", "{it}.csv"]],
     ("certify", "--data"): [[ENCODER, "--data", "{it}.npz", "--image", "a", "--against", "b"]],
     ("reproduce", "name"): [["{it}.toml"]], ("reproduce", "--profile"): [], ("reproduce", "--input"): [],
+    ("reproduce", "--says"): [],
     ("export-vnnlib", "encoder"): [["{it}.safetensors?mean=0&std=1", *DIGITS, "--out", "{out}"]],
     ("export-vnnlib", "--data"): [[ENCODER, "--data", "{it}.npz", "--out", "{out}"]],
     ("export-vnnlib", "--head"): [[ENCODER, *DIGITS, "--head", f"{{it}}.{end}", "--out",

@@ -14,7 +14,8 @@ from holdfast.parts.measures.classifiers.robust_accuracy import RobustAccuracy
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.measures.smoothed.center_smoothing import CenterSmoothing
 from holdfast.storage.record import MeasureEntry
-from holdfast.workflows.reproduce.cells import _quantile, ratio, select_headline
+from holdfast.workflows.reproduce.cells import _quantile, ratio
+from holdfast.workflows.reproduce.correlation import select_headline
 from holdfast.workflows.reproduce.recipe import read
 from json_records import measure_entry, reproduce
 
@@ -61,11 +62,6 @@ audit = "main"
 measure = "universal_quantile"
 observation = "attacked"
 cost = "backward"
-[[columns]]
-name = "r"
-audit = "main"
-measure = "universal_quantile"
-against = "breakaway_risk"
 [[rows]]
 name = "a"
 encoder = "a"
@@ -131,7 +127,6 @@ def test_read_outs_of_an_attack_can_be_paired() -> None:
     assert {name: one and one.column for name, one in columns.items()} == {
         "5 steps": "quantile@5", "10 steps": "quantile@10", "50 steps": "quantile@50"
     }  # fmt: skip
-    assert select_headline(drift, ["nothing", "5 steps"]) == columns["5 steps"]
     assert select_headline(
         entry(ImpersonationRate(), "50 steps", "0 as 1, 3 steps", "3 steps"), "3 steps"
     ) == ImpersonationRate(readouts=(3,))
@@ -155,13 +150,6 @@ def test_a_ratio_is_as_sure_as_its_numbers() -> None:
     assert ratio(share(0.4), share(0.2, 0.0, 0.5)).value is None
     assert ratio(share(0.4), share(0.2, None, None)).low is None
     assert ratio(share(-0.4), share(0.2)).value == pytest.approx(-2)
-
-
-def test_a_correlation_is_over_all_encoders(made: tuple[Path, dict, dict]) -> None:
-    x, y = ([headline(entry, m) for entry in made[2]["encoders"]] for m in ("universal_quantile", "breakaway_risk"))
-    assert len(x) == 3
-    for row in (0, 1):
-        assert cells(made[1], row)["r"]["score"]["value"] == pytest.approx(np.corrcoef(x, y)[0, 1])
 
 
 def test_a_quantile_is_of_the_table(made: tuple[Path, dict, dict]) -> None:
@@ -188,7 +176,6 @@ def test_a_cost_is_for_each_image(made: tuple[Path, dict, dict]) -> None:
         ('values = "quantile@5"', 'values = "quantile@6"', "quantile@6"),
         ('cost = "backward"', 'cost = "euros"', "euros"),
         ('observation = "attacked"', 'observation = "certified"', "certified"),
-        ('against = "breakaway_risk"', 'against = "overlap_risk"', "overlap_risk"),
     ],
 )
 def test_what_is_not_there_is_told(made: tuple[Path, dict, dict], before: str, after: str, message: str) -> None:

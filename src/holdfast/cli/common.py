@@ -22,7 +22,7 @@ from holdfast.runtime.errors import Unwritable, describe_error
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.option import set_signature
-from holdfast.runtime.privacy import brief, public_command, redact_secrets
+from holdfast.runtime.privacy import brief, public, public_command, redact_secrets
 from holdfast.runtime.screen import Screen
 from holdfast.runtime.streams import answering
 

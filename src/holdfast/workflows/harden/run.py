@@ -87,7 +87,7 @@ def harden(
     # Audit both encoders, and measure how far clean representations have moved
     began = time.monotonic()
     command = "" if opened.encoder else hardening.command(folder, clocked=bool(training["marks"]))
-    command = public_command(shlex.split(command))
+    shown = public_command(shlex.split(command))
     both = None if after else {"before": start, "after": trained}
     records = [
         run_audit(
@@ -97,7 +97,7 @@ def harden(
             source=opened.test or opened.data,
             training=(opened.train or opened.data) if plan.train else None,
             listener=listener,
-            command=command,
+            command=shown,
         )
         for plan, place in ((audits.plan, "audit"), (accuracy, "accuracy"))
         if plan is not None
@@ -139,7 +139,7 @@ def harden(
     write_record(Store(folder / "audit"), msgspec.structs.replace(records[0], hardening=record.summary))
     write_report(folder / "audit")
     record = msgspec.structs.replace(record, audit_seconds=round(time.monotonic() - began, 3))
-    store.write_json(RECORD, as_json(record))
+    store.write_json(RECORD, as_json(msgspec.structs.replace(record, command=shown)))
     return Hardened(trained, record)
 
 
