@@ -161,6 +161,10 @@ class Attack(metaclass=Checked):
         """
         return self
 
+    def refine(self, ball: Ball) -> "Attack":
+        """Return the same search in more and smaller steps; itself where it has no step that could be smaller."""
+        return self
+
     def at_places(self, goal: Goal, x: Images, ball: Ball, rng: Rng, count: int = 1) -> list[Ball]:
         """Return the ball at the places of each image where a trial of a few steps gets farthest, the best one first.
 

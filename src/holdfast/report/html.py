@@ -14,6 +14,7 @@ from holdfast.report import series as _series
 from holdfast.report.apart import Apart
 from holdfast.report.brief import best_first, brief, each_answer, explain_marks, leader, statuses, warn_about_duplicates
 from holdfast.report.charts.sections import chart_sections, first_chart
+from holdfast.report.hardening_curves import curves
 from holdfast.report.names import shorten_names
 from holdfast.report.page import page
 from holdfast.report.scorecard import cards, families
@@ -92,6 +93,7 @@ def render(record: Record, folder: RunFiles, *, with_pictures: bool = True) -> s
         "brief": (numbers := apart("the first numbers", lambda: brief(record), None)),
         "marks": apart("what marks mean", lambda: explain_marks(record, numbers, "Bold:", "▲"), []) if numbers else [],
         "trainings": apart("checkpoints", lambda: _series.trainings(record), None),
+        "hardening_curves": apart("the hardening", lambda: curves(record), []),
         "extremes": [shown for shown in each("pictures", pictures.extremes) if any(shown[2].values())],
         "changes": each("pictures of changes", lambda e, folder: pictures.changes(e, folder, len(encoders))),
         "galleries": each("pictures of attacks", lambda e, folder: pictures.gallery(e, folder, len(encoders))),
@@ -133,6 +135,7 @@ def _sections(parts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("validity", "Validity", True), ("scorecard", "Scorecard", parts["cards"]), ("pictures", "Pictures", pictured),
         ("charts", "Charts", parts["charts"]), ("corruptions", "Corruptions", parts["corruption_grids"]),
         ("relations", "Predictions", parts["encoder_relations"]), ("series", "Checkpoints", parts["trainings"]),
+        ("hardening", "Hardening", parts["hardening_curves"]),
         ("noises", "Noise", parts["noises"]), ("attention", "Attention", parts["attention"]),
         ("reading", "How to read", True), ("reproduce", "Reproduce", True),
     ]  # fmt: skip

@@ -27,10 +27,35 @@ class Price(Entry, frozen=True, kw_only=True):
     relative_l2: Score
 
 
+class LookAtHardening(Entry, frozen=True, kw_only=True):
+    """What was seen of the encoder at a step, on images held out for this: how far half of them may move, in pixels.
+
+    None: the encoder does not tell them apart. `cosine`: of clean representations and those from before, the mean.
+    """
+
+    step: Count
+    radius: Number | None
+    low: Number | None
+    high: Number | None
+    cosine: Number
+
+
+class Comparison(Entry, frozen=True, kw_only=True):
+    """How much more a finer attack found at a step than that of the training; `mended`: it was made finer then."""
+
+    step: Count
+    ratio: Number | None
+    coarse: bool
+    mended: bool
+
+
 class Hardening(Entry, frozen=True, kw_only=True):
     """What hardening changed, and what it took."""
 
     steps: Count
+    kept: Count
+    looks: list[LookAtHardening]
+    comparisons: list[Comparison]
     seconds: Number
     budget: Number | None
     warnings: list[str]
@@ -53,9 +78,10 @@ class TriedRate(Entry, frozen=True, kw_only=True):
 
 
 class HardeningImages(Entry, frozen=True, kw_only=True):
-    """How many images were learned from, how many others were held out for the audits, and the specs of both."""
+    """How many images were learned from, looked at to choose the weights, held out for the audits; and their specs."""
 
     learned: Count
+    looked_at: Count
     held_out: Count
     data: str
     test: str
@@ -73,6 +99,10 @@ class HardeningRecord(Entry, frozen=True, kw_only=True):
         rate: the learning rate.
         rates: all that were tried; the first is taken.
         batchnorm: whose statistics attacked images shared.
+        attack: of the training, as it began.
+        looks: along the training, on images held out for them.
+        kept: the step whose weights came out.
+        comparisons: of the attack with a finer one.
         steps: of the training.
         pace: see `training.pace`.
         budget: seconds that were asked for; None where steps were.
@@ -96,6 +126,10 @@ class HardeningRecord(Entry, frozen=True, kw_only=True):
     rate: Number
     rates: list[TriedRate]
     batchnorm: str
+    attack: Spec
+    looks: list[LookAtHardening]
+    kept: Count
+    comparisons: list[Comparison]
     steps: Count
     pace: list[Count]
     budget: Number | None
@@ -115,6 +149,9 @@ class HardeningRecord(Entry, frozen=True, kw_only=True):
         """What the record of the audit has of it; the measures without labels are the audit's own."""
         return Hardening(
             steps=self.steps,
+            kept=self.kept,
+            looks=self.looks,
+            comparisons=self.comparisons,
             seconds=self.seconds,
             budget=self.budget,
             warnings=self.warnings,

@@ -30,6 +30,9 @@ from holdfast.core.own_ball import require_kept
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.distributed import gather, processes, share
 
+FINE: Attack = registry.part("attacks", "pgd", steps=20)
+"""What the attack of a training is compared with."""
+
 
 @dataclass(frozen=True)
 class Adversary(metaclass=Checked):
@@ -55,6 +58,8 @@ class Adversary(metaclass=Checked):
             is as coarse as this or coarser gives way to grey. None: no such view.
         rocl: weight 1/λ of the pair x', x_1 beside the mutual loss of all views and x'; 0: no mutual loss. What is
             attacked is L(x', x_1) alone.
+        check_every: steps between two comparisons with a finer attack, see `measure_coarseness`; 0: none.
+        mend: whether a finer attack follows, and half the rate, where this one has become too coarse.
         free: steps of the optimiser that every batch is learned from. Where there are several, none is spent on an
             attack: x' begins at random, and the gradient of each step moves it by ε for the next (free training; there
             x' - x_0 is handed on to the next batch's other images, here each batch begins anew).
@@ -74,6 +79,8 @@ class Adversary(metaclass=Checked):
     joint: bool = False
     high_pass: float | None = None
     rocl: float = 0.0
+    check_every: int = 50
+    mend: bool = True
     free: int = 1
 
     def __post_init__(self) -> None:
@@ -122,6 +129,38 @@ class Adversary(metaclass=Checked):
             attacked = self.attack.worst(goal, x, self.threat, rng).detach()
             require_kept(self.attack, self.threat, x, attacked)
             return [attacked]
+
+    def measure_coarseness(self, student: Student, views: Sequence[View], batch: Batch, rng: Rng) -> float:
+        """Return how much more a fine attack finds than the training's own: Σ g(x_f) - g(x) / Σ g(x') - g(x).
+
+        g is what the attack maximises, x_f what PGD of 20 steps of ε/8 finds. A network may learn to beat the few large
+        steps that it is attacked with instead of the ball: then the loss under them falls while the loss under a finer
+        attack rises (catastrophic overfitting, Wong et al. 2020), and this grows. Free training is compared by FGSM
+        from a random start, which its own steps amount to.
+
+        Returns:
+            about 1 to 1.5 where the attack is good for the training; inf where it finds nothing but a finer one does.
+        """
+        ball, x = self.threat, views[0]
+        assert isinstance(ball, Ball)
+        once = registry.part("attacks", "pgd", steps=1, step_size=ball.radius, keep="last")
+        with use_eval_mode(student):
+            goal = self._goal(student, views, batch)
+
+            def worth(at: Images) -> Tensor:
+                with torch.no_grad():
+                    return goal(at)[0].double().sum()
+
+            attacked = [
+                attack.worst(goal, x, ball, rng.child("check", number)).detach()
+                for number, attack in enumerate((once if self.free > 1 else self.attack, FINE))
+            ]
+            # the sums over the images of all processes
+            values = torch.stack([worth(x), *map(worth, attacked)])
+            clean, own, fine = gather(values[None].float()).sum(0).tolist()
+        if own > clean:
+            return max(1.0, (fine - clean) / (own - clean))
+        return math.inf if fine > clean else 1.0
 
     def _draw_sample(self, student: Student, x: Images, batch: Batch, rng: Rng) -> Images:
         threat = self.threat

@@ -42,7 +42,7 @@ class TrainingImages:
         seed: int = 0,
         device: str | torch.device = "cpu",
         corruption: Threat | None = None,
-        leave_out: ImageSet | None = None,
+        leave_out: Sequence[ImageSet] = (),
     ):
         # Pictures of mixed shapes get one size, for batches are tensors
         opened = open_images(spec, images=images, seed=seed, geometry=geometry)
@@ -54,8 +54,8 @@ class TrainingImages:
         if 4 * math.prod(self.images.shape) * len(self.ids) <= IN_MEMORY:
             self.images.note()  # what is read here is not read again for the fingerprint, or for what is held out
             self._kept = self._all_images()
-        if leave_out is not None:
-            self._without(leave_out, spec)
+        for held in leave_out:
+            self._without(held, spec)
         labels = self.images.labels
         # Losses number classes from 0, whatever the data call them
         self.classes = sorted(set(labels)) if labels is not None else None

@@ -6,15 +6,15 @@ import json
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from holdfast.core import Batch, Encoder, Facts, HoldfastError, Images, Rng, StepResult, Student, View
-from holdfast.runtime.distributed import processes, rank
+from holdfast.core import Ball, Batch, Encoder, Facts, HoldfastError, Images, Rng, StepResult, Student, View
+from holdfast.runtime.distributed import gather, processes, rank
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.waiting import move_to
 from holdfast.sources.encoders import find_weights_suffix, open_encoder, write
@@ -24,6 +24,7 @@ from holdfast.storage.run_folder import Store, files_read
 from holdfast.training import accelerator as engines
 from holdfast.training import checkpoint
 from holdfast.training.batchnorm import unwrap_batchnorm, wrap_batchnorm
+from holdfast.training.coarseness import IMAGES, SLOWER, Coarseness, judge, refine
 from holdfast.training.fit import check, check_reopens, width
 from holdfast.training.images import TrainingImages
 from holdfast.training.log import Log
@@ -48,6 +49,19 @@ class Monitor(Protocol):
         ...
 
 
+class Keeper(Monitor, Protocol):
+    """A monitor that chooses which of the encoders that it has seen comes out."""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing better is to be expected: the training ends."""
+        ...
+
+    def choose(self, last: Encoder) -> Encoder:
+        """Return the encoder that comes out, instead of that of the last step."""
+        ...
+
+
 @dataclass(frozen=True)
 class Trained:
     """What came out of a training.
@@ -58,6 +72,7 @@ class Trained:
         steps: of the optimiser.
         resumed: steps that an earlier run had made.
         rows: the log, one row per step.
+        comparisons: of its attack with a finer one.
         pace: how far each step brought it, and the time that its steps took.
     """
 
@@ -66,6 +81,7 @@ class Trained:
     steps: int
     resumed: int
     rows: list[dict[str, float]]
+    comparisons: list[Coarseness]
     pace: Pace
 
 
@@ -76,6 +92,7 @@ def train(
     encoder: Encoder | None = None,
     images: TrainingImages | None = None,
     monitors: tuple[Monitor, ...] = (),
+    keeper: Keeper | None = None,
     track: Sequence[str] = (),
     pace: Pace | None = None,
     opens: str | None = None,
@@ -94,6 +111,7 @@ def train(
         opens: the spec that opened `encoder`; None: it lives in memory alone.
         images: those that are open already, instead of the recipe's.
         monitors: look at the encoder along the way.
+        keeper: a monitor that chooses which encoder comes out; None: that of the last step.
         track: trackers that get the log as well: "tensorboard", "mlflow", "trackio".
         pace: a budget, or that of a training that followed one, instead of the recipe's steps or epochs.
         listener: told about progress.
@@ -102,7 +120,7 @@ def train(
     start = encoder or open_encoder(recipe.encoder)
     spec = opens if encoder else recipe.encoder
     heard = listener or Silent()
-    return _Training(recipe, Store(folder), start, spec, images, monitors, track, pace, heard, command).run()
+    return _Training(recipe, Store(folder), start, spec, images, monitors, keeper, track, pace, heard, command).run()
 
 
 class _Training:
@@ -114,12 +132,14 @@ class _Training:
         opens: str | None,
         images: TrainingImages | None,
         monitors: tuple[Monitor, ...],
+        keeper: Keeper | None,
         track: Sequence[str],
         pace: Pace | None,
         listener: Listener,
         command: str,
     ):
-        self.recipe, self.store, self.monitors, self.listener = recipe, store, monitors, listener
+        self.recipe, self.store, self.listener = recipe, store, listener
+        self.monitors, self.keeper = (*monitors, *([keeper] if keeper else [])), keeper
         self.path = store.folder / "encoder.safetensors"
         self.opens, self.spec = opens, with_weights(opens or recipe.encoder, self.path)
         self.accelerator = engines.engine(recipe, track, store.folder)
@@ -164,7 +184,9 @@ class _Training:
         self.settings = {**settings, **self.pace.decides, "begun_from": begun}
         self.command, self.rng = command, Rng(recipe.seed, ("training",))
         self.step, self.log, self._order, self._flat, self._between_steps = 0, Log(), (-1, torch.empty(0)), 0, True
+        self._stopped = False
         self._heard = 0  # how far the listener knows the training to be
+        self.adversary, self._comparisons = recipe.adversary, list[Coarseness]()
         self._attacked: dict[int, list[Images]] = {}  # part of the batch -> what the step before attacked it with
 
     def _leave_out(self, student: Student) -> None:
@@ -196,6 +218,9 @@ class _Training:
             if self.accelerator.scaler is not None and kept["scaler"]:
                 self.accelerator.scaler.load_state_dict(kept["scaler"])
             self.step, self._flat, self.log = kept["step"], kept["flat"], Log(kept["log"])
+            self._comparisons = [Coarseness(**facts) for facts in kept["comparisons"]]
+            if self.adversary is not None:
+                self.adversary = refine(self.adversary, self._mends)
             self.pace.go_on(kept.get("pace"))
         elif self.accelerator.is_main_process:
             self.store.write_json("recipe.json", self.settings | {"command": self.command})
@@ -203,12 +228,13 @@ class _Training:
         resumed, saved = self.step, time.monotonic()
         self.listener.begin(self.recipe.encoder, *self.pace.length)
         self._advance()
-        if not self.pace.over(self.step):
+        self._ask_keeper()
+        if not self._over:
             engines.begin(self.accelerator, self.settings, self.store.folder)
         try:
             with engines.interrupts() as interrupted:
                 self.pace.go_on(None)  # the clock runs from here
-                while not self.pace.over(self.step):
+                while not self._over:
                     self._one_step()
                     engines.tell(self.accelerator, self.log.rows[-1])
                     self._advance()
@@ -239,6 +265,17 @@ class _Training:
         self._heard = done
 
     @property
+    def _over(self) -> bool:
+        """Whether the training ends here: its pace says so, or its keeper."""
+        return self._stopped or self.pace.over(self.step)
+
+    def _ask_keeper(self) -> None:
+        """Let all processes know whether the keeper, who looks in the main one, has seen enough."""
+        if self.keeper is not None:
+            done = torch.tensor([float(self.keeper.done)], device=self.accelerator.device)
+            self._stopped = bool(gather(done).any())
+
+    @property
     def _progress(self) -> float:
         return self.recipe.progress(self.pace.progress(self.step))
 
@@ -252,7 +289,7 @@ class _Training:
         if replay == number == 0:
             # Methods that cluster look at the images as the epoch before saw them
             self.student.begin_epoch(epoch, recipe.seed, lambda places: self._views(places.cpu(), epoch - 1))
-        rate = recipe.optimiser.set_rate(self.optimiser, self._progress)
+        rate = recipe.optimiser.set_rate(self.optimiser, self._progress, SLOWER**self._mends)
         # gradients of the batch, part by part
         places = self._places(epoch)[number * recipe.batch_size : (number + 1) * recipe.batch_size]
         parts = places.chunk(recipe.accumulate)
@@ -282,23 +319,57 @@ class _Training:
         if self.ema_model is not None:
             self.ema_model.update_parameters(self.student.encoder.module)
         self.log.add(step=self.step, epoch=epoch + (number + 1) / self.per_epoch, rate=rate, gradient=norm, **facts)
+        self._check_attack()
         self._look((number + 1, replay + 1) == (self.per_epoch, self.replays), epoch + 1)
+        self._ask_keeper()
         self._between_steps = True
+
+    @property
+    def _mends(self) -> int:
+        """How often the attack was made finer."""
+        return sum(comparison.mended for comparison in self._comparisons)
+
+    def _check_attack(self) -> None:
+        """Compare the attack with a finer one, where it is time; go on with that where the attack is too coarse."""
+        adversary = self.adversary
+        if adversary is None or not adversary.check_every or self.step % adversary.check_every:
+            return
+        if not isinstance(adversary.threat, Ball) or self.pace.over(self.step):
+            return
+        # The images to come, which this epoch has not learned from
+        epoch, number = divmod(self.step // self.replays, self.per_epoch)
+        few = max(IMAGES, self.recipe.method.least) // processes() * processes()
+        begin = number * self.recipe.batch_size
+        part = self._places(epoch)[begin : begin + min(few, self.recipe.batch_size // self.recipe.accumulate)]
+        own = part.chunk(processes())[rank()]
+        with engines.randomness(_number(self.recipe.seed, "check", self.step, rank()), self.accelerator.device):
+            rng = self._rng(own, epoch).child("check", self.step)
+            views, batch = self._views(own, epoch), self._batch(part, epoch)
+            ratio = adversary.measure_coarseness(self.student, views, batch, rng)
+        before = [comparison.ratio for comparison in self._comparisons]
+        comparison = judge(ratio, self.step, before, adversary, self._mends)
+        self._comparisons.append(comparison)
+        self.log.note({"coarseness": ratio})
+        if comparison.mended:
+            self.adversary = refine(adversary, 1)
+            self.listener.stage(f"the attack had become too coarse at step {self.step}; going on with a finer one")
+
+    def _batch(self, part: Tensor, epoch: int) -> Batch:
+        """Return what is known of a part of a batch, of all processes together."""
+        device, numbers = self.accelerator.device, self.images.labels
+        labels = None if numbers is None else move_to(numbers[part], device)
+        return Batch(move_to(part, device), labels, self._progress, epoch, self.images.classes)
 
     def _learn(self, part: Tensor, epoch: int) -> StepResult:
         """Return the loss of a part of a batch, of which this process holds its share."""
-        recipe, student = self.recipe, self.student
         # Shares are equal and in the order of the ranks, as `gather` puts them together again
         own = part.chunk(processes())[rank()]
-        views = self._views(own, epoch)
-        device, numbers = self.accelerator.device, self.images.labels
-        labels = None if numbers is None else move_to(numbers[part], device)
-        batch = Batch(move_to(part, device), labels, self._progress, epoch, self.images.classes)
-        if recipe.adversary is None:
+        views, batch = self._views(own, epoch), self._batch(part, epoch)
+        if self.adversary is None:
             return self._outcome(self.model, views, [], batch)
         # A part is known by its first image, which is the same whenever the batch is replayed
         rng, key = self._rng(own, epoch).child("adversary", self.step), int(part[0])
-        attacked = recipe.adversary.disturb(student, views, batch, rng, self._attacked.get(key, ()))
+        attacked = self.adversary.disturb(self.student, views, batch, rng, self._attacked.get(key, ()))
         if self.replays > 1:
             self._attacked[key] = attacked
         # Through DistributedDataParallel where there is one, which exchanges the gradients
@@ -379,11 +450,12 @@ class _Training:
 
     def _save(self, digest: str) -> None:
         """Keep a checkpoint, unless the next step would refuse this state or goes on with the same attacked batch."""
-        unfit = not self.pace.over(self.step) and (self._flat or self.step % self.replays)
+        unfit = not self._over and (self._flat or self.step % self.replays)
         if not self.accelerator.is_main_process or unfit or not self._finite():
             return
         scaler = self.accelerator.scaler
         facts = {"recipe": digest, "step": self.step, "flat": self._flat, "log": self.log.rows, "pace": self.pace.state}
+        facts |= {"comparisons": [asdict(comparison) for comparison in self._comparisons]}
         facts |= {"optimiser": self.optimiser.state_dict(), "scaler": scaler.state_dict() if scaler else {}}
         checkpoint.write(self.store, self.held, facts)
         self.log.write(self.store)
@@ -393,6 +465,8 @@ class _Training:
 
     def _finish(self, resumed: int) -> Trained:
         encoder, recipe, settings = self._encoder(), self.recipe, self.settings
+        if self.keeper is not None:
+            encoder = self.keeper.choose(encoder)
         if self.pace.budget is not None:  # what the clock decided: enough to do the same again
             recipe = replace(recipe, steps=self.step)
             settings = {**settings, "steps": self.step, "marks": self.pace.marks}
@@ -404,7 +478,7 @@ class _Training:
                 self.store.write(f"encoder{ends}", lambda path: write(opens, encoder, path))
         # The others may open the files at once, so they wait until the main process has written them
         self.accelerator.wait_for_everyone()
-        return Trained(encoder, self.spec, self.step, resumed, self.log.rows, self.pace)
+        return Trained(encoder, self.spec, self.step, resumed, self.log.rows, self._comparisons, self.pace)
 
 
 def _number(seed: int, *names: object) -> int:

@@ -94,9 +94,9 @@ class Optimiser(metaclass=Checked):
             return self.rate * self.factor ** bisect.bisect_right(self.milestones, progress)
         return self.rate
 
-    def set_rate(self, optimiser: torch.optim.Optimizer, progress: float) -> float:
-        """Let an optimiser that `build` gave go on at the rate of this share of the training, which is returned."""
-        rate = self.rate_at(progress)
+    def set_rate(self, optimiser: torch.optim.Optimizer, progress: float, share: float = 1.0) -> float:
+        """Let an optimiser that `build` gave go on at a share of the rate of this progress; that is returned."""
+        rate = share * self.rate_at(progress)
         for group in optimiser.param_groups:
             # Groups of an optimiser that is not scaled have no unit
             group["lr"] = rate * group.get(SCALE, 1.0)

@@ -66,6 +66,10 @@ class Pgd(Attack):
         longest = 2 * ball.radius if self.start == "random" else ball.radius
         return (self.steps if steps is None else steps) * self._size(ball) / longest
 
+    def refine(self, ball: Ball) -> Attack:
+        """Return twice the steps, each of half the length."""
+        return replace(self, steps=2 * self.steps, step_size=self._size(ball) / 2)
+
     def trial(self: Attack, steps: int) -> Attack:
         """Return PGD of a few steps; that of other attacks by gradients, too."""
         return Pgd(steps)

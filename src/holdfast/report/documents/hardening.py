@@ -57,7 +57,22 @@ def price(hardening: Hardening) -> str:
     parts = [f"clean representations moved by {moved} of their length, cosine {cosine}"]
     changes = [(row.title.lower(), _change(row)) for row in hardening.measures if row.needs_labels]
     parts += [f"{title} {change}" for title, change in changes if change]
-    return f"{'; '.join(parts)}; {plural(hardening.steps, 'step')} in {_time(hardening)}."
+    return f"{'; '.join(parts)}; {plural(hardening.steps, 'step')} in {_time(hardening)}.{_choice(hardening)}"
+
+
+def _choice(hardening: Hardening) -> str:
+    """Return why the weights are not those of the last step; "" where they are."""
+    looks = {seen.step: seen for seen in hardening.looks}
+    if hardening.kept == hardening.steps:
+        return ""
+    kept, last = (
+        score(Score(seen.radius, seen.low, seen.high, n=0, interval=""), "pixels")
+        for seen in (looks[hardening.kept], hardening.looks[-1])
+    )
+    return (
+        f" The weights are those of step {hardening.kept}, where half of the images held out to choose them broke at "
+        f"{kept}; at the last step they broke at {last}."
+    )
 
 
 def _change(row: Change) -> str:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.request import AuditRequest
-from holdfast.core import Encoder, ImageSource, registry
+from holdfast.core import Encoder, Geometry, ImageSource, registry
 from holdfast.core.source_spec import parse
 from holdfast.runtime.errors import no_labels
 from holdfast.sources.data import ImageSet, open_images
@@ -18,6 +18,10 @@ LEAST, SHARE, MOST = 200, 0.1, 2000
 
 BANK = 10_000
 """Images that probes learn from at most, where they are not given apart."""
+
+
+LOOKED_AT = 200
+"""Images that the looks along the training are taken at: so many or `SHARE`, whatever is fewer."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,18 @@ class Audits:
         number = min(plan.images or size, size)
         plan = replace(plan, images=number, attacked=min(plan.attacked or number, number))
         return cls(hardening, plan, images, size, opened.train is not None or hardening.train is not None)
+
+    def images_to_look_at(self, source: str | ImageSource, held_out: ImageSet, geometry: Geometry | None) -> ImageSet:
+        """Return images that are neither learned from nor audited, by which the weights are chosen.
+
+        The audits' own would flatter the encoder: of several looks the best on them is the best partly by chance.
+        """
+        seed = self.hardening.seed
+        count = max(2, min(LOOKED_AT, int(SHARE * open_images(source, seed=seed).available)))
+        # Of the same order of images, in which those that are held out come first, so that as many are left
+        images = open_images(source, images=count + len(held_out), seed=seed, geometry=geometry)
+        images.leave_out(held_out)
+        return images
 
     def with_labels(self, held_out: ImageSet, labelled: bool) -> Plan | None:
         """Return the audit of classifiers on the images held out; None where labels are not known.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from holdfast.auditing.balls import audit_ball, shape_of
 from holdfast.config.part_syntax import part_table
-from holdfast.core import Ball, HoldfastError, Method, Objective, registry
+from holdfast.core import Attack, Ball, HoldfastError, Method, Objective, registry
 from holdfast.numerics.geometry.views import Views
 from holdfast.runtime.doors import read_bytes
 from holdfast.runtime.durations import seconds
@@ -67,6 +67,9 @@ VIEWS = {
 WARMUP = 0.1
 """Share of the training in which the rate rises: Adam's first steps move every weight by the whole of it."""
 
+LONGEST = 0.5
+"""Longest step of the attack, in units of ε."""
+
 RECORD = "harden.json"
 """What came of a hardening, in its run folder."""
 
@@ -101,6 +104,11 @@ class Hardening(HardenRequest):
             raise HoldfastError(f"rate: expected a number above 0, got {self.rate:g}; leave it out to try some")
         if self.head is not None and not Path(self.head).is_file():
             raise HoldfastError(f"head: expected a .safetensors or .onnx file, got {self.head!r}; check the path")
+        if self.patience == 0 or self.attack_steps == 0 or self.attack_step == 0:
+            raise HoldfastError(
+                f"hardening: expected patience, attack_steps and attack_step above 0, got {self.patience}, "
+                f"{self.attack_steps} and {self.attack_step}"
+            )
         self.recipe()  # raises now what it refuses
         if self.pace or self.steps is not None:
             Pace(self.steps, marks=self.pace)
@@ -137,14 +145,20 @@ class Hardening(HardenRequest):
         """Return what the encoder learns."""
         return registry.build({**part_table(self.objective), "kind": "methods", "name": self.choice.method})
 
-    def recipe(self) -> Recipe:
-        """Return the recipe of the training; without steps, its pace says how long it is.
+    def attack_of_training(self) -> Attack:
+        """Return PGD from a random point.
 
-        The attack is PGD of 3 steps from a random point; its step lets every start reach every edge of the ball.
+        Three steps that reach every edge of the ball from every start, .83 ε each, are so coarse that networks learn to
+        beat them instead of the ball; steps of half of ε cost the same.
         """
-        attack = registry.part("attacks", "pgd", steps=3, keep="last")
+        steps, radius = self.attack_steps, self.ball().radius
+        size = self.attack_step or min(LONGEST, 2.5 / steps) * radius
+        return registry.part("attacks", "pgd", steps=steps, step_size=size, keep="last")
+
+    def recipe(self) -> Recipe:
+        """Return the recipe of the training; without steps, its pace says how long it is."""
         maximised = ATTACKS[self.attack or self.choice.attack]
-        adversary = Adversary(self.ball(), attack, maximised, clean=self.choice.clean)
+        adversary = Adversary(self.ball(), self.attack_of_training(), maximised, clean=self.choice.clean)
         return Recipe(
             self.encoder,
             self.data,
@@ -156,6 +170,9 @@ class Hardening(HardenRequest):
             optimiser=Optimiser("adam", self.rate or RATES[0], weight_decay=0.0, warmup=WARMUP, scaled=True),
             adversary=adversary,
             batchnorm=self.batchnorm,
+            ema=self.ema,
+            clip=self.clip,
+            precision=self.precision,
             device=self.device,
         )
 
@@ -165,7 +182,10 @@ class Hardening(HardenRequest):
         written = [field for field in fields_of(HardenRequest) if field.name not in apart]
         options = {f.name: value for f in written if (value := getattr(self, f.name)) != f.default}
         options |= {"pace": folder / RECORD} if clocked else {}
-        words = [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+        each = (
+            (key, one) for key, value in options.items() for one in (value if isinstance(value, tuple) else (value,))
+        )
+        words = [word for key, value in each for word in (f"--{key.replace('_', '-')}", str(value))]
         return shlex.join(["holdfast", "harden", self.encoder, *words, "--out", str(folder)])
 
 

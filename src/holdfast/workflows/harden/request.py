@@ -31,6 +31,11 @@ class HardenOptions(metaclass=Checked):
         str | None,
         Option("What the adversary maximises: untargeted, targeted or loss.", default="as the objective has it"),
     ] = None
+    attack_steps: Annotated[int, Option("Steps of the attack, each of which costs two passes.")] = 3
+    attack_step: Annotated[
+        float | None,
+        Option("Length of such a step, in the norm of the ball.", default="eps/2, of 6 steps or more 2.5 eps/steps"),
+    ] = None
     views: Annotated[str | None, Option("Augmentation: none, light or full.", default="as the objective has it")] = None
     rate: Annotated[
         float | None,
@@ -38,6 +43,20 @@ class HardenOptions(metaclass=Checked):
     ] = None
     batch_size: Annotated[int, Option("Images per step.")] = 64
     batchnorm: Annotated[str, Option("Whose statistics attacked images share: shared, split or frozen.")] = "shared"
+    patience: Annotated[
+        int | None,
+        Option(
+            "Looks in a row, of 100 steps each, without a larger breaking radius after which the training ends.",
+            default="it goes to its end",
+        ),
+    ] = None
+    ema: Annotated[
+        float | None,
+        Option("Decay of a running mean of the weights, which is then what comes out.", default="the weights"),
+    ] = None
+    clip: Annotated[float | None, Option("Largest norm of the gradient.", default="any")] = None
+    precision: Annotated[str, Option("Mixed precision: no, bf16 or fp16.")] = "no"
+    track: Annotated[tuple[str, ...], Option("Experiment trackers: tensorboard, mlflow, trackio.")] = ()
     test: Annotated[Any, Option("Images of the audits.", default="some of the data, held out", offers="data")] = None
     train: Annotated[
         Any, Option("Labelled images for the kNN accuracy before and after.", default="the data", offers="data")

@@ -1,5 +1,6 @@
 """Hardening: adversarial fine-tuning of any encoder, without labels, with an audit before and after and its price."""
 
+import math
 import shlex
 import time
 from dataclasses import asdict, dataclass, replace
@@ -19,13 +20,14 @@ from holdfast.sources.encoders import find_weights_suffix, open_encoder
 from holdfast.sources.encoders.shared.copies import copy_encoder, trainable, with_weights
 from holdfast.sources.encoders.shared.equip import load
 from holdfast.storage.entry import as_json, read_json
-from holdfast.storage.hardening import HardeningImages, HardeningRecord, TriedRate
+from holdfast.storage.hardening import Comparison, HardeningImages, HardeningRecord, TriedRate
 from holdfast.storage.run_folder import Store
 from holdfast.training.images import TrainingImages
 from holdfast.training.loop import train
 from holdfast.training.pace import Pace
 from holdfast.workflows.harden import doubts
 from holdfast.workflows.harden.audits import Audits, Opened
+from holdfast.workflows.harden.keeper import Keeper
 from holdfast.workflows.harden.outcome import changes, drift
 from holdfast.workflows.harden.plan import RECORD, Hardening
 from holdfast.workflows.harden.rate import UNTRIED, losses
@@ -64,12 +66,13 @@ def harden(
     after = None if opened.encoder else with_weights(hardening.encoder, folder / ENCODER)
     audits = Audits.of(hardening, after, opened)
     held_out = open_images(audits.images, images=audits.size, seed=hardening.seed, geometry=geometry)
+    looked_at = audits.images_to_look_at(opened.data or hardening.data, held_out, geometry)
     learned = TrainingImages(
         opened.data or hardening.data,
         geometry=geometry,
         seed=hardening.seed,
         device=hardening.device,
-        leave_out=held_out,
+        leave_out=(held_out, looked_at),
     )
     accuracy = audits.with_labels(held_out, learned.labels is not None)
 
@@ -81,8 +84,10 @@ def harden(
         listener.stage(line)
     rates = _rates(hardening, store, start, learned, listener)
     hardening = replace(hardening, rate=rates[0].rate)
-    trained = _train_encoder(hardening, store, start, opened, pace, learned, listener)
+    keeper = Keeper(store, start, looked_at, hardening.ball(), hardening.patience, hardening.device)
+    trained = _train_encoder(hardening, store, start, opened, pace, learned, keeper, listener)
     training = store.read_json(PLAN)
+    comparisons = msgspec.convert(training["comparisons"], list[Comparison])
 
     # Audit both encoders, and measure how far clean representations have moved
     began = time.monotonic()
@@ -117,12 +122,20 @@ def harden(
         rate=rates[0].rate,
         rates=rates,
         batchnorm=hardening.batchnorm,
-        steps=training["steps"],
+        attack=registry.spec(hardening.attack_of_training()),
+        looks=keeper.looks,
+        kept=keeper.best.step,
+        comparisons=comparisons,
+        steps=training["made"],
         pace=training["marks"],
         budget=training["budget"],
         seconds=round(training["seconds"], 3),
         images=HardeningImages(
-            learned=len(learned), held_out=len(held_out), data=hardening.data, test=audits.plan.data
+            learned=len(learned),
+            looked_at=len(looked_at),
+            held_out=len(held_out),
+            data=hardening.data,
+            test=audits.plan.data,
         ),
         measures=measures,
         price=price,
@@ -130,7 +143,7 @@ def harden(
         audit=str(folder / "audit"),
         report=str(folder / "audit" / "report.html"),
         failures=[line for record in records for line in record.failures],
-        warnings=warnings + doubts.after(price, measures),
+        warnings=warnings + doubts.of_training(comparisons) + doubts.after(price, measures),
     )
     record = read_json(as_json(record), HardeningRecord)
 
@@ -196,15 +209,23 @@ def _train_encoder(
     opened: Opened,
     pace: Pace,
     learned: TrainingImages,
+    keeper: Keeper,
     listener: Listener,
 ) -> Encoder:
-    """Return the hardened encoder: trained now, or before this run was interrupted."""
+    """Return the hardened encoder that the keeper chose: trained now, or before this run was interrupted."""
     plan, path = store.read_json(PLAN), store.folder / ENCODER
     if plan["seconds"] is None or not path.exists():
         opens = None if opened.encoder else hardening.encoder
         options = {"encoder": start, "opens": opens, "images": learned, "pace": pace, "listener": listener}
+        options |= {"keeper": keeper, "track": hardening.track}
         trained = train(replace(hardening.recipe(), steps=hardening.steps), store.folder, **options)
-        store.write_json(PLAN, plan | {"steps": trained.steps, "marks": pace.marks, "seconds": trained.pace.spent})
+        # what the clock decided takes the place of the budget; what a keeper decided, it decides again
+        steps = plan["steps"] if pace.budget is None else trained.steps
+        came = {"steps": steps, "made": trained.steps, "marks": pace.marks, "seconds": trained.pace.spent}
+        compared = [
+            asdict(one) | {"ratio": one.ratio if math.isfinite(one.ratio) else None} for one in trained.comparisons
+        ]
+        store.write_json(PLAN, plan | came | {"comparisons": compared})
         return trained.encoder
     if opened.encoder is None:
         return open_encoder(with_weights(hardening.encoder, path))
