@@ -28,8 +28,8 @@ ASKED = Hardening(
 
 
 def told(monkeypatch: pytest.MonkeyPatch, radii: list[float]) -> None:
-    """Let the looks find these radii, one after the other."""
-    left = iter(radii)
+    """Let the looks find these radii, one after the other; the first one is of the encoder before."""
+    left = iter([0.25, *radii])
 
     def look(*_: object, **__: object) -> Look:
         radius = next(left)
@@ -63,7 +63,7 @@ def same(first: Path, second: Path) -> bool:
         ([0.1, 0.2, 0.3, 0.4], 8),
         ([0.1, 0.4, 0.4 * EQUAL, 0.2], 6),  # of equal ones the last
         ([float("nan")] * 4, 8),  # nothing is told apart
-        ([0.1, float("nan"), float("nan"), float("nan")], 2),
+        ([0.1, float("nan"), float("nan"), float("nan")], 2),  # and is less robust than before
     ],
 )
 def test_the_weights_of_the_largest_radius_come_out(
@@ -72,7 +72,9 @@ def test_the_weights_of_the_largest_radius_come_out(
     told(monkeypatch, radii)
     record = harden(ASKED, tmp_path / "a").record
     assert record.kept == kept
-    assert [seen.step for seen in record.looks] == [2, 4, 6, 8]
+    assert [seen.step for seen in record.looks] == [0, 2, 4, 6, 8]
+    worse = 0 < max((radius for radius in radii if radius == radius), default=0) < 0.25
+    assert any("less robust" in line for line in record.warnings) == worse
     assert ("The weights are those of step" in price(record.summary)) == (kept < 8)
     # they are those of a training that is stopped there
     assert record.steps == 8
@@ -112,7 +114,8 @@ def test_looks_are_told_step_by_step_and_see_no_other_images(
     held_out = open_images("digits?part=train", images=record.images.held_out)
     assert set(held_out.ids).isdisjoint(looked_at.ids)
     log = json.loads((tmp_path / "looks.json").read_text())
-    assert [row["step"] for row in log] == [2, 4, 6, 8]
+    assert [row["step"] for row in log] == [0, 2, 4, 6, 8]
+    assert log[0]["cosine"] == pytest.approx(1)
     # a look is the measure that users know, on these images
     encoder = open_encoder(record.encoder)
     measure = registry.part("measures", "breaking_radius", ball=ASKED.ball(), certified=0, steps=_keeper.STEPS)

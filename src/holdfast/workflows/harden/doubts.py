@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from holdfast.core import Encoder
-from holdfast.storage.hardening import Comparison, HardenedMeasure, Price
+from holdfast.storage.hardening import Comparison, HardenedMeasure, LookAtHardening, Price
 
 FAR = 0.9
 """Mean cosine between new and old clean representations below which heads of the old ones no longer fit.
@@ -54,6 +54,17 @@ def of_training(comparisons: Sequence[Comparison]) -> list[str]:
     return [
         f"the attack of the training became too coarse: at step {first.step} a finer one found {times} as much, so the "
         f"network had begun to beat the attack instead of the ball; {then}"
+    ]
+
+
+def of_looks(looks: Sequence[LookAtHardening], kept: int) -> list[str]:
+    """Return what speaks against the weights that came out: that images move less far than before."""
+    before, chosen = looks[0].radius, next(seen.radius for seen in looks if seen.step == kept)
+    if before is None or chosen is None or chosen >= before:
+        return []
+    return [
+        f"the training made the encoder less robust: half of the images that chose the weights broke at {before:.3g} "
+        f"before, and at {chosen:.3g} at best; try --attack-steps 10, or a lower --rate"
     ]
 
 

@@ -56,32 +56,37 @@ class Keeper:
 
     def __call__(self, encoder: Encoder, step: int) -> dict[str, float]:
         """Return the radius and the cosine of a look, and keep its weights where it may come out as the best."""
-        seen = look(
-            encoder, self._images, (self._measure,), attacked=min(ATTACKED, len(self._images)), device=self._device
-        )
-        named = {f"breaking_radius{end}": seen.values.get(f"breaking_radius{end}") for end in ("", ".low", ".high")}
-        radius, low, high = (None if value is None or math.isnan(value) else value for value in named.values())
-        cosine = drift(self._start, encoder, self._images, self._device).cosine.value
-        now = LookAtHardening(step=step, radius=radius, low=low, high=high, cosine=cosine or 0.0)
+        if not self.looks:
+            self.looks = [self._look(self._start, 0)]  # what there was before
+        now = self._look(encoder, step)
         # a training that went on from a checkpoint sees some steps again
         self.looks = [look for look in self.looks if look.step < step] + [now]
         self._store.write(f"{WEIGHTS}/{step:08d}.safetensors", lambda path: save(encoder, path, {}))
         self._store.write_json(LOOKS, as_json(self.looks))
         # the radius of the best only grows: looks that are below it now never come out
-        largest = max(map(_size, self.looks))
-        for old in self.looks:
+        largest = max(_size(seen) for seen in self.looks[1:])
+        for old in self.looks[1:]:
             if _size(old) < EQUAL * largest:
                 with suppress(FileNotFoundError):
                     self._weights(old).unlink()
-        return {name: value for name, value in named.items() if value is not None} | {"cosine": now.cosine}
+        found = {"breaking_radius": now.radius, "breaking_radius.low": now.low, "breaking_radius.high": now.high}
+        return {name: value for name, value in found.items() if value is not None} | {"cosine": now.cosine}
+
+    def _look(self, encoder: Encoder, step: int) -> LookAtHardening:
+        asked = {"attacked": min(ATTACKED, len(self._images)), "device": self._device}
+        values = look(encoder, self._images, (self._measure,), **asked).values
+        ends = [values.get(f"breaking_radius{end}", math.nan) for end in ("", ".low", ".high")]
+        radius, low, high = (None if math.isnan(value) else value for value in ends)
+        cosine = drift(self._start, encoder, self._images, self._device).cosine.value
+        return LookAtHardening(step=step, radius=radius, low=low, high=high, cosine=cosine or 0.0)
 
     def _weights(self, seen: LookAtHardening) -> Path:
         return self._store.folder / WEIGHTS / f"{seen.step:08d}.safetensors"
 
     @property
     def best(self) -> LookAtHardening:
-        """The look whose weights are kept."""
-        kept = [seen for seen in self.looks if self._weights(seen).exists()]
+        """The look whose weights are kept; never that of the encoder before."""
+        kept = [seen for seen in self.looks if seen.step and self._weights(seen).exists()]
         largest = max(map(_size, kept))
         return [seen for seen in kept if _size(seen) >= EQUAL * largest][-1]
 

@@ -143,7 +143,12 @@ def harden(
         audit=str(folder / "audit"),
         report=str(folder / "audit" / "report.html"),
         failures=[line for record in records for line in record.failures],
-        warnings=warnings + doubts.of_training(comparisons) + doubts.after(price, measures),
+        warnings=[
+            *warnings,
+            *doubts.of_training(comparisons),
+            *doubts.of_looks(keeper.looks, keeper.best.step),
+            *doubts.after(price, measures),
+        ],
     )
     record = read_json(as_json(record), HardeningRecord)
 
