@@ -1,9 +1,13 @@
 """Which weights of a hardening come out: those under which images may move farthest, whatever came later."""
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -132,6 +136,26 @@ def spied(init, seen: list):
         init(self, store, start, images, *more)
 
     return call
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [["--steps", "6"], ["--budget", "6s"]])
+def test_two_processes_harden_as_one(length: list[str], tmp_path: Path) -> None:
+    words = ["harden", ASKED.encoder, "--data", ASKED.data, "--eps", "0.1", "--views", "none", *length]
+    two = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "holdfast"]
+    done = subprocess.run(
+        [*two, *words, "--profile", "quick", "--out", str(tmp_path / "two"), "--json"],
+        env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=400, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    record = json.loads(done.stdout)  # one process speaks
+    rows = pq.read_table(tmp_path / "two" / "log.parquet").num_rows
+    assert record["steps"] == rows
+    asked = replace(ASKED, steps=record["steps"], pace=tuple(record["pace"]), rate=record["rate"])
+    assert harden(asked, tmp_path / "one")
+    for name, value in weights(tmp_path / "two" / "encoder.safetensors").items():
+        torch.testing.assert_close(value, weights(tmp_path / "one" / "encoder.safetensors")[name], atol=1e-4, rtol=1e-2)
 
 
 def test_the_attack_is_as_asked() -> None:

@@ -126,6 +126,8 @@ def harden(asked: Harden) -> HardenedModel:
         folder = local_folder(place)
         with isolate_global_state(), listen(asked.quiet) as bars:
             hardened = run(plan, folder, opened=Opened(network, source, tested, learned), listener=bars)
+        if hardened is None:
+            raise HoldfastError("harden: expected one process, got several; start holdfast harden by torchrun instead")
         module = hardened.encoder.module.get_submodule(hardened.encoder.root)
         originals = _bare(asked.model).parameters() if network else ()
         for original, copy in zip(originals, module.parameters(), strict=bool(network)):

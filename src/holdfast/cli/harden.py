@@ -23,8 +23,9 @@ def harden(
     json_output: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Make an encoder more robust, without labels, and audit it before and after."""
+    """Make an encoder more robust, without labels, and audit it before and after; torchrun starts several processes."""
     from holdfast.report.documents.hardening import document, has_measurements
+    from holdfast.runtime.distributed import leads
     from holdfast.workflows.harden.plan import Hardening, read_pace
     from holdfast.workflows.harden.run import harden as run
 
@@ -32,6 +33,9 @@ def harden(
     if pace is not None:
         again["steps"], again["pace"] = read_pace(pace)
     with listening(quiet) as bars:
-        record = run(Hardening(**{**given, **again}), out_folder, listener=bars).record
+        hardened = run(Hardening(**{**given, **again}), out_folder, listener=bars if leads() else None)
+    if hardened is None:  # a process that only helped to train
+        return
+    record = hardened.record
     show(record, json_output, lambda: document(record))
     partly(record.failures, has_measurements(record))

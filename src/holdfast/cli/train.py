@@ -1,6 +1,5 @@
 """holdfast train: a recipe."""
 
-import os
 import time
 from pathlib import Path
 from typing import Annotated
@@ -41,6 +40,7 @@ def train(
 ) -> None:
     """Train an encoder from a recipe, with or without an adversary; torchrun starts several processes."""
     from holdfast.report.documents.training import document
+    from holdfast.runtime.distributed import leads
     from holdfast.storage.entry import read_json
     from holdfast.storage.monitor import MonitorRecord
     from holdfast.storage.run_folder import Store
@@ -51,7 +51,7 @@ def train(
     # The recipe, and what its file says beside it: monitors and trackers
     options = {"data": data, "epochs": epochs, "images": images, "device": device, "seed": seed}
     plan, beside = read_recipe(recipe, settings or (), **options), read_beside(recipe, settings or ())
-    speaks, began = os.environ.get("RANK", "0") == "0", time.perf_counter()  # of several processes, the first
+    speaks, began = leads(), time.perf_counter()
     watches = "monitor" in beside and speaks
     monitors = monitors_of(beside["monitor"], plan, Store(out_folder)) if watches else ()
     watchers = {"track": track or beside.get("track", ()), "monitors": monitors, "command": command_line()}

@@ -1,5 +1,7 @@
 """Joining the parts of a batch that several processes hold."""
 
+import os
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -15,6 +17,11 @@ def processes() -> int:
 def rank() -> int:
     """Number of this process among them."""
     return dist.get_rank() if processes() > 1 else 0
+
+
+def leads() -> bool:
+    """Whether this process speaks and writes: the first of those that torchrun started, or the only one."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def gather(rows: Tensor) -> Tensor:

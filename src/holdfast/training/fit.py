@@ -13,11 +13,10 @@ from holdfast.sources.encoders.shared.copies import copy_encoder, save, with_wei
 from holdfast.sources.encoders.shared.weights import fix_seed, read_safetensors
 from holdfast.storage.run_folder import Store
 from holdfast.training.images import TrainingImages
-from holdfast.training.pace import Pace
 from holdfast.training.recipe import Recipe
 
 
-def check(recipe: Recipe, images: TrainingImages, pace: Pace) -> None:
+def check(recipe: Recipe, images: TrainingImages) -> None:
     """Refuse images, or processes, that a recipe cannot be followed with."""
     together = recipe.batch_size // recipe.accumulate
     if len(images) < recipe.batch_size:
@@ -34,8 +33,6 @@ def check(recipe: Recipe, images: TrainingImages, pace: Pace) -> None:
             f"{registry.part_name(recipe.method)}: expected images with labels, got some or all without in "
             f"{recipe.data}; give labelled images, or choose a method that needs none"
         )
-    if pace.budget is not None and processes() > 1:
-        raise HoldfastError(f"budget: expected one process, whose clock decides, got {processes()}; give steps instead")
 
 
 def width(encoder: Encoder, images: TrainingImages) -> int:

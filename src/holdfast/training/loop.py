@@ -155,7 +155,7 @@ class _Training:
         self.per_epoch = len(self.images) // recipe.batch_size
         self.replays = recipe.adversary.free if recipe.adversary else 1
         self.pace = pace or Pace(recipe.steps or recipe.epochs * max(1, self.per_epoch) * self.replays)
-        check(recipe, self.images, self.pace)
+        check(recipe, self.images)
         classes = self.images.classes
         # the student: the encoder and the heads of the method, checked before the first step
         encoder = trainable(start)
@@ -264,6 +264,13 @@ class _Training:
         self.listener.advance(done - self._heard)
         self._heard = done
 
+    def _seconds(self) -> float:
+        """Return how long the step took; where the clock decides, by that of the first process for all of them."""
+        own = self.pace.read()
+        if self.pace.budget is None or processes() == 1:
+            return own
+        return float(gather(torch.tensor([own], dtype=torch.float64, device=self.accelerator.device))[0])
+
     @property
     def _over(self) -> bool:
         """Whether the training ends here: its pace says so, or its keeper."""
@@ -314,7 +321,7 @@ class _Training:
         self.optimiser.step()
         self.optimiser.zero_grad()
         self.step += 1
-        self.pace.tick(self.step)
+        self.pace.tick(self.step, self._seconds())
         self.student.after_step(self._progress)
         if self.ema_model is not None:
             self.ema_model.update_parameters(self.student.encoder.module)
@@ -465,7 +472,7 @@ class _Training:
 
     def _finish(self, resumed: int) -> Trained:
         encoder, recipe, settings = self._encoder(), self.recipe, self.settings
-        if self.keeper is not None:
+        if self.keeper is not None and self.accelerator.is_main_process:  # the others have seen nothing
             encoder = self.keeper.choose(encoder)
         if self.pace.budget is not None:  # what the clock decided: enough to do the same again
             recipe = replace(recipe, steps=self.step)

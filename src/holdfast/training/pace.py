@@ -64,11 +64,16 @@ class Pace:
             self.marks = self.marks if self.budget is None else list(state["marks"])
         self._read = time.monotonic()
 
-    def tick(self, step: int) -> None:
-        """Read the clock after a step."""
+    def read(self) -> float:
+        """Read the clock, and return the seconds since it was read last."""
         now = time.monotonic()
-        self._last, self._read = now - self._read, now
-        self.spent += self._last
+        passed, self._read = now - self._read, now
+        return passed
+
+    def tick(self, step: int, seconds: float) -> None:
+        """Take down how long a step took."""
+        self._last = seconds
+        self.spent += seconds
         if self.budget is None:
             return
         if step == 1 and self.spent >= self.budget:

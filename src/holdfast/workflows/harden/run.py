@@ -13,6 +13,7 @@ from holdfast.auditing.rounds import write_record
 from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, registry
 from holdfast.report.html import write_report
+from holdfast.runtime.distributed import leads
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import public, public_command
 from holdfast.sources.data import ImageSet, open_images
@@ -22,6 +23,7 @@ from holdfast.sources.encoders.shared.equip import load
 from holdfast.storage.entry import as_json, read_json
 from holdfast.storage.hardening import Comparison, HardeningImages, HardeningRecord, TriedRate
 from holdfast.storage.run_folder import Store
+from holdfast.training.accelerator import engine
 from holdfast.training.images import TrainingImages
 from holdfast.training.loop import train
 from holdfast.training.pace import Pace
@@ -50,8 +52,10 @@ class Hardened:
 
 def harden(
     hardening: Hardening, folder: Path, *, opened: Opened | None = None, listener: Listener | None = None
-) -> Hardened:
+) -> Hardened | None:
     """Harden an encoder; interrupted, the same call goes on, in steps to the same weights.
+
+    Of several processes, which `torchrun` starts, all train and the first one does the rest; the others return None.
 
     The folder holds `encoder.safetensors`, the hardened weights; `audit/`, one audit of both encoders on images that
     were not learned from, with its report; `accuracy/`, that of classifiers of them, where there are labels;
@@ -77,15 +81,19 @@ def harden(
     accuracy = audits.with_labels(held_out, learned.labels is not None)
 
     # Train, unless an earlier run has
-    store = Store(folder)
-    pace = _pace(hardening, store, _identity(hardening, start, held_out, learned))
+    store, together = Store(folder), engine(hardening.recipe(), (), folder)
+    with together.main_process_first():  # it writes what the others read
+        pace = _pace(hardening, store, _identity(hardening, start, held_out, learned))
+        plan = store.read_json(PLAN)
     warnings = doubts.before(start)
     for line in warnings:
         listener.stage(line)
-    rates = _rates(hardening, store, start, learned, listener)
+    rates = _rates(hardening, store, plan, start, learned, listener)
     hardening = replace(hardening, rate=rates[0].rate)
     keeper = Keeper(store, start, looked_at, hardening.ball(), hardening.patience, hardening.device)
     trained = _train_encoder(hardening, store, start, opened, pace, learned, keeper, listener)
+    if not leads():
+        return None
     training = store.read_json(PLAN)
     comparisons = msgspec.convert(training["comparisons"], list[Comparison])
 
@@ -174,7 +182,7 @@ def _pace(hardening: Hardening, store: Store, identity: dict[str, Any]) -> Pace:
     plan = store.read_json(PLAN)
     if not (store.exists(ENCODER) or store.exists("checkpoint.pt")):  # what came to nothing claims no folder
         plan = {"asked": identity, **dict(zip(("budget", "steps", "marks"), length, strict=True)), "seconds": None}
-        store.write_json(PLAN, plan)
+        _write(store, plan)
     elif not isinstance(plan, dict):
         raise HoldfastError(f"the folder {str(store.folder)!r} holds a training; choose another --out")
 
@@ -192,18 +200,28 @@ def _pace(hardening: Hardening, store: Store, identity: dict[str, Any]) -> Pace:
     return Pace(hardening.steps, length[0], hardening.pace)
 
 
+def _write(store: Store, plan: dict[str, Any]) -> None:
+    """Write what is known of the training, in the first of several processes."""
+    if leads():
+        store.write_json(PLAN, plan)
+
+
 def _rates(
-    hardening: Hardening, store: Store, start: Encoder, learned: TrainingImages, listener: Listener
+    hardening: Hardening,
+    store: Store,
+    plan: dict[str, Any],
+    start: Encoder,
+    learned: TrainingImages,
+    listener: Listener,
 ) -> list[TriedRate]:
     """Return the rates that were tried, now or in an earlier run, with what the loss became; the first is taken."""
     if hardening.rate is not None:
         return [TriedRate(rate=hardening.rate)]
-    plan = store.read_json(PLAN)
     if "rates" not in plan:
         listener.stage("finding the learning rate")
         tried = losses(hardening.recipe(), start, learned) if hardening.remembers else {UNTRIED: None}
         plan["rates"] = as_json([{"rate": rate, "loss": loss} for rate, loss in reversed(tried.items())])
-        store.write_json(PLAN, plan)
+        _write(store, plan)
     return msgspec.convert(plan["rates"], list[TriedRate])
 
 
@@ -230,7 +248,7 @@ def _train_encoder(
         compared = [
             asdict(one) | {"ratio": one.ratio if math.isfinite(one.ratio) else None} for one in trained.comparisons
         ]
-        store.write_json(PLAN, plan | came | {"comparisons": compared})
+        _write(store, plan | came | {"comparisons": compared})
         return trained.encoder
     if opened.encoder is None:
         return open_encoder(with_weights(hardening.encoder, path))
