@@ -88,7 +88,7 @@ SETTINGS = (
 class Looks:
     """Looks at an encoder along its training: how far images may move, and how near it is to what it was."""
 
-    every, done = EVERY, False
+    every = EVERY
 
     def __init__(self, start: Encoder, images: ImageSet):
         self._start, self._images = start, images

@@ -18,23 +18,23 @@ def curves(record: Record) -> list[Panel]:
         return []
     looks = hardening.looks
     steps = [seen.step for seen in looks]
-    radius = [_known(seen.radius) for seen in looks]
-    low, high = [_known(seen.low) for seen in looks], [_known(seen.high) for seen in looks]
+    radius = [_or_nan(seen.radius) for seen in looks]
+    low, high = [_or_nan(seen.low) for seen in looks], [_or_nan(seen.high) for seen in looks]
     compared = [(one.step, math.nan if one.ratio is None else one.ratio) for one in hardening.comparisons]
     mends = [(one.step, "finer") for one in hardening.comparisons if one.mended]
     made = [
         _panel("Half break at, along the training", steps, radius, hardening, "pixels", (low, high)),
         _panel("Cosine to before, along the training", steps, [seen.cosine for seen in looks], hardening, "similarity"),
-        _panel("A finer attack finds, times as much", *_columns(compared), hardening, "ratio", marks=mends),
+        _panel("A finer attack finds, times as much", *_split(compared), hardening, "ratio", marks=mends),
     ]
     return [panel for panel in made if panel]
 
 
-def _columns(rows: Sequence[tuple[int, float]]) -> tuple[list[int], list[float]]:
+def _split(rows: Sequence[tuple[int, float]]) -> tuple[list[int], list[float]]:
     return [step for step, _ in rows], [value for _, value in rows]
 
 
-def _known(value: float | None) -> float:
+def _or_nan(value: float | None) -> float:
     return math.nan if value is None else value
 
 

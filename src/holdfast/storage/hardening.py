@@ -77,6 +77,30 @@ class TriedRate(Entry, frozen=True, kw_only=True):
     loss: Number | None = None
 
 
+class HardeningTraining(Entry, frozen=True, kw_only=True):
+    """`harden-plan.json`: what the training of a hardening is asked, and what came of it.
+
+    Attributes:
+        asked: all that decides the weights, but for how long the training is.
+        budget: seconds; None where steps were asked for.
+        steps: None until a clock has decided.
+        marks: see `training.pace`.
+        seconds: that it took; None until it is done.
+        made: its steps.
+        rates: that were tried, the first one taken; empty where none was.
+        comparisons: of its attack with a finer one.
+    """
+
+    asked: Spec
+    budget: Number | None
+    steps: Count | None
+    marks: list[Count]
+    seconds: Number | None = None
+    made: Count = 0
+    rates: list[TriedRate] = []
+    comparisons: list[Comparison] = []
+
+
 class HardeningImages(Entry, frozen=True, kw_only=True):
     """How many images were learned from, looked at to choose the weights, held out for the audits; and their specs."""
 

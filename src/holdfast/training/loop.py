@@ -53,7 +53,7 @@ class Keeper(Monitor, Protocol):
     """A monitor that chooses which of the encoders that it has seen comes out."""
 
     @property
-    def done(self) -> bool:
+    def is_over(self) -> bool:
         """Whether nothing better is to be expected: the training ends."""
         ...
 
@@ -279,7 +279,7 @@ class _Training:
     def _ask_keeper(self) -> None:
         """Let all processes know whether the keeper, who looks in the main one, has seen enough."""
         if self.keeper is not None:
-            done = torch.tensor([float(self.keeper.done)], device=self.accelerator.device)
+            done = torch.tensor([float(self.keeper.is_over)], device=self.accelerator.device)
             self._stopped = bool(gather(done).any())
 
     @property

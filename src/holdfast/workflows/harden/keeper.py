@@ -91,7 +91,7 @@ class Keeper:
         return [seen for seen in kept if _size(seen) >= EQUAL * largest][-1]
 
     @property
-    def done(self) -> bool:
+    def is_over(self) -> bool:
         """Whether patience is at its end."""
         if self._patience is None or not self.looks:
             return False

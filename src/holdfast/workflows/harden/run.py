@@ -5,7 +5,6 @@ import shlex
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -20,8 +19,8 @@ from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.encoders import find_weights_suffix, open_encoder
 from holdfast.sources.encoders.shared.copies import copy_encoder, trainable, with_weights
 from holdfast.sources.encoders.shared.equip import load
-from holdfast.storage.entry import as_json, read_json
-from holdfast.storage.hardening import Comparison, HardeningImages, HardeningRecord, TriedRate
+from holdfast.storage.entry import Spec, as_json, read_json
+from holdfast.storage.hardening import Comparison, HardeningImages, HardeningRecord, HardeningTraining, TriedRate
 from holdfast.storage.run_folder import Store
 from holdfast.training.accelerator import engine
 from holdfast.training.images import TrainingImages
@@ -84,22 +83,24 @@ def harden(
     store, together = Store(folder), engine(hardening.recipe(), (), folder)
     with together.main_process_first():  # it writes what the others read
         pace = _pace(hardening, store, _identity(hardening, start, held_out, learned))
-        plan = store.read_json(PLAN)
+        training = _read(store)
+    assert training is not None
     warnings = doubts.before(start)
     for line in warnings:
         listener.stage(line)
-    rates = _rates(hardening, store, plan, start, learned, listener)
+    rates = _rates(hardening, store, training, start, learned, listener)
     hardening = replace(hardening, rate=rates[0].rate)
     keeper = Keeper(store, start, looked_at, hardening.ball(), hardening.patience, hardening.device)
     trained = _train_encoder(hardening, store, start, opened, pace, learned, keeper, listener)
     if not leads():
         return None
-    training = store.read_json(PLAN)
-    comparisons = msgspec.convert(training["comparisons"], list[Comparison])
+    training = _read(store)
+    assert training is not None
+    assert training.seconds is not None
 
     # Audit both encoders, and measure how far clean representations have moved
     began = time.monotonic()
-    command = "" if opened.encoder else hardening.command(folder, clocked=bool(training["marks"]))
+    command = "" if opened.encoder else hardening.command(folder, clocked=bool(training.marks))
     shown = public_command(shlex.split(command))
     both = None if after else {"before": start, "after": trained}
     records = [
@@ -133,11 +134,11 @@ def harden(
         attack=registry.spec(hardening.attack_of_training()),
         looks=keeper.looks,
         kept=keeper.best.step,
-        comparisons=comparisons,
-        steps=training["made"],
-        pace=training["marks"],
-        budget=training["budget"],
-        seconds=round(training["seconds"], 3),
+        comparisons=training.comparisons,
+        steps=training.made,
+        pace=training.marks,
+        budget=training.budget,
+        seconds=round(training.seconds, 3),
         images=HardeningImages(
             learned=len(learned),
             looked_at=len(looked_at),
@@ -153,7 +154,7 @@ def harden(
         failures=[line for record in records for line in record.failures],
         warnings=[
             *warnings,
-            *doubts.of_training(comparisons),
+            *doubts.of_training(training.comparisons),
             *doubts.of_looks(keeper.looks, keeper.best.step),
             *doubts.after(price, measures),
         ],
@@ -169,47 +170,52 @@ def harden(
     return Hardened(trained, record)
 
 
-def _identity(hardening: Hardening, start: Encoder, held_out: ImageSet, learned: TrainingImages) -> dict[str, Any]:
+def _identity(hardening: Hardening, start: Encoder, held_out: ImageSet, learned: TrainingImages) -> Spec:
     """Return all that decides the weights, but for how long the training is."""
     values = {key: value for key, value in asdict(hardening).items() if key not in ("steps", "budget", "pace")}
     images = {"learned": learned.images.fingerprint, "held_out": held_out.fingerprint}
     return public({**values, **images, "weights": start.refresh_fingerprint()})
 
 
-def _pace(hardening: Hardening, store: Store, identity: dict[str, Any]) -> Pace:
+def _read(store: Store) -> HardeningTraining | None:
+    """Return what the folder knows of a training; None where it knows nothing."""
+    try:
+        return read_json(store.read_json(PLAN), HardeningTraining)
+    except ValueError:
+        return None
+
+
+def _write(store: Store, training: HardeningTraining) -> None:
+    """Write what is known of the training, in the first of several processes."""
+    if leads():
+        store.write_json(PLAN, as_json(training))
+
+
+def _pace(hardening: Hardening, store: Store, identity: Spec) -> Pace:
     """Return how long to train: as the user says, if that is what the folder says."""
-    length = (hardening.seconds if hardening.steps is None else None), hardening.steps, list(hardening.pace)
-    plan = store.read_json(PLAN)
+    budget, steps, marks = hardening.seconds if hardening.steps is None else None, hardening.steps, list(hardening.pace)
+    training, folder = _read(store), str(store.folder)
     if not (store.exists(ENCODER) or store.exists("checkpoint.pt")):  # what came to nothing claims no folder
-        plan = {"asked": identity, **dict(zip(("budget", "steps", "marks"), length, strict=True)), "seconds": None}
-        _write(store, plan)
-    elif not isinstance(plan, dict):
-        raise HoldfastError(f"the folder {str(store.folder)!r} holds a training; choose another --out")
+        training = HardeningTraining(asked=identity, budget=budget, steps=steps, marks=marks)
+        _write(store, training)
+    elif training is None:
+        raise HoldfastError(f"the folder {folder!r} holds a training; choose another --out")
 
     # At the rate that was found, if none was given; by the clock, as at first; or, once it is trained, in the steps and
     # at the pace that came of it
-    if hardening.rate == plan.get("rates", [{"rate": None}])[0]["rate"]:
-        identity = {**identity, "rate": plan.get("asked", {}).get("rate")}
-    budget = plan.get("budget")
-    by_steps = (None if plan.get("seconds") else budget), plan.get("steps"), plan.get("marks")
-    lengths = [by_steps] if budget is None else [(budget, None, []), by_steps]
-    if plan.get("asked") != identity or length not in lengths:
-        raise HoldfastError(
-            f"the folder {str(store.folder)!r} holds another hardening; choose another --out, or delete it"
-        )
-    return Pace(hardening.steps, length[0], hardening.pace)
-
-
-def _write(store: Store, plan: dict[str, Any]) -> None:
-    """Write what is known of the training, in the first of several processes."""
-    if leads():
-        store.write_json(PLAN, plan)
+    if training.rates and hardening.rate == training.rates[0].rate:
+        identity = {**identity, "rate": training.asked.get("rate")}
+    by_steps = (None if training.seconds else training.budget), training.steps, training.marks
+    lengths = [by_steps] if training.budget is None else [(training.budget, None, []), by_steps]
+    if training.asked != identity or (budget, steps, marks) not in lengths:
+        raise HoldfastError(f"the folder {folder!r} holds another hardening; choose another --out, or delete it")
+    return Pace(steps, budget, hardening.pace)
 
 
 def _rates(
     hardening: Hardening,
     store: Store,
-    plan: dict[str, Any],
+    training: HardeningTraining,
     start: Encoder,
     learned: TrainingImages,
     listener: Listener,
@@ -217,12 +223,13 @@ def _rates(
     """Return the rates that were tried, now or in an earlier run, with what the loss became; the first is taken."""
     if hardening.rate is not None:
         return [TriedRate(rate=hardening.rate)]
-    if "rates" not in plan:
-        listener.stage("finding the learning rate")
-        tried = losses(hardening.recipe(), start, learned) if hardening.remembers else {UNTRIED: None}
-        plan["rates"] = as_json([{"rate": rate, "loss": loss} for rate, loss in reversed(tried.items())])
-        _write(store, plan)
-    return msgspec.convert(plan["rates"], list[TriedRate])
+    if training.rates:
+        return training.rates
+    listener.stage("finding the learning rate")
+    tried = losses(hardening.recipe(), start, learned) if hardening.remembers else {UNTRIED: None}
+    rates = [TriedRate(rate=rate, loss=_finite(loss)) for rate, loss in reversed(tried.items())]
+    _write(store, msgspec.structs.replace(training, rates=rates))
+    return rates
 
 
 def _train_encoder(
@@ -236,22 +243,36 @@ def _train_encoder(
     listener: Listener,
 ) -> Encoder:
     """Return the hardened encoder that the keeper chose: trained now, or before this run was interrupted."""
-    plan, path = store.read_json(PLAN), store.folder / ENCODER
-    if plan["seconds"] is None or not path.exists():
+    plan, path = _read(store), store.folder / ENCODER
+    assert plan is not None
+    if plan.seconds is None or not path.exists():
         opens = None if opened.encoder else hardening.encoder
         options = {"encoder": start, "opens": opens, "images": learned, "pace": pace, "listener": listener}
         options |= {"keeper": keeper, "track": hardening.track}
         trained = train(replace(hardening.recipe(), steps=hardening.steps), store.folder, **options)
-        # what the clock decided takes the place of the budget; what a keeper decided, it decides again
-        steps = plan["steps"] if pace.budget is None else trained.steps
-        came = {"steps": steps, "made": trained.steps, "marks": pace.marks, "seconds": trained.pace.spent}
-        compared = [
-            asdict(one) | {"ratio": one.ratio if math.isfinite(one.ratio) else None} for one in trained.comparisons
-        ]
-        _write(store, plan | came | {"comparisons": compared})
+        came = HardeningTraining(
+            asked=plan.asked,
+            budget=plan.budget,
+            # what the clock decided takes the place of the budget; what a keeper decided, it decides again
+            steps=plan.steps if pace.budget is None else trained.steps,
+            marks=pace.marks,
+            seconds=trained.pace.spent,
+            made=trained.steps,
+            rates=plan.rates,
+            comparisons=[
+                Comparison(step=one.step, ratio=_finite(one.ratio), coarse=one.coarse, mended=one.mended)
+                for one in trained.comparisons
+            ],
+        )
+        _write(store, came)
         return trained.encoder
     if opened.encoder is None:
         return open_encoder(with_weights(hardening.encoder, path))
     encoder = copy_encoder(start)
     load(encoder.module.get_submodule(encoder.root), str(path))
     return encoder
+
+
+def _finite(value: float | None) -> float | None:
+    """Return a number that JSON can hold; None beyond all numbers."""
+    return None if value is None or not math.isfinite(value) else value
