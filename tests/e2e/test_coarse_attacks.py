@@ -12,10 +12,9 @@ from holdfast.core import Batch, Encoder, Facts, Rng, registry
 from holdfast.sources.encoders.shared.copies import trainable
 from holdfast.training import loop
 from holdfast.training.adversary import Adversary
-from holdfast.training.coarseness import COARSE, MENDS, SLOWER, USELESS, judge, refine
+from holdfast.training.coarseness import COARSE, MENDS, SLOWER, USELESS, explain, judge, refine
 from holdfast.training.loop import Trained, train
 from holdfast.training.recipe import Recipe
-from holdfast.workflows.harden import doubts
 from holdfast.workflows.harden.plan import Hardening
 
 BALL = registry.part("threats", "linf", radius=0.1)
@@ -89,21 +88,14 @@ def test_a_planted_coarse_attack_is_noticed_mended_and_told(planted: Trained) ->
     untouched = train_rates(asked(1, 1e-4))
     shares = [row["rate"] / rate for row, rate in zip(planted.rows[1:], untouched[1:], strict=True)]
     assert shares == pytest.approx([SLOWER ** min(MENDS, step // 5) for step in range(1, STEPS)])
-    (line,) = doubts.of_training(hardening_comparisons(planted))
+    (line,) = explain(planted.comparisons)
     assert "too coarse: at step 5" in line
     assert "from step 5, 10, 15" in line
-    assert "at step 20 that was still too coarse: give more --attack-steps" in line
+    assert "at step 20 that was still too coarse: give it more steps" in line
 
 
 def train_rates(recipe: Recipe) -> list[float]:
     return [recipe.optimiser.rate_at(step / STEPS) for step in range(STEPS)]
-
-
-def hardening_comparisons(trained: Trained) -> list[doubts.Comparison]:
-    return [
-        doubts.Comparison(step=one.step, ratio=one.ratio, coarse=one.coarse, mended=one.mended)
-        for one in trained.comparisons
-    ]
 
 
 def test_a_comparison_alone_changes_nothing(planted: Trained, tmp_path: Path) -> None:
@@ -119,7 +111,7 @@ def test_a_fine_attack_gives_no_reason_to_change_it(tmp_path: Path) -> None:
     fine = train(asked(10, 0.025), tmp_path / "fine")
     assert not any(comparison.coarse for comparison in fine.comparisons)
     assert max(comparison.ratio for comparison in fine.comparisons) < COARSE
-    assert doubts.of_training(hardening_comparisons(fine)) == []
+    assert explain(fine.comparisons) == []
 
 
 def test_a_mended_training_resumes_to_the_same_weights(

@@ -85,7 +85,9 @@ def test_the_weights_of_the_largest_radius_come_out(
     alone = tmp_path / "b"
     monkeypatch.setattr(hardening.Keeper, "choose", lambda self, last: last)
     told(monkeypatch, radii)
-    monkeypatch.setattr(hardening.Keeper, "is_over", property(lambda self: any(seen.step == kept for seen in self.looks)))
+    monkeypatch.setattr(
+        hardening.Keeper, "is_over", property(lambda self: any(seen.step == kept for seen in self.looks))
+    )
     assert harden(ASKED, alone).record.steps == kept
     assert same(tmp_path / "a" / "encoder.safetensors", alone / "encoder.safetensors")
 

@@ -5,6 +5,7 @@ from typing import Literal
 from msgspec import field
 
 from holdfast.numerics.statistics.score import Score
+from holdfast.storage.coarseness import Comparison
 from holdfast.storage.entry import Count, Entry, Number, Spec
 
 
@@ -38,15 +39,6 @@ class LookAtHardening(Entry, frozen=True, kw_only=True):
     low: Number | None
     high: Number | None
     cosine: Number
-
-
-class Comparison(Entry, frozen=True, kw_only=True):
-    """How much more a finer attack found at a step than that of the training; `mended`: it was made finer then."""
-
-    step: Count
-    ratio: Number | None
-    coarse: bool
-    mended: bool
 
 
 class Hardening(Entry, frozen=True, kw_only=True):

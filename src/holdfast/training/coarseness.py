@@ -1,9 +1,11 @@
 """Whether the attack of a training still finds what a finer one finds, and what is done where it does not."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from holdfast.core import Ball
+from holdfast.storage.coarseness import Comparison
 from holdfast.training.adversary import Adversary
 
 COARSE, GROWN = 1.5, 1.3
@@ -24,24 +26,7 @@ IMAGES = 32
 """How many images both attacks are tried on."""
 
 
-@dataclass(frozen=True)
-class Coarseness:
-    """A comparison of the attack of a training with a finer one.
-
-    Attributes:
-        step: of the training.
-        ratio: how much more the finer one finds, see `Adversary.measure_coarseness`.
-        coarse: whether the attack is too coarse.
-        mended: whether a finer attack follows.
-    """
-
-    step: int
-    ratio: float
-    coarse: bool
-    mended: bool
-
-
-def judge(ratio: float, step: int, before: Sequence[float], adversary: Adversary, mends: int) -> Coarseness:
+def judge(ratio: float, step: int, before: Sequence[float], adversary: Adversary, mends: int) -> Comparison:
     """Return what a comparison says.
 
     Args:
@@ -52,7 +37,8 @@ def judge(ratio: float, step: int, before: Sequence[float], adversary: Adversary
         mends: how often its attack has been made finer.
     """
     coarse = ratio > USELESS or (ratio > COARSE and ratio > GROWN * min([ratio, *before]))
-    return Coarseness(step, ratio, coarse, coarse and adversary.mend and mends < MENDS)
+    told = ratio if math.isfinite(ratio) else None
+    return Comparison(step=step, ratio=told, coarse=coarse, mended=coarse and adversary.mend and mends < MENDS)
 
 
 def refine(adversary: Adversary, times: int) -> Adversary:
@@ -61,3 +47,24 @@ def refine(adversary: Adversary, times: int) -> Adversary:
         assert isinstance(adversary.threat, Ball)
         adversary = replace(adversary, attack=adversary.attack.refine(adversary.threat))
     return adversary
+
+
+def explain(comparisons: Sequence[Comparison]) -> list[str]:
+    """Return that the attack of a training was too coarse, and what was done about it; nothing where it was not."""
+    found = [one for one in comparisons if one.coarse]
+    if not found:
+        return []
+    first = found[0]
+    times = "infinitely many times" if first.ratio is None else f"{first.ratio:.1f} times"
+    mended = [str(one.step) for one in found if one.mended]
+    then = (
+        f"it went on with twice the steps, each half as long, and half the rate, from step {', '.join(mended)}"
+        if mended
+        else "give it more steps"
+    )
+    if mended and not found[-1].mended:
+        then += f"; at step {found[-1].step} that was still too coarse: give it more steps, or a lower rate"
+    return [
+        f"the attack of the training was too coarse: at step {first.step} a finer one found {times} as much, so the "
+        f"network may have learned to beat the attack instead of the ball; {then}"
+    ]

@@ -6,10 +6,11 @@ import json
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+import msgspec
 import torch
 from torch import Tensor, nn
 
@@ -20,11 +21,13 @@ from holdfast.runtime.waiting import move_to
 from holdfast.sources.encoders import find_weights_suffix, open_encoder, write
 from holdfast.sources.encoders.shared.copies import save, trainable, with_weights
 from holdfast.sources.encoders.shared.weights import fix_seed
+from holdfast.storage.coarseness import Comparison
+from holdfast.storage.entry import as_json
 from holdfast.storage.run_folder import Store, files_read
 from holdfast.training import accelerator as engines
 from holdfast.training import checkpoint
 from holdfast.training.batchnorm import unwrap_batchnorm, wrap_batchnorm
-from holdfast.training.coarseness import IMAGES, SLOWER, Coarseness, judge, refine
+from holdfast.training.coarseness import IMAGES, SLOWER, judge, refine
 from holdfast.training.fit import check, check_reopens, width
 from holdfast.training.images import TrainingImages
 from holdfast.training.log import Log
@@ -81,7 +84,7 @@ class Trained:
     steps: int
     resumed: int
     rows: list[dict[str, float]]
-    comparisons: list[Coarseness]
+    comparisons: list[Comparison]
     pace: Pace
 
 
@@ -186,7 +189,7 @@ class _Training:
         self.step, self.log, self._order, self._flat, self._between_steps = 0, Log(), (-1, torch.empty(0)), 0, True
         self._stopped = False
         self._heard = 0  # how far the listener knows the training to be
-        self.adversary, self._comparisons = recipe.adversary, list[Coarseness]()
+        self.adversary, self._comparisons = recipe.adversary, list[Comparison]()
         self._attacked: dict[int, list[Images]] = {}  # part of the batch -> what the step before attacked it with
 
     def _leave_out(self, student: Student) -> None:
@@ -218,7 +221,7 @@ class _Training:
             if self.accelerator.scaler is not None and kept["scaler"]:
                 self.accelerator.scaler.load_state_dict(kept["scaler"])
             self.step, self._flat, self.log = kept["step"], kept["flat"], Log(kept["log"])
-            self._comparisons = [Coarseness(**facts) for facts in kept["comparisons"]]
+            self._comparisons = msgspec.convert(kept["comparisons"], list[Comparison])
             if self.adversary is not None:
                 self.adversary = refine(self.adversary, self._mends)
             self.pace.go_on(kept.get("pace"))
@@ -353,7 +356,7 @@ class _Training:
             rng = self._rng(own, epoch).child("check", self.step)
             views, batch = self._views(own, epoch), self._batch(part, epoch)
             ratio = adversary.measure_coarseness(self.student, views, batch, rng)
-        before = [comparison.ratio for comparison in self._comparisons]
+        before = [comparison.ratio for comparison in self._comparisons if comparison.ratio is not None]
         comparison = judge(ratio, self.step, before, adversary, self._mends)
         self._comparisons.append(comparison)
         self.log.note({"coarseness": ratio})
@@ -462,7 +465,7 @@ class _Training:
             return
         scaler = self.accelerator.scaler
         facts = {"recipe": digest, "step": self.step, "flat": self._flat, "log": self.log.rows, "pace": self.pace.state}
-        facts |= {"comparisons": [asdict(comparison) for comparison in self._comparisons]}
+        facts |= {"comparisons": as_json(self._comparisons)}
         facts |= {"optimiser": self.optimiser.state_dict(), "scaler": scaler.state_dict() if scaler else {}}
         checkpoint.write(self.store, self.held, facts)
         self.log.write(self.store)

@@ -11,6 +11,7 @@ from holdfast.report.numbers import duration, number, plural, score
 from holdfast.report.table import Table
 from holdfast.storage.entry import Number
 from holdfast.storage.monitor import MonitorRecord
+from holdfast.training.coarseness import explain
 from holdfast.training.loop import Trained
 
 FACTS = ("loss", "clean", "attacked", "spread")
@@ -37,6 +38,7 @@ def document(trained: Trained, monitors: Sequence[MonitorRecord], seconds: float
     return [
         Table(("", "first", "last"), lines),
         *(line for seen in monitors for line in _more(seen)),
+        *(Text(f"Warning: {line}", style="bold yellow") for line in explain(trained.comparisons)),
         Text(f"{plural(trained.steps, 'step')}{before}, {duration(seconds)}", style="dim"),
         ToCopy(
             {

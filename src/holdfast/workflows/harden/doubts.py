@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from holdfast.core import Encoder
-from holdfast.storage.hardening import Comparison, HardenedMeasure, LookAtHardening, Price
+from holdfast.storage.hardening import HardenedMeasure, LookAtHardening, Price
 
 FAR = 0.9
 """Mean cosine between new and old clean representations below which heads of the old ones no longer fit.
@@ -34,27 +34,6 @@ def _fresh(layer: _BatchNorm) -> bool:
     assert layer.running_mean is not None
     assert layer.running_var is not None
     return bool((layer.running_mean == 0).all()) and bool((layer.running_var == 1).all())
-
-
-def of_training(comparisons: Sequence[Comparison]) -> list[str]:
-    """Return what speaks against the attack of a training: that it was too coarse, and what was done about it."""
-    found = [one for one in comparisons if one.coarse]
-    if not found:
-        return []
-    first = found[0]
-    times = "infinitely many times" if first.ratio is None else f"{first.ratio:.1f} times"
-    mended = [str(one.step) for one in found if one.mended]
-    then = (
-        f"it went on with twice the steps, each half as long, and half the rate, from step {', '.join(mended)}"
-        if mended
-        else "give more --attack-steps"
-    )
-    if mended and not found[-1].mended:
-        then += f"; at step {found[-1].step} that was still too coarse: give more --attack-steps, or a lower --rate"
-    return [
-        f"the attack of the training became too coarse: at step {first.step} a finer one found {times} as much, so the "
-        f"network had begun to beat the attack instead of the ball; {then}"
-    ]
 
 
 def of_looks(looks: Sequence[LookAtHardening], kept: int) -> list[str]:

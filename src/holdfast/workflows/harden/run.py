@@ -20,9 +20,10 @@ from holdfast.sources.encoders import find_weights_suffix, open_encoder
 from holdfast.sources.encoders.shared.copies import copy_encoder, trainable, with_weights
 from holdfast.sources.encoders.shared.equip import load
 from holdfast.storage.entry import Spec, as_json, read_json
-from holdfast.storage.hardening import Comparison, HardeningImages, HardeningRecord, HardeningTraining, TriedRate
+from holdfast.storage.hardening import HardeningImages, HardeningRecord, HardeningTraining, TriedRate
 from holdfast.storage.run_folder import Store
 from holdfast.training.accelerator import engine
+from holdfast.training.coarseness import explain
 from holdfast.training.images import TrainingImages
 from holdfast.training.loop import train
 from holdfast.training.pace import Pace
@@ -154,7 +155,7 @@ def harden(
         failures=[line for record in records for line in record.failures],
         warnings=[
             *warnings,
-            *doubts.of_training(training.comparisons),
+            *explain(training.comparisons),
             *doubts.of_looks(keeper.looks, keeper.best.step),
             *doubts.after(price, measures),
         ],
@@ -259,10 +260,7 @@ def _train_encoder(
             seconds=trained.pace.spent,
             made=trained.steps,
             rates=plan.rates,
-            comparisons=[
-                Comparison(step=one.step, ratio=_finite(one.ratio), coarse=one.coarse, mended=one.mended)
-                for one in trained.comparisons
-            ],
+            comparisons=trained.comparisons,
         )
         _write(store, came)
         return trained.encoder

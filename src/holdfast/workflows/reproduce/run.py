@@ -181,6 +181,8 @@ def _inputs(
                 training = make_recipe(
                     fill_placeholders(source.train, specs) | {"device": device, "seed": seed}, where=name
                 )
+                if training.adversary is not None:  # the paper's attack, however coarse, as its authors had it
+                    training = replace(training, adversary=replace(training.adversary, mend=False))
                 specs[name] = train(training, folder / "inputs" / name, listener=listener).spec
                 if training.snapshots:
                     specs[name] = f"{SERIES}:{folder / 'inputs' / name / 'snapshots'}"
