@@ -540,6 +540,16 @@ def test_images_must_suffice(tmp_path: Path) -> None:
     few = unlabelled(tmp_path, 60)
     with pytest.raises(HoldfastError, match="to learn from beside the 60 that are held out, got 0"):
         harden(replace(FEW, data=few, test=few), tmp_path / "b")
+    np.savez(tmp_path / "equal.npz", images=np.full((600, 8, 8), 100, np.uint8))
+    with pytest.raises(HoldfastError) as error:
+        harden(replace(FEW, data=str(tmp_path / "equal.npz")), tmp_path / "c")
+    assert "beside the 200 that are held out, got 0, for 600 are among them (different pictures: 1)" in str(error.value)
+
+
+def test_a_rate_that_no_attack_survives_is_named(tmp_path: Path) -> None:
+    with pytest.raises(HoldfastError) as error:
+        harden(replace(FEW, rate=1e9), tmp_path)
+    assert re.search(r"at step \d of 4 .*objective of the attack.*lower the rate \(1e\+09\)", str(error.value))
 
 
 def test_labels_must_be_there_where_they_are_read(tmp_path: Path) -> None:
@@ -547,7 +557,7 @@ def test_labels_must_be_there_where_they_are_read(tmp_path: Path) -> None:
     (tmp_path / "head.safetensors").touch()
     with pytest.raises(HoldfastError, match=r"head: expected a .* file, got 'none"):
         replace(bare, head="none.onnx")
-    with pytest.raises(HoldfastError, match="rate: expected a number above 0, got 0"):
+    with pytest.raises(HoldfastError, match="rate: expected a finite number above 0 or None, got 0"):
         replace(bare, rate=0.0)
     with pytest.raises(HoldfastError, match="supervised: expected images with labels"):
         harden(replace(bare, objective="supervised"), tmp_path / "a")

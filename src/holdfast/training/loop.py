@@ -13,8 +13,9 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from holdfast.core import Batch, Encoder, Facts, HoldfastError, Images, Rng, StepResult, Student, View
+from holdfast.core import Batch, Encoder, Facts, HoldfastError, Images, Rng, StepResult, Student, View, registry
 from holdfast.runtime.distributed import processes, rank
+from holdfast.runtime.errors import NotFinite
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.waiting import move_to
 from holdfast.sources.encoders import find_weights_suffix, open_encoder, write
@@ -35,6 +36,9 @@ SAVE_EVERY = 60.0
 
 COLLAPSED, PATIENCE = 1e-3, 20
 """Spread of representations below which, for so many steps, a training has collapsed."""
+
+PUSHING_APART = ("simclr", "barlow_twins", "vicreg")
+"""Methods whose loss is large where all images have one representation."""
 
 
 @runtime_checkable
@@ -298,7 +302,10 @@ class _Training:
             return self._outcome(self.model, views, [], batch)
         # A part is known by its first image, which is the same whenever the batch is replayed
         rng, key = self._rng(own, epoch).child("adversary", self.step), int(part[0])
-        attacked = recipe.adversary.disturb(student, views, batch, rng, self._attacked.get(key, ()))
+        try:
+            attacked = recipe.adversary.disturb(student, views, batch, rng, self._attacked.get(key, ()))
+        except NotFinite as error:  # the first to meet what the step before made of the weights
+            raise self._not_finite("the objective of the attack, or its gradient") from error
         if self.replays > 1:
             self._attacked[key] = attacked
         # Through DistributedDataParallel where there is one, which exchanges the gradients
@@ -339,21 +346,35 @@ class _Training:
         bad = [name for name, value in facts.items() if not math.isfinite(value)]
         if self.recipe.precision == "fp16" and bad == ["gradient"]:
             bad = []  # the scaler leaves out such steps and lowers its scale
-        moment = f"at step {self.step + 1} of {self.pace} (epoch {self.step // (self.per_epoch * self.replays) + 1})"
         if bad:
-            raise HoldfastError(
-                f"training stopped {moment}: not finite: {', '.join(bad)}; "
-                f"{self._describe_checkpoint()}; lower the rate, clip the gradient (clip=1), or check the "
-                "images and weights"
-            )
+            raise self._not_finite(", ".join(bad))
         # One flat step may be a batch of images that are alike; many in a row are a collapse
         self._flat = self._flat + 1 if facts["spread"] < COLLAPSED else 0
         if self._flat >= PATIENCE:
             raise HoldfastError(
-                f"training stopped {moment}: collapsed: all images have one representation (relative spread "
-                f"{facts['spread']:.1g} for {PATIENCE} steps); {self._describe_checkpoint()}; lower the rate, "
-                "strengthen the augmentations, or choose a method that cannot collapse (simclr, barlow_twins, vicreg)"
+                f"training stopped {self._moment}: collapsed: all images have one representation (relative spread "
+                f"{facts['spread']:.1g} for {PATIENCE} steps); {self._describe_checkpoint()}; "
+                f"{self._against_collapse()}"
             )
+
+    @property
+    def _moment(self) -> str:
+        epoch = self.step // (self.per_epoch * self.replays) + 1
+        return f"at step {self.step + 1} of {self.pace} (epoch {epoch})"
+
+    def _not_finite(self, bad: str) -> HoldfastError:
+        """Return the error of a training in which something is not finite."""
+        return HoldfastError(
+            f"training stopped {self._moment}: not finite: {bad}; {self._describe_checkpoint()}; lower the rate "
+            f"({self.recipe.optimiser.rate:g}), clip the gradient (clip=1), or check the images and weights"
+        )
+
+    def _against_collapse(self) -> str:
+        """Return what helps against a collapse."""
+        if (different := self.images.images.different) < self.recipe.batch_size:
+            return f"give images that differ (different pictures among the {len(self.images)}: {different})"
+        apart = " or ".join(name for name in PUSHING_APART if name != registry.part_name(self.recipe.method))
+        return f"lower the rate, strengthen the augmentations, or choose a method that pushes images apart ({apart})"
 
     def _describe_checkpoint(self) -> str:
         path = self.store.folder / checkpoint.NAME
