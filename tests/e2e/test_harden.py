@@ -15,6 +15,7 @@ import pytest
 import torch
 from rich.console import Console
 from safetensors.torch import load_file, save_file
+from test_audit_run import holdfast
 from test_command_line import refused, run
 from torch import nn
 
@@ -461,6 +462,46 @@ def test_interrupted_in_the_audit_it_is_not_trained_again(
     found = harden(FEW, tmp_path).record
     assert (tmp_path / "encoder.safetensors").read_bytes() == kept
     assert found.price.relative_l2.value > 0  # the hardened one, not the one before
+
+
+TERMINATED = """
+import os, pathlib, signal
+from holdfast.auditing import profile_files
+import holdfast.training.loop as loop
+from holdfast.storage.run_folder import safetensors
+
+profile_files.FOLDER = pathlib.Path({folder!r})
+learn, save_file, saved = loop._Training._learn, safetensors.torch.save_file, []
+
+def _learn(training, *arguments):
+    if training.step == 2:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return learn(training, *arguments)
+
+def save(tensors, path, *rest):
+    if "audit" in str(path):
+        saved.append(path)
+    if len(saved) == {shards}:
+        os.kill(os.getpid(), signal.SIGTERM)
+    save_file(tensors, path, *rest)
+
+loop._Training._learn, safetensors.torch.save_file = _learn, save
+"""
+
+
+@pytest.mark.slow
+def test_told_to_end_in_training_and_in_the_audit_it_goes_on(unaudited, tmp_path: Path) -> None:
+    """SIGTERM, as schedulers send it, at the third step; then, as the training goes on behind it, in the audit."""
+    made = []
+    for shards in (3, 3, 999):
+        before = TERMINATED.format(folder=str(profile_files.FOLDER), shards=shards)
+        told = holdfast(*words(FEW, tmp_path / "cut"), before=before)
+        _, err = told.communicate(timeout=200)
+        made.append((told.returncode, (tmp_path / "cut" / "encoder.safetensors").exists()))
+        assert "the same command continues" in err if told.returncode else (tmp_path / "cut" / "harden.json").exists()
+    assert made == [(143, False), (143, True), (0, True)]
+    harden(FEW, tmp_path / "whole")
+    assert same(tmp_path / "cut", tmp_path / "whole")
 
 
 # --- any encoder, and what is refused ---

@@ -31,8 +31,9 @@ from holdfast.training.log import Log
 from holdfast.training.pace import Pace
 from holdfast.training.recipe import Recipe, entry
 
-SAVE_EVERY = 60.0
-"""Seconds between checkpoints."""
+SAVE_FIRST, SAVE_EVERY, SAVE_COST = 2.0, 60.0, 20.0
+"""Seconds to the first checkpoint and, once the training has run as long, between later ones; before that, as many as
+it has run so far, and at least so many times what the last one took."""
 
 COLLAPSED, PATIENCE = 1e-3, 20
 """Spread of representations below which, for so many steps, a training has collapsed."""
@@ -204,30 +205,20 @@ class _Training:
         elif self.accelerator.is_main_process:
             self.store.write_json("recipe.json", self.settings | {"command": self.command})
         # train, saving from time to time, on an interrupt between two steps, and at the end
-        resumed, saved = self.step, time.monotonic()
+        resumed = self.step
         self.listener.begin(self.recipe.encoder, *self.pace.length)
         self._advance()
         if not self.pace.over(self.step):
             engines.begin(self.accelerator, self.settings, self.store.folder)
-        try:
-            with engines.interrupts() as interrupted:
-                self.pace.go_on(None)  # the clock runs from here
-                while not self.pace.over(self.step):
-                    self._one_step()
-                    engines.tell(self.accelerator, self.log.rows[-1])
-                    self._advance()
-                    self.listener.stage(f"loss {self.log.rows[-1]['loss']:.4g}")
-                    if interrupted:
-                        raise KeyboardInterrupt
-                    if time.monotonic() - saved > SAVE_EVERY:
-                        self._save(digest)
-                        saved = time.monotonic()
-        except KeyboardInterrupt:
-            if self._between_steps:  # inside a step some weights have moved and others have not
-                self._save(digest)
-            raise
-        finally:
-            engines.end(self.accelerator)
+        with engines.interrupts() as heard:
+            try:
+                self._run_steps(digest, heard)
+            except KeyboardInterrupt:
+                if self._between_steps:  # inside a step some weights have moved and others have not
+                    self._save(digest)
+                raise
+            finally:
+                engines.end(self.accelerator)
         if not self._finite():
             raise HoldfastError(
                 f"training stopped after its last step, {self.step}: not finite: weights; "
@@ -235,6 +226,25 @@ class _Training:
             )
         self._save(digest)
         return self._finish(resumed)
+
+    def _run_steps(self, digest: str, heard: list[int]) -> None:
+        """Make all steps, and keep a checkpoint from time to time."""
+        self.pace.go_on(None)  # the clock runs from here
+        begun = saved = time.monotonic()
+        cost = 0.0
+        while not self.pace.over(self.step):
+            self._one_step()
+            engines.tell(self.accelerator, self.log.rows[-1])
+            self._advance()
+            self.listener.stage(f"loss {self.log.rows[-1]['loss']:.4g}")
+            # Within a replayed batch there is nothing to keep that goes on
+            between = self.step % self.replays == 0 or self.pace.over(self.step)
+            if engines.any_heard(self.accelerator, heard) and between:
+                raise KeyboardInterrupt
+            wait = min(SAVE_EVERY, max(SAVE_FIRST, saved - begun, SAVE_COST * cost))
+            if (now := time.monotonic()) - saved > wait and self._save(digest):
+                saved = time.monotonic()
+                cost = saved - now
 
     def _advance(self) -> None:
         """Tell the listener how far it is."""
@@ -398,16 +408,21 @@ class _Training:
         """Return the encoder as it is now, frozen, with a network of its own."""
         return unwrap_batchnorm(self.student.encoder, self.ema_model.module if self.ema_model is not None else None)
 
-    def _save(self, digest: str) -> None:
-        """Keep a checkpoint, unless the next step would refuse this state or goes on with the same attacked batch."""
+    def _save(self, digest: str) -> bool:
+        """Keep a checkpoint, unless the next step would refuse this state or goes on with the same attacked batch.
+
+        Returns:
+            whether it is kept, by the main process, which does it for all.
+        """
         unfit = not self.pace.over(self.step) and (self._flat or self.step % self.replays)
         if not self.accelerator.is_main_process or unfit or not self._finite():
-            return
+            return False
         scaler = self.accelerator.scaler
         facts = {"recipe": digest, "step": self.step, "flat": self._flat, "log": self.log.rows, "pace": self.pace.state}
         facts |= {"optimiser": self.optimiser.state_dict(), "scaler": scaler.state_dict() if scaler else {}}
         checkpoint.write(self.store, self.held, facts)
         self.log.write(self.store)
+        return True
 
     def _finite(self) -> bool:
         return all(bool(value.isfinite().all()) for value in self.held.parameters())
