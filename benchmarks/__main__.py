@@ -20,7 +20,7 @@ QUICK = (
     "sharing", "whole_audit", "attack_step", "own_work", "pair_memory", "knn", "sampling", "learning_step",
     "adversarial_step", "certified_radius", "common_corruptions", "images", "dimensions", "certificate_growth", "index",
     "workers", "constants", "paper", "onnx_step",
-    "libraries", "startup", "training_step", "fingerprints",
+    "libraries", "startup", "training_step", "peer_training", "fingerprints",
     "scale",
 )  # fmt: skip
 SLOW = ("rare_events", "synbench", "certified_accuracy")

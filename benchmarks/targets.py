@@ -96,6 +96,8 @@ TARGETS = (
           ("training step, cnn_b_cifar, adversary", "training step, resnet20_32, adversary"), 1.08),
     Target("training step / bare loop", "≤ 1.05", "training_step",
           ("training step, cnn_b_cifar, plain", "training step, resnet20_32, plain"), 1.05),
+    Target("losses of a training / lightly's", "equal to 1e-4", "peer_training", ("losses of",), 1e-4),
+    Target("kNN after a training, against lightly's", "equal to half a point", "peer_training", ("kNN of",), 0.5),
     Target("fingerprint of 60,000 images", "≤ 1 s", "fingerprints", ("fingerprint of",), 1.0,
           "a quarter of it is SHA-256"),
     Target("exponent of time, 10³ to 10⁶ images, free encoder", "≤ 1.03", "scale", ("scale, exponent of time",), 1.03),

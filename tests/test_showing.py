@@ -46,7 +46,7 @@ def test_a_study_draws_its_tables(tmp_path: Path) -> None:
     )  # fmt: skip
     row = StudyRow(
         method="<b>", probe="knn", setting="same", accuracy={"original": make_score(0.5, 0.4, 0.6)}, drop={},
-        average=None, trainings=None, problems={"fog": "it <failed>"},
+        average=None, problems={"fog": "it <failed>"},
     )  # fmt: skip
     found = stored.StudyRecord(command="", study=asked, rows=[row])
     study = StudyRecord(found)

@@ -15,6 +15,7 @@ import pytest
 import torch
 from rich.console import Console
 from safetensors.torch import load_file, save_file
+from test_audit_run import holdfast
 from test_command_line import refused, run
 from torch import nn
 
@@ -464,6 +465,46 @@ def test_interrupted_in_the_audit_it_is_not_trained_again(
     assert found.price.relative_l2.value > 0  # the hardened one, not the one before
 
 
+TERMINATED = """
+import os, pathlib, signal
+from holdfast.auditing import profile_files
+import holdfast.training.loop as loop
+from holdfast.storage.run_folder import safetensors
+
+profile_files.FOLDER = pathlib.Path({folder!r})
+learn, save_file, saved = loop._Training._learn, safetensors.torch.save_file, []
+
+def _learn(training, *arguments):
+    if training.step == 2:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return learn(training, *arguments)
+
+def save(tensors, path, *rest):
+    if "audit" in str(path):
+        saved.append(path)
+    if len(saved) == {shards}:
+        os.kill(os.getpid(), signal.SIGTERM)
+    save_file(tensors, path, *rest)
+
+loop._Training._learn, safetensors.torch.save_file = _learn, save
+"""
+
+
+@pytest.mark.slow
+def test_told_to_end_in_training_and_in_the_audit_it_goes_on(unaudited, tmp_path: Path) -> None:
+    """SIGTERM, as schedulers send it, at the third step; then, as the training goes on behind it, in the audit."""
+    made = []
+    for shards in (3, 3, 999):
+        before = TERMINATED.format(folder=str(profile_files.FOLDER), shards=shards)
+        told = holdfast(*words(FEW, tmp_path / "cut"), before=before)
+        _, err = told.communicate(timeout=200)
+        made.append((told.returncode, (tmp_path / "cut" / "encoder.safetensors").exists()))
+        assert "the same command continues" in err if told.returncode else (tmp_path / "cut" / "harden.json").exists()
+    assert made == [(143, False), (143, True), (0, True)]
+    harden(FEW, tmp_path / "whole")
+    assert same(tmp_path / "cut", tmp_path / "whole")
+
+
 # --- any encoder, and what is refused ---
 
 
@@ -541,6 +582,16 @@ def test_images_must_suffice(tmp_path: Path) -> None:
     few = unlabelled(tmp_path, 60)
     with pytest.raises(HoldfastError, match="to learn from beside the 60 that are held out, got 0"):
         harden(replace(FEW, data=few, test=few), tmp_path / "b")
+    np.savez(tmp_path / "equal.npz", images=np.full((600, 8, 8), 100, np.uint8))
+    with pytest.raises(HoldfastError) as error:
+        harden(replace(FEW, data=str(tmp_path / "equal.npz")), tmp_path / "c")
+    assert "beside the 200 that are held out, got 0, for 600 are among them (different pictures: 1)" in str(error.value)
+
+
+def test_a_rate_that_no_attack_survives_is_named(tmp_path: Path) -> None:
+    with pytest.raises(HoldfastError) as error:
+        harden(replace(FEW, rate=1e9), tmp_path)
+    assert re.search(r"at step \d of 4 .*objective of the attack.*lower the rate \(1e\+09\)", str(error.value))
 
 
 def test_labels_must_be_there_where_they_are_read(tmp_path: Path) -> None:
@@ -548,7 +599,7 @@ def test_labels_must_be_there_where_they_are_read(tmp_path: Path) -> None:
     (tmp_path / "head.safetensors").touch()
     with pytest.raises(HoldfastError, match=r"head: expected a .* file, got 'none"):
         replace(bare, head="none.onnx")
-    with pytest.raises(HoldfastError, match="rate: expected a number above 0, got 0"):
+    with pytest.raises(HoldfastError, match="rate: expected a finite number above 0 or None, got 0"):
         replace(bare, rate=0.0)
     with pytest.raises(HoldfastError, match="supervised: expected images with labels"):
         harden(replace(bare, objective="supervised"), tmp_path / "a")

@@ -179,7 +179,7 @@ def test_classes_are_told_by_their_names(tmp_path: Path) -> None:
 
 
 def test_bad_input_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError, match="got 200 of 200 that are among them"):
+    with pytest.raises(HoldfastError, match=r"got 200 of 200 that are among them \(different pictures: 200\)"):
         audit(tmp_path, ProbeAccuracy(), train=str(tmp_path / "heldout.npz"))
     bare = tmp_path / "bare.npz"
     np.savez(bare, images=np.random.default_rng(0).random((20, 8, 8)).astype(np.float32))

@@ -12,7 +12,7 @@ from holdfast.report.documents.reproduction import document
 from holdfast.report.render import to_markdown
 from holdfast.workflows.reproduce.claim import Cell, Claim
 from holdfast.workflows.reproduce.recipe import read
-from holdfast.workflows.reproduce.trainings import deviation, p_between
+from holdfast.workflows.reproduce.trainings import deviation, over_trainings, p_between
 from holdfast.workflows.reproduce.verdict import judge
 from json_records import reproduce, typed_reproduction
 
@@ -141,3 +141,10 @@ def test_seeds_are_different(tmp_path: Path) -> None:
         (tmp_path / "table.toml").write_text(TABLE.replace("seeds = [0, 1, 2]", f"seeds = {seeds}"))
         with pytest.raises(HoldfastError, match="seeds: expected two different ones or more"):
             read(str(tmp_path / "table.toml"))
+
+
+def test_trainings_that_agree_have_no_interval() -> None:
+    agreed = over_trainings([0.5, 0.5, 0.5])
+    assert agreed is not None
+    assert agreed.low is None
+    assert over_trainings([0.5]) is None

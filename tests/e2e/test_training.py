@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -149,17 +151,93 @@ loop._Training._learn = _learn
 """
 
 
+@pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
 @pytest.mark.slow
-def test_ctrl_c_waits_for_the_end_of_a_step(tmp_path: Path) -> None:
+def test_signals_wait_for_the_end_of_a_step(number: str, status: int, tmp_path: Path) -> None:
     queue = {"method": {"name": "moco_v2", "hidden": 32, "dim": 16, "queue": 100}}
     path = write(tmp_path / "recipe.toml", RECIPES["byol, attacked towards others"], queue)
-    stopped = holdfast("train", str(path), "--out", str(tmp_path / "stopped"), before=INTERRUPTED)
+    interrupted = INTERRUPTED.replace("SIGINT", number)
+    stopped = holdfast("train", str(path), "--out", str(tmp_path / "stopped"), before=interrupted)
     _, err = stopped.communicate(timeout=120)
-    assert stopped.returncode == 130, err
+    assert stopped.returncode == status, err
     assert "the same command continues" in err
     resumed, whole = train(read_recipe(path), tmp_path / "stopped"), train(read_recipe(path), tmp_path / "whole")
     assert resumed.resumed == 6
     assert same(weights(whole), weights(resumed))
+
+
+EARLY = "import holdfast.training.loop as loop; loop.SAVE_FIRST = 0.1"
+
+
+@pytest.mark.slow(minutes=3)
+def test_signals_from_outside_lose_little_even_at_the_beginning(tmp_path: Path) -> None:
+    """As Ctrl-C, schedulers and a lack of memory end it, each in the middle: all runs come to the same weights."""
+    path = write(tmp_path / "recipe.toml", RECIPES["supervised, momentum and steps"], epochs=150)
+    asked = ("train", str(path), "--out", str(tmp_path / "stopped"))
+    kept, before = tmp_path / "stopped" / "checkpoint.pt", 0
+    for number, status in ((signal.SIGKILL, -9), (signal.SIGTERM, 143), (signal.SIGINT, 130)):
+        stopped = holdfast(*asked, before=EARLY)
+        last = kept.stat().st_mtime_ns if kept.exists() else 0
+        while not kept.exists() or kept.stat().st_mtime_ns == last:
+            assert stopped.poll() is None
+            time.sleep(0.01)
+        stopped.send_signal(number)
+        _, err = stopped.communicate(timeout=60)
+        assert stopped.returncode == status, err
+        step = checkpoint_step(kept)
+        assert before < step < 600
+        before = step
+    resumed, whole = train(read_recipe(path), tmp_path / "stopped"), train(read_recipe(path), tmp_path / "whole")
+    assert resumed.resumed == before
+    assert same(weights(whole), weights(resumed))
+    assert whole.rows == resumed.rows
+
+
+def checkpoint_step(path: Path) -> int:
+    return torch.load(path, weights_only=True)["step"]
+
+
+def test_sigterm_goes_to_whoever_would_have_heard_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the checkpoint is written: a script of one's own may do something, too."""
+    asked, step, kept = recipe(SIMCLR), loop._Training._one_step, tmp_path / "run" / "checkpoint.pt"
+    heard: list[int] = []
+
+    def terminated(training: loop._Training) -> None:
+        if training.step == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)
+        step(training)
+
+    monkeypatch.setattr(loop._Training, "_one_step", terminated)
+    before = signal.signal(signal.SIGTERM, lambda *_: heard.append(checkpoint_step(kept)))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            train(asked, tmp_path / "run")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert heard == [3]
+
+
+def test_what_must_not_be_kept_now_is_kept_at_the_next_chance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a replayed batch nothing is; a minute more would not do, for the next one may end within a batch again."""
+    save, step, kept, now = loop._Training._save, loop._Training._one_step, [], [0.0]
+
+    def one_step(training: loop._Training) -> None:
+        now[0] += 7
+        step(training)
+
+    def keep(training: loop._Training, digest: str) -> bool:
+        done = save(training, digest)
+        kept.append((training.step, done))
+        return done
+
+    monkeypatch.setattr(loop._Training, "_one_step", one_step)
+    monkeypatch.setattr(loop._Training, "_save", keep)
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(loop, "SAVE_FIRST", 10.0)
+    monkeypatch.setattr(loop, "SAVE_EVERY", 10.0)
+    train(recipe(SIMCLR, steps=6, adversary={**ATTACK, "free": 3}), tmp_path)
+    assert kept == [(2, False), (3, True), (5, False), (6, True), (6, True)]  # twice at the end
 
 
 def test_precisions_share_no_process(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from holdfast.parts.threats.mixture import Mixture, save
 from holdfast.parts.threats.shared.generator import Design, Generator
 from holdfast.parts.threats.shared.learned import LearnedNoise
 from holdfast.sources.encoders import open_encoder
+from holdfast.training import loop
 from holdfast.training.adversary import Adversary
 from holdfast.training.loop import train
 from holdfast.training.recipe import entry
@@ -113,6 +114,20 @@ def test_what_ends_is_kept_with_its_log(kind: str, tmp_path: Path) -> None:
     found = train(asked, tmp_path, encoder=encoder)
     assert pq.read_table(tmp_path / "log.parquet").num_rows == 3
     assert train(asked, tmp_path, encoder=encoder).resumed == found.steps == 3
+
+
+def test_a_collapse_is_not_answered_by_the_method_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "PATIENCE", 3)
+    encoder = Encoder(Flat(), mean=0, std=1, name="flat")
+    with pytest.raises(HoldfastError) as error:
+        train(recipe(SIMCLR, steps=30, optimiser={"rate": 1e-12}), tmp_path / "flat", encoder=encoder)
+    assert "pushes images apart (barlow_twins or vicreg)" in str(error.value)
+    np.savez(tmp_path / "equal.npz", images=np.full((256, 8, 8), 100, np.uint8))
+    equal = recipe(SIMCLR, steps=30, data=str(tmp_path / "equal.npz"))
+    with pytest.raises(HoldfastError) as error:
+        train(replace(equal, views=replace(equal.views, colour=0.0)), tmp_path / "equal")
+    assert "give images that differ (different pictures among the 256: 1)" in str(error.value)
+    assert "simclr" not in str(error.value)
 
 
 def test_a_spec_that_nobody_could_open_is_refused_before_the_training(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from holdfast.numerics import statistics
-from holdfast.numerics.statistics.two_way import two_way_mean
+from holdfast.numerics.statistics.two_way import two_way_mean, two_way_share
 
 RUNS = pytest.mark.parametrize("runs", [100, pytest.param(400, marks=pytest.mark.slow)])
 """Samples of a simulation. At least 89 of 100 must hold the truth, as a level of 0.8 would do in 1.3 % of cases; long
@@ -85,6 +85,62 @@ def test_one_of_a_kind_has_no_interval(shape, note) -> None:
     found = two_way_mean(torch.arange(9.0).reshape(shape))
     assert (found.value, found.low, found.high) == (4, None, None)
     assert note in found.note
+
+
+def test_shares_by_hand() -> None:
+    """Two repetitions of 80 and 70 hits of 100: half a hit more and half a miss, Student's t_1 of their log odds."""
+    hits = torch.ones(10, 2).repeat(10, 1)
+    hits[:20, 0] = hits[15:45, 1] = 0
+    found = two_way_share(hits, of="trainings")
+    alone = statistics.share(hits.flatten(), torch.arange(100).repeat_interleave(2))
+    odds = np.log(np.array([80.5, 70.5, 75.5]) / np.array([20.5, 30.5, 25.5]))
+    reach = stats.t.ppf(0.975, 1) * (odds[0] - odds[1]) / 2
+    ends = [1 / (1 + math.exp(-(odds[2] + side * reach))) for side in (-1, 1)]
+    assert found.value == pytest.approx(0.75)
+    assert found.low == pytest.approx(0.75 - math.hypot(0.75 - alone.low, 75.5 / 101 - ends[0]))
+    assert found.high == pytest.approx(0.75 + math.hypot(alone.high - 0.75, ends[1] - 75.5 / 101))
+    assert found.n == 100
+    assert "about other images and other trainings" in found.interval
+
+
+def test_shares_that_tell_little() -> None:
+    hits = torch.tensor([[1.0], [0.0], [1.0]])
+    assert "one does not tell how trainings differ" in two_way_share(hits, of="trainings").note
+    same = two_way_share(hits.expand(3, 4))
+    alone = statistics.share(hits.expand(3, 4).flatten(), torch.arange(3).repeat_interleave(4))
+    assert (same.low, same.high) == pytest.approx((alone.low, alone.high))
+    assert "all 4 repetitions have the same share" in same.note
+    holed = torch.cat([hits.expand(3, 4), torch.tensor([[1.0, math.nan, 0.0, 1.0]])])
+    assert (two_way_share(holed).low, two_way_share(holed).value) == (same.low, same.value)
+    assert two_way_share(torch.empty(0, 3)).value is None
+    assert two_way_share(torch.ones(30, 3)).low == pytest.approx(0.025 ** (1 / 30))
+
+
+@RUNS
+@pytest.mark.parametrize(
+    "shape",
+    [(100, 2), (1000, 3), *(pytest.param((n, k), marks=pytest.mark.slow) for n in (100, 1000) for k in (5, 10))],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    ("images", "repetitions", "level"),
+    [
+        (0, 0.4, 1.77),
+        (1, 0.3, 0),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in ((1.5, 0.1, 3), (0, 0, 2.3), (1, 0.4, -3), (0, 0.5, 0))
+        ),
+    ],
+    ids=str,
+)
+def test_the_true_share_is_inside_as_often_as_promised(
+    shape, images: float, repetitions: float, level: float, runs: int
+) -> None:
+    """Where few repetitions scatter to one side too, as those of a share of 0.95 do."""
+    samples, truth = draw(runs, shape, images, repetitions, level)
+    scores = [two_way_share(hits) for hits in samples]
+    assert np.mean([s.low <= truth <= s.high for s in scores]) >= 0.95 - error(runs)
 
 
 def test_undefined_images_are_left_out_and_counted() -> None:

@@ -95,8 +95,8 @@ def open_all(plan: Plan, source: ImageSource | None = None, training: ImageSourc
     if (left_out := train.leave_out(images.tested)) and len(train) < 2:
         raise HoldfastError(
             f"train {plan.train}: expected other images than those of the audit, got {left_out} of {available} that "
-            "are among them; give a training split, or leave it out: probes then learn from the images that are not "
-            "attacked"
+            f"are among them (different pictures: {images.tested.different}); give a training split, or leave it out: "
+            "probes then learn from the images that are not attacked"
         )
     if not plan.classes_apart:
         # Class 3 must be one class in both, whatever numbers the files give it

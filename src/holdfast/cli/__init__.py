@@ -2,10 +2,12 @@
 
 import itertools
 import os
+import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -99,7 +101,28 @@ def main() -> None:
     """Run the command line; every foreseen fault is one line on stderr, and the status says of what kind it is."""
     stand_in()
     keep_freed_memory()
-    sys.exit(settle(_status(), _say))
+    with _termination() as terminated:
+        status = _status()
+    if terminated and status == ExitStatus.INTERRUPTED:
+        status = ExitStatus.TERMINATED
+    sys.exit(settle(status, _say))
+
+
+@contextmanager
+def _termination() -> Iterator[list[int]]:
+    """Hear SIGTERM, by which SLURM, Kubernetes and systemd end processes, as Ctrl-C; the list is then not empty."""
+    terminated: list[int] = []
+
+    def hear(number: int, frame: object) -> None:
+        terminated.append(number)
+        if len(terminated) == 1:  # schedulers tell a process and the one that started it, which passes it on
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, hear)
+    try:
+        yield terminated
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _status() -> int:

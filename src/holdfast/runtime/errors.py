@@ -48,6 +48,10 @@ class NotCertified(HoldfastError):
     """
 
 
+class NotFinite(HoldfastError):
+    """Numbers of which some are NaN or infinite; what made them so is often known further out, which says it."""
+
+
 def unknown(kind: str, name: str, choices: Iterable[str], meant: str = "") -> HoldfastError:
     """Return the error for an unknown name: "did you mean", then the list (the nearest eight of a long one)."""
     names = sorted(choices)

@@ -20,11 +20,13 @@ class ExitStatus(IntEnum):
     """Ctrl-C: 128 and the number of the signal, as shells count."""
     PIPE = 141
     """Whoever read the output left: 128 and the number of the signal."""
+    TERMINATED = 143
+    """SIGTERM, as schedulers send it: 128 and the number of the signal."""
 
 
 SUMMARY = (
     "Exit status: 0 done and met; 1 a requirement is not met, or a part failed; 2 wrong usage or an unknown name; "
     "3 no encoder could be opened or audited, or a run folder cannot be read or written; 4 a fault of Holdfast; "
-    "130 interrupted."
+    "130 interrupted; 143 terminated (SIGTERM)."
 )
 """The same in a sentence, below the help of every command."""

@@ -37,16 +37,10 @@ class StudyEntry(Entry, frozen=True, kw_only=True):
     settings: dict[str, str]
 
 
-class Trainings(Entry, frozen=True, kw_only=True):
-    """What `StudyRow` has, with intervals over trainings, given the images; None where a training has no number."""
-
-    accuracy: dict[str, Score | None]
-    drop: dict[str, Score | None]
-    average: Score | None
-
-
 class StudyRow(Entry, frozen=True, kw_only=True):
-    """One method, judged by one probe in one setting: by column, means over trainings, with intervals over images.
+    """One method, judged by one probe in one setting: by column, means over images and trainings.
+
+    Their intervals are about other images and, where there are several trainings, about other trainings too.
 
     Attributes:
         method: the name of the row.
@@ -55,7 +49,6 @@ class StudyRow(Entry, frozen=True, kw_only=True):
         accuracy: by column, of those that could be tested.
         drop: Δ, the share of the original's accuracy that is lost; of no column where that could not be tested.
         average: Δ of the columns that are averaged; None where one of them could not be tested.
-        trainings: the same over trainings; None where there is one.
         problems: why a column could not be tested.
     """
 
@@ -65,7 +58,6 @@ class StudyRow(Entry, frozen=True, kw_only=True):
     accuracy: dict[str, Score]
     drop: dict[str, Score]
     average: Score | None
-    trainings: Trainings | None
     problems: dict[str, str]
 
 

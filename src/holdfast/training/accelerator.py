@@ -1,4 +1,4 @@
-"""What a training runs on: Accelerate, experiment trackers, Ctrl-C, seeded dropout and a running mean of weights."""
+"""What a training runs on: Accelerate, experiment trackers, signals, seeded dropout and a running mean of weights."""
 
 import contextlib
 import signal
@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from holdfast.core import HoldfastError
+from holdfast.runtime.distributed import processes
 from holdfast.runtime.errors import first_line, missing, unknown
 from holdfast.runtime.optional import optional
 from holdfast.training.recipe import Recipe
@@ -94,22 +95,38 @@ def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
 
 @contextlib.contextmanager
 def interrupts() -> Iterator[list[int]]:
-    """Let Ctrl-C wait for the end of a step: the list that is yielded is then no longer empty; twice stops at once."""
+    """Let Ctrl-C and SIGTERM wait for the end of a step: the list that is yielded is then no longer empty.
+
+    Ctrl-C twice stops at once; SIGTERM comes twice under SLURM, which tells torchrun and its processes. At the end the
+    first signal goes to whoever would have heard it: without the command line SIGTERM ends the process.
+    """
     heard: list[int] = []
 
     def hear(number: int, frame: object) -> None:
-        if heard:
+        if number == signal.SIGINT and number in heard:
             raise KeyboardInterrupt
         heard.append(number)
 
     if threading.current_thread() is not threading.main_thread():  # only the main thread hears signals
         yield heard  # it stays empty
         return
-    before = signal.signal(signal.SIGINT, hear)
+    # What is ignored, as Ctrl-C is in the background of a shell, stays so; None: what C code hears is left to it
+    numbers = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) not in (signal.SIG_IGN, None)]
+    before = {number: signal.signal(number, hear) for number in numbers}
     try:
         yield heard
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if heard:
+            signal.raise_signal(heard[0])
+
+
+def any_heard(accelerator: Any, heard: list[int]) -> bool:
+    """Whether one of the processes has heard a signal: they end after the same step, or some would wait for others."""
+    if processes() == 1:
+        return bool(heard)
+    return bool(accelerator.reduce(torch.tensor(float(len(heard)), device=accelerator.device), "sum"))
 
 
 @contextlib.contextmanager

@@ -63,11 +63,11 @@ class TrainingImages:
         self.labels = None if labels is None else torch.tensor([numbers[label] for label in labels])
 
     def _without(self, held: ImageSet, spec: str | ImageSource) -> None:
-        count = self.images.leave_out(held)
-        if count and len(self.images) < 2:
+        if (count := self.images.leave_out(held)) and len(self.images) < 2:
             raise HoldfastError(
-                f"{spec}: expected images to learn from beside the {count} that are held out, got {len(self.images)}; "
-                "give more images"
+                f"{spec}: expected images to learn from beside the {len(held)} that are held out, got "
+                f"{len(self.images)}, for {count} are among them (different pictures: {held.different}); give more "
+                "images that differ"
             )
         # The set forgets the images itself; the rows in memory must follow
         left = set(self.images.ids)

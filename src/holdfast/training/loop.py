@@ -14,8 +14,9 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from holdfast.core import Ball, Batch, Encoder, Facts, HoldfastError, Images, Rng, StepResult, Student, View
+from holdfast.core import Ball, Batch, Encoder, Facts, HoldfastError, Images, Rng, StepResult, Student, View, registry
 from holdfast.runtime.distributed import gather, processes, rank
+from holdfast.runtime.errors import NotFinite
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.waiting import move_to
 from holdfast.sources.encoders import find_weights_suffix, open_encoder, write
@@ -34,11 +35,15 @@ from holdfast.training.log import Log
 from holdfast.training.pace import Pace
 from holdfast.training.recipe import Recipe, entry
 
-SAVE_EVERY = 60.0
-"""Seconds between checkpoints."""
+SAVE_FIRST, SAVE_EVERY, SAVE_COST = 2.0, 60.0, 20.0
+"""Seconds to the first checkpoint and, once the training has run as long, between later ones; before that, as many as
+it has run so far, and at least so many times what the last one took."""
 
 COLLAPSED, PATIENCE = 1e-3, 20
 """Spread of representations below which, for so many steps, a training has collapsed."""
+
+PUSHING_APART = ("simclr", "barlow_twins", "vicreg")
+"""Methods whose loss is large where all images have one representation."""
 
 
 @runtime_checkable
@@ -228,31 +233,21 @@ class _Training:
         elif self.accelerator.is_main_process:
             self.store.write_json("recipe.json", self.settings | {"command": self.command})
         # train, saving from time to time, on an interrupt between two steps, and at the end
-        resumed, saved = self.step, time.monotonic()
+        resumed = self.step
         self.listener.begin(self.recipe.encoder, *self.pace.length)
         self._advance()
         self._ask_keeper()
         if not self._over:
             engines.begin(self.accelerator, self.settings, self.store.folder)
-        try:
-            with engines.interrupts() as interrupted:
-                self.pace.go_on(None)  # the clock runs from here
-                while not self._over:
-                    self._one_step()
-                    engines.tell(self.accelerator, self.log.rows[-1])
-                    self._advance()
-                    self.listener.stage(f"loss {self.log.rows[-1]['loss']:.4g}")
-                    if interrupted:
-                        raise KeyboardInterrupt
-                    if time.monotonic() - saved > SAVE_EVERY:
-                        self._save(digest)
-                        saved = time.monotonic()
-        except KeyboardInterrupt:
-            if self._between_steps:  # inside a step some weights have moved and others have not
-                self._save(digest)
-            raise
-        finally:
-            engines.end(self.accelerator)
+        with engines.interrupts() as heard:
+            try:
+                self._run_steps(digest, heard)
+            except KeyboardInterrupt:
+                if self._between_steps:  # inside a step some weights have moved and others have not
+                    self._save(digest)
+                raise
+            finally:
+                engines.end(self.accelerator)
         if not self._finite():
             raise HoldfastError(
                 f"training stopped after its last step, {self.step}: not finite: weights; "
@@ -260,6 +255,25 @@ class _Training:
             )
         self._save(digest)
         return self._finish(resumed)
+
+    def _run_steps(self, digest: str, heard: list[int]) -> None:
+        """Make all steps, and keep a checkpoint from time to time."""
+        self.pace.go_on(None)  # the clock runs from here
+        begun = saved = time.monotonic()
+        cost = 0.0
+        while not self._over:
+            self._one_step()
+            engines.tell(self.accelerator, self.log.rows[-1])
+            self._advance()
+            self.listener.stage(f"loss {self.log.rows[-1]['loss']:.4g}")
+            # Within a replayed batch there is nothing to keep that goes on
+            between = self.step % self.replays == 0 or self._over
+            if engines.any_heard(self.accelerator, heard) and between:
+                raise KeyboardInterrupt
+            wait = min(SAVE_EVERY, max(SAVE_FIRST, saved - begun, SAVE_COST * cost))
+            if (now := time.monotonic()) - saved > wait and self._save(digest):
+                saved = time.monotonic()
+                cost = saved - now
 
     def _advance(self) -> None:
         """Tell the listener how far it is."""
@@ -379,7 +393,10 @@ class _Training:
             return self._outcome(self.model, views, [], batch)
         # A part is known by its first image, which is the same whenever the batch is replayed
         rng, key = self._rng(own, epoch).child("adversary", self.step), int(part[0])
-        attacked = self.adversary.disturb(self.student, views, batch, rng, self._attacked.get(key, ()))
+        try:
+            attacked = self.adversary.disturb(self.student, views, batch, rng, self._attacked.get(key, ()))
+        except NotFinite as error:  # the first to meet what the step before made of the weights
+            raise self._not_finite("the objective of the attack, or its gradient") from error
         if self.replays > 1:
             self._attacked[key] = attacked
         # Through DistributedDataParallel where there is one, which exchanges the gradients
@@ -420,21 +437,35 @@ class _Training:
         bad = [name for name, value in facts.items() if not math.isfinite(value)]
         if self.recipe.precision == "fp16" and bad == ["gradient"]:
             bad = []  # the scaler leaves out such steps and lowers its scale
-        moment = f"at step {self.step + 1} of {self.pace} (epoch {self.step // (self.per_epoch * self.replays) + 1})"
         if bad:
-            raise HoldfastError(
-                f"training stopped {moment}: not finite: {', '.join(bad)}; "
-                f"{self._describe_checkpoint()}; lower the rate, clip the gradient (clip=1), or check the "
-                "images and weights"
-            )
+            raise self._not_finite(", ".join(bad))
         # One flat step may be a batch of images that are alike; many in a row are a collapse
         self._flat = self._flat + 1 if facts["spread"] < COLLAPSED else 0
         if self._flat >= PATIENCE:
             raise HoldfastError(
-                f"training stopped {moment}: collapsed: all images have one representation (relative spread "
-                f"{facts['spread']:.1g} for {PATIENCE} steps); {self._describe_checkpoint()}; lower the rate, "
-                "strengthen the augmentations, or choose a method that cannot collapse (simclr, barlow_twins, vicreg)"
+                f"training stopped {self._moment}: collapsed: all images have one representation (relative spread "
+                f"{facts['spread']:.1g} for {PATIENCE} steps); {self._describe_checkpoint()}; "
+                f"{self._against_collapse()}"
             )
+
+    @property
+    def _moment(self) -> str:
+        epoch = self.step // (self.per_epoch * self.replays) + 1
+        return f"at step {self.step + 1} of {self.pace} (epoch {epoch})"
+
+    def _not_finite(self, bad: str) -> HoldfastError:
+        """Return the error of a training in which something is not finite."""
+        return HoldfastError(
+            f"training stopped {self._moment}: not finite: {bad}; {self._describe_checkpoint()}; lower the rate "
+            f"({self.recipe.optimiser.rate:g}), clip the gradient (clip=1), or check the images and weights"
+        )
+
+    def _against_collapse(self) -> str:
+        """Return what helps against a collapse."""
+        if (different := self.images.images.different) < self.recipe.batch_size:
+            return f"give images that differ (different pictures among the {len(self.images)}: {different})"
+        apart = " or ".join(name for name in PUSHING_APART if name != registry.part_name(self.recipe.method))
+        return f"lower the rate, strengthen the augmentations, or choose a method that pushes images apart ({apart})"
 
     def _describe_checkpoint(self) -> str:
         path = self.store.folder / checkpoint.NAME
@@ -458,17 +489,22 @@ class _Training:
         """Return the encoder as it is now, frozen, with a network of its own."""
         return unwrap_batchnorm(self.student.encoder, self.ema_model.module if self.ema_model is not None else None)
 
-    def _save(self, digest: str) -> None:
-        """Keep a checkpoint, unless the next step would refuse this state or goes on with the same attacked batch."""
+    def _save(self, digest: str) -> bool:
+        """Keep a checkpoint, unless the next step would refuse this state or goes on with the same attacked batch.
+
+        Returns:
+            whether it is kept, by the main process, which does it for all.
+        """
         unfit = not self._over and (self._flat or self.step % self.replays)
         if not self.accelerator.is_main_process or unfit or not self._finite():
-            return
+            return False
         scaler = self.accelerator.scaler
         facts = {"recipe": digest, "step": self.step, "flat": self._flat, "log": self.log.rows, "pace": self.pace.state}
         facts |= {"comparisons": as_json(self._comparisons)}
         facts |= {"optimiser": self.optimiser.state_dict(), "scaler": scaler.state_dict() if scaler else {}}
         checkpoint.write(self.store, self.held, facts)
         self.log.write(self.store)
+        return True
 
     def _finite(self) -> bool:
         return all(bool(value.isfinite().all()) for value in self.held.parameters())

@@ -100,8 +100,6 @@ class Hardening(HardenRequest):
                 raise unknown(field, value, choices)
         if not self.seconds > 0:
             raise HoldfastError(f"budget: expected a time above 0, got {self.seconds:g} s; for example 30m")
-        if self.rate is not None and not self.rate > 0:
-            raise HoldfastError(f"rate: expected a number above 0, got {self.rate:g}; leave it out to try some")
         if self.head is not None and not Path(self.head).is_file():
             raise HoldfastError(f"head: expected a .safetensors or .onnx file, got {self.head!r}; check the path")
         if self.patience == 0 or self.attack_steps == 0 or self.attack_step == 0:

@@ -4,7 +4,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar
 
 from holdfast.auditing.request import NORMS, Device, Eps, Seed
-from holdfast.runtime.checked import Checked
+from holdfast.runtime.checked import Checked, Positive
 from holdfast.runtime.option import Option
 
 
@@ -38,8 +38,12 @@ class HardenOptions(metaclass=Checked):
     ] = None
     views: Annotated[str | None, Option("Augmentation: none, light or full.", default="as the objective has it")] = None
     rate: Annotated[
-        float | None,
-        Option("Learning rate, in units of each weight's size.", default="tried on a few steps"),
+        Positive | None,
+        Option(
+            "Learning rate, in units of each weight's size.",
+            default="tried on a few steps",
+            hint="leave it out to try some",
+        ),
     ] = None
     batch_size: Annotated[int, Option("Images per step.")] = 64
     batchnorm: Annotated[str, Option("Whose statistics attacked images share: shared, split or frozen.")] = "shared"

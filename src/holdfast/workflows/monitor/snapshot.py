@@ -124,8 +124,12 @@ def look(
         questions = measures_of(measures, population)
         bank = None if train is None else open_pictures(train, None, seed)
         if bank is not None:
-            if bank.leave_out(population) and len(bank) < 2:
-                raise HoldfastError("train: expected other images than those that are looked at, got the same")
+            available = len(bank)
+            if (left_out := bank.leave_out(population)) and len(bank) < 2:
+                raise HoldfastError(
+                    f"train: expected other images than those that are looked at, got {left_out} of {available} that "
+                    f"are among them (different pictures: {population.different})"
+                )
             population.number_classes_as(bank)
 
         # An audit of it, in a folder that does not last

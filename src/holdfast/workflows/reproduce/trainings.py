@@ -13,7 +13,6 @@ from holdfast.workflows.reproduce.claim import Cell
 from holdfast.workflows.reproduce.derived import mean
 from holdfast.workflows.reproduce.recipe import Reproduction
 from holdfast.workflows.reproduce.table import at_of
-from holdfast.workflows.study.scores import over_trainings
 
 
 def together(
@@ -48,6 +47,22 @@ def _number(name: str, values: Sequence[float]) -> Score:
     if name != "std":
         raise unknown("trainings", name, ("std",))
     return deviation(values)
+
+
+def over_trainings(values: Sequence[float], confidence: float = 0.95) -> Score | None:
+    """Return the mean of what several trainings came to, with Student's interval: x̄ ± t_{k-1} s / √k.
+
+    It is about another training of the same recipe, tested on the same images. Trainings that agree to the last image
+    have no spread to tell it from, and so no interval.
+    """
+    k = len(values)
+    if k < 2:
+        return None
+    mean, spread = math.fsum(values) / k, float(torch.tensor(values, dtype=torch.float64).std())
+    half = float(scipy.stats.t.ppf((1 + confidence) / 2, k - 1)) * spread / math.sqrt(k)
+    kind = f"Student t over {k} trainings, given the test images"
+    low, high = (mean - half, mean + half) if spread else (None, None)
+    return Score(mean, low, high, k, kind, confidence, "" if spread else "all trainings came to the same")
 
 
 def deviation(values: Sequence[float], confidence: float = 0.95) -> Score:

@@ -1,9 +1,9 @@
-"""One row of a study's table: accuracies and what they lose, over test images and over trainings."""
+"""One row of a study's table: accuracies and what they lose, over test images and trainings together."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 
-import scipy
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -11,10 +11,12 @@ from torch import Tensor
 from holdfast.core import Score
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.ratios import relative_drop
-from holdfast.storage.study import StudyRow, Trainings
+from holdfast.numerics.statistics.two_way import two_way_share
+from holdfast.storage.study import StudyRow
 from holdfast.workflows.study.plan import ORIGINAL, Study
 
 GIVEN = "given the trained encoders and what the probes learned"
+"""What intervals over images are conditional on, where there is one training of each."""
 
 Right = Float[Tensor, "trainings images"]
 Answers = dict[tuple[str, str], Right]
@@ -39,61 +41,45 @@ def score_row(study: Study, method: str, answers: Mapping[str, Answers | str], p
         accuracy={title: _share(hits) for title, hits in right.items()},
         drop={title: _drop(right, hits[None]) for title, hits in others.items()},
         average=None if averaged is None else _drop(right, averaged),
-        trainings=_score_trainings(right, others, averaged),
         problems={title: columns for title, columns in answers.items() if isinstance(columns, str)},
     )
 
 
-def _score_trainings(
-    right: Mapping[str, Right], others: Mapping[str, Right], averaged: Float[Tensor, "columns trainings images"] | None
-) -> Trainings | None:
-    """Return the same over trainings; None where every version has one."""
-    if all(len(hits) < 2 for hits in right.values()):
-        return None
-    return Trainings(
-        accuracy={title: over_trainings(_each(hits), 0.0, 1.0) for title, hits in right.items()},
-        drop={title: _drop_between(right, hits) for title, hits in others.items()},
-        average=None if averaged is None else _drop_between(right, averaged.mean(0)),
-    )
-
-
 def _drop(right: Mapping[str, Right], columns: Float[Tensor, "columns trainings images"]) -> Score:
-    """Return Δ of the mean of some columns, on the images of the original."""
-    original = right[ORIGINAL.title]
-    influences = (statistics.influence_of_mean(hits.mean(0)) for hits in (columns.mean(0), original))
-    return relative_drop(_share(columns.flatten(0, 1)), _share(original), statistics.correlation(*influences))
+    """Return Δ of the mean of some columns, on the images of the original.
+
+    Images are paired, trainings are not: two or three could not tell how much seed 0 of one version says of seed 0 of
+    another. So of the correlation over images that part is left which images have in both intervals.
+    """
+    original, changed = right[ORIGINAL.title], columns.mean(0)
+    correlation = statistics.correlation(
+        statistics.influence_of_mean(changed.mean(0)), statistics.influence_of_mean(original.mean(0))
+    )
+    over_images = _over_images(columns.flatten(0, 1)), _over_images(original)
+    if len(original) == 1:
+        return relative_drop(*over_images, correlation)
+    both = _over_both(changed), _over_both(original)
+    correlation *= math.prod(_width(part) / _width(whole) for part, whole in zip(over_images, both, strict=True))
+    drop = relative_drop(*both, min(max(correlation, -1.0), 1.0))
+    return replace(drop, interval=f"about other images and other trainings, {drop.interval}")
 
 
-def _drop_between(right: Mapping[str, Right], hits: Right) -> Score | None:
-    """Return Δ over trainings, each against the original of its own seed."""
-    pairs = zip(_each(hits), _each(right[ORIGINAL.title]), strict=True)
-    return over_trainings([(before - after) / before if before else math.nan for after, before in pairs])
+def _share(hits: Right) -> Score:
+    """Return the share of right answers."""
+    return _over_images(hits) if len(hits) == 1 else _over_both(hits)
 
 
-def _share(hits: Float[Tensor, "rows images"]) -> Score:
-    """Return the share of right answers; one image under several encoders is a cluster."""
+def _over_both(hits: Right) -> Score:
+    """Return it with its interval over images and trainings."""
+    return two_way_share(hits.T, of="trainings", condition="given what the probes learned from")
+
+
+def _over_images(hits: Float[Tensor, "rows images"]) -> Score:
+    """Return it with its interval over images; one image under several encoders is a cluster."""
     if len(hits) == 1:
         return statistics.share(hits[0], condition=GIVEN)
     return statistics.share(hits.flatten(), torch.arange(hits.shape[1]).repeat(len(hits)), condition=GIVEN)
 
 
-def _each(hits: Right) -> list[float]:
-    return hits.mean(1).tolist()
-
-
-def over_trainings(
-    values: Sequence[float], least: float = -math.inf, most: float = math.inf, confidence: float = 0.95
-) -> Score | None:
-    """Return the mean of what several trainings came to, with Student's interval: x̄ ± t_{k-1} s / √k.
-
-    It is about another training of the same recipe, tested on the same images. Trainings that agree to the last image
-    have no spread to tell it from, and so no interval.
-    """
-    k = len(values)
-    if k < 2 or not all(map(math.isfinite, values)):
-        return None
-    mean, spread = math.fsum(values) / k, float(torch.tensor(values, dtype=torch.float64).std())
-    half = float(scipy.stats.t.ppf((1 + confidence) / 2, k - 1)) * spread / math.sqrt(k)
-    kind = f"Student t over {k} trainings, given the test images"
-    low, high = (max(mean - half, least), min(mean + half, most)) if spread else (None, None)
-    return Score(mean, low, high, k, kind, confidence, "" if spread else "all trainings came to the same")
+def _width(score: Score) -> float:
+    return 1.0 if score.low is None or score.high is None else score.high - score.low

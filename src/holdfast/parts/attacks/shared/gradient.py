@@ -3,6 +3,7 @@
 import torch
 
 from holdfast.core import Goal, HoldfastError, Images, PerImage, Reps
+from holdfast.runtime.errors import NotFinite
 from holdfast.runtime.waiting import at_hand, expect
 
 
@@ -12,7 +13,8 @@ def value_and_grad(goal: Goal, x: Images) -> tuple[PerImage, Reps, Images]:
     One encoder pass forward and one backward to the pixels; weights get no gradient.
 
     Raises:
-        HoldfastError: a goal that is not differentiable, or whose value or gradient is not finite; see `expect`.
+        HoldfastError: a goal that is not differentiable.
+        NotFinite: a value or a gradient that is not finite; see `expect`.
     """
     x = x.detach().requires_grad_()
     with torch.enable_grad():
@@ -33,7 +35,7 @@ def evaluate(goal: Goal, x: Images) -> tuple[PerImage, Reps]:
     """Return the goal's values and the representations at x, without a gradient.
 
     Raises:
-        HoldfastError: a value that is not finite.
+        NotFinite: a value that is not finite.
     """
     values, reps = goal(x)
     _check_finite(values)
@@ -52,8 +54,8 @@ def _check_finite(values: PerImage, gradient: Images | None = None) -> None:
     expect(finite, _not_finite)
 
 
-def _not_finite(bad: int, images: int) -> HoldfastError:
-    return HoldfastError(
+def _not_finite(bad: int, images: int) -> NotFinite:
+    return NotFinite(
         f"the objective or its gradient is not finite for {bad} of {images} images; check the encoder's weights and "
         "its precision"
     )

@@ -4,6 +4,8 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from holdfast.core import Relevance
 from holdfast.core.ids import Ids
 from holdfast.runtime.errors import no_relevance
@@ -115,6 +117,11 @@ class ChosenImages:
         Reads all images of both once. Fewer than two may remain.
         """
         return self._choice.leave_out(excluded._choice)
+
+    @property
+    def different(self) -> int:
+        """How many different contents the images have; reads all of them once."""
+        return len(np.unique(self._choice.digests, axis=0))
 
     def leave_out_unlabelled(self) -> int:
         """Leave out the images without a label where others have one; return how many they were.
