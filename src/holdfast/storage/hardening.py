@@ -73,6 +73,7 @@ class HardeningRecord(Entry, frozen=True, kw_only=True):
         rate: the learning rate.
         rates: all that were tried; the first is taken.
         batchnorm: whose statistics attacked images shared.
+        weights: how many weights were trained of how many; "" where all were.
         steps: of the training.
         pace: see `training.pace`.
         budget: seconds that were asked for; None where steps were.
@@ -109,6 +110,7 @@ class HardeningRecord(Entry, frozen=True, kw_only=True):
     failures: list[str]
     warnings: list[str]
     audit_seconds: Number = 0.0
+    weights: str = ""
 
     @property
     def summary(self) -> Hardening:

@@ -18,7 +18,7 @@ from holdfast.runtime.distributed import processes, rank
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.waiting import move_to
 from holdfast.sources.encoders import find_weights_suffix, open_encoder, write
-from holdfast.sources.encoders.shared.copies import save, trainable, with_weights
+from holdfast.sources.encoders.shared.copies import save, with_weights
 from holdfast.sources.encoders.shared.weights import fix_seed
 from holdfast.storage.run_folder import Store, files_read
 from holdfast.training import accelerator as engines
@@ -26,6 +26,7 @@ from holdfast.training import checkpoint
 from holdfast.training.batchnorm import unwrap_batchnorm, wrap_batchnorm
 from holdfast.training.fit import check, check_reopens, width
 from holdfast.training.images import TrainingImages
+from holdfast.training.learner import learner
 from holdfast.training.log import Log
 from holdfast.training.pace import Pace
 from holdfast.training.recipe import Recipe, entry
@@ -59,6 +60,7 @@ class Trained:
         resumed: steps that an earlier run had made.
         rows: the log, one row per step.
         pace: how far each step brought it, and the time that its steps took.
+        weights: how many weights were trained of how many; "" where all were.
     """
 
     encoder: Encoder
@@ -67,6 +69,7 @@ class Trained:
     resumed: int
     rows: list[dict[str, float]]
     pace: Pace
+    weights: str
 
 
 def train(
@@ -138,12 +141,14 @@ class _Training:
         check(recipe, self.images, self.pace)
         classes = self.images.classes
         # the student: the encoder and the heads of the method, checked before the first step
-        encoder = trainable(start)
+        self.learner = learner(start, recipe.freeze)
+        encoder = self.learner.encoder
         # Two images through the network tell how wide the heads must be
         facts = Facts(width(encoder, self.images), len(self.images), len(classes) if classes else None)
         # The seed alone decides how heads begin, whatever was drawn before
         with fix_seed(_number(recipe.seed, "heads")):
-            student = recipe.method.student(wrap_batchnorm(encoder, recipe.batchnorm), facts)
+            wrapped = wrap_batchnorm(encoder, recipe.batchnorm, self.learner.still)
+            student = recipe.method.student(wrapped, facts)
         few = self.images.batch(torch.arange(2)).cpu()
         recipe.views.check(start, start.name, few, many=student.many)
         check_reopens(start, unwrap_batchnorm(student.encoder), opens, few, store)
@@ -404,7 +409,7 @@ class _Training:
                 self.store.write(f"encoder{ends}", lambda path: write(opens, encoder, path))
         # The others may open the files at once, so they wait until the main process has written them
         self.accelerator.wait_for_everyone()
-        return Trained(encoder, self.spec, self.step, resumed, self.log.rows, self.pace)
+        return Trained(encoder, self.spec, self.step, resumed, self.log.rows, self.pace, self.learner.in_words)
 
 
 def _number(seed: int, *names: object) -> int:

@@ -156,6 +156,7 @@ class Hardening(HardenRequest):
             optimiser=Optimiser("adam", self.rate or RATES[0], weight_decay=0.0, warmup=WARMUP, scaled=True),
             adversary=adversary,
             batchnorm=self.batchnorm,
+            freeze=self.freeze,
             device=self.device,
         )
 
@@ -165,7 +166,9 @@ class Hardening(HardenRequest):
         written = [field for field in fields_of(HardenRequest) if field.name not in apart]
         options = {f.name: value for f in written if (value := getattr(self, f.name)) != f.default}
         options |= {"pace": folder / RECORD} if clocked else {}
-        words = [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+        # What is given several times is several options
+        listed = {key: value if isinstance(value, tuple) else (value,) for key, value in options.items()}
+        words = [w for key, each in listed.items() for one in each for w in (f"--{key.replace('_', '-')}", str(one))]
         return shlex.join(["holdfast", "harden", self.encoder, *words, "--out", str(folder)])
 
 

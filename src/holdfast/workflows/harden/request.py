@@ -38,6 +38,10 @@ class HardenOptions(metaclass=Checked):
     ] = None
     batch_size: Annotated[int, Option("Images per step.")] = 64
     batchnorm: Annotated[str, Option("Whose statistics attacked images share: shared, split or frozen.")] = "shared"
+    freeze: Annotated[
+        tuple[str, ...],
+        Option("Layers or weights that stay as they are, by name or pattern, such as 'layer1.*'; repeatable."),
+    ] = ()
     test: Annotated[Any, Option("Images of the audits.", default="some of the data, held out", offers="data")] = None
     train: Annotated[
         Any, Option("Labelled images for the kNN accuracy before and after.", default="the data", offers="data")

@@ -16,12 +16,13 @@ from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import public, public_command
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.encoders import find_weights_suffix, open_encoder
-from holdfast.sources.encoders.shared.copies import copy_encoder, trainable, with_weights
+from holdfast.sources.encoders.shared.copies import copy_encoder, with_weights
 from holdfast.sources.encoders.shared.equip import load
 from holdfast.storage.entry import as_json, read_json
 from holdfast.storage.hardening import HardeningImages, HardeningRecord, TriedRate
 from holdfast.storage.run_folder import Store
 from holdfast.training.images import TrainingImages
+from holdfast.training.learner import learner
 from holdfast.training.loop import train
 from holdfast.training.pace import Pace
 from holdfast.workflows.harden import doubts
@@ -58,7 +59,7 @@ def harden(
     # The encoder, the images held out for its audits, and those that it learns from
     opened, listener = opened or Opened(), listener or Silent()
     start = opened.encoder or open_encoder(hardening.encoder)
-    trainable(start)  # raises now, not after the images are read
+    share = learner(start, hardening.freeze).in_words  # raises now, not after the images are read
     available = open_images(opened.data or hardening.data, seed=hardening.seed)
     hardening, geometry = hardening.in_ball(available), start.geometry or available.common_geometry
     after = None if opened.encoder else with_weights(hardening.encoder, folder / ENCODER)
@@ -117,6 +118,7 @@ def harden(
         rate=rates[0].rate,
         rates=rates,
         batchnorm=hardening.batchnorm,
+        weights=share,
         steps=training["steps"],
         pace=training["marks"],
         budget=training["budget"],
