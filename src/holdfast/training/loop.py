@@ -144,12 +144,13 @@ class _Training:
         self.learner = learner(start, recipe.freeze)
         encoder = self.learner.encoder
         # Two images through the network tell how wide the heads must be
-        facts = Facts(width(encoder, self.images), len(self.images), len(classes) if classes else None)
+        few = self.images.batch(torch.arange(2)).cpu()
+        number, shape = len(classes) if classes else None, (few.shape[1], few.shape[2], few.shape[3])
+        facts = Facts(width(encoder, self.images), len(self.images), number, shape)
         # The seed alone decides how heads begin, whatever was drawn before
         with fix_seed(_number(recipe.seed, "heads")):
             wrapped = wrap_batchnorm(encoder, recipe.batchnorm, self.learner.still)
             student = recipe.method.student(wrapped, facts)
-        few = self.images.batch(torch.arange(2)).cpu()
         recipe.views.check(start, start.name, few, many=student.many)
         check_reopens(start, unwrap_batchnorm(student.encoder), opens, few, store)
         if processes() > 1:
@@ -165,7 +166,7 @@ class _Training:
         settings, learned = entry(recipe), self.images.images
         # everything that decides the outcome: a checkpoint is taken up only where it is the same
         begun = {"weights": start.refresh_fingerprint(), "images": learned.fingerprint}
-        begun |= {"labels": learned.labels_fingerprint, "files": files_read(settings)}
+        begun |= {"labels": learned.labels_fingerprint, "files": files_read(settings) + recipe.method.fingerprints()}
         self.settings = {**settings, **self.pace.decides, "begun_from": begun}
         self.command, self.rng = command, Rng(recipe.seed, ("training",))
         self.step, self.log, self._order, self._flat, self._between_steps = 0, Log(), (-1, torch.empty(0)), 0, True

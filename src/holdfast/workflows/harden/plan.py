@@ -131,7 +131,7 @@ class Hardening(HardenRequest):
     @property
     def remembers(self) -> bool:
         """Whether its loss knows the representations from before, and so tells when they are lost."""
-        return self.choice.method == "self_distillation"
+        return self.choice.method == "self_distillation" and "teacher" not in part_table(self.objective)
 
     def method(self) -> Method:
         """Return what the encoder learns."""

@@ -149,7 +149,8 @@ def _identity(hardening: Hardening, start: Encoder, held_out: ImageSet, learned:
     """Return all that decides the weights, but for how long the training is."""
     values = {key: value for key, value in asdict(hardening).items() if key not in ("steps", "budget", "pace")}
     images = {"learned": learned.images.fingerprint, "held_out": held_out.fingerprint}
-    return public({**values, **images, "weights": start.refresh_fingerprint()})
+    learned_from = {"files": hardening.method().fingerprints()}
+    return public({**values, **images, **learned_from, "weights": start.refresh_fingerprint()})
 
 
 def _pace(hardening: Hardening, store: Store, identity: dict[str, Any]) -> Pace:
