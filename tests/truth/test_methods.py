@@ -1,7 +1,7 @@
 """Pre-training methods against losses written from their formulas, and what they may and may not change."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import losses_by_hand as by_hand
@@ -49,9 +49,8 @@ def random_views(student: Student, number: int, dim: int = 6) -> list[EncodedVie
 def expected(name: str, student: Student, method: Method, views: Sequence[EncodedView]) -> float:
     outs = [None if view.out is None else view.out.numpy() for view in views]
     targets = [None if view.target is None else view.target.numpy() for view in views]
-    asked = {
-        key: value for key, value in vars(method).items() if key not in ("hidden", "dim", "bottleneck", "batchnorm")
-    }
+    unread = ("hidden", "dim", "bottleneck", "batchnorm", "teacher")
+    asked = {field.name: getattr(method, field.name) for field in fields(method) if field.name not in unread}
     asked.pop("momentum", None)
     match name:
         case "simclr" | "barlow_twins" | "vicreg":

@@ -3,42 +3,12 @@
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import nn
 
 from holdfast.core import Encoder, HoldfastError, Passes
 from holdfast.runtime.errors import first_line
 from holdfast.sources.encoders import open_encoder
-
-LUMA = (0.299, 0.587, 0.114)
-"""Weights of red, green and blue in grey (ITU-R BT.601), as pictures are converted."""
-
-
-class Fit(nn.Module):
-    """Pixels of the audited encoder's images as a surrogate takes them, differentiably: bilinear with antialiasing.
-
-    Args:
-        channels: of the surrogate: grey is repeated, colour becomes its luma.
-        size: (height, width) of the surrogate.
-    """
-
-    def __init__(self, channels: int, size: tuple[int, int]):
-        super().__init__()
-        self.channels, self.size = channels, size
-
-    def extra_repr(self) -> str:
-        """Return what decides the pixels, for fingerprints."""
-        return f"channels={self.channels}, size={self.size}"
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return [B, C', H', W'] of [B, C, H, W]."""
-        if x.shape[1] == 3 and self.channels == 1:
-            x = (x * x.new_tensor(LUMA).view(1, 3, 1, 1)).sum(1, keepdim=True)
-        elif x.shape[1] == 1 < self.channels:
-            x = x.expand(-1, self.channels, -1, -1)
-        if x.shape[2:] != self.size:
-            x = F.interpolate(x, self.size, mode="bilinear", antialias=True, align_corners=False)
-        return x
+from holdfast.sources.encoders.shared.fit import fit_to
 
 
 class Surrogate(Encoder):
@@ -61,11 +31,9 @@ class Surrogate(Encoder):
                 f"surrogate {encoder.name!r}: expected an encoder without random numbers, got the mean of "
                 f"{encoder.draws} draws; switch them off and leave draws out"
             )
-        own = len(encoder.mean) if len(encoder.mean) > 1 else encoder.geometry and encoder.geometry.channels
-        wanted = own or shape[0], encoder.geometry.size if encoder.geometry else shape[1:]
         module, mean, std = encoder.module, encoder.mean, encoder.std
-        if wanted != (shape[0], shape[1:]):
-            module, mean, std = nn.Sequential(Fit(*wanted), encoder.normalisation, module), [0.0], [1.0]
+        if fit := fit_to(encoder, shape):
+            module, mean, std = nn.Sequential(fit, encoder.normalisation, module), [0.0], [1.0]
         super().__init__(module, mean=mean, std=std, name=encoder.name, origin=encoder.origin)
         self._tell = audited.count
         self.prepare(precision=audited.precision, compiled=audited.compiled)

@@ -16,11 +16,13 @@ class Facts:
         dim: size of the representation.
         images: how many images it learns from.
         classes: how many classes they have; None where labels are not known.
+        shape: (channels, height, width) of each; None where that is not known.
     """
 
     dim: int
     images: int
     classes: int | None = None
+    shape: tuple[int, int, int] | None = None
 
 
 class Method(metaclass=Checked):
@@ -33,6 +35,10 @@ class Method(metaclass=Checked):
 
     needs_labels: bool = False
     least: int = 2
+
+    def fingerprints(self) -> list[str]:
+        """Return those of what it learns from beside the images: another encoder's weights."""
+        return []
 
     @abstractmethod
     def student(self, encoder: Encoder, facts: Facts) -> Student:

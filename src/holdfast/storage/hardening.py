@@ -119,6 +119,7 @@ class HardeningRecord(Entry, frozen=True, kw_only=True):
         looks: along the training, on images held out for them.
         kept: the step whose weights came out.
         comparisons: of the attack with a finer one.
+        weights: how many weights were trained of how many; "" where all were.
         steps: of the training.
         pace: see `training.pace`.
         budget: seconds that were asked for; None where steps were.
@@ -159,6 +160,7 @@ class HardeningRecord(Entry, frozen=True, kw_only=True):
     failures: list[str]
     warnings: list[str]
     audit_seconds: Number = 0.0
+    weights: str = ""
 
     @property
     def summary(self) -> Hardening:

@@ -1,14 +1,14 @@
 """Whose statistics BatchNorm takes: of all images alike, of attacked and clean ones apart, or of nobody."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from holdfast.core import Encoder, HoldfastError
 from holdfast.core.student import ATTACKED
@@ -17,17 +17,26 @@ from holdfast.runtime.network import copy_of
 from holdfast.sources.encoders.shared.copies import copy_encoder
 
 
-def wrap_batchnorm(encoder: Encoder, kind: str) -> Encoder:
+def wrap_batchnorm(encoder: Encoder, kind: str, still: Collection[nn.Module] = ()) -> Encoder:
     """Return a trainable encoder whose BatchNorm layers behave as asked in training; in eval mode they are themselves.
+
+    Args:
+        encoder: which is changed.
+        kind: "shared", "split" or "frozen".
+        still: layers that are frozen, whatever the others do.
 
     Source: Ioffe and Szegedy (2015); Xie et al. (2020), "Adversarial examples improve image recognition" (AdvProp);
     Jiang et al. (2020), "Robust pre-training by adversarial contrastive learning" (ACL).
     """
 
     def around(layer: nn.Module) -> nn.Module:
+        if layer in still:
+            return _Frozen(layer)
+        if not isinstance(layer, _BatchNorm):  # an InstanceNorm has statistics too, but mixes no images
+            return layer
         if kind == "shared" and processes() == 1:  # torch does this already
             return layer
-        if cast(_BatchNorm, layer).running_mean is None:
+        if layer.running_mean is None:
             raise HoldfastError(
                 f"encoder {encoder.name!r}: expected BatchNorm layers with running statistics for batchnorm={kind}, "
                 "got some without; train in one process with batchnorm=shared"
@@ -38,7 +47,7 @@ def wrap_batchnorm(encoder: Encoder, kind: str) -> Encoder:
         own = _Synced(layer) if processes() > 1 else layer
         return _Split(own) if kind == "split" else own
 
-    encoder.module = _replace_layers(encoder.module, _BatchNorm, around)
+    encoder.module = _replace_layers(encoder.module, _NormBase, around)
     return encoder
 
 
@@ -84,7 +93,7 @@ class _Around(nn.Module):
 
 
 class _Frozen(_Around):
-    """Stays in eval mode: statistics do not move; scale and shift learn."""
+    """Stays in eval mode: statistics do not move; scale and shift learn, unless their weights are frozen."""
 
     def train(self, mode: bool = True) -> "_Frozen":
         super().train(mode)

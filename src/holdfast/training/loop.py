@@ -20,7 +20,7 @@ from holdfast.runtime.errors import NotFinite
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.waiting import move_to
 from holdfast.sources.encoders import find_weights_suffix, open_encoder, write
-from holdfast.sources.encoders.shared.copies import save, trainable, with_weights
+from holdfast.sources.encoders.shared.copies import save, with_weights
 from holdfast.sources.encoders.shared.weights import fix_seed
 from holdfast.storage.coarseness import Comparison
 from holdfast.storage.entry import as_json
@@ -31,6 +31,7 @@ from holdfast.training.batchnorm import unwrap_batchnorm, wrap_batchnorm
 from holdfast.training.coarseness import IMAGES, SLOWER, judge, refine
 from holdfast.training.fit import check, check_reopens, width
 from holdfast.training.images import TrainingImages
+from holdfast.training.learner import learner
 from holdfast.training.log import Log
 from holdfast.training.pace import Pace
 from holdfast.training.recipe import Recipe, entry
@@ -82,6 +83,7 @@ class Trained:
         rows: the log, one row per step.
         comparisons: of its attack with a finer one.
         pace: how far each step brought it, and the time that its steps took.
+        weights: how many weights were trained of how many; "" where all were.
     """
 
     encoder: Encoder
@@ -91,6 +93,7 @@ class Trained:
     rows: list[dict[str, float]]
     comparisons: list[Comparison]
     pace: Pace
+    weights: str
 
 
 def train(
@@ -166,13 +169,16 @@ class _Training:
         check(recipe, self.images)
         classes = self.images.classes
         # the student: the encoder and the heads of the method, checked before the first step
-        encoder = trainable(start)
+        self.learner = learner(start, recipe.freeze)
+        encoder = self.learner.encoder
         # Two images through the network tell how wide the heads must be
-        facts = Facts(width(encoder, self.images), len(self.images), len(classes) if classes else None)
+        few = self.images.batch(torch.arange(2)).cpu()
+        number, shape = len(classes) if classes else None, (few.shape[1], few.shape[2], few.shape[3])
+        facts = Facts(width(encoder, self.images), len(self.images), number, shape)
         # The seed alone decides how heads begin, whatever was drawn before
         with fix_seed(_number(recipe.seed, "heads")):
-            student = recipe.method.student(wrap_batchnorm(encoder, recipe.batchnorm), facts)
-        few = self.images.batch(torch.arange(2)).cpu()
+            wrapped = wrap_batchnorm(encoder, recipe.batchnorm, self.learner.still)
+            student = recipe.method.student(wrapped, facts)
         recipe.views.check(start, start.name, few, many=student.many)
         check_reopens(start, unwrap_batchnorm(student.encoder), opens, few, store)
         if processes() > 1:
@@ -188,7 +194,7 @@ class _Training:
         settings, learned = entry(recipe), self.images.images
         # everything that decides the outcome: a checkpoint is taken up only where it is the same
         begun = {"weights": start.refresh_fingerprint(), "images": learned.fingerprint}
-        begun |= {"labels": learned.labels_fingerprint, "files": files_read(settings)}
+        begun |= {"labels": learned.labels_fingerprint, "files": files_read(settings) + recipe.method.fingerprints()}
         self.settings = {**settings, **self.pace.decides, "begun_from": begun}
         self.command, self.rng = command, Rng(recipe.seed, ("training",))
         self.step, self.log, self._order, self._flat, self._between_steps = 0, Log(), (-1, torch.empty(0)), 0, True
@@ -524,7 +530,9 @@ class _Training:
                 self.store.write(f"encoder{ends}", lambda path: write(opens, encoder, path))
         # The others may open the files at once, so they wait until the main process has written them
         self.accelerator.wait_for_everyone()
-        return Trained(encoder, self.spec, self.step, resumed, self.log.rows, self._comparisons, self.pace)
+        return Trained(
+            encoder, self.spec, self.step, resumed, self.log.rows, self._comparisons, self.pace, self.learner.in_words
+        )
 
 
 def _number(seed: int, *names: object) -> int:

@@ -40,6 +40,7 @@ class Recipe(metaclass=Checked):
         corrupt: "before" the augmentations, once and for all, or "after" them, every view.
         batchnorm: whose statistics attacked images share: "shared" with clean ones; "split": of their own (the encoder
             that comes out keeps those of attacked images); "frozen": nobody's, they stay as they are.
+        freeze: patterns of names of layers and weights (`layer1.*`) that stay as they are, with BatchNorm's statistics.
         ema: decay of a running mean of the weights, which is then what comes out; None: the weights themselves.
         clip: largest norm of the gradient; None: any.
         precision: "no" (float32), "bf16" or "fp16" mixed precision.
@@ -63,6 +64,7 @@ class Recipe(metaclass=Checked):
     corruption: Threat | None = None
     corrupt: str = "before"
     batchnorm: str = "shared"
+    freeze: tuple[str, ...] = ()
     ema: float | None = None
     clip: float | None = None
     precision: str = "no"

@@ -1,4 +1,4 @@
-"""Self-distillation: the encoder keeps what it made of an image before training, also where the image is attacked."""
+"""Self-distillation: an encoder makes of an image, also of an attacked one, what it or a teacher made before."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,10 +9,12 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from holdfast.core import Batch, EncodedView, Encoder, Facts, Images, Method, Reps, Student, View
+from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Images, Method, Reps, Student, View
 from holdfast.parts.methods.shared.targets import pairs
 from holdfast.runtime.distributed import gather
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import first_line, unknown
+from holdfast.sources.encoders import open_encoder
+from holdfast.sources.encoders.shared.fit import fit_to
 
 DIVERGENCES = ("l2", "cosine")
 
@@ -25,8 +27,12 @@ class SelfDistillation(Method):
     Without an adversary there is nothing to learn but to undo what augmented images and BatchNorm change. With targeted
     attacks and clean = weight = 1/2, or untargeted ones and clean = 0, this is listing 3.
 
+    With a teacher, f_0 is another encoder, a larger or a more robust one, whose representations have the same size. It
+    sees the same [0, 1] pixels, at its own size, and normalises them itself.
+
     Attributes:
         divergence: "l2" or "cosine".
+        teacher: spec of another encoder; None: this one as it was before training.
 
     Source: Petrov & Kwiatkowska (2022), section C.3 and listing 3.
 
@@ -40,21 +46,65 @@ class SelfDistillation(Method):
     """
 
     divergence: Literal["l2", "cosine"] = "l2"
+    teacher: str | None = None
 
     def __post_init__(self) -> None:
         if self.divergence not in DIVERGENCES:
             raise unknown("divergence", self.divergence, DIVERGENCES)
 
+    def _open_teacher(self) -> Encoder | None:
+        """Return the teacher, opened anew, for its file may have changed; None where it is the encoder itself."""
+        if self.teacher is None:
+            return None
+        try:
+            return open_encoder(self.teacher)
+        except HoldfastError as error:
+            raise HoldfastError(f"self_distillation: teacher: {error}") from error
+
+    def fingerprints(self) -> list[str]:
+        """Return that of the teacher."""
+        teacher = self._open_teacher()
+        return [] if teacher is None else [teacher.fingerprint]
+
     def student(self, encoder: Encoder, facts: Facts) -> Student:
-        """Return the encoder with itself, frozen, as its twin."""
-        return _Student(encoder, self)
+        """Return the encoder with itself, frozen, or with its teacher as its twin.
+
+        Raises:
+            HoldfastError: a teacher that cannot be opened or run on the images, or of another size.
+        """
+        teacher = self._open_teacher()
+        return _Student(encoder, self, None if teacher is None else _as_teacher(teacher, facts))
+
+
+def _as_teacher(teacher: Encoder, facts: Facts) -> nn.Module:
+    """Return an encoder that maps the images to representations of the same size as the student's."""
+    if facts.shape is None:
+        raise HoldfastError("self_distillation: teacher: expected to know the shape of the images, got None")
+    fit = fit_to(teacher, facts.shape)
+    network = nn.Sequential(fit or nn.Identity(), teacher)
+    try:
+        with torch.no_grad():
+            dim = network(torch.zeros(1, *facts.shape, device=teacher.device)).shape[1]
+    except Exception as error:  # whatever a user's network raises about images of another shape
+        raise HoldfastError(
+            f"self_distillation: teacher {teacher.name!r} fails on images {list(facts.shape)}: {first_line(error)}; "
+            "give one that takes them"
+        ) from error
+    if dim != facts.dim:
+        raise HoldfastError(
+            f"self_distillation: expected a teacher whose representations are as large as the encoder's, {facts.dim}, "
+            f"got {dim} of {teacher.name!r}; choose one of the same size, or another layer (?layer=)"
+        )
+    return network
 
 
 class _Student(Student):
     same_view = True
 
-    def __init__(self, encoder: Encoder, method: SelfDistillation):
-        super().__init__(encoder, twin=True)
+    def __init__(self, encoder: Encoder, method: SelfDistillation, teacher: nn.Module | None):
+        super().__init__(encoder, twin=teacher is None)
+        if teacher is not None:
+            self.twin = nn.ModuleList([teacher, nn.Identity()])
         self._divergence = method.divergence
         self._referred: tuple[Images, Reps] | None = None
         self.train()

@@ -110,4 +110,5 @@ def _scope(hardening: HardeningRecord) -> str:
     images = hardening.images
     learned = f"{plural(images.learned, 'image')} of {images.data}"
     others = f"audited on {images.held_out} others of {images.test}, {duration(hardening.audit_seconds)} on top"
-    return f"{hardening.objective} on {learned}, rate {hardening.rate:g}; {others}"
+    share = f"{hardening.weights}; " if hardening.weights else ""
+    return f"{hardening.objective} on {learned}, rate {hardening.rate:g}; {share}{others}"

@@ -34,12 +34,13 @@ def document(trained: Trained, monitors: Sequence[MonitorRecord], seconds: float
         ends = [seen.looks[0], seen.looks[-1]] if seen.looks else []
         for name in _headlines(ends[-1].values if ends else {}):
             lines.append([Text(name, "bold"), *(_cell(look.values, name) for look in ends)])
+    share = f"{trained.weights}; " if trained.weights else ""
     before = f", {plural(trained.resumed, 'step')} of them before" if trained.resumed else ""
     return [
         Table(("", "first", "last"), lines),
         *(line for seen in monitors for line in _more(seen)),
         *(Text(f"Warning: {line}", style="bold yellow") for line in explain(trained.comparisons)),
-        Text(f"{plural(trained.steps, 'step')}{before}, {duration(seconds)}", style="dim"),
+        Text(f"{share}{plural(trained.steps, 'step')}{before}, {duration(seconds)}", style="dim"),
         ToCopy(
             {
                 "the encoder": trained.spec,

@@ -137,7 +137,7 @@ class Hardening(HardenRequest):
     @property
     def remembers(self) -> bool:
         """Whether its loss knows the representations from before, and so tells when they are lost."""
-        return self.choice.method == "self_distillation"
+        return self.choice.method == "self_distillation" and "teacher" not in part_table(self.objective)
 
     def method(self) -> Method:
         """Return what the encoder learns."""
@@ -171,6 +171,7 @@ class Hardening(HardenRequest):
             ema=self.ema,
             clip=self.clip,
             precision=self.precision,
+            freeze=self.freeze,
             device=self.device,
         )
 
@@ -180,10 +181,9 @@ class Hardening(HardenRequest):
         written = [field for field in fields_of(HardenRequest) if field.name not in apart]
         options = {f.name: value for f in written if (value := getattr(self, f.name)) != f.default}
         options |= {"pace": folder / RECORD} if clocked else {}
-        each = (
-            (key, one) for key, value in options.items() for one in (value if isinstance(value, tuple) else (value,))
-        )
-        words = [word for key, value in each for word in (f"--{key.replace('_', '-')}", str(value))]
+        # What is given several times is several options
+        listed = {key: value if isinstance(value, tuple) else (value,) for key, value in options.items()}
+        words = [w for key, each in listed.items() for one in each for w in (f"--{key.replace('_', '-')}", str(one))]
         return shlex.join(["holdfast", "harden", self.encoder, *words, "--out", str(folder)])
 
 

@@ -61,6 +61,10 @@ class HardenOptions(metaclass=Checked):
     clip: Annotated[float | None, Option("Largest norm of the gradient.", default="any")] = None
     precision: Annotated[str, Option("Mixed precision: no, bf16 or fp16.")] = "no"
     track: Annotated[tuple[str, ...], Option("Experiment trackers: tensorboard, mlflow, trackio.")] = ()
+    freeze: Annotated[
+        tuple[str, ...],
+        Option("Layers or weights that stay as they are, by name or pattern, such as 'layer1.*'; repeatable."),
+    ] = ()
     test: Annotated[Any, Option("Images of the audits.", default="some of the data, held out", offers="data")] = None
     train: Annotated[
         Any, Option("Labelled images for the kNN accuracy before and after.", default="the data", offers="data")

@@ -17,7 +17,7 @@ from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import public, public_command
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.encoders import find_weights_suffix, open_encoder
-from holdfast.sources.encoders.shared.copies import copy_encoder, trainable, with_weights
+from holdfast.sources.encoders.shared.copies import copy_encoder, with_weights
 from holdfast.sources.encoders.shared.equip import load
 from holdfast.storage.entry import Spec, as_json, read_json
 from holdfast.storage.hardening import HardeningImages, HardeningRecord, HardeningTraining, TriedRate
@@ -25,6 +25,7 @@ from holdfast.storage.run_folder import Store
 from holdfast.training.accelerator import engine
 from holdfast.training.coarseness import explain
 from holdfast.training.images import TrainingImages
+from holdfast.training.learner import learner
 from holdfast.training.loop import train
 from holdfast.training.pace import Pace
 from holdfast.workflows.harden import doubts
@@ -64,7 +65,7 @@ def harden(
     # The encoder, the images held out for its audits, and those that it learns from
     opened, listener = opened or Opened(), listener or Silent()
     start = opened.encoder or open_encoder(hardening.encoder)
-    trainable(start)  # raises now, not after the images are read
+    share = learner(start, hardening.freeze).in_words  # raises now, not after the images are read
     available = open_images(opened.data or hardening.data, seed=hardening.seed)
     hardening, geometry = hardening.in_ball(available), start.geometry or available.common_geometry
     after = None if opened.encoder else with_weights(hardening.encoder, folder / ENCODER)
@@ -132,6 +133,7 @@ def harden(
         rate=rates[0].rate,
         rates=rates,
         batchnorm=hardening.batchnorm,
+        weights=share,
         attack=registry.spec(hardening.attack_of_training()),
         looks=keeper.looks,
         kept=keeper.best.step,
@@ -175,7 +177,8 @@ def _identity(hardening: Hardening, start: Encoder, held_out: ImageSet, learned:
     """Return all that decides the weights, but for how long the training is."""
     values = {key: value for key, value in asdict(hardening).items() if key not in ("steps", "budget", "pace")}
     images = {"learned": learned.images.fingerprint, "held_out": held_out.fingerprint}
-    return public({**values, **images, "weights": start.refresh_fingerprint()})
+    learned_from = {"files": hardening.method().fingerprints()}
+    return public({**values, **images, **learned_from, "weights": start.refresh_fingerprint()})
 
 
 def _read(store: Store) -> HardeningTraining | None:
