@@ -147,6 +147,7 @@ class _Training:
         few = self.images.batch(torch.arange(2)).cpu()
         recipe.views.check(start, start.name, few, many=student.many)
         check_reopens(start, unwrap_batchnorm(student.encoder), opens, few, store)
+        self.tracing = recipe.certified and recipe.certified.prepare(student, few)
         if processes() > 1:
             self._leave_out(student)
         # what accelerate wraps, and what a checkpoint holds
@@ -294,6 +295,11 @@ class _Training:
         device, numbers = self.accelerator.device, self.images.labels
         labels = None if numbers is None else move_to(numbers[part], device)
         batch = Batch(move_to(part, device), labels, self._progress, epoch, self.images.classes)
+        if recipe.certified is not None and self.tracing is not None:
+            # Asked first: what the frozen network makes of the view serves the loss, too
+            bound = recipe.certified.bound(self.tracing, student, views[0], batch, self.rng.child("bound", self.step))
+            plain = self.model(views, [], batch, recipe.certified.clean)
+            return plain._replace(loss=plain.loss + recipe.certified.weight * bound, attacked=bound.detach())
         if recipe.adversary is None:
             return self._outcome(self.model, views, [], batch)
         # A part is known by its first image, which is the same whenever the batch is replayed

@@ -31,6 +31,10 @@ class HardenOptions(metaclass=Checked):
         str | None,
         Option("What the adversary maximises: untargeted, targeted or loss.", default="as the objective has it"),
     ] = None
+    certified: Annotated[
+        str | None,
+        Option("Learns from a proved bound in place of attacks: crown_ibp or interval.", offers="certifiers"),
+    ] = None
     views: Annotated[str | None, Option("Augmentation: none, light or full.", default="as the objective has it")] = None
     rate: Annotated[
         float | None,

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import torch
 
 from holdfast.auditing.rounds import write_record
 from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, registry
+from holdfast.numerics.bounds.trace import trace
 from holdfast.report.html import write_report
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import public, public_command
@@ -73,6 +75,9 @@ def harden(
     )
     accuracy = audits.with_labels(held_out, learned.labels is not None)
 
+    if hardening.certified is not None:  # raises before the search for a rate
+        trace(start, tuple(learned.batch(torch.arange(1)).shape[1:]))
+
     # Train, unless an earlier run has
     store = Store(folder)
     pace = _pace(hardening, store, _identity(hardening, start, held_out, learned))
@@ -89,6 +94,7 @@ def harden(
     command = "" if opened.encoder else hardening.command(folder, clocked=bool(training["marks"]))
     shown = public_command(shlex.split(command))
     both = None if after else {"before": start, "after": trained}
+    asked = {place: plan for plan, place in ((audits.plan, "audit"), (accuracy, "accuracy")) if plan is not None}
     records = [
         run_audit(
             plan,
@@ -99,15 +105,15 @@ def harden(
             listener=listener,
             command=shown,
         )
-        for plan, place in ((audits.plan, "audit"), (accuracy, "accuracy"))
-        if plan is not None
+        for place, plan in asked.items()
     ]
     listener.stage("measuring the drift")
     price = drift(start, trained, held_out, hardening.device)
 
     # The record
     ends = after and find_weights_suffix(hardening.encoder)
-    measures = [row for record in records for row in changes(record)]
+    audited = zip(asked, records, strict=True)
+    measures = [row for place, record in audited for row in changes(record, Store(folder / place))]
     record = HardeningRecord(
         encoder=after or str(folder / ENCODER),
         file=str(folder / f"encoder{ends}") if ends else None,
@@ -183,7 +189,9 @@ def _rates(
     plan = store.read_json(PLAN)
     if "rates" not in plan:
         listener.stage("finding the learning rate")
-        tried = losses(hardening.recipe(), start, learned) if hardening.remembers else {UNTRIED: None}
+        # Against attacks in any case: a bound is not there from the first step on
+        attacked = replace(hardening, certified=None).recipe()
+        tried = losses(attacked, start, learned) if hardening.remembers else {UNTRIED: None}
         plan["rates"] = as_json([{"rate": rate, "loss": loss} for rate, loss in reversed(tried.items())])
         store.write_json(PLAN, plan)
     return msgspec.convert(plan["rates"], list[TriedRate])

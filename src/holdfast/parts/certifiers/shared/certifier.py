@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -32,7 +33,12 @@ class Propagation(Certifier):
 
     Where the encoder divides its representation u by ||u||, rows without bias are bounded on u: a bound L > 0 of u is
     L / max ||u|| (by its ranges and interval arithmetic) for the margin, and any other says nothing: -||weights||.
+
+    Attributes:
+        differentiable: whether gradients flow from `lower` to the weights of the network, so that it can be trained on.
     """
+
+    differentiable: ClassVar[bool] = False
 
     def __call__(self, encoder: Encoder, margin: Margin, x: Images, ball: Ball, radii: PerImage | None = None) -> Bound:
         """Bound the margins of every image from below, see `Certifier`."""
@@ -44,6 +50,7 @@ class Propagation(Certifier):
         encoder.count(Passes(bounds=len(x)))  # after the work: listeners treat the count as progress
         return bound
 
+    @torch.no_grad()
     def bound_rows(
         self, network: Network, margin: Margin, region: Region, held: Mapping[int, Box] | None = None
     ) -> tuple[Tensor, dict[int, Box]]:
