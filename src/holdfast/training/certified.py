@@ -7,11 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Ball, Batch, HoldfastError, Images, Margin, Rng, Rows, Student, registry
-from holdfast.numerics.bounds.backward import Region
+from holdfast.core import Ball, Batch, Certifier, HoldfastError, Images, Margin, Rng, Rows, Student, registry
 from holdfast.numerics.bounds.trace import Tracing
-from holdfast.parts.certifiers.interval import Interval
-from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.runtime.checked import Checked, Count
 from holdfast.runtime.distributed import processes
 from holdfast.runtime.errors import NotCertified
@@ -48,7 +45,7 @@ class Certified(metaclass=Checked):
     """
 
     threat: Ball = registry.part("threats", "linf", radius=2 / 255)
-    certifier: Propagation = registry.part("certifiers", "crown_ibp")
+    certifier: Certifier = registry.part("certifiers", "crown_ibp")
     clean: float = 1.0
     weight: float = 1.0
     warmup: float = 0.1
@@ -88,7 +85,8 @@ class Certified(metaclass=Checked):
         with use_eval_mode(student):  # BatchNorm as the bounds take it, and no unit dropped
             tracing = Tracing(student.encoder, tuple(x.shape[1:]))
             # A method that has no bound says so now
-            student.bound(x, lambda margin: margin.bias, Batch(*[torch.arange(len(x))] * 2), Rng(0), self.most)
+            numbers = torch.arange(len(x))
+            student.bound(x, lambda margin: margin.bias, Batch(numbers, numbers), Rng(0), self.most)
         if normalised := tracing.network(student.encoder).normalised:
             raise NotCertified(
                 f"not certified: {normalised} of encoder {student.encoder.name!r} normalises the representation, of "
@@ -100,15 +98,17 @@ class Certified(metaclass=Checked):
         """Return the upper bound of the loss over the ball that ε has grown to, with its gradients."""
         network, grown = tracing.network(student.encoder), self.grown(batch.progress)
         radii = torch.full((len(x),), grown * self.threat.radius, dtype=torch.float64, device=x.device)
-        region = Region.around(self.threat, x, radii).to(torch.float32)
         # Before ε grows there is nothing to bound, and both are the loss itself
         beta = 1 - grown * (1 - self.mix) if grown else 0.0
+        bounds = [
+            (share, certifier.bounds_of(network, x, self.threat, radii))
+            for share, certifier in ((beta, self.certifier), (1 - beta, registry.part("certifiers", "interval")))
+            if share
+        ]
 
         def lower(margin: Margin) -> Rows:
-            # Both are below the truth, and so is their mean
-            tight = self.certifier.lower(network, margin, region)[0] if beta else 0.0
-            loose = Interval().lower(network, margin, region)[0] if beta < 1 else 0.0
-            return beta * tight + (1 - beta) * loose
+            # Each is below the truth, and so is their mean
+            return torch.stack([share * bound(margin) for share, bound in bounds]).sum(0)
 
         with use_eval_mode(student):
             return student.bound(x, lower, batch, rng, self.most)
