@@ -44,7 +44,8 @@ class Network:
         steps: of every way.
         batch: images of a step.
         most: others from which an image is held apart in a step of certified training.
-        attacked: how many images are attacked and certified.
+        population: how many images are told apart; a proof takes as long as it has others.
+        attacked: how many of them are attacked and certified.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Network:
     steps: int
     batch: int = 64
     most: int = 8
+    population: int = 100
     attacked: int = 40
 
 
@@ -68,6 +70,8 @@ NETWORKS = (
         steps=100,
         batch=32,
         most=4,
+        population=60,
+        attacked=12,
     ),
     Network("CNN on digits", "zoo:digits-simclr", "digits?part=train", "digits?part=heldout", eps=0.1, steps=200),
 )
@@ -101,27 +105,28 @@ def study(network: Network, folder: Path, data: str) -> dict[str, Any]:
         trained = train(recipe(network, certified), folder / network.name / way, encoder=start, images=images)
         encoders[way], facts[way] = trained.encoder, {"steps": trained.steps, "seconds": round(trained.pace.spent, 1)}
         print(f"{network.name}, {way}: {facts[way]}", file=sys.stderr, flush=True)
-    measures = (
-        registry.part("measures", "breaking_radius", certified=network.attacked),
-        registry.part("measures", "probe_accuracy", probe=registry.part("probes", "knn")),
-    )
-    plan = Plan(tuple(encoders), test, measures, attacked=network.attacked, train=learn, train_images=BANK, checks=())
-    record = run_audit(plan, folder / network.name / "audit", encoders=encoders)
+    # The price on all images held out; radii on as many as a proof has time for
+    radius = registry.part("measures", "breaking_radius", certified=network.attacked)
+    plan = Plan(tuple(encoders), test, (radius,), images=network.population, attacked=network.attacked)
+    record = run_audit(plan, folder / network.name / "radius", encoders=encoders)
+    accuracy = registry.part("measures", "probe_accuracy", probe=registry.part("probes", "knn"))
+    plan = replace(plan, measures=(accuracy,), images=None, train=learn, train_images=BANK)
+    priced = run_audit(plan, folder / network.name / "accuracy", encoders=encoders)
     held_out = open_images(test, geometry=start.geometry)
     rows = []
-    for entry in record.encoders:
-        radius, accuracy = entry.measures["breaking_radius"], entry.measures["probe_accuracy"]
+    for entry, clean in zip(record.encoders, priced.encoders, strict=True):
+        radii, share = entry.measures["breaking_radius"], clean.measures["probe_accuracy"]
         rows.append(
             {
                 "way": entry.name,
                 **facts[entry.name],
-                "proved": ends(radius.scores[PROVED]),
-                "broken": ends(radius.scores[str(radius.headline)]),
-                "accuracy": ends(accuracy.scores[str(accuracy.headline)]),
+                "proved": ends(radii.scores[PROVED]),
+                "broken": ends(radii.scores[str(radii.headline)]),
+                "accuracy": ends(share.scores[str(share.headline)]),
                 "cosine": ends(drift(start, encoders[entry.name], held_out).cosine),
             }
         )
-    about = {"learned": len(images), "held_out": record.data.images, "attacked": record.data.attacked}
+    about = {"learned": len(images), "held_out": priced.data.images, "attacked": record.data.attacked}
     return {"network": network.name, "eps": network.eps, **about, "record": record.seal, "rows": rows}
 
 

@@ -221,8 +221,8 @@ def test_coordinates_that_are_drawn_stand_for_all() -> None:
 
 def test_the_radius_grows_with_the_training() -> None:
     certified = Certified(BALL, warmup=0.2, ramp=0.5)
-    assert [round(certified.grown(at), 6) for at in (0, 0.2, 0.45, 0.7, 0.9)] == [0, 0, 0.5, 1, 1]
-    assert [Certified(BALL, warmup=0.5, ramp=0.0).grown(at) for at in (0.4, 0.5)] == [0, 1]
+    assert [round(certified.growth(at), 6) for at in (0, 0.2, 0.45, 0.7, 0.9)] == [0, 0, 0.5, 1, 1]
+    assert [Certified(BALL, warmup=0.5, ramp=0.0).growth(at) for at in (0.4, 0.5)] == [0, 1]
 
 
 # --- trainings ---
@@ -307,7 +307,7 @@ def test_networks_that_cannot_be_bounded_are_refused_before_the_first_step(
     last: nn.Module, said: str, digits: TrainingImages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(loop._Training, "_one_step")
-    encoder = Encoder(nn.Sequential(*small().module, last), mean=0, std=1)
+    encoder = Encoder(nn.Sequential(small().module, last), mean=0, std=1)
     with pytest.raises(HoldfastError) as error:
         train(asked(), tmp_path, encoder=encoder, images=digits)
     assert str(error.value).startswith("not certified: ")

@@ -68,7 +68,7 @@ class Certified(metaclass=Checked):
                 f"{registry.part_name(self.certifier)}"
             )
 
-    def grown(self, progress: float) -> float:
+    def growth(self, progress: float) -> float:
         """Return how far ε has grown when this share of the training is done, from 0 to 1."""
         if progress < self.warmup or not self.ramp:
             return float(progress >= self.warmup)
@@ -96,7 +96,7 @@ class Certified(metaclass=Checked):
 
     def bound(self, tracing: Tracing, student: Student, x: Images, batch: Batch, rng: Rng) -> Float[Tensor, ""]:
         """Return the upper bound of the loss over the ball that ε has grown to, with its gradients."""
-        network, grown = tracing.network(student.encoder), self.grown(batch.progress)
+        network, grown = tracing.network(student.encoder), self.growth(batch.progress)
         radii = torch.full((len(x),), grown * self.threat.radius, dtype=torch.float64, device=x.device)
         # Before ε grows there is nothing to bound, and both are the loss itself
         beta = 1 - grown * (1 - self.mix) if grown else 0.0

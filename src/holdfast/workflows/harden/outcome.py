@@ -61,21 +61,22 @@ def changes(record: Record, store: Store) -> list[HardenedMeasure]:
             )
         )  # fmt: skip
         if key in before and key in after and PROVED in before[key].scores.keys() & after[key].scores.keys():
-            rows.append(_proved(rows[-1], before[key], after[key], store))
+            rows.append(_row_of_proof(rows[-1], before[key], after[key], store))
     return rows
 
 
-def _proved(row: HardenedMeasure, before: MeasureEntry, after: MeasureEntry, store: Store) -> HardenedMeasure:
+def _row_of_proof(row: HardenedMeasure, before: MeasureEntry, after: MeasureEntry, store: Store) -> HardenedMeasure:
     """Return the row of what is proved of a measure, from its own row."""
-    scored = {}
-    for name, entry in (("after", after), ("before", before)):
+
+    def influence(entry: MeasureEntry) -> Float[Tensor, "units"]:
         assert entry.table is not None  # where its scores come from
-        proved = store.read_table(entry.table)[PROVED]
-        scored[name] = statistics.influence_of_median(proved), entry.scores[PROVED]
-    (pair,) = compare_pairs(scored, row.better)
+        return statistics.influence_of_median(store.read_table(entry.table)[PROVED])
+
+    old, new = before.scores[PROVED], after.scores[PROVED]
+    (pair,) = compare_pairs({"after": (influence(after), new), "before": (influence(before), old)}, row.better)
     return msgspec.structs.replace(
-        row, measure=f"{row.measure}.{PROVED}", title=f"{row.title}, {PROVED}", before=scored["before"][1],
-        after=scored["after"][1], difference=pair.gap, verdict=_verdict(pair.gap, row.better),
+        row, measure=f"{row.measure}.{PROVED}", title=f"{row.title}, {PROVED}", before=old, after=new,
+        difference=pair.gap, verdict=_verdict(pair.gap, row.better),
     )  # fmt: skip
 
 
