@@ -19,7 +19,7 @@ sys.path.insert(0, str(DOCS))  # MkDocs loads a hook by its path alone
 
 import blocks  # noqa: E402
 
-ASKED = blocks.pattern("worst case", "everyday", "classifiers", "told by", "alike", "matrix", "records", "hardening")
+ASKED = blocks.pattern("worst case", "everyday", "classifiers", "told by", "alike", "matrix", "records", "hardening", "certified")
 OUTCOMES = {
     "Accuracy kept under attack": "accuracy kept under attack",
     "Relative drop": "accuracy kept under corruptions",
@@ -43,7 +43,7 @@ def make(kind: str, of: str | None) -> str:
     """Return the table that a block asks for."""
     makers: dict[str, Callable[..., str]] = {
         "worst case": worst_case, "everyday": everyday, "classifiers": classifiers, "told by": told_by, "alike": alike,
-        "matrix": matrix, "records": records, "hardening": hardening,
+        "matrix": matrix, "records": records, "hardening": hardening, "certified": certified,
     }  # fmt: skip
     return makers[kind](*([of] if of else []))
 
@@ -165,6 +165,20 @@ def hardening(network: str) -> str:
         scores += [_share(row[name]) for name in ("universal_quantile", "nearest_neighbour_accuracy")]
         counts = [f"{row[key]:g}" if key in row else "" for key in ("steps", "passes")]
         lines.append(_row(row["way"], [*counts, *scores, _number(row["cosine"])]))
+    return "\n".join(lines)
+
+
+def certified(network: str) -> str:
+    """Return what certified training made of a network, beside what attacks made of it."""
+    path = DOCS / "certified_training.json"
+    studies = {study["network"]: study for study in json.loads(path.read_text(encoding="utf-8"))}
+    if network not in studies:
+        raise ValueError(f"expected one of {', '.join(studies)}, got {network!r}")
+    lines = _head("way", "half proved up to, /255", "half break at, /255", "cosine to before", "kNN accuracy", "seconds")
+    for row in studies[network]["rows"]:
+        seconds = f"{row['seconds']:.0f}" if "seconds" in row else ""
+        sizes = [_size(row[name], 255) for name in ("proved", "broken")]
+        lines.append(_row(row["way"], [*sizes, _number(row["cosine"]), _share(row["accuracy"]), seconds]))
     return "\n".join(lines)
 
 

@@ -1,8 +1,9 @@
 """The worst case from above: margins, and certifiers that prove what no image of a ball can fall below."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from jaxtyping import Bool
 from torch import Tensor
@@ -10,7 +11,9 @@ from torch import Tensor
 from holdfast.core.encoder import Encoder, Images
 from holdfast.core.threat import Ball, PerImage
 from holdfast.numerics.bounds.margin import Margin, Rows
+from holdfast.numerics.bounds.network import Network
 from holdfast.runtime.checked import Checked
+from holdfast.runtime.errors import HoldfastError
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,13 @@ class Bound:
 
 
 class Certifier(metaclass=Checked):
-    """A proof about all images of a ball at once: the worst case from above; a frozen dataclass."""
+    """A proof about all images of a ball at once: the worst case from above; a frozen dataclass.
+
+    Attributes:
+        differentiable: whether its bounds can be learned from, see `bounds_of`.
+    """
+
+    differentiable: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, encoder: Encoder, margin: Margin, x: Images, ball: Ball, radii: PerImage | None = None) -> Bound:
@@ -49,3 +58,13 @@ class Certifier(metaclass=Checked):
         Raises:
             HoldfastError: a network that cannot be traced or bounded; the error names the layer.
         """
+
+    def bounds_of(self, network: Network, x: Images, ball: Ball, radii: PerImage) -> Callable[[Margin], Rows]:
+        """Return the lower bounds of margins as a function whose gradients flow to the weights of a traced network.
+
+        Of a network in float32 they are the bounds without what a proof allows for rounding.
+
+        Raises:
+            HoldfastError: a certifier whose bounds have no gradient.
+        """
+        raise HoldfastError("expected a certifier whose bounds can be learned from; choose crown_ibp or interval")

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from holdfast.core.encoder import Encoder, Images, Reps
+from holdfast.core.randomness import Rng
+from holdfast.numerics.bounds.margin import Margin, Rows
 from holdfast.runtime.distributed import gather
 from holdfast.runtime.errors import HoldfastError
 
@@ -42,6 +45,9 @@ View = Float[Tensor, "batch channel _ _"]
 Look = Callable[[Int[Tensor, "batch"]], list[View]]
 """Positions of images among those learned from -> their augmented views, each [b, C, H, W]."""
 
+
+TEMPERATURE = 0.1
+"""Of the loss by which an image is told from others, in units of their mean squared distance."""
 
 ATTACKED: ContextVar[tuple[int, int]] = ContextVar("attacked", default=(0, 1))
 """How many of the views that are being encoded together, the last ones, are attacked; and how many views there are."""
@@ -170,6 +176,36 @@ class Student(nn.Module, ABC):
         """
         name = type(self).__module__.rpartition(".")[2]
         raise HoldfastError(f"{name}: has no loss that tells every view from all others; choose simclr, or rocl=0")
+
+    def bound(
+        self, x: Images, lower: Callable[[Margin], Rows], batch: Batch, rng: Rng, most: int | None = None
+    ) -> Float[Tensor, ""]:
+        """Return an upper bound of a loss over all images near some, with its gradients; called in eval mode.
+
+        By default of -log softmax_i(-‖f(x') - z_j‖² / T), z_j what `reference` makes of the batch and T a tenth of the
+        mean ‖z_i - z_j‖²: it grows as x' comes nearer to another image, and is not less where all come together.
+
+        Args:
+            x: the images.
+            lower: what no representation of an image near x falls below, for linear functions of it.
+            batch: what is known of the images.
+            rng: draws what is bounded, where that is not all.
+            most: how many functions of each image are bounded, here for its nearest others; None: all.
+
+        Raises:
+            HoldfastError: a loss that cannot be bounded.
+        """
+        with torch.no_grad():
+            points = self.reference(x)
+            squared = torch.cdist(points, points).square()
+            scale = (TEMPERATURE * squared.sum() / (len(x) * max(1, len(x) - 1))).clamp_min(1e-30)
+            squared.fill_diagonal_(torch.inf)
+            nearest = squared.topk(min(most or len(x), len(x) - 1), largest=False).indices
+            # ‖f - z_j‖² - ‖f - z_i‖² is linear in f
+            sizes = points.square().sum(1)
+            margins = Margin(2 * (points[:, None] - points[nearest]) / scale, (sizes[nearest] - sizes[:, None]) / scale)
+        # log(1 + Σ exp -margin): what is below every margin is above it
+        return F.softplus(torch.logsumexp(-lower(margins), 1)).mean()
 
     def select_reps(self, views: Sequence[View], encoded: Sequence[EncodedView]) -> Float[Tensor, "some dim"]:
         """Return representations of some images, whose spread tells whether they have collapsed."""

@@ -115,7 +115,7 @@ class HardeningRecord(Entry, frozen=True, kw_only=True):
         rate: the learning rate.
         rates: all that were tried; the first is taken.
         batchnorm: whose statistics attacked images shared.
-        attack: of the training, as it began.
+        attack: of the training, as it began; None where it learned from a bound.
         looks: along the training, on images held out for them.
         kept: the step whose weights came out.
         comparisons: of the attack with a finer one.
@@ -143,7 +143,7 @@ class HardeningRecord(Entry, frozen=True, kw_only=True):
     rate: Number
     rates: list[TriedRate]
     batchnorm: str
-    attack: Spec
+    attack: Spec | None
     looks: list[LookAtHardening]
     kept: Count
     comparisons: list[Comparison]

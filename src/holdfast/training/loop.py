@@ -181,6 +181,7 @@ class _Training:
             student = recipe.method.student(wrapped, facts)
         recipe.views.check(start, start.name, few, many=student.many)
         check_reopens(start, unwrap_batchnorm(student.encoder), opens, few, store)
+        self.tracing = recipe.certified and recipe.certified.prepare(student, few)
         if processes() > 1:
             self._leave_out(student)
         # what accelerate wraps, and what a checkpoint holds
@@ -395,6 +396,11 @@ class _Training:
         # Shares are equal and in the order of the ranks, as `gather` puts them together again
         own = part.chunk(processes())[rank()]
         views, batch = self._views(own, epoch), self._batch(part, epoch)
+        if (certified := self.recipe.certified) is not None and self.tracing is not None:
+            # Asked first: what the frozen network makes of the view serves the loss, too
+            bound = certified.bound(self.tracing, self.student, views[0], batch, self.rng.child("bound", self.step))
+            plain = self.model(views, [], batch, certified.clean)
+            return plain._replace(loss=plain.loss + certified.weight * bound, attacked=bound.detach())
         if self.adversary is None:
             return self._outcome(self.model, views, [], batch)
         # A part is known by its first image, which is the same whenever the batch is replayed

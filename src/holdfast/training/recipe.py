@@ -11,6 +11,7 @@ from holdfast.numerics.geometry.views import Views
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import unknown
 from holdfast.training.adversary import Adversary
+from holdfast.training.certified import Certified
 from holdfast.training.optimiser import Optimiser
 
 PRECISIONS = ("no", "bf16", "fp16")
@@ -36,6 +37,7 @@ class Recipe(metaclass=Checked):
         views: how images are augmented.
         optimiser: how weights move.
         adversary: attacks the first view; None: nobody does.
+        certified: bounds the loss of the first view over a ball, in place of an adversary; None: nobody does.
         corruption: a threat that befalls the training images; None: nothing.
         corrupt: "before" the augmentations, once and for all, or "after" them, every view.
         batchnorm: whose statistics attacked images share: "shared" with clean ones; "split": of their own (the encoder
@@ -61,6 +63,7 @@ class Recipe(metaclass=Checked):
     views: Views = Views()
     optimiser: Optimiser = Optimiser()
     adversary: Adversary | None = None
+    certified: Certified | None = None
     corruption: Threat | None = None
     corrupt: str = "before"
     batchnorm: str = "shared"
@@ -97,6 +100,8 @@ class Recipe(metaclass=Checked):
         for name, choices in (("precision", PRECISIONS), ("batchnorm", BATCHNORMS), ("corrupt", ("before", "after"))):
             if (value := getattr(self, name)) not in choices:
                 raise unknown(f"{name} of a recipe", value, choices)
+        if self.adversary is not None and self.certified is not None:
+            raise HoldfastError("recipe: expected an adversary or certified, which stands in its place; got both")
         if self.batchnorm == "split" and self.adversary is None:
             raise HoldfastError("recipe: batchnorm=split parts attacked from clean images; there is no adversary here")
 
@@ -114,6 +119,8 @@ class Recipe(metaclass=Checked):
             threat = self.adversary.threat
             radius = f" {threat.radius:g}" if isinstance(threat, Ball) else ""
             against = f" against {registry.part_name(threat)}{radius}"
+        if self.certified is not None:
+            against = f" certified in {registry.part_name(self.certified.threat)} {self.certified.threat.radius:g}"
         return f"{name}{against}, {f'{self.steps} steps' if self.steps else f'{self.epochs} epochs'}"
 
 
@@ -125,7 +132,7 @@ def entry(recipe: Recipe) -> dict[str, Any]:
             with contextlib.suppress(HoldfastError):
                 return registry.spec(value)
             # Our own containers are known by their place in the recipe, and need no class
-            plain_class = type(value) in (Recipe, Views, Optimiser, Adversary)
+            plain_class = type(value) in (Recipe, Views, Optimiser, Adversary, Certified)
             own = {} if plain_class else {"class": f"{type(value).__module__}.{type(value).__qualname__}"}
             return own | {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return registry.spec(value)

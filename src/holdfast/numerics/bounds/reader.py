@@ -4,7 +4,7 @@ The graph is that of one image, so that its batch axis may go anywhere: to the m
 of heads. The values of a network have no batch axis; each is a tensor of the graph without a first axis of length 1.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -86,8 +86,10 @@ def without_batch(shape: tuple[int, ...]) -> tuple[int, ...]:
 class Reader:
     """Builds nodes from an exported graph; values that do not depend on the image are computed at once."""
 
-    def __init__(self, program: torch.export.ExportedProgram, encoder: str):
-        self._program, self._encoder = program, encoder
+    def __init__(
+        self, program: torch.export.ExportedProgram, encoder: str, weights: Mapping[str, Tensor] | None = None
+    ):
+        self._program, self._encoder, self._weights = program, encoder, weights or {}
         self.nodes: list[Node] = []
         self.values: dict[fx.Node, int | Tensor | Several] = {}
         self.normalised: str | None = None
@@ -98,12 +100,14 @@ class Reader:
         # Parameters, buffers and constants are inputs of the graph, known by name
         signature = self._program.graph_signature
         tensors = {**self._program.state_dict, **self._program.constants}
+        tensors = {name: value.detach() for name, value in tensors.items() if isinstance(value, Tensor)}
+        tensors |= self._weights  # these keep their gradients
         targets = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
         targets |= signature.inputs_to_lifted_tensor_constants
         for node in self._program.graph.nodes:
             self.at = node
             if node.op == "placeholder" and node.name in targets:
-                self.values[node] = tensors[targets[node.name]].detach()
+                self.values[node] = tensors[targets[node.name]]
             elif node.op == "placeholder":  # the image
                 self.values[node] = self.append(None, ())
             elif node.op == "output":
@@ -260,7 +264,9 @@ class Reader:
     def scale(self, x: int, factor: Tensor | float, shift: Tensor | float) -> int:
         """Append factor · value + shift."""
         constant = self.constant_of(shift)
-        return self.append(Scale(self.constant_of(factor), constant if constant.any() else None), (x,))
+        # A shift that is learned is kept at 0, too, for its gradient
+        kept = constant if constant.requires_grad or constant.any() else None
+        return self.append(Scale(self.constant_of(factor), kept), (x,))
 
     def route(self, x: Value, function: Callable[[Tensor], Tensor]) -> Value:
         """Append a function of the graph's tensor that moves values, or adds them up with weights >= 0."""

@@ -63,18 +63,45 @@ def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
             f"not certified: encoder {encoder.name!r} computes in half precision ({short[0]}), whose rounding no bound "
             "allows for; give the network in float32: network.float()"
         )
+    network = _read(encoder, shape)[1].on(encoder.device)
+    # Clones, since a training changes weights in place
+    traced[shape] = ({name: t.detach().clone() for name, t in state.items()}, layers, network)
+    return network
+
+
+class Tracing:
+    """An encoder's network for images of a shape with its weights as they are now, which gradients flow to.
+
+    It is traced once, in eval mode (BatchNorm with the statistics that it keeps), then read again with other weights;
+    see `trace` for what is refused. Weights are folded in float64, and bounded in float32, as they are trained.
+    """
+
+    def __init__(self, encoder: Encoder, shape: tuple[int, ...]):
+        trace(encoder, shape)  # refuses what cannot be bounded
+        self._program, _ = _read(encoder, shape)
+
+    def network(self, encoder: Encoder) -> Network:
+        """Return the network of the encoder that was traced, as it is now."""
+        module = encoder.module
+        tensors = {
+            **dict(module.named_parameters(remove_duplicate=False)),
+            **dict(module.named_buffers(remove_duplicate=False)),
+        }
+        weights = {f"module.{name}": t.cpu().double() for name, t in tensors.items() if t.is_floating_point()}
+        return Operations(self._program, encoder.name, weights).network().single.on(encoder.device)
+
+
+def _read(encoder: Encoder, shape: tuple[int, ...]) -> tuple[torch.export.ExportedProgram, Network]:
+    """Return what torch.export makes of an encoder, and its network, which was held against the encoder on images."""
     # A copy, in float64 on the CPU: the encoder itself stays as it is
     try:
         pixels = copy_of(_Pixels(encoder)).cpu().double()
     except HoldfastError as error:
         raise NotCertified(f"not certified: {error}") from error
-    # Trace, and hold the result against the encoder on images
-    network = Operations(_export(pixels, encoder.name, shape), encoder.name).network()
+    program = _export(pixels, encoder.name, shape)
+    network = Operations(program, encoder.name).network()
     _compare(pixels, network, encoder.name, shape)
-    network = network.on(encoder.device)
-    # Clones, since a training changes weights in place
-    traced[shape] = ({name: t.detach().clone() for name, t in state.items()}, layers, network)
-    return network
+    return program, network
 
 
 def _same(before: dict[str, Tensor], now: dict[str, Tensor]) -> bool:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from holdfast.core import Margin
@@ -31,7 +30,8 @@ class Interval(Propagation):
         0.8
     """
 
-    @torch.no_grad()
+    differentiable = True
+
     def lower(
         self, network: Network, margin: Margin, region: Region, held: Mapping[int, Box] | None = None
     ) -> tuple[Tensor, dict[int, Box]]:

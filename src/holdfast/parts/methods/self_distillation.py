@@ -1,6 +1,6 @@
 """Self-distillation: an encoder makes of an image, also of an attacked one, what it or a teacher made before."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,14 +9,28 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Images, Method, Reps, Student, View
+from holdfast.core import (
+    Batch,
+    EncodedView,
+    Encoder,
+    Facts,
+    HoldfastError,
+    Images,
+    Margin,
+    Method,
+    Reps,
+    Rng,
+    Rows,
+    Student,
+    View,
+)
 from holdfast.parts.methods.shared.targets import pairs
 from holdfast.runtime.distributed import gather
 from holdfast.runtime.errors import first_line, unknown
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.fit import fit_to
 
-DIVERGENCES = ("l2", "cosine")
+DIVERGENCES, BOUNDED = ("l2", "cosine"), ("others", "distance")
 
 
 @dataclass(frozen=True)
@@ -33,6 +47,9 @@ class SelfDistillation(Method):
     Attributes:
         divergence: "l2" or "cosine".
         teacher: spec of another encoder; None: this one as it was before training.
+        bounded: what certified training proves small: "distance", ‖f(x') - f_0(x)‖² / D by its coordinates, of which
+            a network with one point for all images has least; or "others", how near x' comes to other images, see
+            `Student.bound`.
 
     Source: Petrov & Kwiatkowska (2022), section C.3 and listing 3.
 
@@ -47,10 +64,15 @@ class SelfDistillation(Method):
 
     divergence: Literal["l2", "cosine"] = "l2"
     teacher: str | None = None
+    bounded: Literal["others", "distance"] = "others"
 
     def __post_init__(self) -> None:
         if self.divergence not in DIVERGENCES:
             raise unknown("divergence", self.divergence, DIVERGENCES)
+        if self.bounded not in BOUNDED:
+            raise unknown("bounded", self.bounded, BOUNDED)
+        if (self.divergence, self.bounded) == ("cosine", "distance"):
+            raise HoldfastError("self_distillation: expected divergence=l2 beside bounded=distance, got cosine")
 
     def _open_teacher(self) -> Encoder | None:
         """Return the teacher, opened anew, for its file may have changed; None where it is the encoder itself."""
@@ -105,7 +127,7 @@ class _Student(Student):
         super().__init__(encoder, twin=teacher is None)
         if teacher is not None:
             self.twin = nn.ModuleList([teacher, nn.Identity()])
-        self._divergence = method.divergence
+        self._divergence, self._bounded = method.divergence, method.bounded
         self._referred: tuple[Images, Reps] | None = None
         self.train()
 
@@ -140,6 +162,22 @@ class _Student(Student):
 
     def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         return torch.stack([self._apart(out, target) for out, target in pairs(views)]).mean()
+
+    def bound(
+        self, x: Images, lower: Callable[[Margin], Rows], batch: Batch, rng: Rng, most: int | None = None
+    ) -> Float[Tensor, ""]:
+        if self._bounded == "others":
+            # In units of the distance, so that the two losses weigh alike whatever the scale of representations
+            unit = self.reference(x).var(0).mean() if self._divergence == "l2" else 1.0
+            return unit * super().bound(x, lower, batch, rng, most)
+        target = self.reference(x)
+        # All coordinates, or some in a random order, which stand for the others in the mean
+        dim = target.shape[1]
+        drawn = torch.arange(dim) if most is None else torch.randperm(dim, generator=rng.generator())[:most]
+        axes, aims = torch.eye(dim).to(target)[drawn], target[:, drawn]
+        # f(x') - f_0(x) and its opposite, [B, 2 · coordinates]: the farther end of each range is the worst
+        least = lower(Margin(torch.cat([axes, -axes])[None], torch.cat([-aims, aims], 1)))
+        return (-least).unflatten(1, (2, -1)).amax(1).square().mean()
 
     def _apart(self, out: Tensor, target: Tensor) -> Float[Tensor, ""]:
         if self._divergence == "l2":

@@ -1,7 +1,7 @@
 """Supervised: a linear classifier on the representation, by cross-entropy; with or without a push to uniformity."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,7 +9,20 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Method, Reps, Student
+from holdfast.core import (
+    Batch,
+    EncodedView,
+    Encoder,
+    Facts,
+    HoldfastError,
+    Images,
+    Margin,
+    Method,
+    Reps,
+    Rng,
+    Rows,
+    Student,
+)
 from holdfast.runtime.checked import Signed
 
 
@@ -68,6 +81,16 @@ class _Student(Student):
         assert batch.labels is not None
         loss = F.cross_entropy(first.out, batch.labels)
         return loss - self._uniformity * uniformity(first.rep) if self._uniformity else loss
+
+    def bound(
+        self, x: Images, lower: Callable[[Margin], Rows], batch: Batch, rng: Rng, most: int | None = None
+    ) -> Float[Tensor, ""]:
+        linear, assigned = next(iter(self.projector.children()), None), batch.labels
+        if self._uniformity or not isinstance(linear, nn.Linear) or assigned is None:
+            raise HoldfastError("supervised: expected uniformity=0 and relu=false to bound its loss over a ball")
+        # How far the own class is ahead of each, at least: the cross-entropy falls as they rise (Zhang et al., Eq. 4)
+        ahead = Margin(linear.weight[assigned][:, None] - linear.weight, linear.bias[assigned][:, None] - linear.bias)
+        return F.cross_entropy(-lower(ahead), assigned)
 
 
 def uniformity(reps: Reps) -> Float[Tensor, ""]:

@@ -12,9 +12,13 @@ from holdfast.core.source_spec import parse
 from holdfast.runtime.errors import no_labels
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.workflows.harden.plan import Hardening
+from holdfast.workflows.harden.request import HardenRequest
 
 LEAST, SHARE, MOST = 200, 0.1, 2000
 """Images held out: so many or that share, if it is more, but not beyond the last (or the profile's population)."""
+
+PROOFS = ("breaking_radius.certified=32",)
+"""What is asked besides of an encoder that learned from a bound, unless a profile is named: how far it is proved."""
 
 BANK = 10_000
 """Images that probes learn from at most, where they are not given apart."""
@@ -74,6 +78,7 @@ class Audits:
             tuple(names),
             spec,
             profile=hardening.profile,
+            settings=PROOFS if hardening.certified and hardening.profile == HardenRequest.profile else (),
             norm=hardening.norm,
             eps=hardening.ball().radius,
             budget="none",

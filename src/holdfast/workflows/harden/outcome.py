@@ -3,16 +3,19 @@
 from dataclasses import replace
 from typing import Literal
 
+import msgspec
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from holdfast.auditing.differences import compare_pairs
 from holdfast.core import Encoder, Reps, Score
 from holdfast.numerics import statistics
 from holdfast.sources.data import ImageSet
 from holdfast.storage.hardening import HardenedMeasure, Price
-from holdfast.storage.record import Record
+from holdfast.storage.record import MeasureEntry, Record
+from holdfast.storage.run_folder import Store
 
 
 def drift(before: Encoder, after: Encoder, images: ImageSet, device: str = "cpu") -> Price:
@@ -36,8 +39,15 @@ def _relative(old: Reps, new: Reps) -> Float[Tensor, "batch"]:
     return torch.where(size > 0, (new - old).norm(dim=1) / size, torch.nan)
 
 
-def changes(record: Record) -> list[HardenedMeasure]:
-    """Return what an audit of two encoders says of every measure: before, after, and after - before, paired."""
+PROVED = "proved"
+"""The score of a measure that is what a certifier proves of it: the median of a column of its table."""
+
+
+def changes(record: Record, store: Store) -> list[HardenedMeasure]:
+    """Return what an audit of two encoders says of every measure: before, after, and after - before, paired.
+
+    What is proved of a measure has a row of its own.
+    """
     rows = []
     before, after = (encoder.measures for encoder in record.encoders)
     for key in dict.fromkeys([*before, *after]):
@@ -50,7 +60,24 @@ def changes(record: Record) -> list[HardenedMeasure]:
                 verdict=_verdict(difference, measure.better),
             )
         )  # fmt: skip
+        if key in before and key in after and PROVED in before[key].scores.keys() & after[key].scores.keys():
+            rows.append(_row_of_proof(rows[-1], before[key], after[key], store))
     return rows
+
+
+def _row_of_proof(row: HardenedMeasure, before: MeasureEntry, after: MeasureEntry, store: Store) -> HardenedMeasure:
+    """Return the row of what is proved of a measure, from its own row."""
+
+    def influence(entry: MeasureEntry) -> Float[Tensor, "units"]:
+        assert entry.table is not None  # where its scores come from
+        return statistics.influence_of_median(store.read_table(entry.table)[PROVED])
+
+    old, new = before.scores[PROVED], after.scores[PROVED]
+    (pair,) = compare_pairs({"after": (influence(after), new), "before": (influence(before), old)}, row.better)
+    return msgspec.structs.replace(
+        row, measure=f"{row.measure}.{PROVED}", title=f"{row.title}, {PROVED}", before=old, after=new,
+        difference=pair.gap, verdict=_verdict(pair.gap, row.better),
+    )  # fmt: skip
 
 
 def _difference(record: Record, key: str) -> Score | None:

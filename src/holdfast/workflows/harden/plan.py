@@ -16,6 +16,7 @@ from holdfast.runtime.option import fields_of
 from holdfast.sources.data import ImageSet
 from holdfast.storage.documents import parse_json
 from holdfast.training.adversary import Adversary
+from holdfast.training.certified import Certified
 from holdfast.training.optimiser import Optimiser
 from holdfast.training.pace import Pace
 from holdfast.training.recipe import Recipe
@@ -157,6 +158,10 @@ class Hardening(HardenRequest):
         """Return the recipe of the training; without steps, its pace says how long it is."""
         maximised = ATTACKS[self.attack or self.choice.attack]
         adversary = Adversary(self.ball(), self.attack_of_training(), maximised, clean=self.choice.clean)
+        certified = None
+        if self.certified is not None:  # a bound of all images of the ball, in place of the worst that is found
+            certifier = registry.build({**part_table(self.certified), "kind": "certifiers"})
+            certified = Certified(self.ball(), certifier, self.choice.clean)
         return Recipe(
             self.encoder,
             self.data,
@@ -166,7 +171,8 @@ class Hardening(HardenRequest):
             batch_size=self.batch_size,
             views=VIEWS[self.views or self.choice.views],
             optimiser=Optimiser("adam", self.rate or RATES[0], weight_decay=0.0, warmup=WARMUP, scaled=True),
-            adversary=adversary,
+            adversary=None if certified else adversary,
+            certified=certified,
             batchnorm=self.batchnorm,
             ema=self.ema,
             clip=self.clip,

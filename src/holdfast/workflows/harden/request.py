@@ -36,6 +36,10 @@ class HardenOptions(metaclass=Checked):
         float | None,
         Option("Length of such a step, in the norm of the ball.", default="eps/2, of 6 steps or more 2.5 eps/steps"),
     ] = None
+    certified: Annotated[
+        str | None,
+        Option("Learns from a proved bound in place of attacks: crown_ibp or interval.", offers="certifiers"),
+    ] = None
     views: Annotated[str | None, Option("Augmentation: none, light or full.", default="as the objective has it")] = None
     rate: Annotated[
         Positive | None,

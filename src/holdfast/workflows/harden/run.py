@@ -7,10 +7,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import msgspec
+import torch
 
 from holdfast.auditing.rounds import write_record
 from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, registry
+from holdfast.numerics.bounds.trace import trace
 from holdfast.report.html import write_report
 from holdfast.runtime.distributed import leads
 from holdfast.runtime.listener import Listener, Silent
@@ -81,6 +83,9 @@ def harden(
     )
     accuracy = audits.with_labels(held_out, learned.labels is not None)
 
+    if hardening.certified is not None:  # raises before the search for a rate
+        trace(start, tuple(learned.batch(torch.arange(1)).shape[1:]))
+
     # Train, unless an earlier run has
     store, together = Store(folder), engine(hardening.recipe(), (), folder)
     with together.main_process_first():  # it writes what the others read
@@ -105,6 +110,7 @@ def harden(
     command = "" if opened.encoder else hardening.command(folder, clocked=bool(training.marks))
     shown = public_command(shlex.split(command))
     both = None if after else {"before": start, "after": trained}
+    asked = {place: plan for plan, place in ((audits.plan, "audit"), (accuracy, "accuracy")) if plan is not None}
     records = [
         run_audit(
             plan,
@@ -115,15 +121,15 @@ def harden(
             listener=listener,
             command=shown,
         )
-        for plan, place in ((audits.plan, "audit"), (accuracy, "accuracy"))
-        if plan is not None
+        for place, plan in asked.items()
     ]
     listener.stage("measuring the drift")
     price = drift(start, trained, held_out, hardening.device)
 
     # The record
     ends = after and find_weights_suffix(hardening.encoder)
-    measures = [row for record in records for row in changes(record)]
+    audited = zip(asked, records, strict=True)
+    measures = [row for place, record in audited for row in changes(record, Store(folder / place))]
     record = HardeningRecord(
         encoder=after or str(folder / ENCODER),
         file=str(folder / f"encoder{ends}") if ends else None,
@@ -134,7 +140,7 @@ def harden(
         rates=rates,
         batchnorm=hardening.batchnorm,
         weights=share,
-        attack=registry.spec(hardening.attack_of_training()),
+        attack=None if hardening.certified else registry.spec(hardening.attack_of_training()),
         looks=keeper.looks,
         kept=keeper.best.step,
         comparisons=training.comparisons,
@@ -230,7 +236,9 @@ def _rates(
     if training.rates:
         return training.rates
     listener.stage("finding the learning rate")
-    tried = losses(hardening.recipe(), start, learned) if hardening.remembers else {UNTRIED: None}
+    # Against attacks in any case: a bound is not there from the first step on
+    attacked = replace(hardening, certified=None).recipe()
+    tried = losses(attacked, start, learned) if hardening.remembers else {UNTRIED: None}
     rates = [TriedRate(rate=rate, loss=_finite(loss)) for rate, loss in reversed(tried.items())]
     _write(store, msgspec.structs.replace(training, rates=rates))
     return rates

@@ -1,12 +1,12 @@
 """What the certifiers by bound propagation have in common: input checks, float64, rounding, vacuity."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 
-from holdfast.core import Ball, Bound, Certifier, Encoder, HoldfastError, Images, Margin, Passes, PerImage
+from holdfast.core import Ball, Bound, Certifier, Encoder, HoldfastError, Images, Margin, Passes, PerImage, Rows
 from holdfast.core.precision import use_precision
 from holdfast.numerics.bounds.affine import Affine
 from holdfast.numerics.bounds.backward import Region, backward, box_of, boxes
@@ -44,6 +44,7 @@ class Propagation(Certifier):
         encoder.count(Passes(bounds=len(x)))  # after the work: listeners treat the count as progress
         return bound
 
+    @torch.no_grad()
     def bound_rows(
         self, network: Network, margin: Margin, region: Region, held: Mapping[int, Box] | None = None
     ) -> tuple[Tensor, dict[int, Box]]:
@@ -69,6 +70,13 @@ class Propagation(Certifier):
             region: where the images may be.
             held: ranges that hold besides, such as those of a larger region around the same image.
         """
+
+    def bounds_of(self, network: Network, x: Images, ball: Ball, radii: PerImage) -> Callable[[Margin], Rows]:
+        """Return the lower bounds of margins with their gradients; where lines touch a smooth curve is held fixed."""
+        if not self.differentiable:
+            return super().bounds_of(network, x, ball, radii)
+        region = Region.around(ball, x, radii).to(network.dtype)
+        return lambda margin: self.lower(network, margin, region)[0]
 
     def searching(self) -> "Propagation":
         """Return the certifier for one search: many radii around one image, the same rows; it may remember slopes."""
