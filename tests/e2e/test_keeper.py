@@ -133,9 +133,9 @@ def test_looks_are_told_step_by_step_and_see_no_other_images(
 
 
 def spied(init, seen: list):
-    def call(self: Keeper, store: Store, start: Encoder, images, *more: object) -> None:
+    def call(self: Keeper, store: Store, start: Encoder, images, *more: object, **named: object) -> None:
         seen.append(images)
-        init(self, store, start, images, *more)
+        init(self, store, start, images, *more, **named)
 
     return call
 

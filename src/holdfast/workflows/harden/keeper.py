@@ -40,6 +40,7 @@ class Keeper:
         start: the encoder before.
         images: held out for this.
         ball: in which it is hardened; what is searched for is the smallest change in its norm.
+        last: keep the last look whatever the others are, of a training whose ball grows along it.
         patience: looks in a row without a larger radius after which the training ends; None: it goes to its end.
         device: where to look.
     """
@@ -47,9 +48,18 @@ class Keeper:
     every = EVERY
 
     def __init__(
-        self, store: Store, start: Encoder, images: ImageSet, ball: Ball, patience: int | None, device: str = "cpu"
+        self,
+        store: Store,
+        start: Encoder,
+        images: ImageSet,
+        ball: Ball,
+        *,
+        patience: int | None = None,
+        last: bool = False,
+        device: str = "cpu",
     ):
-        self._store, self._start, self._images, self._patience, self._device = store, start, images, patience, device
+        self._store, self._start, self._images, self._device = store, start, images, device
+        self._patience, self._last = patience, last
         self._measure = registry.part("measures", "breaking_radius", ball=ball, certified=0, steps=STEPS)
         seen = store.read_json(LOOKS) if store.exists(LOOKS) else []
         self.looks: list[LookAtHardening] = msgspec.convert(seen, list[LookAtHardening])
@@ -66,7 +76,7 @@ class Keeper:
         # the radius of the best only grows: looks that are below it now never come out
         largest = max(_size(seen) for seen in self.looks[1:])
         for old in self.looks[1:]:
-            if _size(old) < EQUAL * largest:
+            if (self._last and old is not now) or _size(old) < EQUAL * largest:
                 with suppress(FileNotFoundError):
                     self._weights(old).unlink()
         found = {"breaking_radius": now.radius, "breaking_radius.low": now.low, "breaking_radius.high": now.high}
@@ -87,6 +97,8 @@ class Keeper:
     def best(self) -> LookAtHardening:
         """The look whose weights are kept; never that of the encoder before."""
         kept = [seen for seen in self.looks if seen.step and self._weights(seen).exists()]
+        if self._last:
+            return kept[-1]
         largest = max(map(_size, kept))
         return [seen for seen in kept if _size(seen) >= EQUAL * largest][-1]
 

@@ -97,7 +97,15 @@ def harden(
         listener.stage(line)
     rates = _rates(hardening, store, training, start, learned, listener)
     hardening = replace(hardening, rate=rates[0].rate)
-    keeper = Keeper(store, start, looked_at, hardening.ball(), hardening.patience, hardening.device)
+    keeper = Keeper(
+        store,
+        start,
+        looked_at,
+        hardening.ball(),
+        patience=hardening.patience,
+        last=hardening.certified is not None,
+        device=hardening.device,
+    )
     trained = _train_encoder(hardening, store, start, opened, pace, learned, keeper, listener)
     if not leads():
         return None
