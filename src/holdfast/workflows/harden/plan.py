@@ -16,6 +16,7 @@ from holdfast.runtime.option import fields_of
 from holdfast.sources.data import ImageSet
 from holdfast.storage.documents import parse_json
 from holdfast.training.adversary import Adversary
+from holdfast.training.lora import Lora
 from holdfast.training.optimiser import Optimiser
 from holdfast.training.pace import Pace
 from holdfast.training.recipe import Recipe
@@ -157,6 +158,8 @@ class Hardening(HardenRequest):
             adversary=adversary,
             batchnorm=self.batchnorm,
             freeze=self.freeze,
+            # α = 2 r, as is usual; a rate in units of the weights makes it immaterial
+            lora=Lora(self.lora, self.lora_rank, 2.0 * self.lora_rank) if self.lora else None,
             device=self.device,
         )
 
