@@ -102,8 +102,8 @@ OTHERS = """
     --threshold --divergence --encoder --annotate --correction --x --y --digits --transpose --p-values --benchmark
     --source-url --k --format --only --width --height --font --size --marks --dpi --port --host --open --epochs --track
     --objective --steps --attack --views --batchnorm --rehearse --image --negatives --label --seconds --certifier
-    --attack-steps --attack-step --patience --ema --clip --certified --template --no-pictures --freeze --groups --sigma
-    --draws --alpha kind
+    --lora --lora-rank --attack-steps --attack-step --patience --ema --clip --certified --template --no-pictures
+    --freeze --groups --sigma --draws --alpha kind
 """
 NO_PATH = frozenset(OTHERS.split())
 """Options that name no file; --parts is the same everywhere."""

@@ -91,13 +91,12 @@ def test_a_training_with_frozen_layers_goes_on_to_the_same_weights(
     assert "of another recipe" in str(error.value)
 
 
-def test_a_weight_in_two_places_is_frozen_by_either_name() -> None:
+@pytest.mark.parametrize("pattern", ["1.weight", "2.weight"])
+def test_a_weight_in_two_places_is_frozen_by_either_name(pattern: str) -> None:
     shared = nn.Linear(3, 3)
-    for pattern in ("0", "1"):
-        module = nn.Sequential(shared, shared, nn.Linear(3, 2))
-        found = learner(Encoder(nn.Sequential(nn.Flatten(), *module), mean=0, std=1), [f"{int(pattern) + 1}.weight"])
-        assert (found.trained, found.weights) == (3 + 8, 12 + 8)
-        assert found.in_words == "11 of 20 weights trained"
+    module = nn.Sequential(nn.Flatten(), shared, shared, nn.Linear(3, 2))
+    found = learner(Encoder(module, mean=0, std=1), recipe(SIMCLR, freeze=[pattern]))
+    assert found.in_words == "11 of 20 weights trained"  # the bias of the one, all of the other
 
 
 def test_how_many_weights_were_trained_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

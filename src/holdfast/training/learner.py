@@ -1,14 +1,15 @@
-"""What of an encoder learns: all of its weights, or all but those of some layers."""
+"""What of an encoder learns: all of its weights, all but those of some layers, or adapters beside them."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from torch import nn
+from torch import Tensor, nn
 
-from holdfast.core import Encoder, HoldfastError
+from holdfast.core import Encoder, HoldfastError, Rng
 from holdfast.runtime.errors import unknown
 from holdfast.sources.encoders.shared.copies import trainable
+from holdfast.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -18,40 +19,45 @@ class Learner:
     Attributes:
         encoder: the copy.
         still: layers of it that are frozen, so that their statistics must not move either.
-        trained: how many weights are trained.
-        weights: how many the encoder has.
+        units: of the learning rate, for weights whose size says nothing.
+        in_words: how many weights are trained of how many; "" where all are.
     """
 
     encoder: Encoder
     still: frozenset[nn.Module]
-    trained: int
-    weights: int
-
-    @property
-    def in_words(self) -> str:
-        """How many weights are trained of how many; "" where all are."""
-        return "" if self.trained == self.weights else f"{self.trained:,} of {self.weights:,} weights trained"
+    units: Mapping[Tensor, float]
+    in_words: str
 
 
-def learner(start: Encoder, freeze: Sequence[str] = ()) -> Learner:
+def learner(start: Encoder, recipe: Recipe) -> Learner:
     """Return a copy of an encoder that can be trained, but for the weights that are to stay as they are.
 
     Args:
         start: the encoder.
-        freeze: patterns (`layer1.*`) of names of weights and layers, as the file of its weights has them; a layer
-            that one matches is frozen with all that is in it.
+        recipe: says what is frozen, or where adapters are.
 
     Raises:
         HoldfastError: an encoder that cannot be trained; a pattern that matches nothing; patterns that leave nothing.
     """
     encoder = trainable(start)
-    still = _freeze(encoder, freeze)
-    sizes = [(value.numel(), value.requires_grad) for value in encoder.module.parameters()]
-    return Learner(encoder, still, sum(size for size, learns in sizes if learns), sum(size for size, _ in sizes))
+    # Counted before adapters join them
+    weights = sum(value.numel() for value in encoder.module.parameters())
+    if recipe.lora is None:
+        still, units, kind = _freeze(encoder, recipe.freeze), {}, "weights trained"
+    else:
+        # The layers as they are, before adapters are put around some
+        still = frozenset(encoder.module.modules())
+        recipe.lora.add_to(encoder, Rng(recipe.seed, ("training", "adapters")).generator().initial_seed())
+        units, kind = recipe.lora.units(encoder), "weights, trained as adapters beside them"
+    trained = sum(value.numel() for value in encoder.module.parameters() if value.requires_grad)
+    return Learner(encoder, still, units, "" if trained == weights else f"{trained:,} of {weights:,} {kind}")
 
 
 def _freeze(encoder: Encoder, patterns: Sequence[str]) -> frozenset[nn.Module]:
-    """Freeze what the patterns match; return the layers that learn nothing."""
+    """Freeze what patterns match; return the layers that learn nothing.
+
+    Names are those of weights and layers as the file of the weights has them; a layer is frozen with all that is in it.
+    """
     network = encoder.module.get_submodule(encoder.root)
     # By all of their names: what stands in several places is frozen where one of them matches
     layers = dict(network.named_modules(remove_duplicate=False))
@@ -64,6 +70,7 @@ def _freeze(encoder: Encoder, patterns: Sequence[str]) -> frozenset[nn.Module]:
     for name, value in weights.items():
         if _is_matched(name, patterns):
             value.requires_grad_(False)
+    # Heads of a method would learn on, of an encoder that does not
     if patterns and not any(value.requires_grad for value in network.parameters()):
         raise HoldfastError(
             f"freeze: expected patterns that leave some weights to train, got {', '.join(patterns)}, which match all "

@@ -33,6 +33,7 @@ from holdfast.training.fit import check, check_reopens, width
 from holdfast.training.images import TrainingImages
 from holdfast.training.learner import learner
 from holdfast.training.log import Log
+from holdfast.training.lora import check_adapters, merge
 from holdfast.training.pace import Pace
 from holdfast.training.recipe import Recipe, entry
 
@@ -169,24 +170,26 @@ class _Training:
         check(recipe, self.images)
         classes = self.images.classes
         # the student: the encoder and the heads of the method, checked before the first step
-        self.learner = learner(start, recipe.freeze)
+        self.learner = learner(start, recipe)
         encoder = self.learner.encoder
         # Two images through the network tell how wide the heads must be
         few = self.images.batch(torch.arange(2)).cpu()
         number, shape = len(classes) if classes else None, (few.shape[1], few.shape[2], few.shape[3])
+        if recipe.lora is not None:
+            check_adapters(encoder, few)
         facts = Facts(width(encoder, self.images), len(self.images), number, shape)
         # The seed alone decides how heads begin, whatever was drawn before
         with fix_seed(_number(recipe.seed, "heads")):
             wrapped = wrap_batchnorm(encoder, recipe.batchnorm, self.learner.still)
             student = recipe.method.student(wrapped, facts)
         recipe.views.check(start, start.name, few, many=student.many)
-        check_reopens(start, unwrap_batchnorm(student.encoder), opens, few, store)
+        check_reopens(start, merge(unwrap_batchnorm(student.encoder)), opens, few, store)
         self.tracing = recipe.certified and recipe.certified.prepare(student, few)
         if processes() > 1:
             self._leave_out(student)
         # what accelerate wraps, and what a checkpoint holds
         student.train()
-        optimiser = recipe.optimiser.build(student)
+        optimiser = recipe.optimiser.build(student, self.learner.units)
         self.model, self.optimiser = self.accelerator.prepare(student, optimiser)
         self.student: Student = self.accelerator.unwrap_model(self.model)
         self.ema_model = engines.running_mean(self.student.encoder.module, recipe.ema)
@@ -499,7 +502,8 @@ class _Training:
 
     def _encoder(self) -> Encoder:
         """Return the encoder as it is now, frozen, with a network of its own."""
-        return unwrap_batchnorm(self.student.encoder, self.ema_model.module if self.ema_model is not None else None)
+        averaged = self.ema_model.module if self.ema_model is not None else None
+        return merge(unwrap_batchnorm(self.student.encoder, averaged))
 
     def _save(self, digest: str) -> bool:
         """Keep a checkpoint, unless the next step would refuse this state or goes on with the same attacked batch.

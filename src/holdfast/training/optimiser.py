@@ -2,11 +2,12 @@
 
 import bisect
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from holdfast.core import HoldfastError
 from holdfast.runtime.checked import Checked, Positive
@@ -62,13 +63,18 @@ class Optimiser(metaclass=Checked):
         if any(not 0 < share < 1 for share in self.milestones) or list(self.milestones) != sorted(self.milestones):
             raise HoldfastError(f"optimiser: expected rising milestones between 0 and 1, got {list(self.milestones)}")
 
-    def build(self, network: nn.Module) -> torch.optim.Optimizer:
-        """Return the optimiser of all weights of a network that are trained."""
+    def build(self, network: nn.Module, units: Mapping[Tensor, float] | None = None) -> torch.optim.Optimizer:
+        """Return the optimiser of all weights of a network that are trained.
+
+        Args:
+            network: the network.
+            units: of the rate where it is `scaled`, for weights that have no size of their own.
+        """
         groups = _groups(network, self.weight_decay)
         if self.scaled:
             # A group for each tensor, since each has a unit of the rate of its own
             groups = [
-                {**group, "params": [value], SCALE: max(LEAST, float(value.detach().square().mean().sqrt()))}
+                {**group, "params": [value], SCALE: max(LEAST, (units or {}).get(value, _size(value)))}
                 for group in groups
                 for value in group["params"]
             ]
@@ -101,6 +107,10 @@ class Optimiser(metaclass=Checked):
             # Groups of an optimiser that is not scaled have no unit
             group["lr"] = rate * group.get(SCALE, 1.0)
         return rate
+
+
+def _size(value: Tensor) -> float:
+    return float(value.detach().square().mean().sqrt())
 
 
 def _groups(network: nn.Module, decay: float) -> list[dict[str, Any]]:

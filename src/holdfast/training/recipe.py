@@ -12,6 +12,7 @@ from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import unknown
 from holdfast.training.adversary import Adversary
 from holdfast.training.certified import Certified
+from holdfast.training.lora import Lora
 from holdfast.training.optimiser import Optimiser
 
 PRECISIONS = ("no", "bf16", "fp16")
@@ -43,6 +44,7 @@ class Recipe(metaclass=Checked):
         batchnorm: whose statistics attacked images share: "shared" with clean ones; "split": of their own (the encoder
             that comes out keeps those of attacked images); "frozen": nobody's, they stay as they are.
         freeze: patterns of names of layers and weights (`layer1.*`) that stay as they are, with BatchNorm's statistics.
+        lora: adapters that learn instead of the weights, to which they are added in the end; None: the weights learn.
         ema: decay of a running mean of the weights, which is then what comes out; None: the weights themselves.
         clip: largest norm of the gradient; None: any.
         precision: "no" (float32), "bf16" or "fp16" mixed precision.
@@ -68,6 +70,7 @@ class Recipe(metaclass=Checked):
     corrupt: str = "before"
     batchnorm: str = "shared"
     freeze: tuple[str, ...] = ()
+    lora: Lora | None = None
     ema: float | None = None
     clip: float | None = None
     precision: str = "no"
@@ -104,6 +107,11 @@ class Recipe(metaclass=Checked):
             raise HoldfastError("recipe: expected an adversary or certified, which stands in its place; got both")
         if self.batchnorm == "split" and self.adversary is None:
             raise HoldfastError("recipe: batchnorm=split parts attacked from clean images; there is no adversary here")
+        if self.lora is not None and (self.freeze or self.batchnorm == "split"):
+            raise HoldfastError(
+                "recipe: lora: expected no freeze and no batchnorm=split beside it, since nothing but the adapters "
+                "learns; leave them out"
+            )
 
     def progress(self, share: float) -> float:
         """Return how much of the training is done, the epochs before it included, at a share of its own."""
@@ -132,7 +140,7 @@ def entry(recipe: Recipe) -> dict[str, Any]:
             with contextlib.suppress(HoldfastError):
                 return registry.spec(value)
             # Our own containers are known by their place in the recipe, and need no class
-            plain_class = type(value) in (Recipe, Views, Optimiser, Adversary, Certified)
+            plain_class = type(value) in (Recipe, Views, Optimiser, Adversary, Certified, Lora)
             own = {} if plain_class else {"class": f"{type(value).__module__}.{type(value).__qualname__}"}
             return own | {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return registry.spec(value)

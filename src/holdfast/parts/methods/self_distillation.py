@@ -102,6 +102,7 @@ def _as_teacher(teacher: Encoder, facts: Facts) -> nn.Module:
     """Return an encoder that maps the images to representations of the same size as the student's."""
     if facts.shape is None:
         raise HoldfastError("self_distillation: teacher: expected to know the shape of the images, got None")
+    # Attacks move the student's pixels, so the scaling is part of what has a gradient
     fit = fit_to(teacher, facts.shape)
     network = nn.Sequential(fit or nn.Identity(), teacher)
     try:
@@ -125,6 +126,7 @@ class _Student(Student):
 
     def __init__(self, encoder: Encoder, method: SelfDistillation, teacher: nn.Module | None):
         super().__init__(encoder, twin=teacher is None)
+        # In the place of a copy of the encoder: a checkpoint holds it, and nothing moves it
         if teacher is not None:
             self.twin = nn.ModuleList([teacher, nn.Identity()])
         self._divergence, self._bounded = method.divergence, method.bounded

@@ -17,6 +17,7 @@ from holdfast.sources.data import ImageSet
 from holdfast.storage.documents import parse_json
 from holdfast.training.adversary import Adversary
 from holdfast.training.certified import Certified
+from holdfast.training.lora import Lora
 from holdfast.training.optimiser import Optimiser
 from holdfast.training.pace import Pace
 from holdfast.training.recipe import Recipe
@@ -178,6 +179,8 @@ class Hardening(HardenRequest):
             clip=self.clip,
             precision=self.precision,
             freeze=self.freeze,
+            # α = 2 r, as is usual; a rate in units of the weights makes it immaterial
+            lora=Lora(self.lora, self.lora_rank, 2.0 * self.lora_rank) if self.lora else None,
             device=self.device,
         )
 

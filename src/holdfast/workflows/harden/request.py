@@ -4,7 +4,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar
 
 from holdfast.auditing.request import NORMS, Device, Eps, Seed
-from holdfast.runtime.checked import Checked, Positive
+from holdfast.runtime.checked import Checked, Count, Positive
 from holdfast.runtime.option import Option
 
 
@@ -69,6 +69,11 @@ class HardenOptions(metaclass=Checked):
         tuple[str, ...],
         Option("Layers or weights that stay as they are, by name or pattern, such as 'layer1.*'; repeatable."),
     ] = ()
+    lora: Annotated[
+        tuple[str, ...],
+        Option("Layers whose low-rank adapters learn instead of all weights, by name, such as qkv; repeatable."),
+    ] = ()
+    lora_rank: Annotated[Count, Option("Rank of these adapters.")] = 8
     test: Annotated[Any, Option("Images of the audits.", default="some of the data, held out", offers="data")] = None
     train: Annotated[
         Any, Option("Labelled images for the kNN accuracy before and after.", default="the data", offers="data")

@@ -67,7 +67,7 @@ def harden(
     # The encoder, the images held out for its audits, and those that it learns from
     opened, listener = opened or Opened(), listener or Silent()
     start = opened.encoder or open_encoder(hardening.encoder)
-    share = learner(start, hardening.freeze).in_words  # raises now, not after the images are read
+    share = learner(start, hardening.recipe()).in_words  # raises now, not after the images are read
     available = open_images(opened.data or hardening.data, seed=hardening.seed)
     hardening, geometry = hardening.in_ball(available), start.geometry or available.common_geometry
     after = None if opened.encoder else with_weights(hardening.encoder, folder / ENCODER)
