@@ -1,7 +1,8 @@
 """A hook of MkDocs: puts what benchmarks have measured of known encoders into the pages, as tables.
 
-`encoders.json` is of `python -m benchmarks.references`, `hardening.json` of `python -m benchmarks.hardening`. A page
-asks by a block, for example `<!-- worst case: CIFAR-10 -->`, see `blocks.py`.
+`encoders.json` is of `python -m benchmarks.references`, `hardening.json` of `python -m benchmarks.hardening`,
+`certified_training.json` of `python -m benchmarks.certified_training`. A page asks by a block, for example
+`<!-- worst case: CIFAR-10 -->`, see `blocks.py`.
 """
 
 import json
@@ -19,7 +20,9 @@ sys.path.insert(0, str(DOCS))  # MkDocs loads a hook by its path alone
 
 import blocks  # noqa: E402
 
-ASKED = blocks.pattern("worst case", "everyday", "classifiers", "told by", "alike", "matrix", "records", "hardening", "certified")
+ASKED = blocks.pattern(
+    "worst case", "everyday", "classifiers", "told by", "alike", "matrix", "records", "hardening", "certified"
+)
 OUTCOMES = {
     "Accuracy kept under attack": "accuracy kept under attack",
     "Relative drop": "accuracy kept under corruptions",
@@ -174,7 +177,9 @@ def certified(network: str) -> str:
     studies = {study["network"]: study for study in json.loads(path.read_text(encoding="utf-8"))}
     if network not in studies:
         raise ValueError(f"expected one of {', '.join(studies)}, got {network!r}")
-    lines = _head("way", "half proved up to, /255", "half break at, /255", "cosine to before", "kNN accuracy", "seconds")
+    lines = _head(
+        "way", "half proved up to, /255", "half break at, /255", "cosine to before", "kNN accuracy", "seconds"
+    )
     for row in studies[network]["rows"]:
         seconds = f"{row['seconds']:.0f}" if "seconds" in row else ""
         sizes = [_size(row[name], 255) for name in ("proved", "broken")]
