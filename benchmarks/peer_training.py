@@ -39,8 +39,10 @@ SEEDS, STEPS, BATCH, RATE = (0, 1, 2), 100, 128, 1e-3
 NEIGHBOURS, TEMPERATURE = 20, 0.1
 VIEWS = Views(crop=(0.5, 1.0), flip=0.0, colour=0.0, colour_share=0.0, grey=0.0)
 
-LOSSES, POINTS = 1e-4, 0.5
-"""How far the losses of a step may be apart, relatively, and the kNN accuracies of a seed, in points."""
+LOSSES, POINTS = 1e-6, 0.5
+"""How far the losses of one step from the same weights may be apart, relatively, and kNN accuracies, in points.
+
+Each step multiplies what the one before rounded otherwise, so later losses have no limit, but are told."""
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(projections of the first views, of the second, classes) -> loss."""
@@ -165,9 +167,11 @@ def compare(peer: Peer, before: float) -> list[Result]:
         found.append([accuracy(encoder) for encoder, _ in pairs])
     points = [abs(a - b) for a, b in found]
     what = f"{STEPS} steps of {BATCH} images, seeds {', '.join(map(str, SEEDS))}"
-    facts = {"first step": max(first), "ours": [a for a, _ in found], "theirs": [b for _, b in found], "before": before}
+    facts = {"ours": [a for a, _ in found], "theirs": [b for _, b in found], "before": before}
     return [
-        Result(f"losses of {name}", max(apart), min(apart), "", LOSSES, what, highest=max(apart), rounds=len(apart)),
+        Result(
+            f"loss of {name}", max(first), None, "", LOSSES, what, rounds=len(first), facts={"any step": max(apart)}
+        ),
         Result(f"kNN of {name}", max(points), min(points), "points", POINTS, what, facts=facts, rounds=len(points)),
     ]
 
@@ -178,11 +182,12 @@ def table(run: Run) -> str:
     for losses, knn in zip(run.results[::2], run.results[1::2], strict=True):
         both = (" / ".join(f"{value:.1f}" for value in knn.facts[who]) for who in ("ours", "theirs"))
         verdict = "met" if losses.met and knn.met else "**not met**"
-        apart = f"{figures(knn.facts['first step'])}, {figures(losses.value)}"
-        rows.append([losses.name.removeprefix("losses of "), apart, *both, f"{figures(knn.value)}", verdict])
+        apart = [figures(losses.value), figures(losses.facts["any step"])]
+        rows.append([losses.name.removeprefix("loss of "), *apart, *both, figures(knn.value), verdict])
     heads = [
         "method",
-        "losses apart: first step, any step",
+        "losses apart, first step",
+        "any step",
         "kNN, Holdfast, %",
         "kNN, plain loop, %",
         "points apart",
