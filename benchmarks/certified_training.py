@@ -110,7 +110,8 @@ def study(network: Network, folder: Path, data: str) -> dict[str, Any]:
     plan = Plan(tuple(encoders), test, (radius,), images=network.population, attacked=network.attacked)
     record = run_audit(plan, folder / network.name / "radius", encoders=encoders)
     accuracy = registry.part("measures", "probe_accuracy", probe=registry.part("probes", "knn"))
-    plan = replace(plan, measures=(accuracy,), images=None, train=learn, train_images=BANK)
+    every = {"images": None, "attacked": None}
+    plan = replace(plan, measures=(accuracy,), train=learn, train_images=BANK, **every)
     priced = run_audit(plan, folder / network.name / "accuracy", encoders=encoders)
     held_out = open_images(test, geometry=start.geometry)
     rows = []

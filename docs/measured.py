@@ -177,13 +177,10 @@ def certified(network: str) -> str:
     studies = {study["network"]: study for study in json.loads(path.read_text(encoding="utf-8"))}
     if network not in studies:
         raise ValueError(f"expected one of {', '.join(studies)}, got {network!r}")
-    lines = _head(
-        "way", "half proved up to, /255", "half break at, /255", "cosine to before", "kNN accuracy", "seconds"
-    )
+    lines = _head("way", "half proved up to, /255", "half break at, /255", "cosine to before", "kNN accuracy")
     for row in studies[network]["rows"]:
-        seconds = f"{row['seconds']:.0f}" if "seconds" in row else ""
         sizes = [_size(row[name], 255) for name in ("proved", "broken")]
-        lines.append(_row(row["way"], [*sizes, _number(row["cosine"]), _share(row["accuracy"]), seconds]))
+        lines.append(_row(row["way"], [*sizes, _number(row["cosine"]), _share(row["accuracy"])]))
     return "\n".join(lines)
 
 
