@@ -16,10 +16,12 @@ def curves(record: Record) -> list[Panel]:
     hardening = record.hardening
     if hardening is None:
         return []
+    # What the looks saw; NaN leaves a gap where the encoder told no images apart
     looks = hardening.looks
     steps = [seen.step for seen in looks]
     radius = [_or_nan(seen.radius) for seen in looks]
     low, high = [_or_nan(seen.low) for seen in looks], [_or_nan(seen.high) for seen in looks]
+    # What the comparisons of the attack saw, at other steps
     compared = [(one.step, math.nan if one.ratio is None else one.ratio) for one in hardening.comparisons]
     mends = [(one.step, "finer") for one in hardening.comparisons if one.mended]
     made = [
@@ -51,6 +53,7 @@ def _panel(
     drawn = [(step, value) for step, value in zip(steps, values, strict=True) if not math.isnan(value)]
     if len(drawn) < 2:
         return None
+    # one line, with a band where there is an interval
     curve = Curve(steps, values, *band, colour(0), marker(0))
     rings = [(step, value, colour(1)) for step, value in drawn if step == hardening.kept]
     across = Horizontal("step", whole=True, marks=marks)

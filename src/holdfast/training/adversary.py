@@ -144,6 +144,7 @@ class Adversary(metaclass=Checked):
         ball, x = self.threat, views[0]
         assert isinstance(ball, Ball)
         once = registry.part("attacks", "pgd", steps=1, step_size=ball.radius, keep="last")
+        # As the attack of a step sees the network: no statistic of BatchNorm moves, and no unit is dropped
         with use_eval_mode(student):
             goal = self._goal(student, views, batch)
 
@@ -158,6 +159,7 @@ class Adversary(metaclass=Checked):
             # the sums over the images of all processes
             values = torch.stack([worth(x), *map(worth, attacked)])
             clean, own, fine = gather(values[None].float()).sum(0).tolist()
+        # A rise over the clean image, since some losses have no natural zero
         if own > clean:
             return max(1.0, (fine - clean) / (own - clean))
         return math.inf if fine > clean else 1.0

@@ -36,7 +36,9 @@ def judge(ratio: float, step: int, before: Sequence[float], adversary: Adversary
         adversary: of the training.
         mends: how often its attack has been made finer.
     """
+    # Against the least so far, this one included: the first comparison alone says nothing but that all is lost
     coarse = ratio > USELESS or (ratio > COARSE and ratio > GROWN * min([ratio, *before]))
+    # JSON has no infinity
     told = ratio if math.isfinite(ratio) else None
     return Comparison(step=step, ratio=told, coarse=coarse, mended=coarse and adversary.mend and mends < MENDS)
 
@@ -54,6 +56,7 @@ def explain(comparisons: Sequence[Comparison]) -> list[str]:
     found = [one for one in comparisons if one.coarse]
     if not found:
         return []
+    # what was seen first, and what was done about it from there on
     first = found[0]
     times = "infinitely many times" if first.ratio is None else f"{first.ratio:.1f} times"
     mended = [str(one.step) for one in found if one.mended]

@@ -372,6 +372,7 @@ class _Training:
             return
         # The images to come, which this epoch has not learned from
         epoch, number = divmod(self.step // self.replays, self.per_epoch)
+        # Few of them, shared evenly by the processes
         few = max(IMAGES, self.recipe.method.least) // processes() * processes()
         begin = number * self.recipe.batch_size
         part = self._places(epoch)[begin : begin + min(few, self.recipe.batch_size // self.recipe.accumulate)]

@@ -100,6 +100,7 @@ class Audits:
         The audits' own would flatter the encoder: of several looks the best on them is the best partly by chance.
         """
         seed = self.hardening.seed
+        # A tenth at most, so that small sets keep most of their images to learn from
         count = max(2, min(LOOKED_AT, int(SHARE * open_images(source, seed=seed).available)))
         # Of the same order of images, in which those that are held out come first, so that as many are left
         images = open_images(source, images=count + len(held_out), seed=seed, geometry=geometry)

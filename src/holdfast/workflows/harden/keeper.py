@@ -83,6 +83,7 @@ class Keeper:
         return {name: value for name, value in found.items() if value is not None} | {"cosine": now.cosine}
 
     def _look(self, encoder: Encoder, step: int) -> LookAtHardening:
+        # The audit's own measure, so that what chose the weights can be asked again
         asked = {"attacked": min(ATTACKED, len(self._images)), "device": self._device}
         values = look(encoder, self._images, (self._measure,), **asked).values
         ends = [values.get(f"breaking_radius{end}", math.nan) for end in ("", ".low", ".high")]
@@ -96,6 +97,7 @@ class Keeper:
     @property
     def best(self) -> LookAtHardening:
         """The look whose weights are kept; never that of the encoder before."""
+        # By the files that are there: a training by the clock that went on from before may have dropped one
         kept = [seen for seen in self.looks if seen.step and self._weights(seen).exists()]
         if self._last:
             return kept[-1]
@@ -107,6 +109,7 @@ class Keeper:
         """Whether patience is at its end."""
         if self._patience is None or not self.looks:
             return False
+        # Looks since the one with the largest radius, the encoder before among them
         radii = [_size(seen) for seen in self.looks]
         return len(radii) - 1 - radii.index(max(radii)) >= self._patience
 

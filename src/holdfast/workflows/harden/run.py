@@ -107,6 +107,7 @@ def harden(
         device=hardening.device,
     )
     trained = _train_encoder(hardening, store, start, opened, pace, learned, keeper, listener)
+    # The others have trained, and are done
     if not leads():
         return None
     training = _read(store)
