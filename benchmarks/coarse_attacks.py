@@ -18,9 +18,12 @@ from typing import Any
 
 import torch
 
+from benchmarks.hardening import NETWORKS, audit, headlines
 from holdfast.core import Encoder, registry
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.encoders import open_encoder
+from holdfast.sources.encoders.shared.copies import copy_encoder
+from holdfast.sources.encoders.shared.equip import load
 from holdfast.storage.run_folder import Store
 from holdfast.training.images import TrainingImages
 from holdfast.training.loop import train
@@ -123,7 +126,15 @@ def trainings(folder: Path, data: str, only: list[str] | None, make: bool) -> It
                 rows = train(setting.recipe(seed), place, encoder=start, images=images, monitors=looks).rows
                 keys = ("step", "attacked", "clean", "coarseness", "radius", "low", "high", "cosine")
                 seen = [{key: round(row[key], 4) for key in keys if key in row} for row in rows if "radius" in row]
-                Store(place).write_json(kept.name, {"looks": seen})
+                trained = copy_encoder(start)
+                load(trained.module.get_submodule(trained.root), str(place / "encoder.safetensors"))
+                facts = {"looks": seen}
+                if setting.network == RESNET:  # the one whose classifier is known
+                    record = audit(
+                        NETWORKS[0], {"end": trained}, lambda text: text.replace("{}", data), place / "audit"
+                    )
+                    facts |= {"end": headlines(record.encoders[0])}
+                Store(place).write_json(kept.name, facts)
                 print(title, seed, seen[-1], file=sys.stderr, flush=True)
             if kept.exists():
                 facts = json.loads(kept.read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,6 +29,7 @@ from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.copies import copy_encoder, save, trainable
 from holdfast.sources.encoders.shared.equip import load
+from holdfast.storage.record import EncoderEntry, Record
 from holdfast.training.images import TrainingImages
 from holdfast.training.loop import train
 from holdfast.training.optimiser import Optimiser
@@ -234,6 +235,18 @@ def asked(network: Network, head: Mapping[str, str]) -> tuple[Measure, ...]:
     )
 
 
+def audit(network: Network, encoders: Mapping[str, Encoder], filled: Callable[[str], str], folder: Path) -> Record:
+    """Return what an audit of encoders of a network found; `filled` puts folders in the place of {}."""
+    head = {key: filled(value) for key, value in network.head.items()}
+    plan = Plan(tuple(encoders), filled(network.test), asked(network, head), attacked=network.attacked)
+    return run_audit(plan, folder, encoders=dict(encoders))
+
+
+def headlines(entry: EncoderEntry) -> dict[str, dict[str, float | None]]:
+    """Return the headline of each measure of an encoder with its interval."""
+    return {name: _ends(measure.scores[str(measure.headline)]) for name, measure in entry.measures.items()}
+
+
 def study(network: Network, ways: list[Way], folder: Path, data: str) -> dict[str, Any]:
     """Return what the ways make of a network: what each took, and every measure beside that of the network itself."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -248,15 +261,12 @@ def study(network: Network, ways: list[Way], folder: Path, data: str) -> dict[st
     encoders, facts = {"before": start}, {}
     for way in ways:
         encoders[way.name], facts[way.name] = hardened(way, network, start, images, folder / way.name)
-    head = {key: filled(value) for key, value in network.head.items()}
-    plan = Plan(tuple(encoders), filled(network.test), asked(network, head), attacked=network.attacked)
-    record = run_audit(plan, folder / "audit" / str(len(ways)), encoders=encoders)
+    record = audit(network, encoders, filled, folder / "audit" / str(len(ways)))
     test = open_images(filled(network.test), geometry=start.geometry)
     rows = []
     for entry in record.encoders:
         moved = drift(start, encoders[entry.name], test).cosine
-        scores = {name: _ends(measure.scores[str(measure.headline)]) for name, measure in entry.measures.items()}
-        rows.append({"way": entry.name, **facts.get(entry.name, {}), **scores, "cosine": _ends(moved)})
+        rows.append({"way": entry.name, **facts.get(entry.name, {}), **headlines(entry), "cosine": _ends(moved)})
     about = {"learned": len(images), "held_out": record.data.images, "attacked": record.data.attacked}
     return {"network": network.name, "eps": network.eps, **about, "record": record.seal, "rows": rows}
 
