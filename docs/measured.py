@@ -21,7 +21,16 @@ sys.path.insert(0, str(DOCS))  # MkDocs loads a hook by its path alone
 import blocks  # noqa: E402
 
 ASKED = blocks.pattern(
-    "worst case", "everyday", "classifiers", "told by", "alike", "matrix", "records", "hardening", "certified"
+    "worst case",
+    "everyday",
+    "classifiers",
+    "told by",
+    "alike",
+    "matrix",
+    "records",
+    "hardening",
+    "certified",
+    "coarse attacks",
 )
 OUTCOMES = {
     "Accuracy kept under attack": "accuracy kept under attack",
@@ -47,6 +56,7 @@ def make(kind: str, of: str | None) -> str:
     makers: dict[str, Callable[..., str]] = {
         "worst case": worst_case, "everyday": everyday, "classifiers": classifiers, "told by": told_by, "alike": alike,
         "matrix": matrix, "records": records, "hardening": hardening, "certified": certified,
+        "coarse attacks": coarse_attacks,
     }  # fmt: skip
     return makers[kind](*([of] if of else []))
 
@@ -168,6 +178,23 @@ def hardening(network: str) -> str:
         scores += [_share(row[name]) for name in ("universal_quantile", "nearest_neighbour_accuracy")]
         counts = [f"{row[key]:g}" if key in row else "" for key in ("steps", "passes")]
         lines.append(_row(row["way"], [*counts, *scores, _number(row["cosine"])]))
+    return "\n".join(lines)
+
+
+def coarse_attacks() -> str:
+    """Return what came of the same hardening under coarse and fine attacks: after 200 steps, best, and at the end."""
+    lines = _head(
+        "network", "attack of the training", "seed", "half break at, /255: step 200", "best", "end", "accuracy",
+        "attacked by 8/255", "cosine to before",
+    )  # fmt: skip
+    for training in json.loads((DOCS / "coarse_attacks.json").read_text(encoding="utf-8")):
+        looks, end = training["looks"], training.get("end", {})
+        early = next(look for look in looks if look["step"] == 200)
+        best = max(looks, key=lambda look: look["radius"])
+        cells = [training["setting"], str(training["seed"])]
+        cells += [_size({"value": look["radius"], **look}, 1) for look in (early, best, looks[-1])]
+        cells += [_share(end[name]) if end else "" for name in ("probe_accuracy", "robust_accuracy")]
+        lines.append(_row(training["network"], [*cells, f"{looks[-1]['cosine']:.3f}"]))
     return "\n".join(lines)
 
 

@@ -27,7 +27,10 @@ def main(words: list[str] | None = None) -> int:
 
     # The views of photos are mirrored and cropped; an 8x8 digit would be another digit then.
     plan = Hardening(asked.encoder, asked.data, eps=asked.eps, steps=asked.steps, views="none")
-    found = harden(plan, asked.out).record
+    hardened = harden(plan, asked.out)
+    if hardened is None:  # one of the processes of torchrun that only help to train
+        return 0
+    found = hardened.record
     print_document(
         document(found), Console()
     )  # every measure before and after, paired; the price; how to open the encoder

@@ -62,6 +62,8 @@ def test_what_is_coarse() -> None:
     against = adversary(3, 0.05)
     assert not judge(COARSE + 0.1, 50, [], against, 0).coarse  # a network that has just begun to learn
     assert not judge(COARSE + 0.1, 100, [COARSE], against, 0).coarse  # it was no better before
+    assert not judge(COARSE, 100, [1.0], against, 0).coarse
+    assert judge(COARSE + 0.1, 100, [COARSE + 0.1], against, 0).mended  # twice in a row
     assert judge(COARSE + 0.1, 100, [1.1, COARSE], against, 0).mended
     assert judge(USELESS + 0.1, 50, [], against, 0).mended  # an attack that never found much
     for comparison in (judge(4, 50, [], against, MENDS), judge(4, 50, [], replace(against, mend=False), 0)):

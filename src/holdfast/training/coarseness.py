@@ -9,9 +9,9 @@ from holdfast.storage.coarseness import Comparison
 from holdfast.training.adversary import Adversary
 
 COARSE, GROWN = 1.5, 1.3
-"""An attack has become too coarse where a finer one finds so many times as much, and this is so many times the least
-that there was: before training, three large steps find half of what many small ones do on some networks, which is no
-reason to change anything."""
+"""An attack is too coarse where a finer one finds `COARSE` times as much twice in a row, or once where this is `GROWN`
+times the least that there was. Once alone is no reason to change anything: before training, three large steps find half
+of what many small ones do on some networks."""
 
 USELESS = 3.0
 """How many times as much a finer attack finds where an attack was too coarse from the beginning."""
@@ -36,8 +36,9 @@ def judge(ratio: float, step: int, before: Sequence[float], adversary: Adversary
         adversary: of the training.
         mends: how often its attack has been made finer.
     """
-    # Against the least so far, this one included: the first comparison alone says nothing but that all is lost
-    coarse = ratio > USELESS or (ratio > COARSE and ratio > GROWN * min([ratio, *before]))
+    # With nothing before it, a ratio above COARSE may be that of a network that has just begun to learn
+    lasts = bool(before) and (before[-1] > COARSE or ratio > GROWN * min(before))
+    coarse = ratio > USELESS or (ratio > COARSE and lasts)
     # JSON has no infinity
     told = ratio if math.isfinite(ratio) else None
     return Comparison(step=step, ratio=told, coarse=coarse, mended=coarse and adversary.mend and mends < MENDS)
