@@ -34,7 +34,7 @@ class HardenOptions(metaclass=Checked):
     attack_steps: Annotated[int, Option("Steps of the attack, each of which costs two passes.")] = 3
     attack_step: Annotated[
         float | None,
-        Option("Length of such a step, in the norm of the ball.", default="eps/2, of 6 steps or more 2.5 eps/steps"),
+        Option("Length of such a step, in the norm of the ball.", default="eps/2; from 6 steps on 2.5 eps/steps"),
     ] = None
     certified: Annotated[
         str | None,
