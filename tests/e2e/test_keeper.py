@@ -33,7 +33,7 @@ ASKED = Hardening(
 
 def told(monkeypatch: pytest.MonkeyPatch, radii: list[float]) -> None:
     """Let the looks find these radii, one after the other; the first one is of the encoder before."""
-    left = iter([0.25, *radii])
+    left = iter([0.25 if radii[0] == radii[0] else float("nan"), *radii])
 
     def look(*_: object, **__: object) -> Look:
         radius = next(left)
@@ -79,6 +79,7 @@ def test_the_weights_of_the_largest_radius_come_out(
     assert [seen.step for seen in record.looks] == [0, 2, 4, 6, 8]
     worse = 0 < max((radius for radius in radii if radius == radius), default=0) < 0.25
     assert any("less robust" in line for line in record.warnings) == worse
+    assert any("no change was found" in line for line in record.warnings) == (radii[0] != radii[0])
     assert ("The weights are those of step" in price(record.summary)) == (kept < 8)
     # they are those of a training that is stopped there
     assert record.steps == 8

@@ -31,7 +31,8 @@ class Price(Entry, frozen=True, kw_only=True):
 class LookAtHardening(Entry, frozen=True, kw_only=True):
     """What was seen of the encoder at a step, on images held out for this: how far half of them may move, in pixels.
 
-    None: the encoder does not tell them apart. `cosine`: of clean representations and those from before, the mean.
+    None: no change was found that breaks half, as in the norm of patches, or of an encoder that tells none apart.
+    `cosine`: of clean representations and those from before, the mean.
     """
 
     step: Count

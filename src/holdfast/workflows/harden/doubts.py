@@ -37,7 +37,12 @@ def _fresh(layer: _BatchNorm) -> bool:
 
 
 def of_looks(looks: Sequence[LookAtHardening], kept: int) -> list[str]:
-    """Return what speaks against the weights that came out: that images move less far than before."""
+    """Return what speaks against the weights that came out: that nothing chose them, or that images move less far."""
+    if all(seen.radius is None for seen in looks):
+        return [
+            "no change was found that breaks half of the images held out to choose the weights, at any step; the "
+            "weights are those of the last one"
+        ]
     before, chosen = looks[0].radius, next(seen.radius for seen in looks if seen.step == kept)
     if before is None or chosen is None or chosen >= before:
         return []

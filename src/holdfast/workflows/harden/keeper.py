@@ -121,5 +121,5 @@ class Keeper:
 
 
 def _size(seen: LookAtHardening) -> float:
-    """Return the radius of a look; 0 where no change breaks half of the images because they are not told apart."""
+    """Return the radius of a look; 0 where there is none, as where the encoder does not tell the images apart."""
     return seen.radius or 0.0
