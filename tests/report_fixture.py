@@ -365,6 +365,6 @@ def harden(record: dict[str, Any], *warnings: str) -> None:
     """Let a record be that of a hardening that warns."""
     moved = {"value": 0.5, "low": 0.4, "high": 0.6, "n": 8, "interval": "", "confidence": 0.95, "note": ""}
     record["hardening"] = {
-        "price": {"relative_l2": moved, "cosine": moved}, "measures": [], "steps": 3, "seconds": 2.0, "budget": None,
-        "warnings": list(warnings),
+        "price": {"relative_l2": moved, "cosine": moved}, "measures": [], "steps": 3, "kept": 3, "looks": [],
+        "comparisons": [], "seconds": 2.0, "budget": None, "warnings": list(warnings),
     }  # fmt: skip

@@ -32,6 +32,7 @@ from holdfast.sources.encoders import open_encoder
 from holdfast.storage.entry import as_json
 from holdfast.storage.hardening import HardenedMeasure, HardeningImages, HardeningRecord, Price, TriedRate
 from holdfast.storage.record import Compared, PairEntry
+from holdfast.storage.run_folder import Store
 from holdfast.training import loop
 from holdfast.training import pace as _pace
 from holdfast.training.loop import train
@@ -217,11 +218,11 @@ def test_drift_is_relative_to_what_was_there_before() -> None:
     assert drift(nothing, pixels, images).relative_l2.value is None
 
 
-def test_a_measure_that_one_encoder_failed_has_no_verdict() -> None:
+def test_a_measure_that_one_encoder_failed_has_no_verdict(tmp_path: Path) -> None:
     score = Score(0.5, 0.4, 0.6, 10, "exact", if_weak="at least")
     measures = measure_entry(scores={"s": score}), measure_entry(headline=None, error="it broke")
     before, after = (encoder_entry(name, measures={"m": m}) for name, m in zip("ab", measures, strict=True))
-    (row,) = changes(small_record([before, after]))
+    (row,) = changes(small_record([before, after]), Store(tmp_path))
     assert (row.before, row.after, row.difference, row.verdict) == (score, None, None, "open")
 
 
@@ -236,13 +237,15 @@ def test_a_measure_that_one_encoder_failed_has_no_verdict() -> None:
         ("higher", None, None, "open"),
     ],
 )
-def test_verdicts_follow_the_paired_interval(better: str, low: float, high: float, verdict: str) -> None:
+def test_verdicts_follow_the_paired_interval(
+    better: str, low: float, high: float, verdict: str, tmp_path: Path
+) -> None:
     score = Score(0.5, None, None, 10, "exact", if_weak="at least")
     measures = {"m": measure_entry(better=better, scores={"s": score})}
     gap = Score(0.0 if low is None else (low + high) / 2, low, high, 10, "paired")
     pair = PairEntry(first="before", second="after", difference=gap)
     encoders = [encoder_entry(name, measures=measures) for name in ("before", "after")]
-    (row,) = changes(small_record(encoders, comparison={"m": Compared(best=None, pairs=[pair])}))
+    (row,) = changes(small_record(encoders, comparison={"m": Compared(best=None, pairs=[pair])}), Store(tmp_path))
     assert row.verdict == verdict
 
 

@@ -198,7 +198,7 @@ def test_what_failed_or_is_not_defined_is_kept_and_printed(tmp_path: Path, monke
     values = {"uniformity": None, "uniformity.low": None}
     assert kept["looks"] == [{"step": 3, "values": values, "failures": ["knn: no labels"]}]
     rows, console = [{"step": 3, "loss": 1.0, "spread": 0.5}], Console(file=io.StringIO(), width=80)
-    trained = Trained(open_encoder("zoo:digits_cnn"), "zoo:digits_cnn", 3, 0, rows, Pace(3, None))
+    trained = Trained(open_encoder("zoo:digits_cnn"), "zoo:digits_cnn", 3, 0, rows, [], Pace(3, None), "")
     print_document(document(trained, [read_json(kept, MonitorRecord)], 1.0), console)
     text = console.file.getvalue()
     assert re.search("uniformity +undefined +undefined", text)

@@ -49,7 +49,7 @@ def random_views(student: Student, number: int, dim: int = 6) -> list[EncodedVie
 def expected(name: str, student: Student, method: Method, views: Sequence[EncodedView]) -> float:
     outs = [None if view.out is None else view.out.numpy() for view in views]
     targets = [None if view.target is None else view.target.numpy() for view in views]
-    unread = ("hidden", "dim", "bottleneck", "batchnorm", "teacher")
+    unread = ("hidden", "dim", "bottleneck", "batchnorm", "teacher", "bounded")
     asked = {field.name: getattr(method, field.name) for field in fields(method) if field.name not in unread}
     asked.pop("momentum", None)
     match name:

@@ -101,7 +101,7 @@ def two_way_share(
         >>> hits = torch.tensor([[1.0, 1.0], [0.0, 1.0], [1.0, 1.0], [1.0, 0.0]]).repeat(25, 1)
         >>> score = two_way_share(hits, of="trainings")
         >>> print(f"{score.value} in [{score.low:.2f}, {score.high:.2f}]")
-        0.75 in [0.67, 0.82]
+        0.75 in [0.68, 0.81]
     """
     kind = f"about other images and other {of}, recovered from the intervals over both (MOVER)"
     kind += f", {condition}" if condition else ""
