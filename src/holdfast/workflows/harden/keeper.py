@@ -97,12 +97,8 @@ class Keeper:
     @property
     def best(self) -> LookAtHardening:
         """The look whose weights are kept; never that of the encoder before."""
-        # By the files that are there: a training by the clock that went on from before may have dropped one
-        kept = [seen for seen in self.looks if seen.step and self._weights(seen).exists()]
-        if self._last:
-            return kept[-1]
-        largest = max(map(_size, kept))
-        return [seen for seen in kept if _size(seen) >= EQUAL * largest][-1]
+        # Those of the others are gone, see `__call__`; of the encoder before there never were any
+        return [seen for seen in self.looks if self._weights(seen).exists()][-1]
 
     @property
     def is_over(self) -> bool:
