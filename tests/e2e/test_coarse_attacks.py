@@ -74,6 +74,8 @@ def test_what_is_coarse() -> None:
 def test_finer_means_more_and_smaller_steps() -> None:
     (finer,) = {refine(adversary(3, 0.05), 2).attack}
     assert (finer.steps, finer.step_size) == (12, 0.0125)
+    (longer,) = {refine(adversary(1, 1e-4), 1).attack}
+    assert (longer.steps, longer.step_size) == (2, 0.05)
     assert refine(Adversary(BALL, registry.part("attacks", "square", steps=5)), 1).attack.steps == 5
 
 
@@ -84,16 +86,21 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Trained:
 
 def test_a_planted_coarse_attack_is_noticed_mended_and_told(planted: Trained) -> None:
     assert [comparison.step for comparison in planted.comparisons] == [5, 10, 15, 20]
-    assert all(comparison.ratio > USELESS for comparison in planted.comparisons)
-    assert [comparison.mended for comparison in planted.comparisons] == [True] * MENDS + [False]
+    ratios = [comparison.ratio for comparison in planted.comparisons]
+    assert ratios[0] > USELESS
+    assert max(ratios[1:]) < COARSE  # two steps of ε/2 find what many small ones do
+    assert [comparison.mended for comparison in planted.comparisons] == [True, False, False, False]
     # the rate is halved from the step on that follows
     untouched = train_rates(asked(1, 1e-4))
     shares = [row["rate"] / rate for row, rate in zip(planted.rows[1:], untouched[1:], strict=True)]
-    assert shares == pytest.approx([SLOWER ** min(MENDS, step // 5) for step in range(1, STEPS)])
+    assert shares == pytest.approx([SLOWER if step >= 5 else 1.0 for step in range(1, STEPS)])
     (line,) = explain(planted.comparisons)
     assert "too coarse: at step 5" in line
-    assert "from step 5, 10, 15" in line
-    assert "at step 20 that was still too coarse: give it more steps" in line
+    assert line.endswith("half the rate, from step 5")
+    told = [judge(4, step, [], adversary(3, 0.05), mends) for mends, step in enumerate((50, 100, 150, 200))]
+    (line,) = explain(told)
+    assert "from step 50, 100, 150" in line
+    assert "at step 200 that was still too coarse: give it more steps" in line
 
 
 def train_rates(recipe: Recipe) -> list[float]:

@@ -62,7 +62,7 @@ def explain(comparisons: Sequence[Comparison]) -> list[str]:
     times = "infinitely many times" if first.ratio is None else f"{first.ratio:.1f} times"
     mended = [str(one.step) for one in found if one.mended]
     then = (
-        f"it went on with twice the steps, each half as long, and half the rate, from step {', '.join(mended)}"
+        f"it went on with twice as many, finer steps, and half the rate, from step {', '.join(mended)}"
         if mended
         else "give it more steps"
     )

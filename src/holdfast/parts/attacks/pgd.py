@@ -67,8 +67,9 @@ class Pgd(Attack):
         return (self.steps if steps is None else steps) * self._size(ball) / longest
 
     def refine(self, ball: Ball) -> Attack:
-        """Return twice the steps, each of half the length."""
-        return replace(self, steps=2 * self.steps, step_size=self._size(ball) / 2)
+        """Return twice the steps, each of half the length, or as long as the way to the ball's edge takes."""
+        # Steps that were too short to get anywhere are no finer for being shorter
+        return replace(self, steps=2 * self.steps, step_size=max(self._size(ball), ball.radius / self.steps) / 2)
 
     def trial(self: Attack, steps: int) -> Attack:
         """Return PGD of a few steps; that of other attacks by gradients, too."""
