@@ -99,6 +99,15 @@ def test_weights_that_cannot_come_out_are_not_kept(unaudited, monkeypatch: pytes
     assert sorted(path.stem for path in (tmp_path / "looks").iterdir()) == ["00000004", "00000006"]
 
 
+def test_looks_of_a_training_that_left_no_checkpoint_are_forgotten(
+    unaudited, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stale = {"step": 0, "radius": 9.0, "low": 9.0, "high": 9.0, "cosine": 1.0}  # of another encoder
+    (tmp_path / "looks.json").write_text(json.dumps([stale]))
+    told(monkeypatch, [0.1, 0.2, 0.3, 0.4])
+    assert harden(ASKED, tmp_path).record.looks[0].radius == 0.25
+
+
 def test_patience_ends_a_training_and_is_part_of_its_command(
     unaudited, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from holdfast.sources.encoders.shared.equip import load
 from holdfast.storage.entry import as_json
 from holdfast.storage.hardening import LookAtHardening
 from holdfast.storage.run_folder import Store
+from holdfast.training import checkpoint
 from holdfast.workflows.harden.outcome import drift
 from holdfast.workflows.monitor.snapshot import look
 
@@ -61,7 +62,8 @@ class Keeper:
         self._store, self._start, self._images, self._device = store, start, images, device
         self._patience, self._last = patience, last
         self._measure = registry.part("measures", "breaking_radius", ball=ball, certified=0, steps=STEPS)
-        seen = store.read_json(LOOKS) if store.exists(LOOKS) else []
+        # Without a checkpoint the training begins anew: what an earlier one saw may be of another encoder
+        seen = (store.read_json(LOOKS) or []) if store.exists(checkpoint.NAME) else []
         self.looks: list[LookAtHardening] = msgspec.convert(seen, list[LookAtHardening])
 
     def __call__(self, encoder: Encoder, step: int) -> dict[str, float]:
@@ -89,7 +91,8 @@ class Keeper:
         ends = [values.get(f"breaking_radius{end}", math.nan) for end in ("", ".low", ".high")]
         radius, low, high = (None if math.isnan(value) else value for value in ends)
         cosine = drift(self._start, encoder, self._images, self._device).cosine.value
-        return LookAtHardening(step=step, radius=radius, low=low, high=high, cosine=cosine or 0.0)
+        assert cosine is not None  # a mean over images, of which there are some
+        return LookAtHardening(step=step, radius=radius, low=low, high=high, cosine=cosine)
 
     def _weights(self, seen: LookAtHardening) -> Path:
         return self._store.folder / WEIGHTS / f"{seen.step:08d}.safetensors"
