@@ -19,7 +19,6 @@ from holdfast.core import (
     Observation,
     Passes,
     Rng,
-    Score,
     Shard,
     Subject,
     Table,
@@ -39,7 +38,7 @@ from holdfast.extend import (
     register,
     take,
 )
-from holdfast.numerics import statistics
+from holdfast.numerics.statistics.statistic import Mean, Statistic
 
 
 @register("encoders")
@@ -213,10 +212,6 @@ class NormLoss(Measure):
         """Return the loss of every image."""
         return {"loss": 1 - subject.read(Norms(self.threat))["ratio"]}
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the mean loss."""
-        return {"mean": statistics.mean(table["loss"])}
-
-    def influence(self, table: Table) -> Tensor:
-        """Return each image's influence on the mean."""
-        return table["loss"] - table["loss"].mean()
+        return {"mean": Mean(table["loss"])}

@@ -6,9 +6,13 @@ from holdfast.config.margins import Margin, Scored, margins, parse
 from holdfast.core import HoldfastError
 
 MEASURES = {
-    "breaking_radius": Scored("higher", "median", {"median": "pixels", "holds at 1/255": "share"}),
-    "breakaway_risk": Scored("lower", "20 steps", {"10 steps": "share", "20 steps": "share"}),
-    "kept[radius=0.1]": Scored("higher", "gamma 0.5", {"gamma 0.5": "share"}),
+    "breaking_radius": Scored(
+        {"median": "higher", "holds at 1/255": "higher"}, "median", {"median": "pixels", "holds at 1/255": "share"}
+    ),
+    "breakaway_risk": Scored(
+        dict.fromkeys(("10 steps", "20 steps"), "lower"), "20 steps", {"10 steps": "share", "20 steps": "share"}
+    ),
+    "kept[radius=0.1]": Scored({"gamma 0.5": "higher"}, "gamma 0.5", {"gamma 0.5": "share"}),
 }
 
 

@@ -4,6 +4,7 @@ from holdfast.core.data_source import DataSource
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.registry import register
 from holdfast.core.source_spec import Options, finish, take
+from holdfast.numerics.statistics.statistic import Mean, Median, Share, Statistic
 from holdfast.parts.attacks.shared.gradient import evaluate, value_and_grad
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
@@ -15,9 +16,13 @@ __all__ = [
     "AttackMeasure",
     "DataSource",
     "EncoderSource",
+    "Mean",
+    "Median",
     "Options",
     "Preprocessing",
     "Readout",
+    "Share",
+    "Statistic",
     "TorchDataset",
     "assemble",
     "check_readouts",

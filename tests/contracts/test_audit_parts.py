@@ -15,6 +15,7 @@ from torch import nn
 
 import typechecker
 from holdfast.auditing.plan import Plan
+from holdfast.comparison.records import open_run
 from holdfast.core import Check, Encoder, Grid, Measure, Relevance, registry
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.ensemble import Ensemble
@@ -240,6 +241,26 @@ def _has_scores_with_intervals_and_a_table(name: str, entry: dict, folder: Path)
         assert score["low"] < score["high"] or ties or "even at the upper end" in score["note"]
         assert score["n"] > 0
         assert score["interval"]
+
+
+def test_every_score_knows_what_each_image_moves_it_by(run, subtests: pytest.Subtests) -> None:
+    """So that any of them can be compared image by image, and not the headline alone."""
+    opened = open_run(run[0])
+    for name, entry in opened.record.encoders[0].measures.items():
+        asked = registry.build(entry.part)
+        _, table = opened.table(str(entry.table))
+        units = len(asked.influence(table))
+        for title, score in entry.scores.items():
+            with subtests.test(f"{name}, {title}"):
+                influence = asked.influence(table, title)
+                assert influence.isfinite().all()
+                if title in ("best ε", "ε of the robust head", "images learned from that hold"):  # moved by no image
+                    assert not influence.any()
+                    continue
+                # a collision is of a pair of images, an evasion of one
+                assert len(influence) in (units, units // 2)
+                if score.low is not None and "without exception" not in score.interval:
+                    assert influence.any() or score.value in (0, 1)
 
 
 def test_checks_give_a_verdict(run, subtests: pytest.Subtests) -> None:

@@ -133,6 +133,56 @@ def test_measures_may_be_chosen_and_axes_named(capsys, two: tuple[str, str]) -> 
     assert "known: bh, holm, none" in refused(capsys, "compare", *two, "--correction", "bonferroni")
 
 
+def test_any_score_is_compared_image_by_image(capsys, two: tuple[str, str]) -> None:
+    name = "probe_accuracy.class 3"
+    both = compared(*two, measures=(name, "probe_accuracy"))
+    assert list(both["measures"]) == [name, "probe_accuracy"]
+    entry = both["measures"][name]
+    assert entry["title"].endswith(", class 3")
+    asked = open_run(two[0]).record.encoders[0].measures["probe_accuracy"]
+    value = row(both, name, "a")["score"]["value"]
+    assert value == asked.scores["class 3"].value != asked.scores["top-1"].value
+    # of the images of its class alone, and paired by them
+    gap = next(pair["difference"] for pair in entry["pairs"] if pair["difference"]["value"] is not None)
+    assert gap["n"] == asked.scores["class 3"].n
+    assert "correlation" in gap["interval"]
+    assert both["comparisons"] == 2 * len(entry["pairs"])  # all are corrected together
+    assert run(capsys, "compare", *two, "--measure", name)[0] == 0
+
+
+def test_scores_that_nobody_has_or_that_judge_nothing_are_refused(capsys, two: tuple[str, str]) -> None:
+    assert "unknown score of probe_accuracy 'class 33'" in refused(
+        capsys, "compare", *two, "--measure", "probe_accuracy.class 33"
+    )
+    for folder in two:
+
+        def describe(record: dict[str, Any]) -> None:
+            for each in record["encoders"]:
+                each["measures"]["probe_accuracy"]["scores"]["class 3"]["better"] = "neither"
+
+        change(folder, describe)
+    said = refused(capsys, "compare", *two, "--measure", "probe_accuracy.class 3")
+    assert "neither direction is better" in said
+    dropped = refused(capsys, "check", two[0], "--baseline", two[0], "--allow-drop", "probe_accuracy.class 3 5 points")
+    assert "neither direction is worse" in dropped
+
+
+@pytest.mark.parametrize(("better", "winner"), [("lower", "b"), ("higher", "a"), ("", "a")])
+def test_a_score_wins_in_its_own_direction(two: tuple[str, str], better: str, winner: str) -> None:
+    """Fewer abstentions are better, of a measure of which more is."""
+
+    def rig(record: dict[str, Any]) -> None:
+        for each, value in zip(record["encoders"], (0.95, 0.05), strict=True):
+            told = each["measures"]["probe_accuracy"]["scores"]["class 3"]
+            told |= {"value": value, "low": value - 0.04, "high": value + 0.04, "better": better, "n": 60}
+
+    change(two[0], rig)
+    name = "probe_accuracy.class 3"
+    entry = compared(two[0], measures=(name,))["measures"][name]
+    assert entry["better"] == (better or "higher")
+    assert [pair["winner"] for pair in entry["pairs"]] == [winner]
+
+
 def test_encoders_of_one_name_are_told_apart_and_twins_are_named(audits: Path, two: tuple[str, str]) -> None:
     data = compared(two[0], str(audits / "together" / "abcd"))
     names = [entry["name"] for entry in data["encoders"]]

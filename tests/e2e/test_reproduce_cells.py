@@ -8,16 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from holdfast.core import HoldfastError, Measure, Score, registry
-from holdfast.parts.measures.classifiers.impersonation_rate import ImpersonationRate
-from holdfast.parts.measures.classifiers.robust_accuracy import RobustAccuracy
-from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
-from holdfast.parts.measures.smoothed.center_smoothing import CenterSmoothing
-from holdfast.storage.record import MeasureEntry
+from holdfast.core import HoldfastError, Score
 from holdfast.workflows.reproduce.cells import _quantile, ratio
-from holdfast.workflows.reproduce.correlation import select_headline
 from holdfast.workflows.reproduce.recipe import read
-from json_records import measure_entry, reproduce
+from json_records import reproduce
 
 TABLE = """
 paper = "A paper"
@@ -115,28 +109,6 @@ def test_a_cell_may_be_divided_by_another(made: tuple[Path, dict, dict]) -> None
     ratio = headline(entry, "breakaway_risk") / headline(entry, "universal_quantile")
     assert cell["score"]["value"] * cell["scale"] == pytest.approx(ratio)
     assert cell["score"]["low"] < cell["score"]["value"] < cell["score"]["high"]
-
-
-def test_read_outs_of_an_attack_can_be_paired() -> None:
-    def entry(measure: Measure, headline: str, *others: str) -> MeasureEntry:
-        scores = dict.fromkeys((headline, *others), Score(0.5, None, None, 100, "", if_weak="at most"))
-        return measure_entry(part=registry.spec(measure), headline=headline, scores=scores)
-
-    drift = entry(UniversalQuantile(), "50 steps", "5 steps", "10 steps")
-    columns = {name: select_headline(drift, name) for name in drift.scores}
-    assert {name: one and one.column for name, one in columns.items()} == {
-        "5 steps": "quantile@5", "10 steps": "quantile@10", "50 steps": "quantile@50"
-    }  # fmt: skip
-    assert select_headline(
-        entry(ImpersonationRate(), "50 steps", "0 as 1, 3 steps", "3 steps"), "3 steps"
-    ) == ImpersonationRate(readouts=(3,))
-    assert select_headline(entry(ImpersonationRate(), "50 steps", "0 as 1, 3 steps"), "0 as 1, 3 steps") is None
-    ensemble = entry(RobustAccuracy(), "after all", "no attack", "after apgd, cross_entropy")
-    assert select_headline(ensemble, "no attack") is None
-    first = select_headline(ensemble, "after apgd, cross_entropy")
-    assert isinstance(first, RobustAccuracy)
-    assert len(first.attacks) == 1
-    assert select_headline(entry(CenterSmoothing(), "median quantile", "abstained"), "abstained") is None
 
 
 def test_a_ratio_is_as_sure_as_its_numbers() -> None:

@@ -18,6 +18,7 @@ from holdfast.numerics import statistics
 from holdfast.numerics.geometry.copies import copies, shrink_to_grey, steps_for
 from holdfast.numerics.geometry.ranking import first_without
 from holdfast.numerics.statistics.copies import firsts, rows_of_pictures, score_pictures
+from holdfast.numerics.statistics.statistic import Mean, Share, Statistic
 from holdfast.parts.divergences.l2 import L2
 from holdfast.sources.data import open_images
 from holdfast.storage.record import MeasureEntry
@@ -143,11 +144,8 @@ class Held(Measure):
     def rows(self, table: Table) -> list[str] | None:
         return [f"query {place}" for place in range(len(table["held"]))] if self.named else None
 
-    def score(self, table: Table) -> dict[str, Score]:
-        return {"held": statistics.share(table["held"]), "mean": statistics.mean(table["size"])}
-
-    def influence(self, table: Table) -> Tensor:
-        return statistics.influence_of_mean(table["held"])
+    def reduce(self, table: Table) -> dict[str, Statistic]:
+        return {"held": Share(table["held"]), "mean": Mean(table["size"])}
 
 
 def a_table(pictures: int, times: int) -> Table:

@@ -354,9 +354,10 @@ def test_the_rate_says_that_images_left_the_ball_and_how_far() -> None:
     # 0.55 and 0.7 come below ½ or 0.45 above it; within one ball none does
     assert scores["50 steps"].value == pytest.approx(1 / 6)
     assert list(scores)[-1] == "50 steps"
-    headline = measure.select_headline("20 steps")
-    assert headline is not None
-    assert headline.readouts == (4, 20)
+    # what each image does to an earlier read-out, of which images those that are paired
+    taken, paired = table["taken@20"], table["pair"] >= 0
+    expected = (taken - taken[paired].mean()).masked_fill(~paired, 0.0)
+    torch.testing.assert_close(measure.influence(table, "20 steps"), expected)
 
 
 @pytest.mark.parametrize(

@@ -450,7 +450,7 @@ def test_intervals_hold_the_error_of_a_threshold_from_copies(runs: int) -> None:
         copies, attacked = moved(100)
         found = matches_of_copies(copies, attacked, 0.9, 100)
         by_rate = AtRate(lambda rate, at=found.quantiles: above(at, rate), found.near, 0.9, float(found.pairs))
-        score = by_rate.score(statistics.share)
+        score = by_rate.score()
         assert score.low is not None
         assert score.high is not None
         held += score.low <= truth <= score.high
@@ -528,10 +528,10 @@ def test_intervals_know_that_the_threshold_is_estimated() -> None:
         return (quantiles > rate).double()
 
     alone = statistics.share(values(0.05))
-    exact = AtRate(values, torch.full((200,), 0.05), 0.05, pairs=1e12).score(statistics.share)
+    exact = AtRate(values, torch.full((200,), 0.05), 0.05, pairs=1e12).score()
     assert (exact.low, exact.high) == (pytest.approx(alone.low, abs=1e-4), pytest.approx(alone.high, abs=1e-4))
     uneven = 0.05 * (1 + torch.randn(200, generator=torch.Generator().manual_seed(0)))
-    wide = AtRate(values, uneven, 0.05, pairs=19900).score(statistics.share)
+    wide = AtRate(values, uneven, 0.05, pairs=19900).score()
     assert wide.low < alone.low - 0.01
     assert wide.high > alone.high + 0.01
 

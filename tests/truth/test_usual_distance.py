@@ -7,7 +7,7 @@ import torch
 
 from holdfast.numerics import statistics
 from holdfast.parts.divergences.l2 import L2
-from holdfast.parts.measures.shared.usual_distance import MOVES, UNIT, in_units, influence_in_units, usual_distance
+from holdfast.parts.measures.shared.usual_distance import MOVES, UNIT, InUnits, usual_distance
 
 DIM, EACH = 3, 2
 
@@ -52,7 +52,7 @@ def test_a_mean_in_units_knows_the_error_of_the_unit() -> None:
     generator = torch.Generator().manual_seed(3)
     table = usual_distance(*sample(60, generator), 60, L2())
     table["drift"] = 0.5 + 1e-4 * torch.randn(60, generator=generator, dtype=torch.float64)
-    score, alone = in_units(table, "drift"), statistics.mean(table["drift"])
+    score, alone = InUnits(table, "drift").score(), statistics.mean(table["drift"])
     width = 2 * 2.001 * 0.5 * float(table[MOVES].norm())  # Student's t of 59 degrees
     assert score.high - score.low == pytest.approx(width, rel=0.05)
     assert score.high - score.low > 20 * (alone.high - alone.low)
@@ -64,9 +64,9 @@ def test_distances_that_follow_the_unit_tell_more_than_either() -> None:
     table = usual_distance(*sample(60, generator), 60, L2())
     table["with"] = 0.5 + 0.5 * 60 * table[MOVES]
     table["against"] = 0.5 - 0.5 * 60 * table[MOVES]
-    widths = {name: (score := in_units(table, name)).high - score.low for name in ("with", "against")}
+    widths = {name: (score := InUnits(table, name).score()).high - score.low for name in ("with", "against")}
     assert widths["with"] < 0.3 * widths["against"]
-    assert float(influence_in_units(table, "with").norm()) < 1e-9
+    assert float(InUnits(table, "with").influence().norm()) < 1e-9
 
 
 def test_differences_may_be_negative_and_images_unattacked() -> None:
@@ -75,7 +75,7 @@ def test_differences_may_be_negative_and_images_unattacked() -> None:
     values = 0.2 * torch.randn(30, generator=generator, dtype=torch.float64) - 0.1
     values[20:] = math.nan
     table["difference"] = values
-    score = in_units(table, "difference", "paired by image")
+    score = InUnits(table, "difference", "paired by image").score()
     assert (score.n, score.note) == (20, "")
     assert score.low < float(values[:20].mean()) == score.value < score.high
 
@@ -86,4 +86,4 @@ def test_no_unit_is_no_number(points: torch.Tensor) -> None:
     table = usual_distance(points, image, 4, L2())
     assert table[UNIT].isnan().all()
     table["drift"] = torch.ones(4) / table[UNIT]
-    assert in_units(table, "drift").value is None
+    assert InUnits(table, "drift").score().value is None

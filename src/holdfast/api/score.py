@@ -1,6 +1,7 @@
 """One score of a record, which says what it is of."""
 
 from dataclasses import asdict, dataclass, field
+from typing import Literal
 
 from rich.text import Text
 
@@ -27,7 +28,7 @@ class MeasuredScore(Score):
     title: str = field(default="", compare=False)
     name: str = field(default="", compare=False)
     encoder: str = field(default="", compare=False)
-    better: str = field(default="", compare=False)
+    better: Literal["", "lower", "higher", "neither"] = field(default="", compare=False)
     levels: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
@@ -56,6 +57,10 @@ def read_score(encoder: str, measure: MeasureEntry, name: str) -> MeasuredScore:
         name: of the score.
     """
     facts = asdict(measure.scores[name])
-    facts |= {"unit": facts["unit"] or measure.unit, "title": measure.title, "better": measure.better}
+    facts |= {
+        "unit": facts["unit"] or measure.unit,
+        "title": measure.title,
+        "better": facts["better"] or measure.better,
+    }
     levels = measure.levels and facts["unit"] == "pixels"
     return MeasuredScore(**facts, name=name, encoder=encoder, levels=levels)

@@ -13,7 +13,10 @@ def compare(
     folders: Annotated[list[str], typer.Argument(help="Run folders of audits on the same images.")],
     measure: Annotated[
         list[str] | None,
-        typer.Option(autocompletion=completion.of_kind("measures"), help="Measures to compare. (default: all)"),
+        typer.Option(
+            autocompletion=completion.of_kind("measures"),
+            help="Measures to compare, or one of their scores: MEASURE.SCORE. (default: the headlines of all)",
+        ),
     ] = None,
     correction: CorrectionOption = "holm",
     groups: GroupsOption = None,

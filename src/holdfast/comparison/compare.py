@@ -9,8 +9,8 @@ from holdfast.auditing.differences import Pair, best_of, contrasts, decide, find
 from holdfast.comparison.conditions import cautions, refuse_mismatches, software
 from holdfast.comparison.groups import OVER_SEEDS, Globs, find_ungrouped, make_groups, pair_groups
 from holdfast.comparison.paired import Paired, pair_encoders, why_not
-from holdfast.comparison.pareto import axes, find_dominators, pick
-from holdfast.comparison.questions import questions
+from holdfast.comparison.pareto import axes, find_dominators
+from holdfast.comparison.questions import questions, select
 from holdfast.comparison.records import Audited, Run, encoders_of, last_look
 from holdfast.core import HoldfastError, Score
 from holdfast.numerics.statistics.looks import looking
@@ -80,8 +80,7 @@ def compare_runs(
         why = "; ".join(left_out) or "none was measured"
         raise HoldfastError(f"expected a measure that two encoders were asked alike, got none in {places}: {why}")
     if measures:
-        chosen = pick({q.name: q.answers[0][1].part for q in shared}, measures)
-        shared = [q for q in shared if q.name in chosen]
+        shared = select(shared, measures)
     # paired differences on each of them, of encoders whose numbers mean something
     unfit = _find_unfit(encoders)
     paired_measures = [pair_encoders(question, unfit) for question in shared]
@@ -93,7 +92,7 @@ def compare_runs(
         encoders = [method.whole for method in methods]
         unfit = _find_unfit(encoders)
     # p-values adjusted over all of them together, then verdicts and ranks
-    decided = decide({m.question.name: (m.question.measure.better, m.pairs) for m in paired_measures}, correction)
+    decided = decide({m.question.name: (m.question.better, m.pairs) for m in paired_measures}, correction)
     entries, beaten = {}, {}
     for measure in paired_measures:
         name = measure.question.name
@@ -118,7 +117,7 @@ def _entry(
     measure: Paired, encoders: Sequence[Audited], unfit: Mapping[str, list[str]]
 ) -> tuple[ComparedMeasure, dict[str, set[str]]]:
     """Return the entry of a measure in the comparison, and whom each ranked encoder beats."""
-    about, better, scores = measure.about, measure.question.measure.better, measure.scores
+    about, better, scores = measure.about, measure.question.better, measure.scores
     no_rivals = {e.name for e in encoders if not is_rival(e.entry, e.allow)}
     barred = {e.name for e in encoders if find_bars(e.entry, e.allow)}
     # ranks, and the order in which they are shown: numbers that flatter come last
@@ -152,7 +151,9 @@ def _entry(
         )
     drawn = {name: (table, scores[name]) for name, table in measure.tables.items()}
     with looking(last_look(encoders)):  # of audits that ended for what they found, as in these
-        charts = contrasts(measure.question.measure, drawn, measure.pairs, no_rivals)
+        # What is drawn of two encoders is about the headline
+        of_headline = measure.question.of_headline
+        charts = contrasts(measure.question.measure, drawn, measure.pairs, no_rivals) if of_headline else []
     entry = ComparedMeasure(
         part=about.part, title=measure.question.title, better=about.better, unit=about.unit,
         needs_labels=about.needs_labels,

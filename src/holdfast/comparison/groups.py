@@ -181,7 +181,7 @@ def pair_groups(measure: Paired, groups: Sequence[Group], unfit: Mapping[str, Se
             whole = structs.replace(entry, scores={str(entry.headline): score})
         answers.append((group.whole, whole))
     # every two methods, as far as their checks let them be compared
-    better = measure.question.measure.better
+    better = measure.question.better
     with looking(look):
         pairs = [_pair(a, b, seeds, measure) for a, b in itertools.combinations(scores, 2)]
     pairs = [withhold_doubtful(pair, scores, better) for pair in pairs]

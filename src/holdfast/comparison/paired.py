@@ -62,13 +62,13 @@ def pair_encoders(question: Question, unfit: Collection[str]) -> Paired:
                 alike = [] if data.duplicates_left_out else [(each.image, each.like) for each in data.duplicates]
                 first = firsts(rows, alike)
             table = rows_of_pictures(question.measure, table, first)
-            influences[name] = question.measure.influence(table), score
+            influences[name] = question.measure.influence(table, m.headline), score
             scores[name], tables[name], ids = score, table, rows
         except KeyError as error:
             reasons[name] = f"expected a column {error} in {m.table} of {place!r}; run the audit again"
         except HoldfastError as error:
             reasons[name] = str(error)
-    return Paired(question, scores, tables, reasons, list(compare_pairs(influences, question.measure.better)))
+    return Paired(question, scores, tables, reasons, list(compare_pairs(influences, question.better)))
 
 
 def why_not(

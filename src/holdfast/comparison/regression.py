@@ -166,8 +166,9 @@ def _add(known: dict[str, Scored], name: str, entry: MeasureEntry, scores: Mappi
     if entry.headline is None:
         return
     units = {title: score.unit or entry.unit for title, score in scores.items()}
-    earlier = known[name].units if name in known else {}
-    known[name] = Scored(entry.better, entry.headline, {**earlier, **units})
+    earlier = known.get(name, Scored({}, "", {}))
+    betters = {title: score.better or entry.better for title, score in scores.items()}
+    known[name] = Scored({**earlier.betters, **betters}, entry.headline, {**earlier.units, **units})
 
 
 def _entries(question: Question) -> tuple[MeasureEntry, MeasureEntry]:
@@ -185,10 +186,11 @@ def _row(
     if margin.relative:
         value = before.value if before else None
         amount = None if value is None else margin.amount * abs(value)
-    unit = (score.unit if (score := before or now) is not None else "") or about.unit
+    told = before or now
+    unit = (told.unit if told else "") or about.unit
     return HeldScore(
         encoder=new.name, baseline_encoder=old.entry.name, measure=name, title=about.title, score=title,
-        is_headline=title == about.headline, better=about.better,
+        is_headline=title == about.headline, better=(told.better if told else "") or about.better,
         unit=unit, levels=about.levels and unit == about.unit,
         margin=MarginEntry(written=margin.written, amount=amount, relative=margin.relative), baseline=before, now=now,
     )  # fmt: skip
@@ -217,7 +219,7 @@ def _test(question: Question, name: str, title: str, margin: Margin, paired: boo
         lost = now.failure or (score is not None and score.standing == VOID)
         return _Test(structs.replace(row, verdict=LOST if lost else UNTOLD, reason=missing))
     rho = correlation(question, title, side, old_side) if paired else None
-    contrast = Contrast(score, baseline, rho or 0.0, margin, question.measure.better)
+    contrast = Contrast(score, baseline, rho or 0.0, margin, row.better)
     change = statistics.difference(contrast.now, contrast.before, contrast.correlation)
     if rho is None:
         change = replace(change, interval="unpaired, from both intervals")

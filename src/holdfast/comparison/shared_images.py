@@ -84,11 +84,10 @@ def _read(answer: Answer) -> Side:
 
 
 def correlation(question: Question, title: str, new: Side, old: Side) -> float | None:
-    """Return how two estimates on the same rows are correlated; None where no row contributes known parts of it."""
-    measure = question.measure if title == new.entry.headline else question.measure.select_headline(title)
-    if measure is None or list(new.rows) != list(old.rows):
+    """Return how two estimates of a score on the same rows are correlated; None where their units differ."""
+    if list(new.rows) != list(old.rows) or not new.rows:
         return None
-    influence, other = measure.influence(new.table), measure.influence(old.table)
+    influence, other = (question.measure.influence(side.table, title) for side in (new, old))
     return statistics.correlation(influence, other) if len(influence) == len(other) else None
 
 

@@ -57,12 +57,12 @@ class Scored:
     """What must be known of a measure to say what may be lost of it.
 
     Attributes:
-        better: "lower" or "higher".
+        betters: "lower", "higher" or "neither", of its scores by their names.
         headline: its main score.
         units: of its scores by their names.
     """
 
-    better: str
+    betters: Mapping[str, str]
     headline: str
     units: Mapping[str, str]
 
@@ -131,6 +131,11 @@ def _resolve(drop: AllowedDrop, measures: Mapping[str, Scored]) -> tuple[str, st
     score = drop.subject[len(name) + 1 :] or measures[name].headline
     if score not in measures[name].units:
         raise unknown(f"score of {name} that both runs have,", score, measures[name].units)
+    if measures[name].betters[score] == "neither":
+        raise HoldfastError(
+            f"allowed drop {drop.text!r}: expected a score that says how robust an encoder is, got {name}.{score}, "
+            "which describes it: neither direction is worse; hold another one"
+        )
     return name, score
 
 
@@ -144,7 +149,7 @@ def _margin(drop: AllowedDrop, measure: Scored, score: str) -> Margin:
         )
     # Percent of a share are points; of a radius or a distance they can only be relative
     if drop.kind == "% relative" or (drop.kind == "%" and not share):
-        if drop.amount >= 100 and measure.better == "higher":
+        if drop.amount >= 100 and measure.betters[score] == "higher":
             raise HoldfastError(
                 f"{start} less than 100 % of the baseline, got {drop.amount:g} %, which nothing exceeds"
             )

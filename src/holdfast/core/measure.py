@@ -15,6 +15,7 @@ from holdfast.core.subject import Subject
 from holdfast.core.threat import Ball
 from holdfast.numerics.shapes import Table
 from holdfast.numerics.statistics.score import Score
+from holdfast.numerics.statistics.statistic import Statistic
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Measure(Reader):
     """One question about an encoder; a frozen dataclass whose fields are its parameters.
 
     `observations` names the encoder passes it needs, `observe` maps what they saw to one row per image, and
-    `score` reduces that table; neither of the last two runs the encoder.
+    `reduce` makes statistics of that table; neither of the last two runs the encoder.
 
     Attributes:
         better: which direction is more robust.
@@ -144,8 +145,31 @@ class Measure(Reader):
         """Map: one row per image; no encoder pass."""
 
     @abstractmethod
+    def reduce(self, table: Table) -> dict[str, Statistic]:
+        """Reduce: named statistics of a table; the last one is the headline."""
+
     def score(self, table: Table) -> dict[str, Score]:
-        """Reduce: named scores of a table; the last one is the headline."""
+        """Return the scores of a table by their names; the last one is the headline.
+
+        Args:
+            table: what it observed.
+        """
+        return {name: statistic.score() for name, statistic in self.reduce(table).items()}
+
+    def influence(self, table: Table, score: str | None = None) -> Float[Tensor, "units"]:
+        """Return each independent unit's influence on a score, up to a factor.
+
+        The correlation of two encoders' influences on the same images is what a paired comparison gains.
+
+        Args:
+            table: what it observed.
+            score: its name; None: the headline.
+
+        Raises:
+            KeyError: a score that the table has not.
+        """
+        reduced = self.reduce(table)
+        return reduced[list(reduced)[-1] if score is None else score].influence()
 
     @property
     def searches(self) -> tuple[Search, ...]:
@@ -194,16 +218,6 @@ class Measure(Reader):
         """Return what the rows of a table are called; None where they are the first images of the population."""
         return None
 
-    def select_headline(self, score: str) -> "Measure | None":
-        """Return the measure whose headline is this score of ours, so that its influences are known; None for most.
-
-        Our table is its table too.
-
-        Args:
-            score: the name of a score that is not our headline.
-        """
-        return None
-
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return what the report draws of it, beside its scores; by default how `column` spreads over the images.
 
@@ -233,10 +247,3 @@ class Measure(Reader):
             scores: what `score` made of it.
         """
         return None
-
-    @abstractmethod
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each independent unit's influence on the headline, up to a factor.
-
-        The correlation of two encoders' influences on the same images is what a paired comparison gains.
-        """

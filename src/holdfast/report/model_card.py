@@ -124,7 +124,7 @@ def _metrics(encoder: EncoderEntry) -> Iterator[list[str]]:
         if not score or not finite(score.value) or score.standing != SOUND:
             continue
         args = {"low": score.low, "high": score.high, "confidence": score.confidence, "n": score.n}
-        words = {"interval": score.interval, "unit": score.unit or m.unit, "better": m.better}
+        words = {"interval": score.interval, "unit": score.unit or m.unit, "better": score.better or m.better}
         yield [
             f"    - type: {quote_yaml(name)}",
             f"      name: {quote_yaml(m.title)}",

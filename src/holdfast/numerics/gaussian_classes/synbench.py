@@ -11,6 +11,7 @@ from torch import Tensor
 
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.score import Score
+from holdfast.numerics.statistics.statistic import Influence, Statistic
 from holdfast.runtime.errors import HoldfastError
 
 OVER = ("samples and s", "samples")
@@ -266,6 +267,29 @@ def influence(trade: TradeOff, start: float, over: str = OVER[0]) -> Float[Tenso
     if over != "samples" or trade.accuracy.shape[-1] == 1:
         return trade.residuals(start)
     return -trade.normalise_areas(start).diff(dim=-1).flatten() / 2  # (c₁ - c₂) / 2
+
+
+@dataclass(frozen=True, eq=False)
+class AreaKept(Statistic):
+    """The area of the representations over that of the reference, see `score`.
+
+    Attributes:
+        trade: what the classifiers did.
+        start: a_t, in [.5, 1).
+        over: what could have been drawn otherwise, one of `OVER`.
+    """
+
+    trade: TradeOff
+    start: float
+    over: str = OVER[0]
+
+    def score(self) -> Score:
+        """Return the ratio of the areas."""
+        return score(self.trade, self.start, self.over)
+
+    def influence(self) -> Influence:
+        """Return the influence of each direction and s."""
+        return influence(self.trade, self.start, self.over)
 
 
 def best(

@@ -4,7 +4,7 @@ One image is a negative of several others. Were only those counted that have neg
 population as the source of negatives, and for no other.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -13,6 +13,7 @@ from torch import Tensor
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.rows import constant
 from holdfast.numerics.statistics.score import Score
+from holdfast.numerics.statistics.statistic import Influence, Statistic
 
 
 def contributions(
@@ -80,3 +81,28 @@ def mean(
     low = max(low, 0.0) if float(defined.min()) >= 0 else low
     high = high if most is None else min(high, most)
     return replace(both, value=alone.value, low=low, high=high, n=alone.n, note=alone.note)
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnMean(Statistic):
+    """The mean over images of their means over drawn negatives, see `mean`.
+
+    Attributes:
+        means: of each image over its negatives, NaN where it has none, [M] or [N].
+        parts: `contributions`, [N].
+        condition: what the interval is conditional on.
+        most: the largest value possible, where one is known.
+    """
+
+    means: Float[Tensor, "images"]
+    parts: Float[Tensor, "population"]
+    condition: str = ""
+    most: float | None = None
+
+    def score(self) -> Score:
+        """Return the mean."""
+        return mean(self.means, self.parts, self.condition, most=self.most)
+
+    def influence(self) -> Influence:
+        """Return the influence of each image of the population, in both of its roles."""
+        return statistics.influence_of_mean(self.parts)

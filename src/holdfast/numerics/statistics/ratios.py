@@ -1,13 +1,13 @@
 """Ratios of two scores of the same images, such as the relative drop of an accuracy under a corruption."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
+from holdfast.numerics.statistics.differences import correlation as correlation_between
 from holdfast.numerics.statistics.score import Score
+from holdfast.numerics.statistics.statistic import Influence, Statistic
 from holdfast.runtime.errors import HoldfastError
 
 
@@ -99,25 +99,43 @@ def relative_drop(changed: Score, original: Score, correlation: float) -> Score:
     return replace(kept, value=1 - kept.value, low=low, high=high)
 
 
-def influence_of_ratio(first: Float[Tensor, "units"], second: Float[Tensor, "units"]) -> Float[Tensor, "units"]:
-    """Influence of each unit on mean(first) / mean(second), up to a factor: first - R second, in float64.
+@dataclass(frozen=True, eq=False)
+class Ratio(Statistic):
+    """The ratio of two statistics of the same units that are never negative, first / second, see `ratio`.
 
-    Rows where one of the two is undefined have none. Minus this is the influence on `relative_drop`.
-
-    Args:
-        first: each unit's value in the numerator.
-        second: the same in the denominator.
-
-    Example:
-        >>> influence_of_ratio(torch.tensor([1.0, 3.0]), torch.tensor([2.0, 2.0])).tolist()
-        [-1.0, 1.0]
+    Attributes:
+        first: the numerator, a mean or a share.
+        second: the denominator, a mean or a share.
     """
-    first, second = first.double(), second.double()
-    defined = ~(first.isnan() | second.isnan())
-    total = float(second[defined].sum())
-    if total == 0:
-        return torch.zeros_like(first)
-    return (first - float(first[defined].sum()) / total * second).nan_to_num(0.0)
+
+    first: Statistic
+    second: Statistic
+
+    def score(self) -> Score:
+        """Return the ratio with its interval."""
+        return ratio(self.first.score(), self.second.score(), self._correlation)
+
+    def influence(self) -> Influence:
+        """Return the influences on the numerator, less R times those on the denominator; zeros without a ratio."""
+        above, below = self.first.score().value, self.second.score().value
+        first, second = self.first.influence().double(), self.second.influence().double()
+        return first - above / below * second if above is not None and below else torch.zeros_like(first)
+
+    @property
+    def _correlation(self) -> float:
+        return correlation_between(self.first.influence(), self.second.influence())
+
+
+class RelativeDrop(Ratio):
+    """The share of the second statistic that the first lacks, 1 - first / second, see `relative_drop`."""
+
+    def score(self) -> Score:
+        """Return the drop with its interval."""
+        return relative_drop(self.first.score(), self.second.score(), self._correlation)
+
+    def influence(self) -> Influence:
+        """Return minus the influences on the ratio."""
+        return -super().influence()
 
 
 def _smaller_root(a: float, b: float, c: float) -> float:

@@ -19,6 +19,7 @@ class Score:
         confidence: its level.
         note: anything a reader must know, such as rows left out.
         unit: of this score, where it is not its measure's.
+        better: which direction is more robust, where it is not its measure's; "neither" where none is.
         checks: names of the checks that it depends on.
         standing: "sound"; or, where one of them failed, what the number still is: a bound that the truth is "at least"
             or "at most", or "void", no number at all.
@@ -34,6 +35,7 @@ class Score:
     confidence: float = 0.95
     note: str = ""
     unit: str = ""
+    better: Literal["", "lower", "higher", "neither"] = ""
     checks: tuple[str, ...] = ()
     standing: Literal["sound", "at least", "at most", "void"] = "sound"
     because: tuple[str, ...] = ()

@@ -15,10 +15,11 @@ from holdfast.numerics import statistics
 from holdfast.numerics.statistics import sampled_pairs
 from holdfast.numerics.statistics.proportions import effective_trials
 from holdfast.numerics.statistics.score import Score
+from holdfast.numerics.statistics.statistic import Influence, Statistic
 
 
-@dataclass(frozen=True)
-class AtRate:
+@dataclass(frozen=True, eq=False)
+class AtRate(Statistic):
     """The mean of values that depend on a threshold, which is the quantile of the pairs' distances at a rate.
 
     To first order (Hájek) image i moves the share of pairs below a threshold by 2 (u_i - ū) / N, with u_i the share of
@@ -33,6 +34,7 @@ class AtRate:
         rate: of the pairs.
         pairs: how many are compared.
         partners: with how many others each image is; None: all.
+        reduce: makes a score, with the interval given the threshold, of one value per image.
 
     Source: Woodruff (1952), "Confidence intervals for medians and other position measures"; Korn & Graubard (1998); Zou
     & Donner (2008), "MOVER".
@@ -43,22 +45,20 @@ class AtRate:
     rate: float
     pairs: float
     partners: int | None = None
+    reduce: Callable[[Float[Tensor, "population"]], Score] = statistics.share
 
-    def score(self, reduce: Callable[[Float[Tensor, "population"]], Score]) -> Score:
+    def score(self) -> Score:
         """Return the mean with an interval over images in both roles.
-
-        Args:
-            reduce: makes a score, with the interval given the threshold, of one value per image.
 
         Example:
             >>> quantiles = torch.linspace(0, 0.2, 40)
             >>> near = 0.05 + 0.04 * torch.sin(torch.arange(40.0))
-            >>> score = AtRate(lambda rate: (quantiles > rate).double(), near, 0.05, 780).score(statistics.share)
+            >>> score = AtRate(lambda rate: (quantiles > rate).double(), near, 0.05, 780).score()
             >>> print(f"{score.value:.2f} in [{score.low:.2f}, {score.high:.2f}]")
             0.75 in [0.57, 0.89]
         """
         # The interval given the threshold; without one there is nothing to widen
-        score = reduce(self.values(self.rate))
+        score = self.reduce(self.values(self.rate))
         if score.value is None or score.low is None or score.high is None:
             return score
         by_value, by_pairs = self._influences(score.confidence)
@@ -76,10 +76,10 @@ class AtRate:
         kind = sampled_pairs.describe_interval(of_threshold, images, self.partners or images - 1)
         return replace(score, low=max(score.value - below, 0.0), high=min(score.value + above, 1.0), interval=kind)
 
-    def influence(self) -> Float[Tensor, "population"]:
-        """Return each image's influence on the mean, by its own value and by its pairs."""
+    def influence(self) -> Influence:
+        """Return each image's influence on the mean, by its own value and by its pairs; zeros without a mean."""
         by_value, by_pairs = self._influences(0.95)
-        return by_value + by_pairs
+        return (by_value + by_pairs).nan_to_num(0.0)
 
     def _mean(self, rate: float) -> float:
         return float(self.values(rate).nanmean())

@@ -1,7 +1,7 @@
 """The mean over images and repetitions, such as draws of a few training images, where both could have been others."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import scipy
 import torch
@@ -12,6 +12,7 @@ from holdfast.numerics import statistics
 from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.rows import constant
 from holdfast.numerics.statistics.score import Score
+from holdfast.numerics.statistics.statistic import Influence, Statistic
 
 
 def two_way_mean(
@@ -75,6 +76,29 @@ def two_way_mean(
         if constant(means)
         else "",
     )
+
+
+@dataclass(frozen=True, eq=False)
+class TwoWayMean(Statistic):
+    """The mean of values that every image has in every repetition, see `two_way_mean`.
+
+    Attributes:
+        values: non-negative numbers; an image with a NaN is left out, [N, R].
+        condition: what the interval is conditional on.
+        most: the largest value possible, where one is known.
+    """
+
+    values: Float[Tensor, "images repetitions"]
+    condition: str = ""
+    most: float | None = None
+
+    def score(self) -> Score:
+        """Return the mean."""
+        return two_way_mean(self.values, self.condition, most=self.most)
+
+    def influence(self) -> Influence:
+        """Return the influence of each image."""
+        return statistics.influence_of_mean(self.values.double().mean(1))
 
 
 def two_way_share(

@@ -22,6 +22,7 @@ from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.medians import middle
 from holdfast.numerics.statistics.proportions import effective_trials
 from holdfast.numerics.statistics.score import Score
+from holdfast.numerics.statistics.statistic import Influence, Statistic
 
 KIND = "order statistics of the drift and binomial with effective size of the pairs (U-statistic), combined (MOVER)"
 
@@ -153,6 +154,29 @@ def influence(quantiles: Float[Tensor, "population"], near: Float[Tensor, "popul
     """
     by_drift, by_pairs = _influences(quantiles, near, _Drifts.of(quantiles, 0.95))
     return (by_drift + by_pairs).nan_to_num(0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class MedianQuantile(Statistic):
+    """The median of universal quantiles, see `median`.
+
+    Attributes:
+        quantiles: see `place`.
+        near: see `place`.
+        partners: with how many others each image was compared; None: all.
+    """
+
+    quantiles: Float[Tensor, "population"]
+    near: Float[Tensor, "population"]
+    partners: int | None = None
+
+    def score(self) -> Score:
+        """Return the median."""
+        return median(self.quantiles, self.near, partners=self.partners)
+
+    def influence(self) -> Influence:
+        """Return the influence of each image, by its drift and by its pairs."""
+        return influence(self.quantiles, self.near)
 
 
 @dataclass(frozen=True)

@@ -75,12 +75,12 @@ def score_misses(
         if near is None:
             return None
         shares = partial(_average_misses, distanced, apart[encoder], limits_of)
-        return AtRate(shares, near, rate, float(distanced.pairs.count))
+        return AtRate(shares, near, rate, float(distanced.pairs.count), reduce=reduce)
 
     def score_encoder(encoder: int, limits_of: int) -> tuple[Score, Float[Tensor, "images"]]:
         """Return the mean, and what each image has to do with it."""
         if (by_rate := at(encoder, limits_of)) is not None:
-            return by_rate.score(reduce), by_rate.influence()
+            return by_rate.score(), by_rate.influence()
         assert thresholds.old.value is not None
         values = (apart[encoder] >= thresholds.old.value).double().mean(0)
         return reduce(values), statistics.influence_of_mean(values)

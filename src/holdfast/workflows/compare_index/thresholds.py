@@ -113,10 +113,13 @@ def thresholds_at(distanced: Distanced, rate: float) -> Thresholds:
         )
 
     # The rate at which the old threshold is kept: its interval moves with the threshold, which is estimated itself
-    by_rate = AtRate(
-        lambda share: distanced.below(distanced.new, distanced.at(0, share)), near[0], rate, float(pairs.count)
-    )
-    kept = by_rate.score(lambda shares: statistics.pair_mean(shares, shares))
+    kept = AtRate(
+        lambda share: distanced.below(distanced.new, distanced.at(0, share)),
+        near[0],
+        rate,
+        float(pairs.count),
+        reduce=lambda shares: statistics.pair_mean(shares, shares),
+    ).score()
     given = Score(rate, None, None, pairs.images, "given", kept.confidence)
     value, low, high = (None if end is None else end - rate for end in (kept.value, kept.low, kept.high))
     return Thresholds(

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.comparison.records import Run
-from holdfast.core import Measure, Score, registry
+from holdfast.core import Score, registry
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.correlations import pearson, pearson_given
 from holdfast.runtime.errors import pick
@@ -53,24 +53,15 @@ class Estimate:
         return rho * len(pairs) / math.sqrt(len(self.images) * len(other.images))
 
 
-def select_headline(entry: MeasureEntry, score: str) -> Measure | None:
-    """Return a measure with a score as its headline: its own, a read-out or member of its attacks; None for others."""
-    measure = registry.build(entry.part)
-    return measure if score == entry.headline else measure.select_headline(score)
-
-
 def estimate(run: Run, measure: MeasureEntry, name: str | list[str] | None) -> Estimate:
-    """Return a score of a measure, its headline where none is named; of several names, the one that it has.
-
-    What images move it by is known where it is a headline, a read-out, or a member of the measure's attacks.
-    """
+    """Return a score of a measure, its headline where none is named; of several names, the one that it has."""
     names = name if isinstance(name, list) else [name or measure.headline]
     name = next((each for each in names if each in measure.scores), str(names[0]))
-    score, headline = pick("score", name, measure.scores), select_headline(measure, name)
-    if headline is None or measure.table is None:
+    score = pick("score", name, measure.scores)
+    if measure.table is None:
         return Estimate(score)
     ids, table = run.table(measure.table)
-    influence = headline.influence(table)
+    influence = registry.build(measure.part).influence(table, name)
     return Estimate(score, tuple(ids), influence) if len(ids) == len(influence) else Estimate(score)
 
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from typing_extensions import override
 
-from holdfast.core import Score, Subject, Table
-from holdfast.numerics import statistics
+from holdfast.core import Subject, Table
+from holdfast.numerics.statistics.statistic import PairMean, Statistic
 from holdfast.parts.measures.shared.population import AgainstPopulation
 
 
@@ -40,13 +39,9 @@ class CertifiedBreakawayRisk(AgainstPopulation):
         table = _roles("attack", broken) | _roles("certificate", unproved)
         return table | {"vacuous": _pad_with_nan(vacuous, subject.population)}
 
-    def reduce_column(self, table: Table, column: str) -> Score:
+    def reduce_column(self, table: Table, column: str) -> Statistic:
         """Return the mean over ordered pairs."""
-        return statistics.pair_mean(table[column], table[f"{column} intrudes"])
-
-    @override
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        return statistics.influence_of_pair_mean(table["certificate"], table["certificate intrudes"])
+        return PairMean(table[column], table[f"{column} intrudes"])
 
 
 def _roles(side: str, pairs: Bool[Tensor, "images population"]) -> Table:

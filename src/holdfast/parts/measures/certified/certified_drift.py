@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
-from typing_extensions import override
 
-from holdfast.core import Attack, Ball, Observation, Score, Search, Subject, Table
+from holdfast.core import Attack, Ball, Observation, Search, Subject, Table
 from holdfast.core.divergence import read_divergence
 from holdfast.numerics.geometry.invariance import AXES
 from holdfast.numerics.statistics import universal
+from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
@@ -110,16 +108,12 @@ class CertifiedDrift(OfAllPairs, Bracket):
         """Return how many bounds say nothing."""
         return format_share(table, "vacuous", "of the bounds vacuous")
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return both sides for every divergence."""
         # The headline's divergence comes last, from the base class
         sides = [f"{name} {side}" for name in DRIFTS[:-1] for side in ("attack", "certificate")]
-        return {side: self.reduce_column(table, side) for side in sides} | super().score(table)
+        return {side: self.reduce_column(table, side) for side in sides} | super().reduce(table)
 
-    def reduce_column(self, table: Table, column: str) -> Score:
+    def reduce_column(self, table: Table, column: str) -> Statistic:
         """Return the median quantile of a side."""
         return self.median_quantile(table[column], table[f"near {column}"])
-
-    @override
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        return universal.influence(table["certificate"], table["near certificate"])

@@ -1,14 +1,14 @@
 """Certified radius: how far an image is proved to stay itself, and how near it was broken."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import AnyDivergence, Ball, Observation, Score, Subject, Table
-from holdfast.numerics import statistics
-from holdfast.numerics.statistics import drawn_pairs
+from holdfast.core import AnyDivergence, Ball, Observation, Subject, Table
+from holdfast.numerics.statistics.drawn_pairs import DrawnMean
+from holdfast.numerics.statistics.statistic import Mean, Statistic
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.divergences.cosine import Cosine
@@ -106,15 +106,16 @@ class CertifiedRadius(Bracket):
         few = f"only {fewer} other images to draw negatives from" if fewer != self.negatives else ""
         return "; ".join(filter(None, [uncertified, few]))
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the share of pairs with a certified radius, the radius of the nearest negative, and both sides."""
         # A share beside radii, which are in pixels
-        share = drawn_pairs.mean(table["certified"], table["certified contributes"], most=1.0)
+        share = DrawnMean(table["certified"], table["certified contributes"], most=1.0).say("share")
         nearest = {name: self._nearest(table[column]) for name, column in _NEAREST.items()}
-        return {"pairs with a certificate": replace(share, unit="share")} | nearest | super().score(table)
+        return {"pairs with a certificate": share} | nearest | super().reduce(table)
 
-    def _nearest(self, radii: Float[Tensor, "population"]) -> Score:
-        return statistics.mean(radii[~radii.isnan()], condition="given this population, from which the negatives come")
+    def _nearest(self, radii: Float[Tensor, "population"]) -> Statistic:
+        condition = "given this population, from which the negatives come"
+        return Mean(radii, condition=condition, among=~radii.isnan())
 
 
 _NEAREST = {"attack, nearest negative": "least attack", "certificate, nearest negative": "least"}

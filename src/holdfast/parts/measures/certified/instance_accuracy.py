@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from holdfast.core import AnyDivergence, Attack, Ball, Objective, Observation, Score, Subject, Table
-from holdfast.numerics import statistics
+from holdfast.core import AnyDivergence, Attack, Ball, Objective, Observation, Subject, Table
+from holdfast.numerics.statistics.statistic import Share, Statistic
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
@@ -89,11 +89,11 @@ class InstanceAccuracy(Bracket):
         # Negatives that were made are no images of the population, which then have one role only
         return table if isinstance(self.negatives, MadeNegatives) else in_both_roles(subject, table, sides)
 
-    def reduce_column(self, table: Table, column: str) -> Score:
+    def reduce_column(self, table: Table, column: str) -> Statistic:
         """Return the mean; where every image has one negative, a share with its exact interval."""
         # One yes or no for each image: an exact binomial interval
         if isinstance(self.negatives, MadeNegatives) and self.negatives.count == 1:
-            return statistics.share(table[column], condition=self.condition)
+            return Share(table[column], condition=self.condition)
         return super().reduce_column(table, column)
 
     def remarks(self, table: Table) -> str:

@@ -1,13 +1,13 @@
 """Linear radius: how far an image is proved to keep its class, and how near it was found to lose it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 
 from holdfast.core import Ball, Chart, HoldfastError, LinearProbe, Observation, Score, Subject, Table
-from holdfast.numerics import statistics
+from holdfast.numerics.statistics.statistic import Mean, Share, Statistic
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.measures.shared.bracket import Bracket, in_order
@@ -99,13 +99,13 @@ class LinearRadius(Bracket):
         convention = "separate bounds of the logits (the paper's); " if self.convention == "paper" else ""
         return f"{convention}{failed:,} of {len(table['certificate']):,} images certified nowhere, counted as 0"
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the clean accuracy, the paper's mean over correctly classified images, and both sides."""
-        accuracy = replace(statistics.share(table["correct"], condition=self.condition), unit="share")
+        accuracy = Share(table["correct"], condition=self.condition).say("share")
         # ACR_LE of section 4.2 is over images with g(x) = y alone
         right = table["certificate"].masked_fill(table["correct"] == 0, torch.nan)
-        paper = statistics.mean(right, condition="given the head, of correctly classified images")
-        return {"clean accuracy": accuracy, "certificate, correct images": paper} | super().score(table)
+        paper = Mean(right, condition="given the head, of correctly classified images")
+        return {"clean accuracy": accuracy, "certificate, correct images": paper} | super().reduce(table)
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return the certified accuracy against the radius, and how `column` spreads over the images."""

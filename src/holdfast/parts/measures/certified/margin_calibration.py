@@ -11,8 +11,8 @@ from torch import Tensor
 
 from holdfast.core import Chart, HoldfastError, Measure, Observation, Score, Subject, Table
 from holdfast.core.chart import Curves, Line, numbers
-from holdfast.numerics import statistics
 from holdfast.numerics.geometry.invariance import DIRECTIONS
+from holdfast.numerics.statistics.statistic import Mean, Share, Statistic
 from holdfast.parts.measures.certified.margin_distribution import margin_distances
 from holdfast.parts.measures.shared.weibull import FITS, Fit
 from holdfast.parts.observations.clean import Clean
@@ -94,22 +94,18 @@ class MarginCalibration(Measure):
         ratio = len(halves[1]) / len(halves[0])
         return {f"psi@{k}": beyond(fit, fresh[:, k - 1], k, ratio) for k in self.orders}
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return for each order the share of values below .05, and then the means."""
         condition = "given this population and how it was parted"
-        scores: dict[str, Score] = {}
+        below: dict[str, Statistic] = {}
         for k in self.orders:
             psi = table[f"psi@{k}"]
             # NaN where an image has no fit: it is left out of the
             # share, and not counted as above .05
             low = torch.where(psi.isnan(), torch.nan, (psi < 0.05).double())
-            scores[f"below .05, k = {k}"] = statistics.share(low, condition=condition)
-        means = {f"k = {k}": statistics.mean(table[f"psi@{k}"], condition=condition, most=1.0) for k in self.orders}
-        return scores | means
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return the influence of each image on the mean of the last order."""
-        return statistics.influence_of_mean(table[self.column])
+            below[f"below .05, k = {k}"] = Share(low, condition=condition).say(better="neither")
+        means = {f"k = {k}": Mean(table[f"psi@{k}"], condition=condition, most=1.0) for k in self.orders}
+        return below | means
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return how the values of each order spread, against the diagonal."""

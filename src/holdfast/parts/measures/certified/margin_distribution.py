@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
@@ -11,10 +12,10 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError, Score, Subject, Table
 from holdfast.core.chart import Chart, Curves, Line, numbers
-from holdfast.numerics import statistics
 from holdfast.numerics.geometry.directions import cosine
 from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.numerics.geometry.nearest import nearest
+from holdfast.numerics.statistics.statistic import Median, Share, Statistic
 from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.measures.shared.weibull import FITS, p_values
@@ -118,26 +119,26 @@ class MarginDistribution(AttackMeasure):
             table |= {f"distance@{step}": distance, f"positive@{step}": fit.survival(distance)}
         return table
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return medians of the fit, the share of rejected ones, and the median of Ψ at every read-out."""
         # Images without a fit are left out, and count neither way
         rejected = torch.where(table["p"].isnan(), torch.nan, (table["p"] < REJECTED).double())
         # Shape and scale are no shares, as Ψ is
         fits = {
-            name: replace(statistics.median(table[name], condition=self.condition), unit="ratio")
-            for name in ("shape", "scale")
+            name: Median(table[name], condition=self.condition).say("ratio", "neither") for name in ("shape", "scale")
         }
-        scores = fits | super().score(table)
+        medians = fits | super().reduce(table)
         # Images near each other are fitted to the same neighbours, and where most are attacked these are among them
         population = table["population"]
         if not len(population) or len(population) > SHARE * int(population[0]):
-            scores = {name: _without_interval(score) for name, score in scores.items()}
+            medians = {name: median.restate(_without_interval) for name, median in medians.items()}
         # Parameters first, then the share of rejected fits, and Ψ at each
         # read-out last, as the headline
-        first = {name: scores.pop(name) for name in fits}
+        first = {name: medians.pop(name) for name in fits}
         if self.sigma is not None:
-            first |= {f"radius of Ψ, {name}": _as_radius(score, self.sigma) for name, score in scores.items()}
-        return first | {"fit rejected": statistics.share(rejected, condition=self.condition)} | scores
+            as_radius = partial(_as_radius, sigma=self.sigma)
+            first |= {f"radius of Ψ, {name}": median.restate(as_radius) for name, median in medians.items()}
+        return first | {"fit rejected": Share(rejected, condition=self.condition).say(better="neither")} | medians
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return Ψ of three images with the attacked ones on their own curves, then what an attack measure draws."""

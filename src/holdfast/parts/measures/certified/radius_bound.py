@@ -1,17 +1,16 @@
 """Radius bound: is an image harder to take for another image than for another class, pair by pair?"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Ball, Chart, LinearProbe, Measure, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Scatter
-from holdfast.numerics import statistics
 from holdfast.numerics.geometry.invariance import AXES
+from holdfast.numerics.statistics.statistic import Mean, Statistic
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.measures.shared.bracket import in_order
@@ -128,18 +127,18 @@ class RadiusBound(Measure):
         table |= {name: values.masked_fill(values.isinf(), torch.nan) for name, values in radii.items()}
         return table | {"refuted": torch.cat([first["refuted"], second["refuted"]], 1).mean(1)}
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return what is shown, as attacked and refuted of each theorem, the radii, and what is refuted of both."""
         names = [f"{which} {what}" for which in ("pairs", "classes") for what in ("shown", "as attacked", "refuted")]
         condition = "given this population, from which the negatives come"
         radii = {f"radius, {name}": table[name] for name in ("pair", "binary", "several")}
-        means = {name: statistics.mean(radius, condition=condition) for name, radius in radii.items()}
-        shares = {name: statistics.mean(table[name], condition=condition, most=1.0) for name in [*names, "refuted"]}
-        return {name: replace(mean, unit="pixels") for name, mean in means.items()} | shares
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return the influence of each image on the refuted share."""
-        return statistics.influence_of_mean(table[self.column])
+        means = {name: Mean(radius, condition=condition) for name, radius in radii.items()}
+        shares = {name: Mean(table[name], condition=condition, most=1.0) for name in [*names, "refuted"]}
+        # Larger radii are better, and what holds of more pairs; what is refuted of fewer
+        in_pixels = {name: mean.say("pixels", "higher") for name, mean in means.items()}
+        return in_pixels | {
+            name: share if name.endswith("refuted") else share.say(better="higher") for name, share in shares.items()
+        }
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return the radius of the nearest pair against those of both heads, image by image."""

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from holdfast.core import Ball, Chart, HoldfastError, Measure, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Curves, Line, numbers
-from holdfast.numerics import statistics
 from holdfast.numerics.geometry.directions import cosine
 from holdfast.numerics.geometry.invariance import DIRECTIONS
+from holdfast.numerics.statistics.statistic import Mean, Statistic
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.measures.certified.margin_distribution import margin_distances
@@ -132,15 +132,14 @@ class RadiusLikeness(Measure):
             table |= {f"likeness@{number}": psi, f"radius@{number}": radius}
         return table
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the shares of pairs that are shown, ordered as attacked, and refuted."""
         condition = "given this population and its negatives"
-        names = ("shown", "as attacked", "refuted")
-        return {name: statistics.mean(table[name], condition=condition, most=1.0) for name in names}
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return the influence of each image on the refuted share."""
-        return statistics.influence_of_mean(table[self.column])
+        shares = {
+            name: Mean(table[name], condition=condition, most=1.0) for name in ("shown", "as attacked", "refuted")
+        }
+        # What holds of more pairs is better, what is refuted of fewer
+        return {name: share if name == "refuted" else share.say(better="higher") for name, share in shares.items()}
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return radii against Ψ_neg, negative by negative."""

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from holdfast.core import AnyDivergence, Attack, Ball, Objective, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Chart, Scatter
-from holdfast.numerics import statistics
+from holdfast.numerics.statistics.statistic import Mean, Statistic
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
@@ -110,9 +108,9 @@ class Tightness(Bracket):
         """Return how many bounds say nothing."""
         return format_share(table, "vacuous", "of the bounds vacuous")
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the share of vacuous bounds and the tightness."""
-        vacuous = statistics.mean(table["vacuous"], condition=self.condition, most=1.0)
+        vacuous = Mean(table["vacuous"], condition=self.condition, most=1.0).say(better="lower")
         return {"vacuous": vacuous, "tightness": self.reduce_column(table, "tightness")}
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
@@ -130,7 +128,3 @@ class Tightness(Bracket):
             label="certified margin",
         )
         return chart, *super().charts(table, scores)
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return the influence of each image on the median tightness."""
-        return statistics.influence_of_median(table["tightness"])

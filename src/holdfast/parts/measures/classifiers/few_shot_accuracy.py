@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Observation, Probe, Rng, Score, Subject, Table, Threat
-from holdfast.numerics import statistics
-from holdfast.numerics.statistics.two_way import two_way_mean
+from holdfast.core import HoldfastError, Observation, Probe, Rng, Subject, Table, Threat
+from holdfast.numerics.statistics.statistic import Statistic
+from holdfast.numerics.statistics.two_way import TwoWayMean
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.measures.shared.tested import TestedMeasure
 from holdfast.parts.probes.few_shot import FewShot
@@ -98,16 +98,12 @@ class FewShotAccuracy(TestedMeasure):
             hits.append(learned.ranks(tested_reps, tested) == 0)
         return torch.stack(hits)
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the accuracy for each number of shots."""
         return {
-            title: two_way_mean(self._hits(table, title), condition="given the training images", most=1.0)
+            title: TwoWayMean(self._hits(table, title), condition="given the training images", most=1.0)
             for title in self.titles
         }
 
     def _hits(self, table: Table, title: str) -> Float[Tensor, "images draws"]:
         return torch.stack([table[f"draw {draw}@{title}"] for draw in range(1, self.draws + 1)], 1)
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the accuracy with the last number of shots."""
-        return statistics.influence_of_mean(table[self.column])

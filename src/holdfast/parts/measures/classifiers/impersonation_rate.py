@@ -21,8 +21,9 @@ from holdfast.core import (
     Table,
 )
 from holdfast.numerics import statistics
+from holdfast.numerics.statistics.statistic import Composed, Statistic
 from holdfast.parts.attacks.apgd import Apgd
-from holdfast.parts.measures.shared.attack_measure import along_attack, beyond, readout_of
+from holdfast.parts.measures.shared.attack_measure import along_attack, beyond
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.clean import Clean
@@ -151,49 +152,59 @@ class ImpersonationRate(Measure):
             taken |= {name: observed[name].masked_fill(~paired, torch.nan) for name in map(_name_size, self.steps)}
         return taken | {"pair": torch.where(paired, observed["pair"], -1), "way": way, "right": observed["right"]}
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the rate of each direction, then of both, at every read-out."""
-        scores: dict[str, Score] = {}
+        shares: dict[str, Statistic] = {}
         # Appendix C.11: each direction apart, as one class may impersonate the other
         # more easily, and both together
         for way, (own, target) in enumerate((self.classes, self.classes[::-1])):
             for step in self.steps:
                 name = f"{own} as {target}, {self.attack.label(step)}"
-                scores[name] = self._share(table, step, table["way"] == way)
+                shares[name] = self._share(table, step, table["way"] == way)
         for step in self.steps if self.restart else ():
             moved = table[_name_size(step)]
             outside = (moved > self.ball.radius + PIXELS).double().masked_fill(moved.isnan(), torch.nan)
-            scores[f"outside the ball, {self.attack.label(step)}"] = self._of_pairs(table, outside)
-        return scores | {self.attack.label(step): self._share(table, step) for step in self.steps}
+            shares[f"outside the ball, {self.attack.label(step)}"] = self._of_pairs(table, outside).say(
+                better="neither"
+            )
+        return shares | {self.attack.label(step): self._share(table, step) for step in self.steps}
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return the rate along the attack, and how `column` spreads over the images."""
         return *along_attack(self.attack, self.steps), *super().charts(table, scores)
 
-    def _share(self, table: Table, step: int, direction: Bool[Tensor, "rows"] | None = None) -> Score:
+    def _share(self, table: Table, step: int, direction: Bool[Tensor, "rows"] | None = None) -> Statistic:
         """Return the share of paired images that are taken for their partner; of one direction, or of both."""
-        score = self._of_pairs(table, table[_name_column(step)], direction)
-        if not self.restart or score.value is None:
-            return score
-        farthest = float(table[_name_size(step)].nan_to_num(0).max())
-        return replace(
-            score,
-            note=f"the ball was laid anew at every read-out: images lie up to {farthest:.3g} from the clean ones, "
-            f"{farthest / self.ball.radius:.2g} ε; no attack within the ball",
-        )
+
+        def tell(score: Score) -> Score:
+            if not self.restart or score.value is None:
+                return score
+            farthest = float(table[_name_size(step)].nan_to_num(0).max())
+            return replace(
+                score,
+                note=f"the ball was laid anew at every read-out: images lie up to {farthest:.3g} from the clean ones, "
+                f"{farthest / self.ball.radius:.2g} ε; no attack within the ball",
+            )
+
+        return self._of_pairs(table, table[_name_column(step)], direction).restate(tell)
 
     def _of_pairs(
         self, table: Table, hits: Float[Tensor, "rows"], direction: Bool[Tensor, "rows"] | None = None
-    ) -> Score:
+    ) -> Statistic:
         """Return the share of hits among paired images; of one direction, or of both."""
         pairs = table["pair"]
         paired = pairs >= 0
         rows = paired if direction is None else paired & direction
-        # The two halves of a pair are attacked towards each other,
-        # and are one unit where both count
-        units = pairs[rows] if direction is None else None
-        score = statistics.share(hits[rows], units, condition="given the head and the pairs")
-        return score if paired.any() else replace(score, note=self._reason(table))
+
+        def of_pairs() -> Score:
+            # The two halves of a pair are attacked towards each other,
+            # and are one unit where both count
+            units = pairs[rows] if direction is None else None
+            score = statistics.share(hits[rows], units, condition="given the head and the pairs")
+            return score if paired.any() else replace(score, note=self._reason(table))
+
+        # Encoders pair images differently, so influences are those of images
+        return Composed(of_pairs, lambda: statistics.influence_of_mean(hits.masked_fill(~rows, torch.nan)))
 
     def _reason(self, table: Table) -> str:
         counts = []
@@ -201,18 +212,6 @@ class ImpersonationRate(Measure):
             right = table["right"][table["way"] == way]
             counts.append(f"{int(right.sum())} of {len(right)} attacked images of class {name}")
         return f"undefined, no pair among the attacked images: the head is right about {' and '.join(counts)}"
-
-    def select_headline(self, score: str) -> "ImpersonationRate | None":
-        """Return the measure at one read-out; None for other scores."""
-        step = readout_of(score, self.attack, self.steps)
-        if step is None:
-            return None
-        # Where the search restarts, earlier read-outs are a part of it
-        return replace(self, readouts=tuple(s for s in self.steps if s <= step) if self.restart else (step,))
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the rate; encoders pair images differently, so the units are images."""
-        return statistics.influence_of_mean(table[self.column])
 
 
 def _name_column(step: int) -> str:

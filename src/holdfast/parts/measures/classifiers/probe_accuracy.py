@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Observation, Score, Subject, Table, Threat
-from holdfast.numerics import statistics
+from holdfast.core import HoldfastError, Observation, Subject, Table, Threat
+from holdfast.numerics.statistics.statistic import Share, Statistic
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.measures.shared.tested import TestedMeasure
 
@@ -71,11 +71,11 @@ class ProbeAccuracy(TestedMeasure):
         taught = torch.full_like(labels, self.count_training_images(subject))
         return {"right": (ranks == 0).double(), "rank": ranks, "label": labels, "shots": counts, "taught": taught}
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the shares of each class, by shots, of the lowest class, within the first five, and right."""
         right, rank, label, shots = table["right"], table["rank"], table["label"], table["shots"]
         classes = label.unique().tolist()
-        scores: dict[str, Score] = {}
+        shares: dict[str, Statistic] = {}
         for name, rows in {
             f"low-shot (< {FEW} images)": shots < FEW,
             "medium-shot": (shots >= FEW) & (shots <= MANY),
@@ -83,19 +83,15 @@ class ProbeAccuracy(TestedMeasure):
         }.items():
             # Where all classes are of one kind the score would repeat the headline
             if shots.any() and rows.any() and not rows.all():
-                scores[name] = self._share(right[rows])
-        each = {f"class {name}": self._share(right[label == name]) for name in classes}
+                shares[name] = self._share(right, rows)
+        each = {f"class {name}": self._share(right, label == name) for name in classes}
         # Of equal accuracies the first name, so that the choice is the same in every run
-        lowest = min(each, key=lambda name: (each[name].value or 0.0, name))
-        scores |= each if len(classes) <= SHOWN else {f"lowest: {lowest}": each[lowest]}
+        lowest = min(each, key=lambda name: (each[name].score().value or 0.0, name))
+        shares |= each if len(classes) <= SHOWN else {f"lowest: {lowest}": each[lowest]}
         # Of five classes all are among the first five
         if len(classes) > 5:
-            scores["top-5"] = self._share((rank < 5).double())
-        return scores | {"top-1": self.annotate(self._share(right), table)}
+            shares["top-5"] = self._share((rank < 5).double())
+        return shares | {"top-1": self.annotate(self._share(right), table)}
 
-    def _share(self, hits: Float[Tensor, "images"]) -> Score:
-        return statistics.share(hits, condition=self.condition)
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the share of top-1."""
-        return statistics.influence_of_mean(table["right"])
+    def _share(self, hits: Float[Tensor, "images"], among: Bool[Tensor, "images"] | None = None) -> Statistic:
+        return Share(hits, condition=self.condition, among=among)

@@ -1,12 +1,12 @@
 """Robust accuracy: how often a linear classifier on the representation is right under an ensemble of attacks."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Attack, Ball, LinearProbe, Measure, Objective, Observation, Score, Search, Subject, Table
-from holdfast.numerics import statistics
+from holdfast.core import Attack, Ball, LinearProbe, Measure, Objective, Observation, Search, Subject, Table
+from holdfast.numerics.statistics.statistic import Share, Statistic
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.minimum_norm import MinimumNorm
 from holdfast.parts.attacks.square import Square
@@ -85,11 +85,11 @@ class RobustAccuracy(Measure):
         broken_by = subject.read(self.attack_outcome)["broken_by"]
         return {"right": (broken_by == -1).double(), "broken_by": broken_by}
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the accuracy without an attack, after each member and those before it, and after all."""
         # Every other image was right without an attack, whatever fooled the head later
-        scores = {CLEAN: self._share((table["broken_by"] != WRONG).double())}
-        return scores | {name: self._share(_right(table, members)) for name, members in self._members_after.items()}
+        clean = {CLEAN: self._share((table["broken_by"] != WRONG).double())}
+        return clean | {name: self._share(_right(table, members)) for name, members in self._members_after.items()}
 
     @property
     def _members_after(self) -> dict[str, int]:
@@ -102,17 +102,8 @@ class RobustAccuracy(Measure):
             members["after all" if number == len(names) > 1 else once] = number
         return members
 
-    def select_headline(self, score: str) -> "RobustAccuracy | None":
-        """Return the measure of the first members, whose headline is this score of ours; None for another score."""
-        members = self._members_after.get(score, 0)
-        return replace(self, attacks=self.attacks[:members], objectives=self.objectives[:members]) if members else None
-
-    def _share(self, right: Float[Tensor, "images"]) -> Score:
-        return statistics.share(right, condition="given the head")
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the share that no attack turned."""
-        return statistics.influence_of_mean(_right(table, len(self.attacks)))
+    def _share(self, right: Float[Tensor, "images"]) -> Statistic:
+        return Share(right, condition="given the head")
 
 
 def _right(table: Table, members: int) -> Float[Tensor, "images"]:

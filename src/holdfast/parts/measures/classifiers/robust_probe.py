@@ -4,8 +4,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from holdfast.core import (
     Attack,
@@ -21,8 +19,8 @@ from holdfast.core import (
     Threat,
 )
 from holdfast.core.observation import learning_of
-from holdfast.numerics import statistics
 from holdfast.numerics.geometry.invariance import AXES
+from holdfast.numerics.statistics.statistic import Difference, Fixed, Share, Statistic
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.measures.shared.disturbed import SIX, index_by_title
 from holdfast.parts.measures.shared.probe import head_of, labels_of
@@ -157,7 +155,7 @@ class RobustProbe(Measure):
         table |= {"kept": torch.full_like(table["radius"], float(kept))}
         return table | {"gain": table["both@robust"] - table["both@standard"]}
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return both heads' accuracies and the gain, clean, corrupted and attacked, and of clean and corrupted."""
         radius, note = float(table["radius"][0]), ""
         if table["kept"][0] > 0:
@@ -166,31 +164,32 @@ class RobustProbe(Measure):
         at = Score(
             radius, None, None, len(table["gain"]), "none: what the head was learned at", note=note, unit="pixels"
         )
-        scores: dict[str, Score] = {"ε of the robust head": at}
+        reduced: dict[str, Statistic] = {"ε of the robust head": Fixed(at).say(better="neither")}
+
+        def tell(gain: Score) -> Score:
+            return replace(gain, note="; ".join(filter(None, [note, gain.note])))
+
         copies = {"right": "clean", "corrupted": "corrupted", "attacked": "attacked", "turned": "turned by attacks"}
         for column, title in (copies | {"both": "clean and corrupted"}).items():
             both = {name: self._share(table, column, name) for name in HEADS}
+            if column == "turned":
+                both = {name: share.say(better="lower") for name, share in both.items()}
             # Both heads judge the same images, so their errors are correlated and
             # the difference is known better
-            moves = [statistics.influence_of_mean(table[f"{column}@{name}"]) for name in HEADS]
-            gain = statistics.difference(both["robust"], both["standard"], statistics.correlation(*moves))
-            scores |= {f"{title}, {name}": score for name, score in both.items()}
-            gain = replace(gain, note="; ".join(filter(None, [note, gain.note])))
-            scores[f"{title}, {'change' if column == 'turned' else 'gain'}"] = gain
-        return scores
+            gain = Difference(both["robust"], both["standard"]).restate(tell)
+            gain = gain.say(better="lower") if column == "turned" else gain
+            reduced |= {f"{title}, {name}": share for name, share in both.items()}
+            reduced[f"{title}, {'change' if column == 'turned' else 'gain'}"] = gain
+        return reduced
 
-    def _share(self, table: Table, column: str, name: str) -> Score:
+    def _share(self, table: Table, column: str, name: str) -> Statistic:
         """Return the mean of a column; the corrupted versions of one image, and the image itself, are a cluster."""
         titles = [f"{title}@{name}" for title in self.representations]
         # The clean image counts as often as all corrupted ones, so that
         # `both` is the mean of the two means
         columns = {"corrupted": titles, "both": titles + [f"right@{name}"] * len(titles)}.get(column)
         if columns is None:
-            return statistics.share(table[f"{column}@{name}"], condition="given the head")
+            return Share(table[f"{column}@{name}"], condition="given the head")
         # All versions of one image are one unit
         units = torch.arange(len(table["gain"])).repeat(len(columns))
-        return statistics.share(torch.cat([table[title] for title in columns]), units, condition="given the head")
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the gain in clean and corrupted accuracy."""
-        return statistics.influence_of_mean(table["gain"])
+        return Share(torch.cat([table[title] for title in columns]), units, "given the head")

@@ -2,19 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from typing_extensions import override
 
 from holdfast.core import Failure, HoldfastError, InWords, Measure, Observation, Score, Subject, Table
 from holdfast.core.chart import Chart
-from holdfast.numerics import statistics
+from holdfast.numerics.statistics.statistic import Mean, Share, Statistic
 from holdfast.parts.failures.nearest import Nearest
-from holdfast.parts.measures.shared.broken_median import estimate_broken_median
+from holdfast.parts.measures.shared.broken_median import BrokenMedian
 from holdfast.parts.measures.shared.edit_curves import edit_curves
-from holdfast.parts.measures.shared.edit_pair import APART, PAIR, pair_columns, pair_in_words, pair_scores
+from holdfast.parts.measures.shared.edit_pair import APART, PAIR, pair_columns, pair_in_words, reduce_pair
 from holdfast.parts.measures.shared.edits import EVERYDAY
 from holdfast.parts.observations.breaking_radii import CLEARLY
 from holdfast.parts.observations.clean import Clean
@@ -161,30 +161,23 @@ class BreakingEdit(Measure):
             return table
         return table | pair_columns(subject.read(self.twice.chosen), subject.read(self.twice), len(smallest))
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return what holds over each range, by which strength half break, what the pair leaves, and the reach."""
         condition = f"given this population of {int(table['population'][0])} images"
         # The share that holds over the whole range: the strength is infinite there
         strengths = {**{edit.title: table[f"strength@{edit.title}"] for edit in self.edits}, EVERY: table["strength"]}
-        holds = {name: statistics.share(s.isinf().double(), condition=condition) for name, s in strengths.items()}
+        holds = {name: Share(s.isinf().double(), condition=condition) for name, s in strengths.items()}
         medians = {MEDIAN.format(edit.title): self._median(edit, table, condition) for edit in self.edits}
-        pair = {} if self.twice is None else pair_scores(self.edits, table, condition)
+        pair = {} if self.twice is None else reduce_pair(self.edits, table, condition)
         # min(1, s) averages to the area below the curve of images that hold
-        reach = statistics.mean(table["reach"], condition=condition, most=1.0)
-        return holds | medians | pair | {REACH: replace(reach, note=_join_notes(self._again(table), reach.note))}
+        reach = Mean(table["reach"], condition=condition, most=1.0)
+        again = self._again(table)
+        told = reach.restate(lambda score: replace(score, note=_join_notes(again, score.note)))
+        return holds | medians | pair | {REACH: told}
 
-    def _median(self, edit: Edit, table: Table, condition: str) -> Score:
+    def _median(self, edit: Edit, table: Table, condition: str) -> Statistic:
         """Return the median breaking strength in the edit's own unit."""
-        score = estimate_broken_median(table[f"strength@{edit.title}"], condition)
-        unit = "ratio" if edit.parameter else "share"
-        # In the edit's own unit the amount may fall as the strength rises (JPEG's
-        # quality), so ends are sorted anew
-        ends = [None if end is None else edit.amount(end) for end in (score.low, score.high)]
-        known = [end for end in ends if end is not None]
-        low, high = (min(known), max(known)) if len(known) == 2 else (None, None)
-        value = None if score.value is None else edit.amount(score.value)
-        words = f"in {edit.parameter}" if edit.parameter else "of the way from mild to heavy"
-        return replace(score, value=value, low=low, high=high, unit=unit, note=_join_notes(words, score.note))
+        return BrokenMedian(table[f"strength@{edit.title}"], condition=condition).restate(partial(_in_own_unit, edit))
 
     def _again(self, table: Table) -> str:
         """Return how often an image that broke held again at a heavier strength."""
@@ -194,10 +187,6 @@ class BreakingEdit(Measure):
         count, total = int(again.sum()), int(broken.sum())
         words = f"in {count} of {total} cases an image that an edit broke held again at a heavier strength"
         return words if count else ""
-
-    @override
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        return statistics.influence_of_mean(table["reach"])
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return the share of images that hold against the strength, of all edits and of each."""
@@ -246,3 +235,19 @@ def _holds_again(values: Float[Tensor, "images strengths"]) -> Float[Tensor, "im
     fails = values > CLEARLY
     # The running count is above zero from the first failure on
     return ((fails.long().cumsum(1) > 0) & ~fails).any(1).double()
+
+
+def _in_own_unit(edit: Edit, score: Score) -> Score:
+    """Return a median of strengths in the edit's own unit."""
+    unit = "ratio" if edit.parameter else "share"
+    # In the edit's own unit the amount may fall as the strength rises (JPEG's
+    # quality), so ends are sorted anew
+    ends = [None if end is None else edit.amount(end) for end in (score.low, score.high)]
+    known = [end for end in ends if end is not None]
+    low, high = (min(known), max(known)) if len(known) == 2 else (None, None)
+    value = None if score.value is None else edit.amount(score.value)
+    words = f"in {edit.parameter}" if edit.parameter else "of the way from mild to heavy"
+    better = "lower" if edit.amount(1.0) < edit.amount(0.0) else "higher"
+    return replace(
+        score, value=value, low=low, high=high, unit=unit, better=better, note=_join_notes(words, score.note)
+    )

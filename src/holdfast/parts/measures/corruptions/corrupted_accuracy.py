@@ -2,11 +2,8 @@
 
 from dataclasses import dataclass
 
-from jaxtyping import Float
-from torch import Tensor
-
-from holdfast.core import Score, Table
-from holdfast.numerics import statistics
+from holdfast.core import Table
+from holdfast.numerics.statistics.statistic import Share, Statistic
 from holdfast.parts.measures.shared.corrupted import CorruptedMeasure
 from holdfast.parts.measures.shared.disturbed import AVERAGE
 
@@ -33,13 +30,7 @@ class CorruptedAccuracy(CorruptedMeasure):
         "Hendrycks & Dietterich (2019), ImageNet-C; appendix B of Petrov & Kwiatkowska (2022) for transfer accuracy"
     )
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the accuracy without a corruption, under each, and on average."""
-        each = {
-            title: statistics.share(table[f"right@{title}"], condition=self.condition) for title in self.corruptions
-        }
+        each = {title: Share(table[f"right@{title}"], condition=self.condition) for title in self.corruptions}
         return {"no corruption": self.clean(table)} | each | {AVERAGE: self.average(table)}
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the average."""
-        return statistics.influence_of_mean(table[AVERAGE])

@@ -3,12 +3,9 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
-from typing_extensions import override
 
-from holdfast.core import AnyDivergence, Score, Subject, Table
-from holdfast.numerics.statistics import universal
+from holdfast.core import AnyDivergence, Subject, Table
+from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.disturbed import DisturbedMeasure
@@ -58,12 +55,6 @@ class CorruptionDrift(OfAllPairs, DisturbedMeasure):
         pairs = {f"near@{title}": row for title, row in zip(disturbed, near, strict=True)} | {"near": near_mean}
         return self.add_average(dict(zip(disturbed, quantiles, strict=True))) | pairs
 
-    def score(self, table: Table) -> dict[str, Score]:
-        """Return the median of each corruption, and of the images' means over corruptions."""
-        return self.score_threats(
-            table, lambda name: self.median_quantile(table[name], table[name.replace("quantile", "near")])
-        )
-
-    @override
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        return universal.influence(table[self.per_image], table["near"])
+    def reduce_column(self, table: Table, column: str) -> Statistic:
+        """Return the median quantile."""
+        return self.median_quantile(table[column], table[column.replace("quantile", "near")])

@@ -2,13 +2,9 @@
 
 from dataclasses import dataclass
 
-from jaxtyping import Float
-from torch import Tensor
-from typing_extensions import override
-
-from holdfast.core import Score, Table
-from holdfast.numerics import statistics
+from holdfast.core import Table
 from holdfast.numerics.geometry.invariance import NOTHING
+from holdfast.numerics.statistics.statistic import Share, Statistic
 from holdfast.parts.measures.shared.disturbed import AVERAGE
 from holdfast.parts.measures.shared.fine_tuned import FineTunedMeasure
 
@@ -32,17 +28,11 @@ class FineTunedAccuracy(FineTunedMeasure):
     )
     reference = "Zhong et al. (2022), appendix D.5"
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the accuracy without a threat, under each, and on average."""
         # Without threats the clean accuracy is the only score, and the headline
         clean = {"no corruption": self.clean(table)}
         if not self.threats:
             return clean
-        each = {
-            title: statistics.share(table[f"right@{title}"], condition=self.condition) for title in self.corruptions
-        }
+        each = {title: Share(table[f"right@{title}"], condition=self.condition) for title in self.corruptions}
         return clean | each | {AVERAGE: self.average(table)}
-
-    @override
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        return statistics.influence_of_mean(table[self.column])

@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass
 
-from jaxtyping import Float
-from torch import Tensor
-
-from holdfast.core import HoldfastError, Score, Table, Threat
+from holdfast.core import HoldfastError, Table, Threat
 from holdfast.numerics.geometry.invariance import NOTHING
+from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.parts.measures.shared.disturbed import SIX
-from holdfast.parts.measures.shared.drop import drops, influence_on_drop
+from holdfast.parts.measures.shared.drop import drops
 from holdfast.parts.measures.shared.fine_tuned import FineTunedMeasure
 
 
@@ -42,10 +40,6 @@ class FineTunedDrop(FineTunedMeasure):
         if not self.threats:
             raise HoldfastError("fine_tuned_drop: threats: expected one threat or more, got none")
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the relative drop of each threat, and their average."""
         return drops(self, table)
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the ratio of the two accuracies, up to a factor."""
-        return influence_on_drop(table)

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from typing_extensions import override
 
-from holdfast.core import AnyDivergence, HoldfastError, Score, Subject, Table
-from holdfast.numerics import statistics
+from holdfast.core import AnyDivergence, HoldfastError, Subject, Table
 from holdfast.numerics.geometry.nearest import nearest
+from holdfast.numerics.statistics.statistic import Mean, Statistic
 from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.measures.shared.disturbed import DisturbedMeasure
 
@@ -76,11 +75,6 @@ class NeighbourConsistency(DisturbedMeasure):
         is_own[:, -1] |= ~is_own.any(1)  # not among them: the farthest is one too many
         return lists[~is_own].view(len(reps), self.k)
 
-    def score(self, table: Table) -> dict[str, Score]:
-        """Return the mean share of each corruption, and over corruptions."""
-        condition = "given this population of images"
-        return self.score_threats(table, lambda column: statistics.mean(table[column], condition=condition, most=1.0))
-
-    @override
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        return statistics.influence_of_mean(table[self.per_image])
+    def reduce_column(self, table: Table, column: str) -> Statistic:
+        """Return the mean share."""
+        return Mean(table[column], condition="given this population of images", most=1.0)

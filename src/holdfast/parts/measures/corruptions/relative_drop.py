@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 
-from jaxtyping import Float
-from torch import Tensor
-
-from holdfast.core import Score, Table
+from holdfast.core import Table
+from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.parts.measures.shared.corrupted import CorruptedMeasure
-from holdfast.parts.measures.shared.drop import drops, influence_on_drop
+from holdfast.parts.measures.shared.drop import drops
 
 
 @dataclass(frozen=True)
@@ -31,10 +29,6 @@ class RelativeDrop(CorruptedMeasure):
     )
     reference = "Zhong et al. (2022), Eq. 1, Tables 1 and D.3 to D.5"
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the relative drop of each corruption, and their average."""
         return drops(self, table)
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the ratio of the two accuracies, up to a factor."""
-        return influence_on_drop(table)

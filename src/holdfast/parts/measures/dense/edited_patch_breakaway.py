@@ -5,12 +5,11 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from typing_extensions import override
 
-from holdfast.core import AnyDivergence, Score, Subject, Table, Threat
+from holdfast.core import AnyDivergence, Subject, Table, Threat
 from holdfast.core.divergence import require
-from holdfast.numerics import statistics
 from holdfast.numerics.geometry.divergence import EuclideanDivergence
+from holdfast.numerics.statistics.statistic import Mean, Statistic
 from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.disturbed import DisturbedMeasure
 from holdfast.parts.measures.shared.patches import grid_of, measure_breakaway_within
@@ -80,10 +79,6 @@ class EditedPatchBreakaway(DisturbedMeasure):
         shares = [measure_breakaway_within(m, c, self.divergence) for m, c in zip(moved, before, strict=True)]
         return torch.tensor(shares, dtype=torch.float64)
 
-    def score(self, table: Table) -> dict[str, Score]:
-        """Return the share under each edit, and the mean over edits."""
-        return self.score_threats(table, lambda column: statistics.mean(table[column], most=1.0))
-
-    @override
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        return statistics.influence_of_mean(table[self.per_image])
+    def reduce_column(self, table: Table, column: str) -> Statistic:
+        """Return the share."""
+        return Mean(table[column], most=1.0)

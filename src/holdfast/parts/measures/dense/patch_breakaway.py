@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Objective, Observation, Score, Search, Subject, Table
+from holdfast.core import Objective, Observation, Search, Subject, Table
 from holdfast.core.divergence import require
-from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise, patches
 from holdfast.numerics.geometry.divergence import EuclideanDivergence
+from holdfast.numerics.statistics.statistic import Mean, Statistic
 from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.patches import (
     Bank,
@@ -126,7 +126,7 @@ class PatchBreakaway(PatchMeasure):
                 worst[image] = share if worst[image].isnan() else max(share, float(worst[image]))
         return worst
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the share among other images, and that within the image at every read-out."""
         condition = f"given {self.bank} patches of the population at most"
-        return {OTHERS: statistics.mean(table["others"], condition=condition, most=1.0)} | super().score(table)
+        return {OTHERS: Mean(table["others"], condition=condition, most=1.0)} | super().reduce(table)

@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from holdfast.core import Score, Search, Subject, Table
+from holdfast.core import Search, Subject, Table
 from holdfast.core.divergence import require_distance
+from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.numerics.statistics.universal import pad_to_population
 from holdfast.parts.measures.shared.patches import PatchMeasure, bank
-from holdfast.parts.measures.shared.usual_distance import UNIT, in_units, influence_in_units
+from holdfast.parts.measures.shared.usual_distance import UNIT, InUnits
 from holdfast.runtime.checked import Count
 
 WORST = "worst patch of each image"
@@ -70,16 +69,13 @@ class PatchDrift(PatchMeasure):
             table |= {name: pad_to_population(values, len(clean)) for name, values in columns.items()}
         return table
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the worst patch at the last read-out, and the mean over patches at every one."""
-        return {WORST: in_units(table, f"worst@{self.steps[-1]}")} | super().score(table)
+        return {WORST: InUnits(table, f"worst@{self.steps[-1]}")} | super().reduce(table)
 
-    def _reduce_column(self, table: Table, column: str) -> Score:
-        return in_units(table, column)
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the headline: by its own drift, and by the median."""
-        return influence_in_units(table, self.column)
+    def reduce_column(self, table: Table, column: str) -> Statistic:
+        """Return the mean over images, in units of the usual distance."""
+        return InUnits(table, column)
 
     def relies_on(self, score: str) -> tuple[Search, ...]:
         """Return the search, for every score."""

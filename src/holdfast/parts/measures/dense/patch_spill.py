@@ -1,21 +1,18 @@
 """Patch spill: how much of the effect of one covered patch lies outside it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
-from typing_extensions import override
 
 from holdfast.core import AnyDivergence, Measure, Observation, Score, Subject, Table
 from holdfast.core.chart import Chart, Curves, Line, numbers
 from holdfast.core.divergence import require_distance
-from holdfast.numerics import statistics
+from holdfast.numerics.statistics.statistic import Mean, Statistic
 from holdfast.numerics.statistics.universal import pad_to_population
 from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.patches import bank, grid_of
-from holdfast.parts.measures.shared.usual_distance import UNIT, in_units, strip_padding
+from holdfast.parts.measures.shared.usual_distance import UNIT, InUnits, strip_padding
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.covered import Covered
 from holdfast.runtime.checked import Count
@@ -99,18 +96,21 @@ class PatchSpill(Measure):
         columns = {"spill": outside} | away
         return {name: pad_to_population(values, len(clean)) for name, values in columns.items()} | table
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return how far the covered patch moves, and the share of all drift outside it."""
         condition = "given one patch of each image"
+        # Rows after those of the attacked images only pad the column
+        spill = table["spill"]
+        attacked = torch.arange(len(spill)) < len(strip_padding(spill))
         return {
-            INSIDE: replace(in_units(table, "away@0"), unit="ratio"),
-            "outside": statistics.mean(strip_padding(table["spill"]), condition=condition, most=1.0),
+            INSIDE: InUnits(table, "away@0").say("ratio"),
+            "outside": Mean(table["spill"], condition=condition, most=1.0, among=attacked),
         }
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return drift against the distance from the covered patch, and how the share spreads over the images."""
         known = [
-            (float(name.removeprefix("away@")), in_units(table, name))
+            (float(name.removeprefix("away@")), InUnits(table, name).score())
             for name, values in table.items()
             if name.startswith("away@") and not bool(values.isnan().all())
         ]
@@ -130,7 +130,3 @@ class PatchSpill(Measure):
             summary="Drift of patches against their distance from the covered one.",
         )
         return (curves, *super().charts(table, scores)) if known else super().charts(table, scores)
-
-    @override
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        return statistics.influence_of_mean(table["spill"])

@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from holdfast.core import Observation, Score, Search, Subject, Table
+from holdfast.core import Observation, Search, Subject, Table
 from holdfast.core.divergence import require_distance
+from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.numerics.statistics.universal import pad_to_population
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
-from holdfast.parts.measures.shared.usual_distance import UNIT, in_units, influence_in_units, usual_distance
+from holdfast.parts.measures.shared.usual_distance import UNIT, InUnits, usual_distance
 from holdfast.parts.measures.shared.worst import worst
 from holdfast.parts.observations.naively_attacked import NaivelyAttacked
 
@@ -74,17 +73,14 @@ class NaiveOverstatement(AttackMeasure):
             table |= {f"{name}@{step}": pad_to_population(row, len(clean)) for name, row in rows.items()}
         return table
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the mean drift of both attacks at the last read-out, then the mean difference at every read-out."""
-        drifts = {f"{name} attack": in_units(table, f"{name}@{self.steps[-1]}") for name in ("naive", "adaptive")}
-        return drifts | super().score(table)
+        drifts = {f"{name} attack": InUnits(table, f"{name}@{self.steps[-1]}") for name in ("naive", "adaptive")}
+        return drifts | super().reduce(table)
 
-    def _reduce_column(self, table: Table, column: str) -> Score:
-        return in_units(table, column, self.condition)
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the headline: by its own drifts, and by the median."""
-        return influence_in_units(table, self.column)
+    def reduce_column(self, table: Table, column: str) -> Statistic:
+        """Return the mean over images, in units of the usual distance."""
+        return InUnits(table, column, self.condition)
 
     def relies_on(self, score: str) -> tuple[Search, ...]:
         """Return the adaptive search; the naive one is as weak as it is meant to be."""

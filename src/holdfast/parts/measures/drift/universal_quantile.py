@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Score, Subject, Table
+from holdfast.core import Subject, Table
 from holdfast.numerics.statistics import universal
+from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 
@@ -55,9 +54,6 @@ class UniversalQuantile(OfAllPairs, AttackMeasure):
             f"{name}@{step}": row for name, rows in columns.items() for step, row in zip(attacked, rows, strict=True)
         }
 
-    def _reduce_column(self, table: Table, column: str) -> Score:
+    def reduce_column(self, table: Table, column: str) -> Statistic:
+        """Return the median quantile."""
         return self.median_quantile(table[column], table[column.replace(self.per_image, "near")])
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return the influence of each image on the headline, attacked and in pairs."""
-        return universal.influence(table[self.column], table[f"near@{self.steps[-1]}"])

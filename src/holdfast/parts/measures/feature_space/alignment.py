@@ -2,14 +2,10 @@
 
 from dataclasses import dataclass
 
-from jaxtyping import Float
-from torch import Tensor
-from typing_extensions import override
-
-from holdfast.core import HoldfastError, Score, Subject, Table, Threat
-from holdfast.numerics import statistics
+from holdfast.core import HoldfastError, Subject, Table, Threat
 from holdfast.numerics.geometry import feature_space
 from holdfast.numerics.geometry.invariance import DIRECTIONS
+from holdfast.numerics.statistics.statistic import Mean, Statistic
 from holdfast.parts.measures.shared.disturbed import DisturbedMeasure
 from holdfast.parts.threats.brightness import Brightness
 from holdfast.parts.threats.contrast import Contrast
@@ -55,11 +51,7 @@ class Alignment(DisturbedMeasure):
             {title: feature_space.alignment(reps, clean[: len(reps)], self.alpha) for title, reps in disturbed.items()}
         )
 
-    def score(self, table: Table) -> dict[str, Score]:
-        """Return the mean distance of each kind of view, and over all."""
+    def reduce_column(self, table: Table, column: str) -> Statistic:
+        """Return the mean distance."""
         # Unit vectors are at most 2 apart, so no value is above 2^α
-        return self.score_threats(table, lambda column: statistics.mean(table[column], most=2**self.alpha))
-
-    @override
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        return statistics.influence_of_mean(table[self.per_image])
+        return Mean(table[column], most=2**self.alpha)

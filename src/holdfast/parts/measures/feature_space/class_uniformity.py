@@ -9,6 +9,7 @@ from holdfast.numerics.geometry import feature_space
 from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.numerics.statistics import sampled_pairs
 from holdfast.numerics.statistics.jackknife import over_classes
+from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.measures.shared.shape import SHOWN, ShapeMeasure
@@ -59,19 +60,23 @@ class ClassUniformity(OfAllPairs, ShapeMeasure):
         """Return itself on fewer pairs, and how many times as long all pairs of the largest class take."""
         return self._limit_pairs(int(labels_of(subject).bincount().max()))
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the uniformity of each class, and their mean."""
         own, label = table["own"], table["label"]
         classes = label.unique().tolist()
         # Of many classes the mean alone: the table has all images
         of_class = {f"class {c}": label == c for c in classes} if len(classes) <= SHOWN else {}
-        each = {name: self.mean(own[rows], self.partners(int(rows.sum()))) for name, rows in of_class.items()}
+        each = {name: self.mean(own, self.partners(int(rows.sum())), rows) for name, rows in of_class.items()}
         return each | {"mean over classes": self._over_classes(table)}
 
-    def _over_classes(self, table: Table) -> Score:
+    def _over_classes(self, table: Table) -> Statistic:
         """Return the mean over classes; where not all pairs of a class were compared, it says of which and how many."""
         # The largest class is compared on the smallest share of its pairs, so it speaks for all
         sizes = table["label"].unique(return_counts=True)[1].tolist()
         largest = max(sizes)
-        score = self.mean(table["uniformity"])
-        return replace(score, interval=sampled_pairs.describe_interval(score.interval, largest, self.partners(largest)))
+
+        def describe(score: Score) -> Score:
+            kind = sampled_pairs.describe_interval(score.interval, largest, self.partners(largest))
+            return replace(score, interval=kind)
+
+        return self.mean(table["uniformity"]).restate(describe)

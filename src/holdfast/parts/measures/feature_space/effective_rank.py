@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import Score, Subject, Table
+from holdfast.core import Subject, Table
 from holdfast.numerics.geometry import spectrum
 from holdfast.numerics.geometry.invariance import EVERY
+from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.parts.measures.shared.shape import ShapeMeasure
 from holdfast.parts.observations.clean import Clean
 
@@ -44,6 +45,6 @@ class EffectiveRank(ShapeMeasure):
         reps = subject.read(Clean())["reps"]
         return {"rank": spectrum.effective_rank(reps), "participation": spectrum.participation_ratio(reps)}
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the participation ratio and the effective rank."""
         return {"participation ratio": self.mean(table["participation"]), "effective rank": self.mean(table["rank"])}

@@ -2,16 +2,13 @@
 
 from dataclasses import dataclass, replace
 
-from jaxtyping import Float
-from torch import Tensor
-
 from holdfast.core import Score, Subject, Table
-from holdfast.numerics import statistics
 from holdfast.numerics.geometry import feature_space
 from holdfast.numerics.geometry.directions import unit
 from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.numerics.statistics.jackknife import over_classes
-from holdfast.numerics.statistics.ratios import influence_of_ratio, ratio
+from holdfast.numerics.statistics.ratios import Ratio
+from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.measures.shared.shape import SHOWN, ShapeMeasure
 from holdfast.parts.observations.clean import Clean
@@ -63,22 +60,25 @@ class FeatureDistance(ShapeMeasure):
         between = over_classes(feature_space.between(reps, labels), labels)
         return {"within": over_classes(own, labels), "between": between, "own": own, "label": labels}
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the mean distance within each class, within all, between them, and the ratio."""
         own, label = table["own"], table["label"]
         classes = label.unique().tolist()
-        each = {f"within class {c}": self.mean(own[label == c]) for c in classes} if len(classes) <= SHOWN else {}
+        each = (
+            {f"within class {c}": self.mean(own, among=label == c).say(better="lower") for c in classes}
+            if len(classes) <= SHOWN
+            else {}
+        )
         inside, across = self.mean(table["within"]), self.mean(table["between"])
         # Both distances are of the same images: without their correlation the interval
-        # would be that of unrelated ones
-        rho = statistics.correlation(*(statistics.influence_of_mean(table[name]) for name in ("between", "within")))
+        # would be that of unrelated ones.
         # The ratio's interval is for scores that are never negative, as squared distances are
-        quotient = ratio(_positive(across), _positive(inside), rho)
-        return each | {"within classes": inside, "between classes": across, "between / within": quotient}
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the ratio."""
-        return influence_of_ratio(table["between"], table["within"])
+        quotient = Ratio(across.restate(_positive), inside.restate(_positive))
+        return each | {
+            "within classes": inside.say(better="lower"),
+            "between classes": across,
+            "between / within": quotient,
+        }
 
 
 def _positive(score: Score) -> Score:

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import Observation, Score, Subject, Table, Threat
+from holdfast.core import Observation, Subject, Table, Threat
 from holdfast.numerics.geometry import feature_space
 from holdfast.numerics.geometry.invariance import DIRECTIONS
+from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.shape import ShapeMeasure
 from holdfast.parts.observations.clean import Clean
@@ -50,7 +51,7 @@ class Uniformity(OfAllPairs, ShapeMeasure):
         reps = subject.read(observation)["reps"]
         return {"uniformity": feature_space.uniformity(reps, self.circle(subject, len(reps)))}
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the uniformity of all images together."""
         values = table["uniformity"]
         return {"uniformity": self.mean(values, self.partners(len(values)))}

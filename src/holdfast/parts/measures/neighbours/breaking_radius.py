@@ -1,21 +1,19 @@
 """Breaking radius: how far an image may move before the encoder takes it for another one."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 from typing_extensions import override
 
 from holdfast.core import Ball, Failure, InWords, Measure, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Chart, Curves
-from holdfast.numerics import statistics
+from holdfast.numerics.statistics.statistic import Share, Statistic
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.measures.shared.bracket import in_order
-from holdfast.parts.measures.shared.broken_median import estimate_broken_median
+from holdfast.parts.measures.shared.broken_median import BrokenMedian
 from holdfast.parts.measures.shared.robustness_curve import curve_difference, robustness_curve
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.observations.clean import Clean
@@ -157,33 +155,29 @@ class BreakingRadius(Measure):
         radii = {"broken": radius, "halfway": broken["halfway"], "proved": proved, "population": population}
         return radii | subject.read(self.nearest) | subject.read(self.everyday)
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the shares that hold at the landmarks; medians: of any encoder, proved, known halfway, and broken."""
         radius = table["broken"]
         condition = f"given this population of {int(table['population'][0])} images"
-        scores = {
+        reduced = {
             # The robustness at ε, from the same radii for every ε
-            HOLDS.format(name): replace(statistics.share((radius > at).double(), condition=condition), unit="share")
+            HOLDS.format(name): Share((radius > at).double(), condition=condition).say("share")
             for at, name in self.ball.landmarks
         }
         if self.failure.at_others:
             # r(x) <= ||x_j - x||, whatever the encoder; only failures that every image has
             # at another one know this limit
-            scores[ANY_ENCODER] = estimate_broken_median(table["apart"], condition)
+            reduced[ANY_ENCODER] = BrokenMedian(table["apart"], condition=condition).say(better="neither")
         if self.certificate_side is not None:
-            scores["proved"] = estimate_broken_median(table["proved"], condition)
-        return scores | {
-            "with half the passes": estimate_broken_median(table["halfway"], condition),
-            "median": estimate_broken_median(radius, condition),
+            reduced["proved"] = BrokenMedian(table["proved"], condition=condition)
+        return reduced | {
+            "with half the passes": BrokenMedian(table["halfway"], condition=condition),
+            "median": BrokenMedian(radius, condition=condition),
         }
 
     def relies_on(self, score: str) -> tuple[Search, ...]:
         """Return the search; what is proved, and what holds for any encoder, relies on none."""
         return () if score in ("proved", ANY_ENCODER) else super().relies_on(score)
-
-    @override
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        return statistics.influence_of_median(table["broken"])
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return the robustness curve: the share of images that hold against the size of the change."""

@@ -8,9 +8,9 @@ from jaxtyping import Float
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import HoldfastError, Observation, Score, Search, Subject, Table
-from holdfast.numerics import statistics
+from holdfast.core import HoldfastError, Observation, Search, Subject, Table
 from holdfast.numerics.geometry import pairwise
+from holdfast.numerics.statistics.statistic import Share, Statistic
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.observations.breaking_radii import BreakingRadii
@@ -117,9 +117,9 @@ class NearestNeighbourAccuracy(AttackMeasure):
         nearer, _ = pairwise.closer(reps, clean, torch.arange(len(reps)), self.divergence)
         return (nearer == 0).double()
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the share at every read-out, and the worst."""
-        scores = super().score(table)
+        shares = super().reduce(table)
         if self.pursue == "event":
-            scores[WORST] = statistics.share(table["found"], condition=self.condition)
-        return scores
+            shares[WORST] = Share(table["found"], condition=self.condition)
+        return shares

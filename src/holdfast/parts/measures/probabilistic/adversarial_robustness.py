@@ -7,7 +7,7 @@ import torch
 
 from holdfast.core import Attack, Ball, Chart, Observation, Score, Subject, Table
 from holdfast.core.registry import part_name
-from holdfast.numerics import statistics
+from holdfast.numerics.statistics.statistic import Share, Statistic
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.minimum_norm import MinimumNorm
 from holdfast.parts.measures.shared.chance import ChanceMeasure
@@ -71,9 +71,9 @@ class AdversarialRobustness(ChanceMeasure):
         held = ((value <= 0) & ~others).double() * (1 - wrong)
         return {"held": self.exclude_wrong(held, wrong), "value": value, "wrong": wrong}
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the share of images that hold."""
-        return {"images that hold": self.annotate(table, statistics.share(table["held"], condition=self.condition))}
+        return {"images that hold": self.annotate(table, Share(table["held"], condition=self.condition))}
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return its row among worst cases and given noises, and how `column` spreads over the images."""

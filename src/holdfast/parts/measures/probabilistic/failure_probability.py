@@ -3,13 +3,11 @@
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
-from typing_extensions import override
 
 from holdfast.core import HoldfastError, Observation, Score, Subject, Table, Threat
 from holdfast.core.registry import part_name
 from holdfast.numerics import statistics
+from holdfast.numerics.statistics.statistic import Influence, Share, ShareOfDraws, Statistic
 from holdfast.parts.estimators.splitting import Splitting
 from holdfast.parts.measures.shared.chance import ChanceMeasure
 from holdfast.parts.observations.clean import Clean
@@ -75,7 +73,7 @@ class FailureProbability(ChanceMeasure):
         estimates = dict(subject.read(self.estimates))
         return estimates | {"probability": self.exclude_wrong(estimates["probability"], estimates["wrong"])}
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return how many images were never seen to fail, and the mean and the median probability."""
         values = table["probability"]
         # NaN where an image is left out
@@ -86,17 +84,23 @@ class FailureProbability(ChanceMeasure):
         )
         condition = "given each image's estimate"
         return {
-            "no failure reached": self.annotate(table, statistics.share(unseen)),
+            "no failure reached": self.annotate(table, Share(unseen).say(better="higher")),
             # An estimate by splitting is worth many draws: only the spread over images counts
-            "mean": self.annotate(table, statistics.share_of_draws(values, MANY, condition), unseen_note),
-            "median": self.annotate(table, self._median(table), unseen_note),
+            "mean": self.annotate(table, ShareOfDraws(values, condition=condition, draws=MANY), unseen_note),
+            "median": self.annotate(table, _MedianOfOwn(table), unseen_note),
         }
 
-    def _median(self, table: Table) -> Score:
-        """Return the median, with ends that are those of the images' own: so that 0 means "below what was reached"."""
+
+@dataclass(frozen=True, eq=False)
+class _MedianOfOwn(Statistic):
+    """The median, with ends that are those of the images' own: so that 0 means "below what was reached"."""
+
+    table: Table
+
+    def score(self) -> Score:
         # Medians of the lower ends, the estimates and the upper ends of the images' own intervals
         low, middle, high = (
-            statistics.median(table[column].where(~table["probability"].isnan(), torch.nan))
+            statistics.median(self.table[column].where(~self.table["probability"].isnan(), torch.nan))
             for column in ("low", "probability", "high")
         )
         kind = "order statistics of the lower, and of the upper, ends of the images' own intervals"
@@ -104,6 +108,5 @@ class FailureProbability(ChanceMeasure):
         end = high.value if high.high is None else high.high
         return replace(middle, low=start, high=end, interval=kind)
 
-    @override
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        return statistics.influence_of_median(table[self.column])
+    def influence(self) -> Influence:
+        return statistics.influence_of_median(self.table["probability"])

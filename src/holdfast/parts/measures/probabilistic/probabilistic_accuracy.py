@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import HoldfastError, Observation, Score, Subject, Table, Threat
+from holdfast.core import HoldfastError, Observation, Subject, Table, Threat
 from holdfast.core.registry import part_name
-from holdfast.numerics import statistics
+from holdfast.numerics.statistics.statistic import Share, Statistic
 from holdfast.parts.estimators.sequential import Sequential
 from holdfast.parts.measures.shared.chance import ChanceMeasure, outcomes
 from holdfast.parts.observations.clean import Clean
@@ -71,7 +71,7 @@ class ProbabilisticAccuracy(ChanceMeasure):
             "wrong": wrong,
         }
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the shares of images proved to fail often, undecided, and proved to fail rarely."""
         gamma, undecided = self.estimator.gamma, int(table["undecided"].nansum())
         words = (
@@ -80,7 +80,7 @@ class ProbabilisticAccuracy(ChanceMeasure):
             f"{float(table['drawn'].double().mean()):,.0f} draws an image on average",
         )
         return {
-            "proved to fail often": self.annotate(table, statistics.share(table["frequent"])),
-            "undecided": self.annotate(table, statistics.share(table["undecided"])),
-            "proved to fail rarely": self.annotate(table, statistics.share(table["held"]), *words),
+            "proved to fail often": self.annotate(table, Share(table["frequent"]).say(better="lower")),
+            "undecided": self.annotate(table, Share(table["undecided"]).say(better="neither")),
+            "proved to fail rarely": self.annotate(table, Share(table["held"]), *words),
         }

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from holdfast.core import Ball, Chart, Observation, Score, Subject, Table
-from holdfast.numerics import statistics
+from holdfast.numerics.statistics.statistic import Fixed, Share, Statistic
 from holdfast.parts.learners.given import Given
 from holdfast.parts.learners.universal import Universal
 from holdfast.parts.measures.shared.chance import ChanceMeasure
@@ -91,33 +91,39 @@ class UniversalRobustness(ChanceMeasure):
             "learned_on": float(learned["learned_on"]) * rows,
         }
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the share of the images learned from that hold, where failing ones go, and how many others hold."""
-        scores = {}
+        reduced: dict[str, Statistic] = {}
         # A given perturbation was learned elsewhere, on images that are not known
         if count := int(table["learned_on"][0]):
             fitted = "none: the perturbation was fitted to these images"
-            scores["images learned from that hold"] = Score(float(table["fitted"][0]), None, None, count, fitted)
+            learned_from = Score(float(table["fitted"][0]), None, None, count, fitted)
+            reduced["images learned from that hold"] = Fixed(learned_from)
         # Images that δ alone makes fail
-        taken = table["taken"][(table["taken"] >= 0) & (table["wrong"] == 0)].long()
-        if len(taken):
-            scores["failing images that are taken for the same one"] = self._same(taken, int(table["target"][0]))
-        held = statistics.share(table["held"], condition=self.condition)
+        failing = (table["taken"] >= 0) & (table["wrong"] == 0)
+        if failing.any():
+            same = self._same(table["taken"].long(), failing, int(table["target"][0]))
+            reduced["failing images that are taken for the same one"] = same
+        held = Share(table["held"], condition=self.condition)
         bound = f"an upper bound: the {self._adjective} perturbation is one of those allowed"
-        return scores | {"images that hold": self.annotate(table, held, bound)}
+        return reduced | {"images that hold": self.annotate(table, held, bound)}
 
-    def _same(self, taken: Int[Tensor, "failing"], target: int) -> Score:
+    def _same(self, taken: Int[Tensor, "images"], failing: Bool[Tensor, "images"], target: int) -> Statistic:
         """Return how many failing images are taken for one image, the commonest among those learned from."""
-        images = len(taken.unique())
+        count = int(failing.sum())
+        images = len(taken[failing].unique())
         different = f"they are taken for {images} different image{'s' * (images > 1)}"
         if target >= 0:
             # Chosen by other images, the target is fixed before these are
             # counted: the interval is exact
-            share = statistics.share((taken == target).double(), condition=f"{self.condition}, of those that fail")
-            return replace(share, note=f"{different}; the image was chosen by the images learned from")
+            note = f"{different}; the image was chosen by the images learned from"
+            share = Share((taken == target).double(), None, f"{self.condition}, of those that fail", among=failing)
+            return share.restate(lambda score: replace(score, note=note, better="neither"))
         # Chosen among those counted, the commonest is too common, so it gets no interval
-        most = float(taken.bincount().max()) / len(taken)
-        return Score(most, None, None, len(taken), "none: the image was chosen among those counted", note=different)
+        most = float(taken[failing].bincount().max()) / count
+        return Fixed(
+            Score(most, None, None, count, "none: the image was chosen among those counted", note=different)
+        ).say(better="neither")
 
     @property
     def _adjective(self) -> str:

@@ -8,14 +8,13 @@ from typing import Literal
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from typing_extensions import override
 
 from holdfast.core import Attack, Ball, Score, Search, Subject, Table
 from holdfast.core.chart import Chart
-from holdfast.numerics import statistics
 from holdfast.numerics.geometry.cross_modal import ranks_among_images, ranks_among_texts, reciprocal_without_each
 from holdfast.numerics.geometry.invariance import LENGTHS
-from holdfast.numerics.statistics import drawn_pairs
+from holdfast.numerics.statistics.drawn_pairs import DrawnMean
+from holdfast.numerics.statistics.statistic import Mean, Share, Statistic
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.failures.miscaptioned import Miscaptioned
 from holdfast.parts.failures.shared.captions import read_captions
@@ -177,22 +176,22 @@ class CaptionRetrieval(Outranking, Recalling):
         sizes = {"captions": len(owners), "population": len(clean)}
         return table | {name: torch.full_like(table[self.column], size) for name, size in sizes.items()}
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return recall at every k and the mean reciprocal rank: both directions, without and with an attack."""
-        scores: dict[str, Score] = {}
+        reduced: dict[str, Statistic] = {}
         for direction in (TO_IMAGE, TO_TEXT):
             for query in (CLEAN, WORST):
                 recall = partial(_recall, table, direction, query)
-                scores |= {f"{direction} recall@{k}, {query}": recall(k) for k in self.k}
+                reduced |= {f"{direction} recall@{k}, {query}": recall(k) for k in self.k}
                 ranks, units = _queries(table, direction, query)
-                scores[f"{direction} mean reciprocal rank, {query}"] = (
+                reduced[f"{direction} mean reciprocal rank, {query}"] = (
                     # The headline's interval is over images and
                     # captions, as its parts know both roles
-                    drawn_pairs.mean(1 / ranks, _parts(table, query), "over images and captions", most=1.0)
+                    DrawnMean(1 / ranks, table[f"parts@{query}"], "over images and captions", most=1.0)
                     if direction == TO_TEXT
-                    else statistics.mean(1 / ranks, units, CONDITION, most=1.0)
+                    else Mean(1 / ranks, units, CONDITION, most=1.0)
                 )
-        return scores
+        return reduced
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return recall against k, for each direction."""
@@ -208,15 +207,6 @@ class CaptionRetrieval(Outranking, Recalling):
             )
             for direction, size in sizes.items()
         )
-
-    @override
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        return statistics.influence_of_mean(_parts(table, WORST))
-
-
-def _parts(table: Table, query: str) -> Float[Tensor, "images"]:
-    """Return what each image contributes to the mean; as a query alone in tables of earlier versions."""
-    return table.get(f"parts@{query}", table[f"reciprocal@{query}"])
 
 
 def _split_by_caption(ranks: Tensor, owners: Int[Tensor, "texts"], images: int) -> dict[str, Float[Tensor, "images"]]:
@@ -242,7 +232,7 @@ def _queries(table: Table, direction: str, query: str) -> tuple[Float[Tensor, "q
     return ranks[image, number], image if ranks.shape[1] > 1 else None
 
 
-def _recall(table: Table, direction: str, query: str, k: int) -> Score:
+def _recall(table: Table, direction: str, query: str, k: int) -> Statistic:
     """Return the share of queries that find what they should among the first k."""
     ranks, units = _queries(table, direction, query)
-    return statistics.share((ranks <= k).double(), units, CONDITION)
+    return Share((ranks <= k).double(), units, CONDITION)

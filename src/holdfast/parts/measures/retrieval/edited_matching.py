@@ -5,14 +5,11 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
-from typing_extensions import override
 
 from holdfast.core import Observation, Score, Subject, Table, Threat
 from holdfast.core.chart import Chart
 from holdfast.numerics import statistics
-from holdfast.numerics.statistics.thresholds import AtRate
+from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.parts.measures.shared.disturbed import DisturbedMeasure
 from holdfast.parts.measures.shared.edits import EDITS
 from holdfast.parts.measures.shared.matched import CONDITION, Matched, above
@@ -61,33 +58,21 @@ class EditedMatching(Matched, DisturbedMeasure):  # pyright: ignore[reportIncomp
         missed = self.add_average({title: above(values, self.level) for title, values in placed.items()})
         return missed | {f"quantile@{title}": values for title, values in placed.items()} | known
 
-    def score(self, table: Table) -> dict[str, Score]:
-        """Return the share that each edit takes from its match, and the mean over edits."""
-
-        def score_column(column: str) -> Score:
-            # One edit is a yes or no for each image, the mean over several is not
-            alone = column != self.per_image or len(self.corruptions) == 1
-            reduce = statistics.share if alone else partial(statistics.mean, most=1.0)
-            # Rows of images that were not edited are NaN; they take part in the threshold only
-            edited = ~table[column].isnan()
-            score = self._estimate_misses(table, column).score(
-                lambda values: reduce(values[edited], condition=CONDITION)
-            )
-            return self.annotate(score, table)
-
-        return self.score_threats(table, score_column)
+    def reduce_column(self, table: Table, column: str) -> Statistic:
+        """Return the share that an edit takes from its match, or the mean over edits."""
+        titles = self.corruptions if column == self.per_image else (column.partition("@")[2],)
+        columns = [table[f"quantile@{title}"] for title in titles]
+        # One edit is a yes or no for each image, the mean over several is not
+        reduce = statistics.share if len(titles) == 1 else partial(statistics.mean, most=1.0)
+        # Rows of images that were not edited are NaN; they take part in the threshold only
+        edited = ~table[column].isnan()
+        return self.at_rate(
+            table,
+            # The mean over edits as a function of the rate: the threshold moves all of them together
+            lambda rate: torch.stack([above(values, rate) for values in columns]).mean(0),
+            lambda values: reduce(values[edited], condition=CONDITION),
+        )
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return none: the scores of each edit stand in their own table."""
         return ()
-
-    @override
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        return self._estimate_misses(table, self.per_image).influence()
-
-    def _estimate_misses(self, table: Table, column: str) -> AtRate:
-        """Return what is known of one edit's misses, or of their mean over edits."""
-        titles = self.corruptions if column == self.per_image else (column.partition("@")[2],)
-        columns = [table[f"quantile@{title}"] for title in titles]
-        # The mean over edits as a function of the rate: the threshold moves all of them together
-        return self.at_rate(table, lambda rate: torch.stack([above(values, rate) for values in columns]).mean(0))

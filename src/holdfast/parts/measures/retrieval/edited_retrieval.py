@@ -7,11 +7,10 @@ from functools import partial
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from typing_extensions import override
 
 from holdfast.core import Score, Subject, Table, Threat
 from holdfast.core.chart import Chart
-from holdfast.numerics import statistics
+from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.parts.measures.shared.disturbed import AVERAGE, DisturbedMeasure
 from holdfast.parts.measures.shared.edits import EDITS
 from holdfast.parts.measures.shared.searching import Searching, recall, recall_over
@@ -56,16 +55,21 @@ class EditedRetrieval(Searching, DisturbedMeasure):  # pyright: ignore[reportInc
         found = {title: self._within(table[f"rank@{title}"], self.k[0]) for title in disturbed}
         return table | self.add_average(found)
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the recall under each edit, and the means over edits."""
         titles = self.corruptions
-        ranks = [table[f"rank@{title}"] for title in titles]
-        scores = {title: recall(rank, self.k[0]) for title, rank in zip(titles, ranks, strict=True)}
+        reduced = {title: self.reduce_column(table, f"{self.per_image}@{title}") for title in titles}
         # The first k is the headline and comes last
         for k in self.k[1:]:
-            scores[f"{AVERAGE}, recall@{k}"] = recall_over(ranks, k)
-        scores[f"{AVERAGE}, {self.summary}"] = self.mean(table, titles)
-        return scores | {AVERAGE: recall_over(ranks, self.k[0])}
+            reduced[f"{AVERAGE}, recall@{k}"] = recall_over([table[f"rank@{title}"] for title in titles], k)
+        reduced[f"{AVERAGE}, {self.summary}"] = self.mean(table, titles)
+        return reduced | {AVERAGE: self.reduce_column(table, self.per_image)}
+
+    def reduce_column(self, table: Table, column: str) -> Statistic:
+        """Return the recall at the first k under an edit, or the mean over edits."""
+        if title := column.partition("@")[2]:
+            return recall(table[f"rank@{title}"], self.k[0])
+        return recall_over([table[f"rank@{title}"] for title in self.corruptions], self.k[0])
 
     @staticmethod
     def _within(ranks: Float[Tensor, "rows"], k: int) -> Float[Tensor, "rows"]:
@@ -76,7 +80,3 @@ class EditedRetrieval(Searching, DisturbedMeasure):  # pyright: ignore[reportInc
         about = f"The mean over {len(self.corruptions)} edits."
         recalls = [partial(recall_over, [table[f"rank@{title}"] for title in self.corruptions])]
         return (self.curve(int(table["population"][0]) - 1, recalls, about),)
-
-    @override
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        return statistics.influence_of_mean(table[self.per_image])

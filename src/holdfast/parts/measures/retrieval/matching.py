@@ -11,7 +11,7 @@ from torch import Tensor
 from holdfast.core import Attack, Ball, HoldfastError, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Chart, Curves, Line
 from holdfast.numerics import statistics
-from holdfast.numerics.statistics.thresholds import AtRate
+from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.measures.shared.matched import CONDITION, Matched, above
 from holdfast.parts.measures.shared.worst import trajectories, worst
@@ -144,22 +144,28 @@ class Matching(Matched):
             f"reached{name}": column for name, column in zip(names, reaches, strict=True)
         }
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the shares that collide and that evade: at each radius of the curve, and in the ball."""
-        curve: dict[str, Score] = {}
+        curve: dict[str, Statistic] = {}
         for ball in self.balls if self.radii else ():
             columns = {name: table[f"{name}{_at(ball)}"] for name in ("drift", "reached")}
-            curve |= {f"{name}{_at(ball)}": score for name, score in self._both(table | columns).items()}
+            curve |= {f"{name}{_at(ball)}": share for name, share in self._both(table | columns).items()}
         return curve | self._both(table)
 
-    def _both(self, table: Table) -> dict[str, Score]:
+    def _both(self, table: Table) -> dict[str, Statistic]:
         attacked = ~table["drift"].isnan()
         # Collisions come in pairs, each attacked in both directions; evasions do not
-        collision = self.at_rate(table, lambda rate: _collides(table, rate)).score(
-            lambda values: statistics.share(values[attacked], table["pair"][attacked], CONDITION)
+        collision = self.at_rate(
+            table,
+            lambda rate: _collides(table, rate),
+            lambda values: statistics.share(values[attacked], table["pair"][attacked], CONDITION),
         )
-        evasion = self._evasion(table).score(lambda values: statistics.share(values[attacked], condition=CONDITION))
-        return {"collision": self.annotate(collision, table), "evasion": self.annotate(evasion, table)}
+        evasion = self.at_rate(
+            table,
+            lambda rate: _evades(table, rate),
+            lambda values: statistics.share(values[attacked], condition=CONDITION),
+        )
+        return {"collision": collision, "evasion": evasion}
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return evasion and collision against ε, where there are further radii; yes or no has no spread."""
@@ -188,13 +194,6 @@ class Matching(Matched):
                 note=f"Solid: evasion. Dashed: collision. At {self.set_at}.",
             ),
         )
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the evasion."""
-        return self._evasion(table).influence()
-
-    def _evasion(self, table: Table) -> AtRate:
-        return self.at_rate(table, lambda rate: _evades(table, rate))
 
 
 def _at(ball: Ball) -> str:

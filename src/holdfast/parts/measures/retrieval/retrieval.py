@@ -7,10 +7,10 @@ from functools import partial
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from typing_extensions import override
 
 from holdfast.core import Attack, Ball, Score, Search, Subject, Table
 from holdfast.core.chart import Chart
+from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.failures.outranked import Outranked
@@ -125,13 +125,13 @@ class Retrieval(Outranking, Searching):
                 precision[lower], worst_reps[lower] = precisions[lower], reps[lower]
         return rank, precision, worst_reps
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return recall at every k and the mean average precision, for each kind of query."""
-        scores: dict[str, Score] = {}
+        reduced: dict[str, Statistic] = {}
         for query in self.queries:
-            scores |= {f"recall@{k}, {query}": recall(table[f"rank@{query}"], k) for k in self.k}
-            scores[f"{self.summary}, {query}"] = self.mean(table, [query])
-        return scores
+            reduced |= {f"recall@{k}, {query}": recall(table[f"rank@{query}"], k) for k in self.k}
+            reduced[f"{self.summary}, {query}"] = self.mean(table, [query])
+        return reduced
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return recall against k: of the worst that was found, and where drift ended or of clean queries."""
@@ -140,7 +140,3 @@ class Retrieval(Outranking, Searching):
         about = f"Solid: attacked, {WORST}; dashed: {second}. Searches pursued the first place and the marked ones."
         recalls = [partial(recall, table[f"rank@{query}"]) for query in (WORST, second)]
         return (self.curve(int(table["population"][0]) - 1, recalls, about, pursued=True),)
-
-    @override
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        return self.influence_on_mean(table, [WORST])

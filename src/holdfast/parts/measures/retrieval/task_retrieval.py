@@ -10,8 +10,8 @@ from torch import Tensor
 
 from holdfast.core import AnyDivergence, Attack, Ball, HoldfastError, Relevance, Score, Search, Subject, Table
 from holdfast.core.chart import Chart
-from holdfast.numerics import statistics
 from holdfast.numerics.geometry.judged import score_retrieval
+from holdfast.numerics.statistics.statistic import Mean, Statistic
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.failures.outranked import Outranked
@@ -139,19 +139,20 @@ class TaskRetrieval(Outranking, Recalling):
         columns = {f"{name}@{k}": values for name, rows in cut.items() for k, values in zip(self.k, rows, strict=True)}
         return {"rank": scores.rank, **columns}
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return all scores without and with an attack; nDCG at the first k of the worst comes last."""
-        scores: dict[str, Score] = {}
+        mean = partial(Mean, condition=CONDITION, most=1.0)
+        reduced: dict[str, Statistic] = {}
         for query in (CLEAN, WORST):
-            scores[f"mean reciprocal rank, {query}"] = _mean(1 / table[f"rank@{query}"])
+            reduced[f"mean reciprocal rank, {query}"] = mean(1 / table[f"rank@{query}"])
             for k in reversed(self.k):
                 # Whether any relevant image is among the first k, which
                 # the rank of the first one tells
-                scores[f"hit rate@{k}, {query}"] = recall(table[f"rank@{query}"], k)
-                scores[f"recall@{k}, {query}"] = _mean(table[f"recall@{k}@{query}"])
-                scores[f"MAP@{k}, {query}"] = _mean(table[f"map@{k}@{query}"])
-                scores[f"nDCG@{k}, {query}"] = _mean(table[f"ndcg@{k}@{query}"])
-        return {name: replace(score, note=_add_caveats(score.note, table)) for name, score in scores.items()}
+                reduced[f"hit rate@{k}, {query}"] = recall(table[f"rank@{query}"], k)
+                reduced[f"recall@{k}, {query}"] = mean(table[f"recall@{k}@{query}"])
+                reduced[f"MAP@{k}, {query}"] = mean(table[f"map@{k}@{query}"])
+                reduced[f"nDCG@{k}, {query}"] = mean(table[f"ndcg@{k}@{query}"])
+        return {name: statistic.restate(partial(_add_caveats, table=table)) for name, statistic in reduced.items()}
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return the hit rate against k."""
@@ -159,24 +160,13 @@ class TaskRetrieval(Outranking, Recalling):
         recalls = [partial(recall, table[f"rank@{query}"]) for query in (WORST, CLEAN)]
         return (self.curve(int(table["index"][0]), recalls, about, pursued=True),)
 
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each query's influence on the mean."""
-        # Images that are no queries have no row in the mean
-        values = table[self.column]
-        return statistics.influence_of_mean(values[~values.isnan()])
 
-
-def _mean(values: Float[Tensor, "images"]) -> Score:
-    """Return the mean over queries."""
-    return statistics.mean(values, condition=CONDITION, most=1.0)
-
-
-def _add_caveats(note: str, table: Table) -> str:
-    """Return a note with what makes the numbers other ones than those of the task."""
-    notes, copies = [note], int((table["copies"] > 0).sum())
+def _add_caveats(score: Score, table: Table) -> Score:
+    """Return a score whose note says what makes it another one than that of the task."""
+    notes, copies = [score.note], int((table["copies"] > 0).sum())
     index, corpus = (int(table[name][0]) for name in ("index", "corpus"))
     if index < corpus:
         notes.append(f"{index:,} of the {corpus:,} images of the corpus are searched: easier than the task")
     if copies:
         notes.append(f"the index holds the very image of {copies} queries: ?skip_own=true leaves it out for them")
-    return "; ".join(filter(None, notes))
+    return replace(score, note="; ".join(filter(None, notes)))

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Divergence, Measure, Score, Subject
+from holdfast.core import Divergence, Measure, Subject
 from holdfast.numerics.geometry.circle import Circle
 from holdfast.numerics.statistics import sampled_pairs, universal
+from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.runtime.checked import Count
 
 TIMED = 5000
@@ -70,6 +71,6 @@ class OfAllPairs(Measure):
         """Return where drifts lie among these pairs, see `universal.place`."""
         return universal.place(bank, drifts, divergence, self.circle(subject))
 
-    def median_quantile(self, quantiles: Float[Tensor, "population"], near: Float[Tensor, "population"]) -> Score:
-        """Return the median of where drifts lie, see `universal.median`."""
-        return universal.median(quantiles, near, partners=self.partners(len(near)))
+    def median_quantile(self, quantiles: Float[Tensor, "population"], near: Float[Tensor, "population"]) -> Statistic:
+        """Return the median of where drifts lie."""
+        return universal.MedianQuantile(quantiles, near, self.partners(len(near)))

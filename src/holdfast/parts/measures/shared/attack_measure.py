@@ -1,7 +1,7 @@
 """What the measures that read one attack trajectory have in common."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -23,8 +23,8 @@ from holdfast.core import (
 )
 from holdfast.core.chart import Chart, Readouts
 from holdfast.core.registry import part_name
-from holdfast.numerics import statistics
 from holdfast.numerics.geometry.directions import cosine
+from holdfast.numerics.statistics.statistic import Mean, Median, PairMean, Share, Statistic
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.ensemble import Ensemble
 from holdfast.parts.divergences.l2 import L2
@@ -71,13 +71,6 @@ def along_attack(attack: Attack, steps: tuple[int, ...]) -> tuple[Chart, ...]:
 def beyond(attack: Attack, readouts: tuple[int, ...]) -> dict[str, str]:
     """Return the read-outs that an attack does not reach, and why."""
     return {f"read-out {step}": f"the attack makes {attack.steps} steps" for step in readouts if step > attack.steps}
-
-
-def readout_of(score: str, attack: Attack, steps: tuple[int, ...]) -> int | None:
-    """Return the read-out that a score is about; None where there is none, or the attack is several."""
-    labels = {attack.label(step): step for step in steps}
-    # An ensemble is read out once, at its end
-    return labels.get(score) if len(attack.members) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -162,13 +155,13 @@ class AttackMeasure(Measure):
         """`per_image` at the last read-out."""
         return f"{self.per_image}@{self.steps[-1]}"
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the `statistic` of `per_image` at every read-out, and before the attack where the table has it."""
         # What there was before the attack comes first; the last
         # read-out, which is the headline, last
-        before = {"clean": self._reduce_column(table, "clean")} if "clean" in table else {}
+        before = {"clean": self.reduce_column(table, "clean")} if "clean" in table else {}
         return before | {
-            self.attack.label(step): self._reduce_column(table, f"{self.per_image}@{step}") for step in self.steps
+            self.attack.label(step): self.reduce_column(table, f"{self.per_image}@{step}") for step in self.steps
         }
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
@@ -176,33 +169,21 @@ class AttackMeasure(Measure):
         scored = tuple(step for step in self.steps if self.attack.label(step) in scores)  # a subclass may name others
         return *along_attack(self.attack, scored), *super().charts(table, scores)
 
-    def _reduce_column(self, table: Table, column: str) -> Score:
+    def reduce_column(self, table: Table, column: str) -> Statistic:
+        """Return the `statistic` of a column."""
+        # The two rows of a pair are one unit
+        values, pair = table[column], table.get("pair")
         match self.statistic:
             case "mean":
                 # A mean of shares cannot have an interval beyond 1
-                most = 1.0 if self.unit == "share" else None
-                return statistics.mean(table[column], table.get("pair"), self.condition, most=most)
+                return Mean(values, pair, self.condition, 1.0 if self.unit == "share" else None)
             case "median":
-                return statistics.median(table[column], table.get("pair"), self.condition)
+                return Median(values, pair, self.condition)
             case "share":
-                return statistics.share(table[column], table.get("pair"), self.condition)
+                return Share(values, pair, self.condition)
             case "pair mean":
                 # Ordered pairs (x, x') share images, in both roles; the interval knows both
-                return statistics.pair_mean(table[column], table[column.replace(self.per_image, "intrudes")])
-
-    def select_headline(self, score: str) -> "AttackMeasure | None":
-        """Return the measure at one read-out; None for other scores, and for those of ensembles."""
-        step = readout_of(score, self.attack, self.steps)
-        return None if step is None else replace(self, readouts=(step,))
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return the influence of each image (of each pair, where images come in pairs) on the headline."""
-        values = table[self.column]
-        if self.statistic == "pair mean":
-            return statistics.influence_of_pair_mean(values, table[f"intrudes@{self.steps[-1]}"])
-        influence = statistics.influence_of_median if self.statistic == "median" else statistics.influence_of_mean
-        # The two rows of a pair are one unit
-        return statistics.by_unit(influence(values), table["pair"]) if "pair" in table else influence(values)
+                return PairMean(values, table[column.replace(self.per_image, "intrudes")])
 
     def reps(
         self, subject: Subject

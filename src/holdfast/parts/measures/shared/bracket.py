@@ -10,10 +10,11 @@ from torch import Tensor
 
 from holdfast.core import Ball, Divergence, HoldfastError, Measure, Score, Search, Subject, Table
 from holdfast.core.divergence import require
-from holdfast.numerics import statistics
 from holdfast.numerics.geometry.divergence import LinearDivergence
 from holdfast.numerics.geometry.negatives import negatives_of
 from holdfast.numerics.statistics import drawn_pairs, universal
+from holdfast.numerics.statistics.drawn_pairs import DrawnMean
+from holdfast.numerics.statistics.statistic import Mean, Median, Share, Statistic
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.threats.linf import Linf
@@ -66,34 +67,31 @@ class Bracket(Measure):
         """Return how many images both sides are about."""
         return min(self.first or subject.attacked, subject.attacked)
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return both sides; the certificate is the headline."""
+
+        def remark(certificate: Score) -> Score:
+            return replace(certificate, note="; ".join(filter(None, [self.remarks(table), certificate.note])))
+
         # The certificate comes last: it is the headline, and does not
         # rely on how strong a search was
         attack, certificate = (self.reduce_column(table, side) for side in ("attack", "certificate"))
-        note = "; ".join(filter(None, [self.remarks(table), certificate.note]))
-        return {"attack": attack, "certificate": replace(certificate, note=note)}
+        return {"attack": attack, "certificate": certificate.restate(remark)}
 
-    def reduce_column(self, table: Table, column: str) -> Score:
+    def reduce_column(self, table: Table, column: str) -> Statistic:
         """Return the `statistic` of a column."""
+        # Both images of a pair are one unit
+        values, pair = table[column], table.get("pair")
         match self.statistic:
             case "median":
-                return statistics.median(table[column], table.get("pair"), self.condition)
+                return Median(values, pair, self.condition)
             case "share":
-                return statistics.share(table[column], table.get("pair"), self.condition)
+                return Share(values, pair, self.condition)
             # Images are drawn negatives of others as well, and count in that role too
-            case "mean" if f"{column} contributes" in table:
-                return drawn_pairs.mean(table[column], table[f"{column} contributes"], self.condition, most=self.most)
+            case "mean" if (parts := table.get(f"{column} contributes")) is not None:
+                return DrawnMean(values, parts, self.condition, self.most)
             case "mean":
-                return statistics.mean(table[column], table.get("pair"), self.condition, most=self.most)
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return the influence of each image (of each pair, where images come in pairs) on the certificate."""
-        if (parts := table.get(f"{self.column} contributes")) is not None:
-            return statistics.influence_of_mean(parts)
-        values = table[self.column]
-        influence = statistics.influence_of_median if self.statistic == "median" else statistics.influence_of_mean
-        return statistics.by_unit(influence(values), table["pair"]) if "pair" in table else influence(values)
+                return Mean(values, pair, self.condition, self.most)
 
 
 def in_order(

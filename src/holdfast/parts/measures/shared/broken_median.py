@@ -1,31 +1,29 @@
 """The median of sizes that break images, where some images were not broken at all."""
 
+import math
 from dataclasses import replace
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
+from typing_extensions import override
 
 from holdfast.core import Score
-from holdfast.numerics import statistics
+from holdfast.numerics.statistics.statistic import Median
 
 
-def estimate_broken_median(sizes: Float[Tensor, "images"], condition: str) -> Score:
-    """Return the median, censored on the right; none where half of the images were not broken.
-
-    Args:
-        sizes: what broke each image; inf where nothing did.
-        condition: what the interval is conditional on.
+class BrokenMedian(Median):
+    """The median of what broke each image, inf where nothing did; none where half of the images were not broken.
 
     Example:
-        >>> score = estimate_broken_median(torch.tensor([1.0, 2.0, torch.inf, torch.inf]), "")
+        >>> score = BrokenMedian(torch.tensor([1.0, 2.0, torch.inf, torch.inf])).score()
         >>> score.value, score.note
         (None, 'half of the images were not broken at all')
     """
-    score = statistics.median(sizes, condition=condition)
-    # An infinite median is no size: what broke fewer than half has none
-    if score.value is not None and not torch.tensor(score.value).isfinite():
-        return replace(score, value=None, low=None, high=None, note="half of the images were not broken at all")
-    if score.high is not None and not torch.tensor(score.high).isfinite():
-        return replace(score, low=None, high=None, note="too few images were broken for an interval")
-    return score
+
+    @override
+    def score(self) -> Score:
+        score = super().score()
+        # An infinite median is no size: what broke fewer than half has none
+        if score.value is not None and not math.isfinite(score.value):
+            return replace(score, value=None, low=None, high=None, note="half of the images were not broken at all")
+        if score.high is not None and not math.isfinite(score.high):
+            return replace(score, low=None, high=None, note="too few images were broken for an interval")
+        return score

@@ -8,12 +8,11 @@ from typing import ClassVar
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from typing_extensions import override
 
 from holdfast.core import Ball, Failure, HoldfastError, Measure, Score, Subject, Table
 from holdfast.core.chart import Row
 from holdfast.core.registry import part_name, spec
-from holdfast.numerics import statistics
+from holdfast.numerics.statistics.statistic import Share, ShareOfDraws, Statistic
 from holdfast.parts.estimators.counting import Counting
 from holdfast.parts.estimators.precise import Precise
 from holdfast.parts.failures.nearest import Nearest
@@ -54,10 +53,6 @@ class ChanceMeasure(Measure):
         """The share of each image's draws that hold."""
         return "held"
 
-    @override
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        return statistics.influence_of_mean(table[self.column])
-
     def row(self, name: str, place: tuple[int, ...], ball: Ball) -> Row:
         """Return its row among all measures with one failure and one ball, which theory orders: AR <= NPPR <= PR.
 
@@ -93,16 +88,19 @@ class ChanceMeasure(Measure):
         """Return a column with images that fail without a disturbance left out, where they are to be."""
         return held if self.among == "all" else held.masked_fill(wrong == 1, torch.nan)
 
-    def annotate(self, table: Table, score: Score, *words: str) -> Score:
-        """Return a score that says what counts as a failure and how many images fail without a disturbance."""
+    def annotate(self, table: Table, statistic: Statistic, *words: str) -> Statistic:
+        """Return a statistic that says what counts as a failure and how many images fail without a disturbance."""
         wrong = int(table["wrong"].sum())
         count = "left out" if self.among == "right" else "counted"
         excluded = f"{wrong} of {len(table['wrong'])} images fail without a disturbance, {count}" if wrong else ""
-        # The general note about rows left out says less than the one made here
-        notes = [note for note in score.note.split("; ") if not (excluded and note.endswith("undefined and left out"))]
-        return replace(
-            score, note="; ".join(filter(None, [f"failure: {self.failure.title}", *words, excluded, *notes]))
-        )
+
+        def tell(score: Score) -> Score:
+            # The general note about rows left out says less than the one made here
+            notes = [n for n in score.note.split("; ") if not (excluded and n.endswith("undefined and left out"))]
+            note = "; ".join(filter(None, [f"failure: {self.failure.title}", *words, excluded, *notes]))
+            return replace(score, note=note)
+
+        return statistic.restate(tell)
 
 
 def outcomes(
@@ -153,16 +151,16 @@ class DrawnMeasure(ChanceMeasure):
         # Intervals are of failing, columns of holding: the ends change places
         return {"held": held, "low": 1 - high, "high": 1 - low, "failed": failed, "drawn": drawn, "wrong": wrong}
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return how many images never failed, and how many draws held."""
         held, draws = table["held"], table["drawn"]
         never = torch.where(held.isnan(), torch.nan, (table["failed"] == 0).double())
         words = f"{float(draws.double().mean()):,.0f} draws an image"
         # NPPR, Def. 4: the mean over images of the share of draws; both
         # sources of error are in the interval
-        share = statistics.share_of_draws(held, self.estimator.common, self.condition)
+        share = ShareOfDraws(held, condition=self.condition, draws=self.estimator.common)
         return {
-            "images without a failure": self.annotate(table, statistics.share(never), words),
+            "images without a failure": self.annotate(table, Share(never), words),
             "draws that hold": self.annotate(table, share, words, *self.remarks()),
         }
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from holdfast.core import Observation, Score, Subject, Table, Threat
-from holdfast.numerics import statistics
+from holdfast.core import Observation, Subject, Table, Threat
+from holdfast.numerics.statistics.statistic import Share, Statistic
 from holdfast.parts.measures.shared.disturbed import AVERAGE, SIX, index_by_title
 from holdfast.parts.measures.shared.tested import TestedMeasure
 
@@ -55,13 +55,13 @@ class CorruptedMeasure(TestedMeasure):
         """The corruptions by their titles."""
         return tuple(index_by_title(self, self.threats))
 
-    def clean(self, table: Table) -> Score:
+    def clean(self, table: Table) -> Statistic:
         """Return the accuracy without a corruption."""
-        return self.annotate(statistics.share(table["right"], condition=self.condition), table)
+        return self.annotate(Share(table["right"], condition=self.condition), table)
 
-    def average(self, table: Table) -> Score:
+    def average(self, table: Table) -> Statistic:
         """Return the mean accuracy over the corruptions; the corruptions of one image are a cluster."""
         # [corruptions · images]: all answers, of which those about one image are a unit
         rows = torch.cat([table[f"right@{title}"] for title in self.corruptions])
         units = torch.arange(len(table["right"])).repeat(len(self.corruptions))
-        return self.annotate(statistics.share(rows, units, condition=self.condition), table)
+        return self.annotate(Share(rows, units, self.condition), table)

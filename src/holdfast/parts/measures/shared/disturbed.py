@@ -1,14 +1,15 @@
 """What the measures that look at images under several threats have in common."""
 
-from collections.abc import Callable
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Measure, Observation, Score, Subject, Table, Threat
+from holdfast.core import HoldfastError, Measure, Observation, Subject, Table, Threat
 from holdfast.core.registry import part_name
+from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.represented import Represented
 from holdfast.parts.threats.gamma import Gamma
@@ -49,7 +50,7 @@ class DisturbedMeasure(Measure):
     """A measure that compares images under threats with the images themselves.
 
     A subclass fills a table with one column `per_image`@TITLE for each threat and their average `per_image`, and
-    reduces both in the same way.
+    reduces both in the same way, by `reduce_column`.
 
     Attributes:
         threats: what befalls the images, one after the other; of a noise, one draw for each image.
@@ -95,9 +96,13 @@ class DisturbedMeasure(Measure):
         assert isinstance(average, Tensor)
         return {f"{self.per_image}@{title}": values for title, values in columns.items()} | {self.per_image: average}
 
-    def score_threats(self, table: Table, reduce: Callable[[str], Score]) -> dict[str, Score]:
-        """Return the score of each threat's column, and the headline: of the average over all."""
+    def reduce(self, table: Table) -> dict[str, Statistic]:
+        """Return the statistic of each threat's column, and the headline: of the average over all."""
         columns = {title: f"{self.per_image}@{title}" for title in self.corruptions}
         # Of one threat the average would say the same again
         headline = {AVERAGE: self.per_image} if len(columns) > 1 else {}
-        return {title: reduce(column) for title, column in (columns | headline).items()}
+        return {title: self.reduce_column(table, column) for title, column in (columns | headline).items()}
+
+    @abstractmethod
+    def reduce_column(self, table: Table, column: str) -> Statistic:
+        """Return the statistic of a column."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Score, Table
-from holdfast.numerics import statistics
+from holdfast.numerics.statistics.statistic import Share, Statistic
 from holdfast.numerics.statistics.universal import pad_to_population
 from holdfast.parts.threats.edit import Edit
 
@@ -37,13 +37,16 @@ def pair_columns(chosen: Mapping[str, Tensor], judged: Mapping[str, Tensor], row
     }
 
 
-def pair_scores(edits: Sequence[Edit], table: Table, condition: str) -> dict[str, Score]:
+def reduce_pair(edits: Sequence[Edit], table: Table, condition: str) -> dict[str, Statistic]:
     """Return the shares of images that hold after each edit of the pair alone, and after both; the note says which."""
     names, others = _names(edits, table), f"{int(table['chosen_on'][0])} other images"
     none = f"undefined: fewer than two edits are harmless alone to {others}"
     note = f"{names}: chosen on {others}" if names else none
-    scores = {APART: table["alone"], PAIR: table["together"]}
-    return {name: replace(statistics.share(1 - s, condition=condition), note=note) for name, s in scores.items()}
+    broken = {APART: table["alone"], PAIR: table["together"]}
+    return {
+        name: Share(1 - images, condition=condition).restate(lambda score: replace(score, note=note))
+        for name, images in broken.items()
+    }
 
 
 def pair_in_words(edits: Sequence[Edit], table: Table, scores: Mapping[str, Score]) -> str:

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Head, HoldfastError, Measure, Observation, Score, Subject, Table, Threat
+from holdfast.core import Head, HoldfastError, Measure, Observation, Subject, Table, Threat
 from holdfast.core.registry import part_name
-from holdfast.numerics import statistics
+from holdfast.numerics.statistics.statistic import Share, Statistic
 from holdfast.parts.measures.shared.disturbed import AVERAGE, index_by_title
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.observations.clean import Clean
@@ -89,16 +89,16 @@ class FineTunedMeasure(Measure):
         # Logits are a head's scores already: an identity ranks them as any other head's
         return Head(torch.eye(count), torch.zeros(count), classes).ranks(logits, labels_of(subject)[: len(logits)])
 
-    def clean(self, table: Table) -> Score:
+    def clean(self, table: Table) -> Statistic:
         """Return the accuracy without a threat, and how far the training came."""
-        accuracy, loss = statistics.share(table["right"], condition=self.condition), float(table["loss"][0])
-        return replace(accuracy, note=f"training loss {loss:.3g} in the last epoch; more epochs where it still falls")
+        note = f"training loss {float(table['loss'][0]):.3g} in the last epoch; more epochs where it still falls"
+        return Share(table["right"], condition=self.condition).restate(lambda score: replace(score, note=note))
 
-    def average(self, table: Table) -> Score:
+    def average(self, table: Table) -> Statistic:
         """Return the mean accuracy over the threats; the threats of one image are a cluster."""
         rows = torch.cat([table[f"right@{title}"] for title in self.corruptions])
         units = torch.arange(len(table["right"])).repeat(len(self.corruptions))
-        return statistics.share(rows, units, condition=self.condition)
+        return Share(rows, units, self.condition)
 
     @property
     def condition(self) -> str:

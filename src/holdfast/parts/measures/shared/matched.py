@@ -12,6 +12,7 @@ from torch import Tensor
 from holdfast.core import AnyDivergence, HoldfastError, Observation, Score, Subject, Table
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.matching import LEAST, Matches, images_needed, matches, matches_of_copies
+from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.numerics.statistics.thresholds import AtRate
 from holdfast.numerics.statistics.universal import pad_to_population
 from holdfast.parts.divergences.l2 import L2
@@ -138,11 +139,18 @@ class Matched(OfAllPairs):
         edited = [subject.read(copy)["reps"].double() for copy in self.copies]
         return torch.stack([self.divergence(reps, clean[: len(reps)]) for reps in edited])
 
-    def at_rate(self, table: Table, values: Callable[[float], Float[Tensor, "population"]]) -> AtRate:
-        """Return what is known of the mean of values that depend on the rate."""
-        return AtRate(values, table["near"], self.level, float(table["pairs"][0]), self.partners(len(table["near"])))
+    def at_rate(
+        self,
+        table: Table,
+        values: Callable[[float], Float[Tensor, "population"]],
+        reduce: Callable[[Float[Tensor, "population"]], Score],
+    ) -> Statistic:
+        """Return the mean of values that depend on the rate, with a note of what the threshold is."""
+        near = table["near"]
+        by_rate = AtRate(values, near, self.level, float(table["pairs"][0]), self.partners(len(near)), reduce)
+        return by_rate.restate(lambda score: self._annotate(score, table))
 
-    def annotate(self, score: Score, table: Table) -> Score:
+    def _annotate(self, score: Score, table: Table) -> Score:
         """Return a score that says what its threshold is, or why there is none."""
         limit, allowed, pairs = (float(table[name][0]) for name in ("threshold", "allowed", "pairs"))
         if self.misses is not None:

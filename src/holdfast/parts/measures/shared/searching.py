@@ -8,13 +8,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import AnyDivergence, Divergence, HoldfastError, Measure, Score, Subject, Table
+from holdfast.core import AnyDivergence, Divergence, HoldfastError, Measure, Subject, Table
 from holdfast.core.chart import Curves, Line, numbers
 from holdfast.core.registry import part_name
-from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.ranking import first_without, rank_queries, without
-from holdfast.numerics.statistics import drawn_pairs
+from holdfast.numerics.statistics.drawn_pairs import DrawnMean
+from holdfast.numerics.statistics.statistic import Mean, Share, Statistic
 from holdfast.numerics.statistics.universal import pad_to_population
 from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.probe import labels_of
@@ -33,7 +33,7 @@ CONDITION = "given this index of images"
 
 Ranks = Float[Tensor, "images"]
 
-Recall = Callable[[int], Score]
+Recall = Callable[[int], Statistic]
 """k -> the share of queries that find what they should among the first k."""
 
 
@@ -189,23 +189,11 @@ class Searching(Recalling):
             table |= {f"{name}@{query}": values for name, values in rows.items()}
         return table
 
-    def mean(self, table: Table, queries: Sequence[str]) -> Score:
+    def mean(self, table: Table, queries: Sequence[str]) -> Statistic:
         """Return the mean average precision, averaged over some kinds of queries."""
-        # The value is a mean of precisions; the interval is of parts, where these are known
-        precision = self.average_queries("precision", table, queries)
-        if not self._knows_parts(table, queries):
-            return statistics.mean(precision, condition=CONDITION, most=1.0)
-        return drawn_pairs.mean(precision, self.average_queries("parts", table, queries), most=1.0)
-
-    def influence_on_mean(self, table: Table, queries: Sequence[str]) -> Float[Tensor, "units"]:
-        """Return each image's influence on that mean."""
-        column = "parts" if self._knows_parts(table, queries) else "precision"
-        return statistics.influence_of_mean(self.average_queries(column, table, queries))
-
-    @staticmethod
-    def _knows_parts(table: Table, queries: Sequence[str]) -> bool:
-        """Whether what each image contributes in the index is known; of originals, in no table of earlier versions."""
-        return all(f"parts@{query}" in table for query in queries)
+        # The value is a mean of precisions; the interval is of parts
+        precision, parts = (self.average_queries(name, table, queries) for name in ("precision", "parts"))
+        return DrawnMean(precision, parts, most=1.0)
 
     def average_queries(self, column: str, table: Table, queries: Sequence[str]) -> Float[Tensor, "rows"]:
         """Return the mean of a column over kinds of queries; of precisions, those that are defined."""
@@ -227,26 +215,26 @@ def _as_query_and_in_index(precision: Ranks, reps: Tensor, clean: Tensor, diverg
 
 
 def hits(ranks: Ranks, k: int) -> Float[Tensor, "images"]:
-    """Return 1 where a relevant image is among the first k; rows without one are left out."""
-    return (ranks[~ranks.isnan()] <= k).double()
+    """Return 1 where a relevant image is among the first k, NaN where there is none."""
+    return (ranks <= k).double().masked_fill(ranks.isnan(), torch.nan)
 
 
-def recall(ranks: Ranks, k: int) -> Score:
-    """Return the share of queries with a relevant image among the first k."""
-    return statistics.share(hits(ranks, k), condition=CONDITION)
+def recall(ranks: Ranks, k: int) -> Statistic:
+    """Return the share of queries with a relevant image among the first k; rows without one do not count."""
+    return Share(hits(ranks, k), condition=CONDITION, among=~ranks.isnan())
 
 
-def recall_over(ranks: list[Ranks], k: int) -> Score:
+def recall_over(ranks: list[Ranks], k: int) -> Statistic:
     """Return the mean over threats of that share."""
     shares = torch.stack([hits(values, k) for values in ranks]).mean(0)
-    return statistics.mean(shares, condition=CONDITION, most=1.0)
+    return Mean(shares, condition=CONDITION, most=1.0, among=~shares.isnan())
 
 
 def _line(recall_at: Recall, most: int, style: Literal["solid", "dashed"]) -> Line:
     """Return recall against k with its intervals."""
     # Evenly on the logarithmic axis, each whole number once
     at = torch.logspace(0, torch.tensor(float(most)).log10().item(), 25).round().int().unique().tolist()
-    scores = [recall_at(k) for k in at]
+    scores = [recall_at(k).score() for k in at]
     ends = ([getattr(score, name) for score in scores] for name in ("value", "low", "high"))
     value, low, high = (numbers(torch.tensor([torch.nan if v is None else v for v in end])) for end in ends)
     return Line(tuple(map(float, at)), value, low, high, style=style)

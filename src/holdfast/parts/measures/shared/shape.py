@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass, replace
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
-from typing_extensions import override
 
-from holdfast.core import Measure, Observation, Score, Table
-from holdfast.numerics import statistics
+from holdfast.core import Measure, Observation, Score
 from holdfast.numerics.statistics import sampled_pairs
+from holdfast.numerics.statistics.statistic import Mean, Statistic
 from holdfast.parts.observations.clean import Clean
 
 SHOWN = 20
@@ -28,19 +27,25 @@ class ShapeMeasure(Measure):
         """Clean representations."""
         return (Clean(),)
 
-    def mean(self, contributions: Float[Tensor, "images"], partners: int | None = None) -> Score:
-        """Return the score of some contributions; see `holdfast.numerics.statistics.jackknife`.
+    def mean(
+        self,
+        contributions: Float[Tensor, "images"],
+        partners: int | None = None,
+        among: Bool[Tensor, "images"] | None = None,
+    ) -> Statistic:
+        """Return the mean of some contributions; see `holdfast.numerics.statistics.jackknife`.
 
         Args:
             contributions: of images; NaN where undefined.
             partners: with how many others each was compared; None: all.
+            among: which images take part; None: all.
         """
-        # The jackknife's contributions: their mean is the score, and their spread is its error
-        score = statistics.mean(contributions, condition="of the images' contributions (jackknife)")
-        images = len(contributions)
-        kind = sampled_pairs.describe_interval(score.interval, images, images - 1 if partners is None else partners)
-        return replace(score, interval=kind)
+        images = len(contributions) if among is None else int(among.sum())
 
-    @override
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        return statistics.influence_of_mean(table[self.column])
+        def describe(score: Score) -> Score:
+            of_each = images - 1 if partners is None else partners
+            return replace(score, interval=sampled_pairs.describe_interval(score.interval, images, of_each))
+
+        # The jackknife's contributions: their mean is the score, and their spread is its error
+        condition = "of the images' contributions (jackknife)"
+        return Mean(contributions, condition=condition, among=among).restate(describe)

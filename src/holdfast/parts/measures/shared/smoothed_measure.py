@@ -2,11 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from jaxtyping import Float
-from torch import Tensor
-
 from holdfast.core import HoldfastError, Measure, Observation, Score, Subject, Table
-from holdfast.numerics import statistics
+from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.smoothed import Smoothed, results
 from holdfast.parts.smoothing.pair_probability import PairProbability
@@ -53,12 +50,12 @@ class SmoothedMeasure(Measure):
         """Return what the certificate concluded; see its `conclude`."""
         return results(subject.read(self.draws), self.certificate)
 
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return the influence of each image on a mean of the headline's column."""
-        return statistics.influence_of_mean(table[self.column])
-
-    def about(self, score: Score, *words: str, unit: str = "") -> Score:
-        """Return a score that says of which encoder it speaks, and whatever else a reader must know."""
+    def about(self, statistic: Statistic, *words: str, unit: str = "") -> Statistic:
+        """Return a statistic that says of which encoder it speaks, and whatever else a reader must know."""
         clipped = " of clipped pixels" if self.clip else ""
         smoothed = f"about the encoder{clipped} smoothed with σ {self.sigma:g}, not the encoder itself"
-        return replace(score, note="; ".join(filter(None, [smoothed, *words, score.note])), unit=unit)
+
+        def tell(score: Score) -> Score:
+            return replace(score, note="; ".join(filter(None, [smoothed, *words, score.note])), unit=unit)
+
+        return statistic.restate(tell)

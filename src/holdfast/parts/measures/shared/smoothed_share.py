@@ -8,7 +8,7 @@ import torch
 
 from holdfast.core import Chart, HoldfastError, Score, Table
 from holdfast.core.registry import part_name
-from holdfast.numerics import statistics
+from holdfast.numerics.statistics.statistic import Mean, Share, Statistic
 from holdfast.parts.measures.shared.reach import chart_certificates
 from holdfast.parts.measures.shared.smoothed_measure import SmoothedMeasure
 from holdfast.parts.smoothing.classifier import Classifier
@@ -43,7 +43,7 @@ class SmoothedShare(SmoothedMeasure):
         """Whether the image is certified to be right."""
         return "found"
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return abstentions, average radii, and the certified accuracy at every radius, at 0 last."""
         certificate = self.certificate
         assert isinstance(certificate, Classifier)
@@ -52,21 +52,21 @@ class SmoothedShare(SmoothedMeasure):
         condition = self.condition
         most = self.sigma * certificate.highest_radius
         # ACR as in appendix C.9: images that are not found count as 0
-        everyone = statistics.mean(radius * correct, condition=condition, most=most)
+        everyone = Mean(radius * correct, condition=condition, most=most)
         # The other usual average: over the images that are found alone
-        right = statistics.mean(radius.where(correct == 1, torch.nan), condition=condition, most=most)
-        abstained = statistics.share(table["abstained"], condition=condition)
-        scores = {
-            "abstained": self.about(abstained),
+        right = Mean(radius.where(correct == 1, torch.nan), condition=condition, most=most)
+        abstained = Share(table["abstained"], condition=condition)
+        found = {
+            "abstained": self.about(abstained).say(better="lower"),
             "average radius": self.about(everyone, promise, "images that are not found count as 0", unit="pixels"),
             "average radius of those found": self.about(right, promise, unit="pixels"),
         }
         # From the farthest to 0, so that the headline comes last
         for at in sorted(self.radii, reverse=True):
-            within = statistics.share((correct * (radius > at)).double(), condition=condition)
-            scores[f"within {at:g}"] = self.about(within, promise)
+            within = Share((correct * (radius > at)).double(), condition=condition)
+            found[f"within {at:g}"] = self.about(within, promise)
         counted = f"{int(table['abstained'].sum())} of {len(correct)} abstained, counted as not found"
-        return scores | {"found": self.about(statistics.share(correct, condition=condition), promise, counted)}
+        return found | {"found": self.about(Share(correct, condition=condition), promise, counted)}
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return the certified accuracy against the radius, and how `column` spreads over the images."""

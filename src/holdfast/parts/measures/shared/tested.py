@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Classifier, LinearProbe, Measure, Observation, Probe, Reps, Score, Subject, Table, Threat
+from holdfast.core import Classifier, LinearProbe, Measure, Observation, Probe, Reps, Subject, Table, Threat
+from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.represented import Represented
@@ -64,13 +65,13 @@ class TestedMeasure(Measure):
         """Return how many images the probe learned from; 0 for one that learns nothing."""
         return len(subject.bank().labels) if self.probe.trains else 0
 
-    def annotate(self, score: Score, table: Table) -> Score:
-        """Return a score that says so where fewer training images vote than were asked for."""
+    def annotate(self, statistic: Statistic, table: Table) -> Statistic:
+        """Return a statistic that says so where fewer training images vote than were asked for."""
         size = int(table["taught"][0])
         if not isinstance(self.probe, Knn) or size >= self.probe.k:
-            return score
+            return statistic
         words = f"all {size} training images vote, fewer than k = {self.probe.k}"
-        return replace(score, note="; ".join(filter(None, [score.note, words])))
+        return statistic.restate(lambda score: replace(score, note="; ".join(filter(None, [score.note, words]))))
 
     @property
     def condition(self) -> str:

@@ -8,13 +8,12 @@ from typing import ClassVar
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from typing_extensions import override
 
 from holdfast.core import Attack, Ball, HoldfastError, Measure, Objective, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Chart, Shades
 from holdfast.core.registry import part_name
 from holdfast.core.source_spec import label
-from holdfast.numerics import statistics
+from holdfast.numerics.statistics.statistic import Difference, Statistic
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.square import Square
 from holdfast.parts.measures.shared.worst import trajectories, worst
@@ -125,12 +124,8 @@ class TransferMeasure(Measure):
         """
 
     @abstractmethod
-    def score_source(self, table: Table, source: str) -> Score:
-        """Return the score of one of the `sources`."""
-
-    @abstractmethod
-    def influence_of(self, table: Table, source: str) -> Float[Tensor, "units"]:
-        """Return each image's influence on the score of one of the `sources`."""
+    def reduce_source(self, table: Table, source: str) -> Statistic:
+        """Return the statistic of one of the `sources`."""
 
     def columns(self, subject: Subject, harm: Mapping[str, Float[Tensor, "attacked"]]) -> Table:
         """Return the columns of the table, `per_image`@SOURCE among them, from the harm of each source."""
@@ -155,26 +150,20 @@ class TransferMeasure(Measure):
         rows = len(table[self.column])
         return table | {f"same@{name}": torch.full((rows,), float(same)) for name, same in itself.items()}
 
-    def score(self, table: Table) -> dict[str, Score]:
-        """Return the score of each source, and two paired differences; that of any surrogate is the last one."""
-        scores = {source: self.score_source(table, source) for source in self.sources}
+    def reduce(self, table: Table) -> dict[str, Statistic]:
+        """Return what each source does, and two paired differences; what any surrogate does is the last one."""
+        sources = {source: self.reduce_source(table, source) for source in self.sources}
         for name in self.names:
             if bool(table[f"same@{name}"].all()):
-                scores[name] = replace(scores[name], note=ITSELF)
-        # Taken out and put back at the end, as the last score is the headline
-        headline = scores.pop(ANY)
-        if headline.value is None:
-            headline = replace(headline, note="no surrogate but the encoder itself; name others with --surrogate")
-        for name, first, second in ((MORE, WHITEBOX, ANY), (LESS, ANY, QUERIES)):
-            # Both scores are of the same images: the difference is paired
-            own = statistics.correlation(self.influence_of(table, first), self.influence_of(table, second))
-            ends = scores | {ANY: headline}
-            scores[name] = statistics.difference(ends[first], ends[second], own)
-        return scores | {ANY: headline}
-
-    @override
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        return self.influence_of(table, ANY)
+                sources[name] = sources[name].restate(lambda score: replace(score, note=ITSELF))
+        # Taken out and put back at the end, as the last one is the headline
+        headline = sources.pop(ANY).restate(_say_where_none)
+        ends = sources | {ANY: headline}
+        # Both are of the same images: the difference is paired
+        differences = {MORE: Difference(ends[WHITEBOX], ends[ANY]), LESS: Difference(ends[ANY], ends[QUERIES])}
+        # They tell what knowledge is worth to an attack, not how robust the encoder is
+        told = {name: difference.say(better="neither") for name, difference in differences.items()}
+        return sources | told | {ANY: headline}
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return its row of the matrix of encoders and surrogates."""
@@ -195,3 +184,10 @@ class TransferMeasure(Measure):
             label="judged on",
         )
         return (matrix,)
+
+
+def _say_where_none(score: Score) -> Score:
+    """Return a score whose note says why it is none."""
+    if score.value is not None:
+        return score
+    return replace(score, note="no surrogate but the encoder itself; name others with --surrogate")

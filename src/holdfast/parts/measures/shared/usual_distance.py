@@ -1,7 +1,7 @@
 """Distances in units of the usual one, the median over pairs of images, whose own error is in their intervals."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import scipy
 import torch
@@ -12,6 +12,7 @@ from holdfast.core import Divergence, Score, Table
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.statistics.looks import level
+from holdfast.numerics.statistics.statistic import Influence, Statistic
 
 UNIT, MOVES = "unit", "unit moved by"
 """Columns of a table: the usual distance, and by how much each image moves it, as a share of it."""
@@ -75,39 +76,45 @@ def strip_padding(values: Float[Tensor, "images"]) -> Float[Tensor, "attacked"]:
     return values[: int(known.max()) + 1] if len(known) else values
 
 
-def in_units(table: Table, column: str, condition: str = "") -> Score:
-    """Return the mean of a column, in units of the usual distance, with an interval that holds the unit's error.
+@dataclass(frozen=True, eq=False)
+class InUnits(Statistic):
+    """The mean of a column, in units of the usual distance, with an interval that holds the unit's error.
 
     The interval of the mean given the unit is combined with what the ends of the unit's interval make of the mean
     (MOVER), with the correlation of what each image moves in both.
 
-    Args:
+    Attributes:
         table: with the columns of `usual_distance`.
         column: distances as multiples of the unit, or differences of such; NaN where an image was not attacked.
         condition: what else the interval is conditional on.
     """
-    values, moves = table[column], table[MOVES]
-    score, images = statistics.mean(strip_padding(values), condition=condition), int((moves != 0).sum())
-    if score.value is None or score.low is None or score.high is None or images < 2:
-        return score
-    # Half the width of the interval of log(unit)
-    error = float(scipy.stats.t.ppf((1 + level(score.confidence)) / 2, images - 1)) * float(moves.norm())
-    # What the unit's ends make of the mean, which is inverse to it
-    least, most = sorted(score.value * math.exp(sign * error) for sign in (-1, 1))
-    rho = statistics.correlation(*_influences(table, column))
-    # Distances are never negative, but differences of them may be
-    floor = -math.inf if bool((values < 0).any()) else 0.0
-    low = score.value - statistics.combine_reaches(score.value - score.low, score.value - least, -rho)
-    high = score.value + statistics.combine_reaches(score.high - score.value, most - score.value, -rho)
-    return replace(
-        score, low=max(low, floor), high=high, interval=f"{score.interval}, and of the usual distance (MOVER)"
-    )
 
+    table: Table
+    column: str
+    condition: str = ""
 
-def influence_in_units(table: Table, column: str) -> Float[Tensor, "images"]:
-    """Return each image's influence on `in_units`, up to a factor: by its own distance, and by the unit."""
-    by_value, by_unit = _influences(table, column)
-    return by_value + by_unit
+    def score(self) -> Score:
+        """Return the mean."""
+        values, moves = self.table[self.column], self.table[MOVES]
+        score, images = statistics.mean(strip_padding(values), condition=self.condition), int((moves != 0).sum())
+        if score.value is None or score.low is None or score.high is None or images < 2:
+            return score
+        # Half the width of the interval of log(unit)
+        error = float(scipy.stats.t.ppf((1 + level(score.confidence)) / 2, images - 1)) * float(moves.norm())
+        # What the unit's ends make of the mean, which is inverse to it
+        least, most = sorted(score.value * math.exp(sign * error) for sign in (-1, 1))
+        rho = statistics.correlation(*_influences(self.table, self.column))
+        # Distances are never negative, but differences of them may be
+        floor = -math.inf if bool((values < 0).any()) else 0.0
+        low = score.value - statistics.combine_reaches(score.value - score.low, score.value - least, -rho)
+        high = score.value + statistics.combine_reaches(score.high - score.value, most - score.value, -rho)
+        kind = f"{score.interval}, and of the usual distance (MOVER)"
+        return replace(score, low=max(low, floor), high=high, interval=kind)
+
+    def influence(self) -> Influence:
+        """Return each image's influence, by its own distance and by the unit."""
+        by_value, by_unit = _influences(self.table, self.column)
+        return by_value + by_unit
 
 
 def _influences(table: Table, column: str) -> tuple[Float[Tensor, "images"], Float[Tensor, "images"]]:

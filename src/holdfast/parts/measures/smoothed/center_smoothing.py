@@ -2,15 +2,11 @@
 
 from dataclasses import dataclass
 
-from jaxtyping import Float
-from torch import Tensor
-from typing_extensions import override
-
-from holdfast.core import Score, Subject, Table
-from holdfast.numerics import statistics
+from holdfast.core import Subject, Table
 from holdfast.numerics.geometry.directions import unit
 from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.numerics.statistics import universal
+from holdfast.numerics.statistics.statistic import Median, Share, Statistic
 from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.smoothed_measure import SmoothedMeasure
@@ -69,22 +65,18 @@ class CenterSmoothing(OfAllPairs, SmoothedMeasure):
         )
         return {"radius": radius, "quantile": quantile[0], "abstained": abstained, "near": near[0]}
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return abstentions, and the medians of radius and quantile."""
         certificate = self.certificate
         assert isinstance(certificate, Center)
         # Both steps may err: the centre, and the distance around it (union bound)
         holds = 1 - certificate.alpha_centre - certificate.alpha_distance
         promise = f"for changes of up to {certificate.radius:g} (ℓ2), each image on its own at confidence {holds:g}"
-        abstained = table["abstained"][~table["abstained"].isnan()]
-        counted = f"{int(abstained.sum())} of {len(abstained)} images abstained"
-        radius = statistics.median(table["radius"][~table["radius"].isnan()])
+        tested = ~table["abstained"].isnan()
+        counted = f"{int(table['abstained'].nansum())} of {int(tested.sum())} images abstained"
+        radius = Median(table["radius"], among=~table["radius"].isnan())
         return {
-            "abstained": self.about(statistics.share(abstained)),
+            "abstained": self.about(Share(table["abstained"], among=tested)).say(better="lower"),
             "median radius": self.about(radius, promise, counted, unit="ratio"),
             "median quantile": self.about(self.median_quantile(table["quantile"], table["near"]), promise, counted),
         }
-
-    @override
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        return universal.influence(table["quantile"], table["near"])

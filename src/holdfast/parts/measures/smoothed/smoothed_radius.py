@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass
 
-from jaxtyping import Float
-from torch import Tensor
-
-from holdfast.core import Score, Subject, Table
-from holdfast.numerics import statistics
+from holdfast.core import Subject, Table
 from holdfast.numerics.geometry.invariance import DIRECTIONS
-from holdfast.numerics.statistics import betting, drawn_pairs
+from holdfast.numerics.statistics import betting
+from holdfast.numerics.statistics.drawn_pairs import DrawnMean
+from holdfast.numerics.statistics.statistic import Mean, Share, Statistic
 from holdfast.parts.measures.shared.bracket import in_both_roles
 from holdfast.parts.measures.shared.smoothed_measure import SmoothedMeasure
 from holdfast.parts.smoothing.pair_probability import PairProbability
@@ -65,7 +63,7 @@ class SmoothedRadius(SmoothedMeasure):
         # Eq. 18 averages over pairs, in which an image has two roles
         return in_both_roles(subject, table, pairs)
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the share of pairs with a radius, the mean of each image's smallest, and the mean radius.
 
         In the paper's convention also the share of images whose mean is above 0, and the mean probability.
@@ -89,23 +87,19 @@ class SmoothedRadius(SmoothedMeasure):
         spent = f"{float(table['draws'].nanmean()):,.0f} draws per image"
         # intervals over images: each pair counts in both of its roles, the nearest negative in one
         condition = "given this population, from which the negatives come"
-        share = drawn_pairs.mean(table["certified"], table["certified contributes"], most=1.0)
+        share = DrawnMean(table["certified"], table["certified contributes"], most=1.0)
         tested = ~table["least"].isnan()
-        least = statistics.mean(table["least"][tested], condition=condition, most=most)
-        radius = drawn_pairs.mean(table["radius"], table["radius contributes"], most=most)
-        scores = {f"pairs with {word}radius": self.about(share, promise, unit="share")}
+        least = Mean(table["least"], condition=condition, most=most, among=tested)
+        radius = DrawnMean(table["radius"], table["radius contributes"], most=most)
+        reduced = {f"pairs with {word}radius": self.about(share, promise, unit="share")}
         if estimated:
-            images = statistics.share((table["radius"][tested] > 0).double(), condition=condition)
-            probability = drawn_pairs.mean(table["probability"], table["probability contributes"], most=1.0)
-            scores |= {
+            images = Share((table["radius"] > 0).double(), condition=condition, among=tested)
+            probability = DrawnMean(table["probability"], table["probability contributes"], most=1.0)
+            reduced |= {
                 "images with estimated radius": self.about(images, promise, unit="share"),
                 "probability, mean": self.about(probability, promise, unit="share"),
             }
-        return scores | {
+        return reduced | {
             f"{word}radius, nearest negative": self.about(least, promise),
             f"{word}radius, mean": self.about(radius, promise, counted, spent),
         }
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return the influence of each image on the mean radius, in both of its roles."""
-        return statistics.influence_of_mean(table["radius contributes"])

@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 from typing_extensions import override
 
 from holdfast.core import HoldfastError, Measure, Observation, Score, Subject, Table
 from holdfast.core.chart import Cells, Chart, Curves, Line, Readouts, numbers
 from holdfast.numerics.gaussian_classes import synbench
 from holdfast.numerics.geometry.invariance import EVERY
+from holdfast.numerics.statistics.statistic import Fixed, Statistic
 from holdfast.parts.observations.mixtures import Mixtures
 from holdfast.runtime.errors import unknown
 
@@ -127,19 +126,20 @@ class Synbench(Measure):
         columns = zip(table["direction"].tolist(), table["s"].tolist(), table["half"].tolist(), strict=True)
         return [(f"direction {d + 1}, " if several else "") + f"s {s:g}, half {half + 1}" for d, s, half in columns]
 
-    def score(self, table: Table) -> dict[str, Score]:
+    def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the score at each a_t for each ε, the best ε, and the headline."""
         trade_offs = {epsilon: self._trade_off(table, epsilon) for epsilon in self.mixtures.epsilons}
         # Eq. 3 for every a_t and ε; the headline is taken out, to come last
-        scores = {
-            _name_score(start, epsilon): synbench.score(trade_off, start, self.over)
+        kept: dict[str, Statistic] = {
+            _name_score(start, epsilon): synbench.AreaKept(trade_off, start, self.over)
             for start in self._starts
             for epsilon, trade_off in trade_offs.items()
         }
-        scores.pop(self.headline, None)
-        # arg max over ε, as in Table 3
-        scores["best ε"] = synbench.best(list(trade_offs.items()), self.start, self.over)
-        return scores | {self.headline: synbench.score(trade_offs[self.mixtures.epsilons[0]], self.start, self.over)}
+        kept.pop(self.headline, None)
+        headline = synbench.AreaKept(trade_offs[self.mixtures.epsilons[0]], self.start, self.over)
+        # arg max over ε, as in Table 3: which one it is moves with no single row
+        best = synbench.best(list(trade_offs.items()), self.start, self.over)
+        return kept | {"best ε": Fixed(best).say(better="neither"), self.headline: headline}
 
     @property
     def _starts(self) -> list[float]:
@@ -212,10 +212,6 @@ class Synbench(Measure):
                 "that are possible"
             ),
         )
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return the influence of each direction and s on the headline."""
-        return synbench.influence(self._trade_off(table, self.mixtures.epsilons[0]), self.start, self.over)
 
     def _trade_off(self, table: Table, epsilon: float) -> synbench.TradeOff:
         """Return what the table holds of one ε."""

@@ -7,8 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import AnyDivergence, Score, Subject, Table
+from holdfast.core import AnyDivergence, Subject, Table
 from holdfast.numerics.statistics import universal
+from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.transfer_measure import TransferMeasure
@@ -57,10 +58,6 @@ class TransferQuantile(OfAllPairs, TransferMeasure):
             f"{name}@{source}": row for name, rows in columns.items() for source, row in zip(harm, rows, strict=True)
         }
 
-    def score_source(self, table: Table, source: str) -> Score:
+    def reduce_source(self, table: Table, source: str) -> Statistic:
         """Return the median quantile."""
         return self.median_quantile(table[f"quantile@{source}"], table[f"near@{source}"])
-
-    def influence_of(self, table: Table, source: str) -> Float[Tensor, "units"]:
-        """Return each image's influence on the median."""
-        return universal.influence(table[f"quantile@{source}"], table[f"near@{source}"])

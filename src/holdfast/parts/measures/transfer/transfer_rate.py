@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Failure, Score, Subject, Table
-from holdfast.numerics import statistics
+from holdfast.core import Failure, Subject, Table
+from holdfast.numerics.statistics.statistic import Share, Statistic
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.measures.shared.transfer_measure import CONDITION, TransferMeasure
 
@@ -50,10 +50,6 @@ class TransferRate(TransferMeasure):
         event = self.failure.bind(subject.shard(len(reps)))
         return (event(reps[:, None], torch.arange(len(reps))).squeeze(1) > 0).double().cpu()
 
-    def score_source(self, table: Table, source: str) -> Score:
+    def reduce_source(self, table: Table, source: str) -> Statistic:
         """Return the share of images that fail."""
-        return statistics.share(table[f"fails@{source}"], condition=CONDITION)
-
-    def influence_of(self, table: Table, source: str) -> Float[Tensor, "units"]:
-        """Return each image's influence on the share."""
-        return statistics.influence_of_mean(table[f"fails@{source}"])
+        return Share(table[f"fails@{source}"], condition=CONDITION)
