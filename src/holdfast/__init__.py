@@ -7,8 +7,8 @@
 `audit`, `compare`, `check`, `open` and `harden` are all there is to begin with; the command line is `holdfast`.
 `certify` proves how far one image can change and stay apart from another; `compare_index` compares the encoder behind
 an index with its successor.
-`measure`, `loss` and `divergence` make functions of yours part of an audit; `export_vnnlib` and `verify_vnnlib`
-exchange questions with other verifiers. What they are made of is in `holdfast.core` (the nouns),
+`measure`, `quantity`, `loss` and `divergence` make functions of yours part of an audit; `export_vnnlib` and
+`verify_vnnlib` exchange questions with other verifiers. What they are made of is in `holdfast.core` (the nouns),
 `holdfast.sources.encoders.open_encoder`, `holdfast.sources.data.open_images`, `holdfast.auditing.plan_file.make_plan`
 and `holdfast.auditing.run.run_audit`; `holdfast.extend` is what parts of your own are written with.
 """
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from holdfast.core.own_divergence import divergence as divergence
     from holdfast.parts.measures.shared.own_measure import measure as measure
     from holdfast.parts.objectives.shared.own_loss import loss as loss
+    from holdfast.parts.quantities.shared.own_quantity import quantity as quantity
     from holdfast.runtime.errors import HoldfastError as HoldfastError
     from holdfast.workflows.exchange.export import export_vnnlib as export_vnnlib
     from holdfast.workflows.exchange.verify import verify_vnnlib as verify_vnnlib
@@ -40,7 +41,8 @@ __version__ = VERSION
 
 __all__ = [
     "CheckResult", "Comparison", "HoldfastError", "Record", "__version__", "audit", "certify", "check", "compare",
-    "compare_index", "divergence", "export_vnnlib", "harden", "loss", "measure", "open", "verify_vnnlib",
+    "compare_index", "divergence", "export_vnnlib", "harden", "loss", "measure", "open", "quantity",
+    "verify_vnnlib",
 ]  # fmt: skip
 
 _HOME = {
@@ -50,6 +52,7 @@ _HOME = {
     "compare_index": "holdfast.api.compare_index", "harden": "holdfast.api.harden",
     "open": "holdfast.api.record", "Record": "holdfast.api.record",
     "divergence": "holdfast.core.own_divergence", "measure": "holdfast.parts.measures.shared.own_measure",
+    "quantity": "holdfast.parts.quantities.shared.own_quantity",
     "loss": "holdfast.parts.objectives.shared.own_loss", "HoldfastError": "holdfast.runtime.errors",
     "export_vnnlib": "holdfast.workflows.exchange.export", "verify_vnnlib": "holdfast.workflows.exchange.verify",
 }  # fmt: skip

@@ -22,7 +22,7 @@ SIZES = (1e-6, 1e-3, 1.0, 1e3, 1e5, 1e7)
 FIRST = (1e-3, 1e3, 1e7)
 """The sizes that the fast suite tries."""
 DTYPES = (torch.float32, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (torch.float16, torch.float64)))
-KINDS = ("divergences", "measures", "failures", "objectives", "checks", "probes")
+KINDS = ("divergences", "measures", "quantities", "failures", "objectives", "checks", "probes")
 CHANGED = [
     pytest.param(change, size, marks=[pytest.mark.slow] * (len(sizes) > 1 and size not in FIRST))
     for change in CHANGES

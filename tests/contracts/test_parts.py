@@ -26,6 +26,7 @@ from holdfast.core import (
 from holdfast.core.data_source import DataSource
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.engine import Engine
+from holdfast.core.quantity import Quantity
 from holdfast.parts.learners.shared.learner import Learner
 from holdfast.parts.objectives.loss import Loss
 from holdfast.parts.smoothing.shared.certificate import Certificate
@@ -39,6 +40,7 @@ BASES = {
     "estimators": object,  # rules of drawing, and splitting
     "learners": Learner,
     "failures": Failure,
+    "quantities": Quantity,
     "certifiers": Certifier,
     "divergences": Divergence,
     "encoders": EncoderSource,

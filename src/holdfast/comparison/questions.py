@@ -102,6 +102,7 @@ def _with_headline(entry: MeasureEntry, score: str) -> MeasureEntry:
     """Return an entry whose headline is another one of its scores; without one where it has none of that name."""
     if (told := entry.scores.get(score)) is None:
         return structs.replace(entry, headline=None, error=entry.error or f"it has no score {score!r}")
+    # What the measure says of all its scores holds where the score says nothing else
     unit = told.unit or entry.unit
     return structs.replace(
         entry, headline=score, unit=unit, better=told.better or entry.better, in_words=None, in_brief=False,

@@ -30,7 +30,14 @@ def setting(text: str) -> Table:
 
 
 def part_table(text: str) -> Table:
-    """Return the table of a part, {"name": "it", "attack": {"steps": 5}} of "it[attack.steps=5]", of a name a table."""
+    """Return the table of a part, {"name": "it", "attack": {"steps": 5}} of "it[attack.steps=5]", of a name a table.
+
+    "WHAT under THREAT", a quantity and a threat, is the measure `under` of both.
+    """
+    # Brackets that are still open hold a text in which the word means nothing
+    what, under, threat = text.partition(" under ")
+    if under and what.count("[") == what.count("]"):
+        return {"name": "under", "what": part_table(what.strip()), "threat": part_table(threat.strip())}
     if not set("[]") & set(text):  # most texts
         return {"name": text}
     try:

@@ -18,7 +18,9 @@ from holdfast.runtime.foreign import foreign
 
 Base = TypeVar("Base", bound="FunctionPart")
 
-DECORATORS = {"measures": "measure", "objectives": "loss", "divergences": "divergence"}
+DECORATORS = {
+    "measures": "measure", "quantities": "quantity", "objectives": "loss", "divergences": "divergence",
+}  # fmt: skip
 """By what of `holdfast` a function becomes a part, by its kind."""
 
 WRITTEN = {"written": True}

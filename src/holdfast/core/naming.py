@@ -16,13 +16,18 @@ def name_parts(parts: Iterable[Any]) -> dict[str, Any]:
     """
     parts = list(parts)
     labels: dict[int, str] = {}
-    for name in {registry.part_name(part) for part in parts}:
+    for name in {_label(part) for part in parts}:
         # Places in the list of the parts of one name
-        twins = [i for i, part in enumerate(parts) if registry.part_name(part) == name]
+        twins = [i for i, part in enumerate(parts) if _label(part) == name]
         flats = {i: flatten(registry.spec(parts[i])) for i in twins}
         differences = _differences(flats)
         labels |= {i: f"{name}[{','.join(differences[i])}]" if differences[i] else name for i in twins}
     return {labels[i]: part for i, part in enumerate(parts)}
+
+
+def _label(part: object) -> str:
+    # A measure may be called by two parts of it, which tells more than its own name
+    return part.label if isinstance(part, Reader) else registry.part_name(part)
 
 
 def _differences(flats: Mapping[int, Mapping[str, Any]]) -> dict[int, list[str]]:
@@ -87,7 +92,7 @@ def titles(parts: Mapping[str, Reader]) -> dict[str, str]:
     flats = {name: flatten(registry.spec(part)) for name, part in parts.items()}
     said: dict[str, str] = {}
     for name, part in parts.items():
-        twins = [flats[other] for other in parts if registry.part_name(parts[other]) == registry.part_name(part)]
+        twins = [flats[other] for other in parts if _label(parts[other]) == _label(part)]
         details = [f"{key}={words}" for key, words in _find_differing(flats[name], twins)]
         said[name] = title(part, f"{name.partition('[')[0]}[{','.join(details)}]" if details else name)
     return said

@@ -406,6 +406,11 @@ class Reader(metaclass=Checked):
         """What people call it: the words of its name, where it does not say."""
         return registry.part_name(self).replace("_", " ").capitalize()
 
+    @property
+    def label(self) -> str:
+        """What it is called among the parts of a plan, but for what tells it from its twins: its name, for most."""
+        return registry.part_name(self)
+
     @abstractmethod
     def observations(self) -> tuple[Observation, ...]:
         """Return what must be observed first."""

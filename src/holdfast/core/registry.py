@@ -28,7 +28,7 @@ from holdfast.runtime.outline import outline
 
 KINDS = (
     "encoders", "data", "threats", "divergences", "objectives", "attacks", "certifiers", "smoothing", "probes",
-    "estimators", "learners", "failures", "observations", "measures", "checks", "methods", "engines",
+    "estimators", "learners", "failures", "quantities", "observations", "measures", "checks", "methods", "engines",
 )  # fmt: skip
 """Kinds of parts, each a folder of `holdfast.parts` (but see `HOMES`) and an entry-point group `holdfast.<kind>`."""
 
@@ -216,6 +216,11 @@ def find_outline(kind: str, name: str) -> type:
     return find(kind, name) if module is None else outline(module)
 
 
+def _singular(kind: str) -> str:
+    """Return what one part of a kind is called: "measure" of "measures", "quantity" of "quantities"."""
+    return kind[:-3] + "y" if kind.endswith("ies") else kind.removesuffix("s")
+
+
 @cache
 def find(kind: str, name: str) -> type:
     """Return the class of a part, for example `find("attacks", "pgd")`.
@@ -225,12 +230,12 @@ def find(kind: str, name: str) -> type:
     """
     if name not in names(kind):
         own = "; a measure of your own needs --parts FILE" if kind == "measures" and not _files else ""
-        raise HoldfastError(f"{unknown(kind.removesuffix('s'), name, names(kind))}{own}")
+        raise HoldfastError(f"{unknown(_singular(kind), name, names(kind))}{own}")
     # What this process registered comes before what packages bring, and that before what is here
     if name in _here[kind]:
         return _here[kind][name]
     if name in _outside(kind):
-        with foreign(f"the package of the {kind.removesuffix('s')} {name!r}", "imported", wrap=True):
+        with foreign(f"the package of the {_singular(kind)} {name!r}", "imported", wrap=True):
             return _outside(kind)[name].load()
     module = importlib.import_module(_inside(kind)[name])
     public = [

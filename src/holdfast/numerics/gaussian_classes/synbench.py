@@ -289,6 +289,7 @@ class AreaKept(Statistic):
 
     def influence(self) -> Influence:
         """Return the influence of each direction and s."""
+        # Rows are drawn sets of images, which all encoders see alike
         return influence(self.trade, self.start, self.over)
 
 

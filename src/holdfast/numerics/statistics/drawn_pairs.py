@@ -105,4 +105,5 @@ class DrawnMean(Statistic):
 
     def influence(self) -> Influence:
         """Return the influence of each image of the population, in both of its roles."""
+        # Contributions hold both roles: of an image's own negatives, and as a negative of others
         return statistics.influence_of_mean(self.parts)

@@ -117,6 +117,7 @@ class Ratio(Statistic):
 
     def influence(self) -> Influence:
         """Return the influences on the numerator, less R times those on the denominator; zeros without a ratio."""
+        # Linearised around the ratio R: what moves both by as much as R says moves nothing
         above, below = self.first.score().value, self.second.score().value
         first, second = self.first.influence().double(), self.second.influence().double()
         return first - above / below * second if above is not None and below else torch.zeros_like(first)

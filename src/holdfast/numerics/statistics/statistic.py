@@ -48,6 +48,7 @@ class Statistic(ABC):
             >>> Mean(torch.arange(9.0)).restate(lambda score: replace(score, note="of nine")).score().note
             'of nine'
         """
+        # How a number is told changes nothing of who moves it
         return Composed(lambda: change(self.score()), self.influence)
 
     def say(self, unit: str = "", better: Literal["", "lower", "higher", "neither"] = "") -> "Statistic":
@@ -101,6 +102,7 @@ class Fixed(Statistic):
 
     def influence(self) -> Influence:
         """Return zeros."""
+        # Nothing that other images could change, so a difference keeps the whole interval
         return torch.zeros(self.number.n, dtype=torch.float64)
 
 
@@ -156,6 +158,7 @@ class Mean(OfRows):
 
     def score(self) -> Score:
         """Return the mean."""
+        # Undefined rows that take part are left out there, and counted in the note
         values, units = self.select()
         return statistics.mean(values, units, self.condition, most=self.most)
 
@@ -247,6 +250,7 @@ class Difference(Statistic):
 
     def score(self) -> Score:
         """Return the difference with its paired interval."""
+        # Errors of the same units go together, which makes their difference surer than either
         rho = statistics.correlation(self.first.influence(), self.second.influence())
         return statistics.difference(self.first.score(), self.second.score(), rho)
 

@@ -98,6 +98,7 @@ class TwoWayMean(Statistic):
 
     def influence(self) -> Influence:
         """Return the influence of each image."""
+        # Other encoders have repetitions of their own, so only images are shared
         return statistics.influence_of_mean(self.values.double().mean(1))
 
 

@@ -2,15 +2,11 @@
 
 from dataclasses import dataclass
 
-import torch
-from jaxtyping import Float, Int
-from torch import Tensor
-
 from holdfast.core import AnyDivergence, HoldfastError, Subject, Table
-from holdfast.numerics.geometry.nearest import nearest
 from holdfast.numerics.statistics.statistic import Mean, Statistic
 from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.measures.shared.disturbed import DisturbedMeasure
+from holdfast.parts.quantities.neighbours_kept import NeighboursKept
 
 
 @dataclass(frozen=True)
@@ -53,27 +49,8 @@ class NeighbourConsistency(DisturbedMeasure):
             HoldfastError: a population of fewer than k other images, or of k, which all would be kept.
         """
         clean, disturbed = self.read_reps(subject)
-        if self.k > len(clean) - 2:
-            raise HoldfastError(
-                f"neighbour_consistency: expected k below the number of other images, {len(clean) - 1}, got {self.k}; "
-                "lower k or use more images"
-            )
-        # N_k(f(x)) of the images that are disturbed, once for all corruptions
-        own = self._others(clean[: len(next(iter(disturbed.values())))], clean)
-        kept = {
-            # Members of both lists: [M, k, 1] == [M, 1, k], whatever their order
-            title: (own[:, :, None] == self._others(reps, clean)[:, None]).any(2).double().mean(1)
-            for title, reps in disturbed.items()
-        }
-        return self.add_average(kept)
-
-    def _others(self, reps: Float[Tensor, "images dim"], clean: Tensor) -> Int[Tensor, "images k"]:
-        """Return the k nearest images other than the image itself."""
-        lists = nearest(reps, clean, self.k + 1, self.divergence)
-        # One more than k is looked up, so that k are left without the image itself
-        is_own = lists == torch.arange(len(reps))[:, None]
-        is_own[:, -1] |= ~is_own.any(1)  # not among them: the farthest is one too many
-        return lists[~is_own].view(len(reps), self.k)
+        kept = NeighboursKept(self.k, self.divergence).observe(subject, clean, disturbed)
+        return self.add_average({title: kept[f"{self.per_image}@{title}"] for title in disturbed})
 
     def reduce_column(self, table: Table, column: str) -> Statistic:
         """Return the mean share."""

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-import torch
-
 from holdfast.core import Subject, Table
 from holdfast.numerics.geometry.invariance import DIRECTIONS
-from holdfast.parts.measures.shared.attack_measure import AttackMeasure, similarity
+from holdfast.parts.measures.shared.attack_measure import AttackMeasure
+from holdfast.parts.quantities.similarity import Similarity
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,6 @@ class CosineToSelf(AttackMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return the similarity of every attacked image."""
-        # In float32: `similarity` turns a few rows at a time into float64
+        # In float32: a few rows at a time are turned into float64
         clean, attacked = self.read_reps(subject)
-        own = torch.arange(subject.attacked)
-        return {f"similarity@{step}": similarity(reps, clean, own) for step, reps in attacked.items()}
+        return Similarity().observe(subject, clean, {str(step): reps for step, reps in attacked.items()})

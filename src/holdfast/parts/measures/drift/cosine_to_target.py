@@ -6,9 +6,10 @@ import torch
 
 from holdfast.core import Objective, Subject, Table
 from holdfast.numerics.geometry.invariance import DIRECTIONS
-from holdfast.parts.measures.shared.attack_measure import AttackMeasure, similarity
+from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.attacked import pair_of, partners
+from holdfast.parts.quantities.similarity import compare
 
 
 @dataclass(frozen=True)
@@ -41,5 +42,5 @@ class CosineToTarget(AttackMeasure):
         clean, attacked = self.read_reps(subject)
         # Where each image's partner stands, which was also the target of its attack
         target = partners(torch.arange(subject.attacked))
-        table: Table = {"pair": pair_of(target), "clean": similarity(clean[: subject.attacked], clean, target)}
-        return table | {f"similarity@{step}": similarity(reps, clean, target) for step, reps in attacked.items()}
+        table: Table = {"pair": pair_of(target), "clean": compare(clean[: subject.attacked], clean, target)}
+        return table | {f"similarity@{step}": compare(reps, clean, target) for step, reps in attacked.items()}

@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 
-import torch
 from typing_extensions import override
 
 from holdfast.core import Subject, Table
-from holdfast.numerics.statistics import universal
 from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
+from holdfast.parts.quantities.drift import Drift
 
 
 @dataclass(frozen=True)
@@ -43,17 +42,12 @@ class UniversalQuantile(OfAllPairs, AttackMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return drift and quantile of every attacked image, and what every image's pairs say."""
-        clean, attacked = self.reps(subject)
-        # d(f(x̂), f(x)) at every read-out, [read-outs, attacked]
-        drifts = torch.stack([self.divergence(reps, clean[: len(reps)]) for reps in attacked.values()])
-        # Exact ranks among all pairs of the population; all read-outs are placed in
-        # the same passes over the pairs
-        quantiles, near, _ = self.place(subject, clean, drifts, self.divergence)
-        columns = {"drift": universal.pad_to_population(drifts, len(clean)), "quantile": quantiles, "near": near}
-        return {
-            f"{name}@{step}": row for name, rows in columns.items() for step, row in zip(attacked, rows, strict=True)
-        }
+        return self._ask(subject, self._drift)
 
     def reduce_column(self, table: Table, column: str) -> Statistic:
         """Return the median quantile."""
-        return self.median_quantile(table[column], table[column.replace(self.per_image, "near")])
+        return self._drift.reduce(table, column.partition("@")[2])
+
+    @property
+    def _drift(self) -> Drift:
+        return Drift(self.divergence, pairs_of=self.pairs_of)

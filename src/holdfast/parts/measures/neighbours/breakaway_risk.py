@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 
-import torch
 from typing_extensions import override
 
 from holdfast.core import Subject, Table
-from holdfast.numerics.geometry import pairwise
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
+from holdfast.parts.quantities.nearer import Nearer
 
 
 @dataclass(frozen=True)
@@ -38,16 +37,4 @@ class BreakawayRisk(AttackMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return both roles of every image."""
-        clean, attacked = self.reps(subject)
-        population, table = len(clean), {}
-        for step, reps in attacked.items():
-            # Appendix C.7, all |D'| (|D| - 1) pairs: how many are nearer to each x̂, and how
-            # often each image is such a one
-            nearer, intrusions = pairwise.closer(reps, clean, torch.arange(len(reps)), self.divergence)
-            # NaN for images that were not attacked: they are in pairs as the other image only
-            broken = torch.full((population,), torch.nan, dtype=torch.float64)
-            broken[: len(reps)] = nearer.double() / (population - 1)
-            others = torch.full((population,), float(len(reps)), dtype=torch.float64)
-            others[: len(reps)] -= 1  # an attacked image does not intrude on itself
-            table[f"broken@{step}"], table[f"intrudes@{step}"] = broken, intrusions / others.clamp_min(1)
-        return table
+        return self._ask(subject, Nearer(self.divergence))

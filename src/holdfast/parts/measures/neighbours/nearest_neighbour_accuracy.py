@@ -4,16 +4,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 from typing_extensions import override
 
 from holdfast.core import HoldfastError, Observation, Search, Subject, Table
-from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.statistics.statistic import Share, Statistic
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.observations.breaking_radii import BreakingRadii
+from holdfast.parts.quantities.nearest import Nearest as StillNearest
 
 WORST = "worst found"
 """The headline where everything that the run met in the ball counts."""
@@ -99,23 +97,17 @@ class NearestNeighbourAccuracy(AttackMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return whether every attacked image finds its original."""
-        clean, attacked = self.reps(subject)
-        table: Table = {f"found@{step}": self._finds(reps, clean) for step, reps in attacked.items()}
+        quantity = StillNearest(self.divergence)
+        table = self._ask(subject, quantity)
         if self.pursue == "event":
+            clean, _ = self.reps(subject)
             worst = torch.ones(subject.attacked, dtype=torch.float64)
             # In place of points outside the ball stands the clean image, which finds itself
             for points in subject.collect_points(self.ball):
                 for reps in points.unbind(1):
-                    worst[: len(reps)] = worst[: len(reps)].minimum(self._finds(reps, clean))
+                    worst[: len(reps)] = worst[: len(reps)].minimum(quantity.find(reps, clean))
             table["found"] = worst
         return table
-
-    def _finds(
-        self, reps: Float[Tensor, "images dim"], clean: Float[Tensor, "population dim"]
-    ) -> Float[Tensor, "images"]:
-        # Eq. 4: no other image strictly nearer than the clean original
-        nearer, _ = pairwise.closer(reps, clean, torch.arange(len(reps)), self.divergence)
-        return (nearer == 0).double()
 
     def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the share at every read-out, and the worst."""

@@ -100,9 +100,10 @@ class UniversalRobustness(ChanceMeasure):
             learned_from = Score(float(table["fitted"][0]), None, None, count, fitted)
             reduced["images learned from that hold"] = Fixed(learned_from)
         # Images that δ alone makes fail
-        failing = (table["taken"] >= 0) & (table["wrong"] == 0)
+        taken = table["taken"]
+        failing = (taken >= 0) & (table["wrong"] == 0)
         if failing.any():
-            same = self._same(table["taken"].long(), failing, int(table["target"][0]))
+            same = self._same(taken.long(), failing, int(table["target"][0]))
             reduced["failing images that are taken for the same one"] = same
         held = Share(table["held"], condition=self.condition)
         bound = f"an upper bound: the {self._adjective} perturbation is one of those allowed"

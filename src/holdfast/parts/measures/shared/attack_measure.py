@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import (
@@ -22,8 +21,8 @@ from holdfast.core import (
     Table,
 )
 from holdfast.core.chart import Chart, Readouts
+from holdfast.core.quantity import Quantity
 from holdfast.core.registry import part_name
-from holdfast.numerics.geometry.directions import cosine
 from holdfast.numerics.statistics.statistic import Mean, Median, PairMean, Share, Statistic
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.ensemble import Ensemble
@@ -33,22 +32,6 @@ from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.threats.linf import Linf
-
-_ROWS = 4096
-
-
-def similarity(
-    reps: Float[Tensor, "rows dim"], clean: Float[Tensor, "population dim"], places: Int[Tensor, "rows"]
-) -> Float[Tensor, "rows"]:
-    """Return the cosine of each representation and the clean one at a place, in float64, some rows at a time.
-
-    Copies of all in float64, and of all partners, would take several times the memory of the representations.
-    """
-    values = torch.empty(len(reps), dtype=torch.float64, device=reps.device)
-    # `part` is a view of the result, written in place
-    for rows, at, part in zip(reps.split(_ROWS), places.split(_ROWS), values.split(_ROWS), strict=True):
-        part.copy_(1 - cosine(rows.double(), clean[at].double()))
-    return values
 
 
 def along_attack(attack: Attack, steps: tuple[int, ...]) -> tuple[Chart, ...]:
@@ -184,6 +167,12 @@ class AttackMeasure(Measure):
             case "pair mean":
                 # Ordered pairs (x, x') share images, in both roles; the interval knows both
                 return PairMean(values, table[column.replace(self.per_image, "intrudes")])
+
+    def _ask(self, subject: Subject, quantity: Quantity) -> Table:
+        """Return the columns of a quantity at every read-out."""
+        # A quantity knows disturbances by their names; here these are read-outs
+        clean, attacked = self.reps(subject)
+        return quantity.observe(subject, clean, {str(step): reps for step, reps in attacked.items()})
 
     def reps(
         self, subject: Subject

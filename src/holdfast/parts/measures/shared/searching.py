@@ -8,16 +8,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import AnyDivergence, Divergence, HoldfastError, Measure, Subject, Table
+from holdfast.core import AnyDivergence, HoldfastError, Measure, Subject, Table
 from holdfast.core.chart import Curves, Line, numbers
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry import pairwise
-from holdfast.numerics.geometry.ranking import first_without, rank_queries, without
+from holdfast.numerics.geometry.ranking import rank_queries, without
 from holdfast.numerics.statistics.drawn_pairs import DrawnMean
 from holdfast.numerics.statistics.statistic import Mean, Share, Statistic
 from holdfast.numerics.statistics.universal import pad_to_population
 from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.probe import labels_of
+from holdfast.parts.quantities.rank import contribute
 from holdfast.runtime.checked import Count
 from holdfast.runtime.errors import unknown
 
@@ -166,7 +167,7 @@ class Searching(Recalling):
             table = {f"rank@{query}": rank for query, (rank, _, _) in known.items()}
             table |= {f"precision@{query}": precision for query, (_, precision, _) in known.items()}
             for query, (_, precision, reps) in known.items():
-                table[f"parts@{query}"] = _as_query_and_in_index(precision, reps, clean, self.divergence)
+                table[f"parts@{query}"] = contribute(precision, reps, clean, self.divergence)
             return table | {"population": torch.full_like(next(iter(table.values())), len(clean))}
         table, labels = {"population": torch.full((len(clean),), len(clean)).double()}, labels_of(subject)
         for query, (rank, precision, reps) in known.items():
@@ -199,19 +200,6 @@ class Searching(Recalling):
         """Return the mean of a column over kinds of queries; of precisions, those that are defined."""
         values = torch.stack([table[f"{column}@{query}"] for query in queries]).mean(0)
         return values[~values.isnan()] if column == "precision" and self.relevant == "class" else values
-
-
-def _as_query_and_in_index(precision: Ranks, reps: Tensor, clean: Tensor, divergence: Divergence) -> Ranks:
-    """Return what each query contributes to the mean of 1 / rank, in both roles, [M].
-
-    Images that are no queries, of N, are in the index too: each query stands for N / M images there.
-    """
-    queries = len(precision)
-    # What each query's own image does to others' ranks by being in the index
-    changes = first_without(reps, clean, torch.arange(queries), divergence)[:queries]
-    # √(M N) and not M: the N images of the index add N / M times the
-    # variance that these M of them show
-    return precision - (queries * len(clean)) ** 0.5 * (changes - changes.mean())
 
 
 def hits(ranks: Ranks, k: int) -> Float[Tensor, "images"]:

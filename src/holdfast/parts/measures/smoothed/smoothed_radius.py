@@ -80,7 +80,8 @@ class SmoothedRadius(SmoothedMeasure):
             promise = f"{scope} at confidence {1 - certificate.alpha:g}"
             most = self.sigma * betting.highest_radius(certificate.draws, certificate.level)
         # what pairs without a radius count as; what all draws cost
-        pairs = certificate.negatives * int((~table["radius"].isnan()).sum())
+        radii = table["radius"]
+        pairs = certificate.negatives * int((~radii.isnan()).sum())
         failed = round(float((1 - table["certified"]).nansum()) * certificate.negatives)
         count = "with its negative number" if estimated else "as 0"
         counted = f"{failed:,} of {pairs:,} pairs not {word}to have one, counted {count}"
@@ -90,10 +91,10 @@ class SmoothedRadius(SmoothedMeasure):
         share = DrawnMean(table["certified"], table["certified contributes"], most=1.0)
         tested = ~table["least"].isnan()
         least = Mean(table["least"], condition=condition, most=most, among=tested)
-        radius = DrawnMean(table["radius"], table["radius contributes"], most=most)
+        radius = DrawnMean(radii, table["radius contributes"], most=most)
         reduced = {f"pairs with {word}radius": self.about(share, promise, unit="share")}
         if estimated:
-            images = Share((table["radius"] > 0).double(), condition=condition, among=tested)
+            images = Share((radii > 0).double(), condition=condition, among=tested)
             probability = DrawnMean(table["probability"], table["probability contributes"], most=1.0)
             reduced |= {
                 "images with estimated radius": self.about(images, promise, unit="share"),

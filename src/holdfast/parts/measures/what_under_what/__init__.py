@@ -1,0 +1,1 @@
+"""Any quantity under any threat."""

@@ -1,0 +1,1 @@
+"""What quantities share; no parts themselves."""
