@@ -35,9 +35,9 @@ class Made(Run):
 
 
 def entry(score: Score | None, table: str = "t", part: Any = None, unit: str = "share", **said: Any) -> MeasureEntry:
-    scores = {} if score is None else {"worst found": replace(score, if_weak="at most")}
-    about = {"title": "Accuracy", "better": "higher", "headline": "worst found"}
-    return measure_entry(part=part or SPEC, unit=unit, scores=scores, table=table, **{**about, **said})
+    about = {"title": "Accuracy", "better": "higher", "headline": "worst found"} | said
+    scores = {} if score is None else {str(about["headline"]): replace(score, if_weak="at most")}
+    return measure_entry(part=part or SPEC, unit=unit, scores=scores, table=table, **about)
 
 
 def encoder(name: str, measures: dict[str, MeasureEntry], error: str | None = None) -> EncoderEntry:
@@ -109,7 +109,7 @@ def test_where_lower_is_better_a_loss_is_a_rise() -> None:
     table = {column: values, f"intrudes@{step}": values}
     rows = {"t": ([str(i) for i in range(100)], table)}
     runs = [
-        made(place, [encoder("net", {"risk": entry(score, part=spec, better="lower")})], rows)
+        made(place, [encoder("net", {"risk": entry(score, part=spec, better="lower", headline=f"{step} steps")})], rows)
         for place, score in (("now", now), ("before", before))
     ]
     assert verdict(runs[0], runs[1], "risk 20% relative").verdict == "worse"
@@ -180,7 +180,7 @@ def test_verdicts_are_corrected_in_each_direction() -> None:
             made(
                 place,
                 [encoder(f"net {i}", {"accuracy": entry(statistics.share(v))}) for i in range(many)],
-                {"t": ([str(i) for i in range(100)], {"found": v})},
+                {"t": ([str(i) for i in range(100)], {"found": v, "found@50": v})},
             )
             for place, v in (("now", now), ("before", before))
         )
@@ -192,7 +192,7 @@ def test_verdicts_are_corrected_in_each_direction() -> None:
         made(
             place,
             [encoder(f"net {i}", {"accuracy": entry(statistics.share(v), f"t{i}")}) for i, v in enumerate(values)],
-            {f"t{i}": ([str(j) for j in range(100)], {"found": v}) for i, v in enumerate(values)},
+            {f"t{i}": ([str(j) for j in range(100)], {"found": v, "found@50": v}) for i, v in enumerate(values)},
         )
         for place, values in (("now", (now, before)), ("before", (before, now)))
     )
@@ -224,7 +224,11 @@ def test_measures_that_were_asked_otherwise_are_named_once() -> None:
         part = {**SPEC, "ball": {**SPEC["ball"], "radius": radius}}
         measures = {name: entry(statistics.share(hits(80)), part={**part, "passes": n}) for n, name in enumerate(names)}
         measures["same"] = entry(statistics.share(hits(80)))
-        return made(place, [encoder("net", measures)], {"t": ([str(i) for i in range(100)], {"found": hits(80)})})
+        return made(
+            place,
+            [encoder("net", measures)],
+            {"t": ([str(i) for i in range(100)], {"found": hits(80), "found@50": hits(80)})},
+        )
 
     now, before = asked("now", 8 / 255, "a", "b"), asked("before", 0.1, "a", "b")
     assert regressions(now, before).left_out == ["a, b left out: --eps: 8/255 and 0.1"]
@@ -251,7 +255,7 @@ def test_runs_that_share_a_part_of_the_images_are_compared_on_these() -> None:
 
 def test_encoders_are_matched_by_name_or_as_said() -> None:
     def several(place: str, *names: str) -> Made:
-        table = {"t": ([str(i) for i in range(100)], {"found": hits(80)})}
+        table = {"t": ([str(i) for i in range(100)], {"found": hits(80), "found@50": hits(80)})}
         return made(place, [encoder(name, {"accuracy": entry(statistics.share(hits(80)))}) for name in names], table)
 
     two, one = several("now", "a", "b?x=1"), several("before", "a")
@@ -323,3 +327,11 @@ def test_how_many_images_are_said_where_nothing_can_be_told() -> None:
         "takes more than the 600 images available: allow a larger drop, or use more data"
     )
     assert verdict(run("now", hits(79, shift=3)), run("before", hits(80))).needed.if_equal is None
+
+
+def test_a_table_without_a_column_is_told() -> None:
+    now, before = run("now", hits(70)), run("before", hits(90))
+    del now.tables["t"][1]["found@50"]
+    with pytest.raises(HoldfastError) as error:
+        verdict(now, before, "accuracy 5%")
+    assert "'found@50' among the columns and scores in 'now' or 'before'; run the audit again" in str(error.value)

@@ -7,7 +7,7 @@ import torch
 from msgspec import structs
 
 from holdfast.comparison.questions import Answer, Question
-from holdfast.core import Measure, Score, Table
+from holdfast.core import HoldfastError, Measure, Score, Table
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.copies import firsts, score_pictures
 from holdfast.storage.gate import SharedImages
@@ -84,10 +84,20 @@ def _read(answer: Answer) -> Side:
 
 
 def correlation(question: Question, title: str, new: Side, old: Side) -> float | None:
-    """Return how two estimates of a score on the same rows are correlated; None where their units differ."""
+    """Return how two estimates of a score on the same rows are correlated; None where their units differ.
+
+    Raises:
+        HoldfastError: a table that lacks what the measure writes.
+    """
     if list(new.rows) != list(old.rows) or not new.rows:
         return None
-    influence, other = (question.measure.influence(side.table, title) for side in (new, old))
+    try:
+        influence, other = (question.measure.influence(side.table, title) for side in (new, old))
+    except KeyError as error:
+        places = " or ".join(repr(encoder.run.place) for encoder, _ in question.answers)
+        raise HoldfastError(
+            f"{question.name}: expected {error} among the columns and scores in {places}; run the audit again"
+        ) from None
     return statistics.correlation(influence, other) if len(influence) == len(other) else None
 
 
