@@ -1,18 +1,19 @@
 """How often every measure's interval holds the truth, and how often encoders that are equal are told apart.
 
-    python -m benchmarks.coverage [--runs 1000] [--only NAME,NAME] [--write]
+    python -m benchmarks.coverage [--runs 1000] [--only NAME,NAME] [--write] [--scores]
 
 Tables of two encoders equal in law (see laws.py) are drawn again and again, for few and many images and for weak and
 strong encoders; `score`, `influence` and `statistics.difference` are those of an audit. --write puts the rows into the
-table of docs/statistics.md.
+table of docs/statistics.md. --scores: of the scores that are no headline, which can be compared as well.
 """
 
 import argparse
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -60,25 +61,40 @@ class Cell:
 
 def simulate(name: str, size: int, strength: str, runs: int) -> Cell:
     """Return what becomes of a measure's intervals in a setting; the seed is the setting's."""
+    return simulate_scores(name, size, strength, runs, headline=True)["headline"]
+
+
+def simulate_scores(name: str, size: int, strength: str, runs: int, *, headline: bool) -> dict[str, Cell]:
+    """Return what becomes of the intervals of a measure's scores: of its headline, or of all others by their names."""
     measure = laws.measure(name)
     random = torch.Generator().manual_seed(1000 * size + STRENGTHS.index(strength))
-    strong = strength == "strong"
-    scores: list[Score] = []
-    apart: list[bool] = []
+    drawn: dict[str, tuple[list[Score], list[bool]]] = {}
     for _ in range(runs):
-        both = laws.tables(measure, name, laws.World(size, strong, random))
-        first, second = (list(measure.score(table).values())[-1] for table in both)
-        rho = statistics.correlation(*(measure.influence(table) for table in both))
-        gap = statistics.difference(first, second, rho)
-        scores += [first, second]
-        if gap.low is not None and gap.high is not None:
-            apart.append(gap.low > 0 or gap.high < 0)
+        both = laws.tables(measure, name, laws.World(size, strength == "strong", random))
+        first, second = (measure.reduce(table) for table in both)
+        last = list(first)[-1]
+        # Scores such as "lowest: class 3" are not those of every encoder
+        for title in [last] if headline else [title for title in first if title in second and title != last]:
+            pair = first[title].score(), second[title].score()
+            rho = statistics.correlation(first[title].influence(), second[title].influence())
+            gap = statistics.difference(*pair, rho)
+            scores, apart = drawn.setdefault("headline" if headline else title, ([], []))
+            scores += pair
+            if gap.low is not None and gap.high is not None:
+                apart.append(gap.low > 0 or gap.high < 0)
+    return {title: _cell(name, "" if headline else title, strength, *seen) for title, seen in drawn.items()}
+
+
+def _cell(name: str, title: str, strength: str, scores: Sequence[Score], apart: Sequence[bool]) -> Cell:
+    """Return what became of the intervals of a score; "": of the headline."""
     known = [score for score in scores if score.low is not None and score.high is not None]
     if name in OF_SIZE:
         values = [score.value for score in scores if score.value is not None]
         truth = sum(values) / max(len(values), 1)
     else:
-        truth = value_of(name.partition(" of ")[0], strong)  # a sample's truth is that of all pairs
+        truth = value_of(
+            name.partition(" of ")[0], strength == "strong", title
+        )  # a sample's truth is that of all pairs
     held = [(score.low or 0.0) <= truth <= (score.high or 0.0) for score in known]
     wide = [(score.high or 0.0) - (score.low or 0.0) for score in known]
     count = max(len(known), 1)
@@ -91,14 +107,26 @@ def simulate(name: str, size: int, strength: str, runs: int) -> Cell:
     )
 
 
-def value_of(name: str, strong: bool) -> float:
-    """Return a measure's true score, as the mean over large populations."""
+@cache
+def value_of(name: str, strong: bool, title: str = "") -> float:
+    """Return a measure's true score, its headline or that of a title, as the mean over large populations."""
     measure, random = laws.measure(name), torch.Generator().manual_seed(int(strong))
     values = []
     for _ in range(TIMES):
         for table in laws.tables(measure, name, laws.World(LARGE, strong, random)):
-            values.append(list(measure.score(table).values())[-1].value)
-    return sum(values) / len(values)
+            reduced = measure.reduce(table)
+            values.append(reduced[title or list(reduced)[-1]].score().value)
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else math.nan
+
+
+def scores_of(names: Sequence[str], runs: int) -> Iterator[str]:
+    """Yield a row of Markdown for each score that is no headline: coverage in percent, then false differences."""
+    for name in names:
+        cells = [simulate_scores(name, *setting, runs, headline=False) for setting in SETTINGS]
+        for title in cells[0]:
+            known = [seen[title] for seen in cells if title in seen]
+            yield f"| {name.replace('_', ' ')}: {title} | " + " | ".join(map(shown, known)) + f" | {runs} |"
 
 
 def rows(names: Sequence[str], runs: int) -> dict[str, str]:
@@ -135,7 +163,12 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1000, help="pairs of encoders for each measure and setting")
     parser.add_argument("--only", metavar="NAMES", help="some measures, separated by commas")
     parser.add_argument("--write", action="store_true", help="put the rows into the table of docs/statistics.md")
+    parser.add_argument("--scores", action="store_true", help="print the scores that are no headline, as they are done")
     options = parser.parse_args()
+    if options.scores:
+        for line in scores_of(options.only.split(",") if options.only else registry.names("measures"), options.runs):
+            print(line, flush=True)
+        return
     lines = rows(
         options.only.split(",") if options.only else [*registry.names("measures"), *laws.SAMPLED], options.runs
     )

@@ -576,6 +576,7 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
     "uniformity": (mixed, {}),
     "transfer_quantile": (observed, {"surrogates": SURROGATES}),
     "transfer_rate": (observed, {"surrogates": SURROGATES}),
+    "under": (observed, {"attack": Pgd(10)}),
     "universal_quantile": (observed, SHORT),
     "universal_robustness": (fooled, {}),
     "worst_noise_robustness": (draws, {}),
