@@ -1,6 +1,10 @@
-"""Slices of the slow tests: continuous integration runs one with each commit, and after some commits all of them."""
+"""Slices of the slow tests: continuous integration runs one with each commit, and after some commits all of them.
+
+And the cases of wide sweeps, of which each so-manieth is among the fast tests.
+"""
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
@@ -33,6 +37,17 @@ def kept(items: Sequence[pytest.Item], part: Slice) -> list[pytest.Item]:
     short = [item for item, minutes in slow.items() if minutes <= LONG]
     left_out = slow.keys() - set(short[first::step])
     return [item for item in items if item not in left_out]
+
+
+def thin_out(items: Sequence[pytest.Item]) -> None:
+    """Leave the first of each so many cases of a sweep to the fast tests; all others are slow."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        if sweep := item.get_closest_marker("sweep"):
+            test = item.nodeid.partition("[")[0]
+            if seen[test] % sweep.args[0]:
+                item.add_marker("slow")
+            seen[test] += 1
 
 
 def minutes_of(item: pytest.Item) -> float | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slices import be_patient, kept, slice_of
+from slices import be_patient, kept, slice_of, thin_out
 
 
 class Item:
@@ -42,6 +42,29 @@ def test_slow_tests_have_time_on_a_busy_machine() -> None:
     items: Any = [Item(number) for number in range(9)]
     be_patient(items)
     assert [item.limit for item in items] == [None, 1800, 1800, None, 1800, 3600, None, 1800, 60]
+
+
+class Case:
+    """A case of a test."""
+
+    def __init__(self, name: str, every: int | None):
+        self.nodeid, self.marks = name, []
+        self.every = None if every is None else pytest.mark.sweep(every).mark
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return self.every if name == "sweep" else None
+
+    def add_marker(self, mark: str) -> None:
+        self.marks.append(mark)
+
+
+def test_of_a_sweep_each_so_manieth_case_is_fast() -> None:
+    items: Any = [Case(f"test_{name}[{case}]", every) for case in range(7) for name, every in (("a", 3), ("b", None))]
+    thin_out(items)
+    assert [item.nodeid for item in items if item.marks == []] == [
+        "test_a[0]", *(f"test_b[{case}]" for case in range(3)), "test_a[3]",
+        *(f"test_b[{case}]" for case in range(3, 6)), "test_a[6]", "test_b[6]",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", ["4/4", "-1/4", "1", "1/", "a/b", "", "0/0"])

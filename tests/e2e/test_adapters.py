@@ -99,6 +99,7 @@ def test_merged_adapters_give_the_same_representations(name: str) -> None:
         assert torch.equal(found(x), seen)  # the trained one goes on as it was
 
 
+@pytest.mark.sweep(2)
 @needs_peft
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_training_of_adapters_goes_on_to_the_same_weights(

@@ -202,6 +202,7 @@ def test_an_image_fails_exactly_where_a_rival_has_a_negative_margin(failure: Fai
     assert (first.positions != seen.positions[:, None]).all()
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("ball", [Linf(), L2()])
 def test_rows_certified_together_hold_up_to_the_smallest_of_their_radii(ball: Ball) -> None:
     encoder = Encoder(network(), mean=0, std=1)
@@ -280,6 +281,7 @@ def subject(seen: Shard, radius: Tensor) -> Any:
     )
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("ball", [Linf(), L2()])
 def test_the_check_notices_changes_that_are_too_large(ball: Ball) -> None:
     seen = shard(Encoder(network(), mean=0, std=1), population(0, 1))

@@ -83,6 +83,7 @@ def test_what_was_found_is_nearer_to_the_other_image_and_as_far_away_as_is_said(
     assert float((result.images[0] - pair[0]).abs().max()) == pytest.approx(result.attack, abs=1e-7)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_numbers_are_those_of_an_audit_of_the_same_pair(pair: torch.Tensor, tmp_path: Path, seed: int) -> None:
     ball, sampled = Linf(0.01 if seed else 0.05), PairProbability(negatives=1)
