@@ -333,6 +333,7 @@ def test_networks_that_torchvision_builds_otherwise_for_weights_of_its_own(
         torch.testing.assert_close(encoder(x), theirs(encoder.normalisation(x)), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", ["googlenet", "inception_v3"])
 def test_random_networks_are_built_as_published_ones(name: str) -> None:
     encoder = open_encoder(f"torchvision:{name}?weights=random")

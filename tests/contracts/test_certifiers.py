@@ -338,6 +338,7 @@ def test_what_cannot_be_certified_is_refused_with_its_name(
     assert "radius" in refused(tiny, radii=torch.full((8,), torch.nan))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_normalised_heads_are_certified_for_the_sign_of_cosine_margins(name: str, tiny: Encoder, edges: Tensor) -> None:
     class Normalised(nn.Module):

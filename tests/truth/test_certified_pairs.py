@@ -234,6 +234,7 @@ def test_the_l2_ball_has_its_own_radius(pair: torch.Tensor) -> None:
     assert "/255" not in sentences(result.answer)[0]
 
 
+@pytest.mark.slow
 def test_real_networks_bracket_the_radius(shared: Path) -> None:
     folder = shared / "data"
     spec = f"{folder}/encoders/mnist_cnn_a_eps0.2.safetensors?mean=0&std=1"

@@ -20,6 +20,7 @@ def draw(n: int, rho: float, runs: int = RUNS) -> tuple[torch.Tensor, torch.Tens
     return torch.from_numpy(a), torch.from_numpy(rho * a + math.sqrt(1 - rho**2) * b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "rho"),
     [  # some combinations; all in long runs
@@ -189,6 +190,7 @@ def test_undefined_numbers_are_left_out_and_counted(correlate) -> None:
     assert "2 of 8 points are left out" in found.note
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("spread", "values"), [
     ((0.02, 0.03), ((0.02, 0.17, 0.24, 0.3), (0.0, 0.83, 0.88, 0.9))), ((0.3, 0.3), ((1, 2, 3, 4), (1, 2, 3, 4.2))),
     ((0.02, 0.05), ((0.1, 0.2, 0.3), (0.5, 0.4, 0.7))),

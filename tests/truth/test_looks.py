@@ -34,6 +34,7 @@ def scored(kind: str, rows: torch.Tensor, look: int) -> Score:
         return getattr(statistics, kind)(rows)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("kind", ["median", "share"])
 def test_intervals_at_every_look_hold_at_once(kind: str) -> None:
     assert covered(kind, adjusted=True) >= 0.95
