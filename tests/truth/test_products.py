@@ -47,6 +47,7 @@ def points(box: tuple[Tensor, Tensor], seed: int, image: int) -> Tensor:
     return box[0][image] + shares * (box[1] - box[0])[image]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("slide", ["middle", "zero", "one", "random"])
 @pytest.mark.parametrize("equation", EQUATIONS)
 def test_a_product_stays_above_its_relaxation_and_inside_its_box(
