@@ -87,7 +87,7 @@ def test_same_bound_twice_in_any_batch_and_with_any_other_rows(name, ball, tiny,
     torch.testing.assert_close(certifier(tiny, alone, x, ball).lower[:, 0], whole[:, 1], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("ball", [Linf(0.1), L2(0.8)], ids=["linf", "l2"])
+@pytest.mark.parametrize("ball", [Linf(0.1), pytest.param(L2(0.8), marks=pytest.mark.slow)], ids=["linf", "l2"])
 def test_splits_of_a_row_do_not_depend_on_the_other_rows_of_its_image(ball: Ball) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(3)

@@ -12,20 +12,16 @@ DRAWN = {"test_corruption_study", "test_examples", "test_leaderboard_in_browser"
          "test_report_in_browser", "test_series_in_audits"}  # fmt: skip
 """Modules whose tests look at charts."""
 
-AS_USERS_LOOK = {"test_keeper"}
-"""Modules whose tests ask what hardenings see on their way."""
-
 ATTACKED, STEPS = 16, 10
-"""Of the looks along all other hardenings: they are most of a short training's passes."""
+"""Of the looks along hardenings: they are most of a short training's passes."""
 
 
-@pytest.fixture(autouse=True, scope="module")
-def small_looks(request: pytest.FixtureRequest) -> Iterator[None]:
+@pytest.fixture(autouse=True, scope="session")
+def small_looks() -> Iterator[None]:
     """Let hardenings look at few images, and search in few steps."""
     with pytest.MonkeyPatch.context() as patch:
-        if request.module.__name__ not in AS_USERS_LOOK:
-            patch.setattr(keeper, "ATTACKED", ATTACKED)
-            patch.setattr(keeper, "STEPS", STEPS)
+        patch.setattr(keeper, "ATTACKED", ATTACKED)
+        patch.setattr(keeper, "STEPS", STEPS)
         yield
 
 

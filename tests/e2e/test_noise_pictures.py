@@ -176,6 +176,7 @@ def test_pictures_that_fail_do_not_end_the_audit(tmp_path, monkeypatch):
     assert all(measure["error"] is None for measure in record["encoders"][0]["measures"].values())
 
 
+@pytest.mark.slow
 def test_a_noise_that_cannot_be_drawn_does_not_hide_the_others(tmp_path, monkeypatch):
     look = module.look
 

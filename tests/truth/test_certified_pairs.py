@@ -147,6 +147,7 @@ class Stepped(nn.Module):
         return self.inner(x).detach().mul(100).round()
 
 
+@pytest.mark.slow
 def test_without_a_gradient_the_search_goes_along_the_way_to_the_other_and_says_so(pair: torch.Tensor) -> None:
     encoder = Encoder(Stepped(linear().module), mean=0.5, std=0.25)
     result = certify(encoder, pair[0], pair[1])

@@ -64,7 +64,6 @@ class TestLinf:
 class TestL2:
     """12 programs a case, 8 where they are few."""
 
-    @pytest.mark.sweep(2)
     @pytest.mark.parametrize(("name", "seed", "few"), cases(PIECEWISE_LINEAR, every=14))
     def test_certificate_optimum_attack(self, name: str, seed: int, few: bool) -> None:
         certificate_optimum_attack(name, "l2", seed, few)

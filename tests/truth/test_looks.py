@@ -41,6 +41,7 @@ def test_intervals_at_every_look_hold_at_once(kind: str) -> None:
     assert covered(kind, adjusted=False) < 0.93  # what one interval after another is worth
 
 
+@pytest.mark.slow
 def test_means_hold_too_but_for_what_their_own_interval_lacks() -> None:
     assert covered("mean", adjusted=True) >= 0.93
 
