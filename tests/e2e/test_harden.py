@@ -290,6 +290,7 @@ def test_batchnorm_that_never_took_statistics_is_warned_of() -> None:
     assert doubts.before(Encoder(net, mean=0, std=1)) == []
 
 
+@pytest.mark.slow
 def test_frozen_statistics_stay(unaudited, tmp_path: Path) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(0)

@@ -346,6 +346,7 @@ def test_an_ensemble_can_be_the_attack(pictures, tmp_path) -> None:
     assert audit(tmp_path, curved(), pictures, *asked)["failures"] == []
 
 
+@pytest.mark.slow
 def test_only_the_first_images_are_certified(pictures, tmp_path) -> None:
     record = audit(tmp_path, curved(), pictures, *(replace(m, first=6) for m in BRACKETS))
     assert record["failures"] == []

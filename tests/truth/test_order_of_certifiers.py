@@ -73,7 +73,7 @@ def out_of_order(seeds: tuple[int, ...]) -> list[str]:
 
 
 def test_bounds_of_random_networks_are_in_order() -> None:
-    assert not out_of_order((4,))
+    assert not out_of_order((1,))
 
 
 @pytest.mark.slow(minutes=20)
