@@ -180,7 +180,7 @@ def test_no_round_begins_that_is_not_expected_to_end_in_time(tmp_path: Path, mon
     ("profile", "measure"),
     [
         ("feature_space", {"name": "few_shot_accuracy"}),
-        ("robust_probing", {"name": "robust_probe", "robust": {"epochs": 2}}),
+        pytest.param("robust_probing", {"name": "robust_probe", "robust": {"epochs": 2}}, marks=pytest.mark.slow),
     ],
 )
 def test_what_is_learned_does_not_change_from_round_to_round(
@@ -345,6 +345,7 @@ def test_python_takes_a_budget_and_an_aim() -> None:
         holdfast.audit(encoder(), "digits", images=24, budget="2 minutes", quiet=True)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(("every", "drawn"), [(0.0, 2), (600.0, 1)])
 def test_reports_of_rounds_are_not_drawn_faster_than_anybody_reads(every, drawn, tmp_path, capsys, monkeypatch) -> None:
     folders = []
