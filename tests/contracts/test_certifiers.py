@@ -59,7 +59,6 @@ def linear(dim: int = 5, seed: int = 0) -> tuple[Encoder, Tensor, Tensor]:
     return encoder, matrix, layer.bias.detach().double() - matrix.sum(1) * 0.25
 
 
-@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("name", "ball"), BOTH)
 def test_bounds_have_one_number_per_row_and_no_attack_is_below(name, ball, tiny, edges) -> None:
     margin, x = margins(12, count=4, rows=2), edges[:4]

@@ -91,7 +91,6 @@ CHANGES = {
 }
 
 
-@pytest.mark.sweep(3)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", ["digits", "large"])
 def test_ten_pictures_five_times_each_are_ten(name: str, change: str, digits: Tensor) -> None:
