@@ -317,6 +317,7 @@ def test_steps_do_not_wait(name: str, gpu: Pretended, monkeypatch: pytest.Monkey
     assert per_step(name, loop(setting("cuda")), gpu) == WAITS.get(name, 0)
 
 
+@pytest.mark.slow
 def test_robust_accuracy_waits_once_in_many_passes(gpu: Pretended) -> None:
     """While images stand; what is fooled is what a CPU finds."""
 

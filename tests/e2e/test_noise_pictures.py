@@ -149,6 +149,7 @@ def test_the_report_shows_every_noise(run):
     assert "cannot be read" not in section
 
 
+@pytest.mark.slow
 def test_a_second_audit_writes_the_same(run):
     before = copy.deepcopy(entries(run))
     tables = {entry["table"]: (run[0] / entry["table"]).read_bytes() for entry in before}
