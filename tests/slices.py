@@ -4,7 +4,7 @@ And the cases of wide sweeps, of which each so-manieth is among the fast tests.
 """
 
 import argparse
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import pytest
@@ -40,14 +40,27 @@ def kept(items: Sequence[pytest.Item], part: Slice) -> list[pytest.Item]:
 
 
 def thin_out(items: Sequence[pytest.Item]) -> None:
-    """Leave the first of each so many cases of a sweep to the fast tests; all others are slow."""
-    seen: Counter[str] = Counter()
+    """Leave to the fast tests the first of each so many cases of a sweep, and one of each value of its parameters."""
+    sweeps: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if sweep := item.get_closest_marker("sweep"):
-            test = item.nodeid.partition("[")[0]
-            if seen[test] % sweep.args[0]:
-                item.add_marker("slow")
-            seen[test] += 1
+        if item.get_closest_marker("sweep") and not item.get_closest_marker("slow"):
+            sweeps[item.nodeid.partition("[")[0]].append(item)
+    for cases in sweeps.values():
+        _thin_out(cases, cases[0].get_closest_marker("sweep"))
+
+
+def _thin_out(cases: Sequence[pytest.Item], sweep: pytest.Mark | None) -> None:
+    assert sweep is not None
+    values = [set(case.callspec.indices.items()) for case in cases]  # pyright: ignore[reportAttributeAccessIssue]
+    counts = Counter(value for several in values for value in several)
+    chosen = range(0, len(cases), sweep.args[0])
+    seen = {value for number in chosen for value in values[number]}
+    for number, case in enumerate(cases):
+        # a value of one case alone is no axis of the sweep
+        unseen = {value for value in values[number] - seen if counts[value] > 1}
+        if number not in chosen and not unseen:
+            case.add_marker("slow")
+        seen |= unseen
 
 
 def minutes_of(item: pytest.Item) -> float | None:

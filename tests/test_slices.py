@@ -2,6 +2,7 @@
 
 import argparse
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,26 +46,33 @@ def test_slow_tests_have_time_on_a_busy_machine() -> None:
 
 
 class Case:
-    """A case of a test."""
+    """A case of a test, whose parameters have values of these numbers."""
 
-    def __init__(self, name: str, every: int | None):
-        self.nodeid, self.marks = name, []
-        self.every = None if every is None else pytest.mark.sweep(every).mark
+    def __init__(self, test: str, every: int | None = 3, slow: bool = False, **indices: int):
+        self.nodeid, self.callspec = f"{test}[{indices}]", SimpleNamespace(indices=indices)
+        self.marks = {"sweep": every and pytest.mark.sweep(every).mark, "slow": pytest.mark.slow.mark if slow else None}
 
     def get_closest_marker(self, name: str) -> pytest.Mark | None:
-        return self.every if name == "sweep" else None
+        return self.marks[name]
 
-    def add_marker(self, mark: str) -> None:
-        self.marks.append(mark)
+    def add_marker(self, name: str) -> None:
+        self.marks[name] = getattr(pytest.mark, name).mark
+
+
+def fast(*items: Any) -> list[int]:
+    thin_out(items)
+    return [number for number, item in enumerate(items) if not item.get_closest_marker("slow")]
 
 
 def test_of_a_sweep_each_so_manieth_case_is_fast() -> None:
-    items: Any = [Case(f"test_{name}[{case}]", every) for case in range(7) for name, every in (("a", 3), ("b", None))]
-    thin_out(items)
-    assert [item.nodeid for item in items if item.marks == []] == [
-        "test_a[0]", *(f"test_b[{case}]" for case in range(3)), "test_a[3]",
-        *(f"test_b[{case}]" for case in range(3, 6)), "test_a[6]", "test_b[6]",
-    ]  # fmt: skip
+    mixed = [Case(test, every, case=case) for case in range(7) for test, every in (("a", 3), ("b", None))]
+    assert fast(*mixed) == [0, 1, 3, 5, 6, 7, 9, 11, 12, 13]  # all of the other test
+    assert fast(*(Case("a", slow=case < 2, case=case) for case in range(7))) == [2, 5]
+
+
+def test_of_a_sweep_each_value_is_in_a_fast_case() -> None:
+    """Each third of cases in rows of three would be of one column alone."""
+    assert fast(*(Case("a", row=row, column=column) for row in range(3) for column in range(3))) == [0, 1, 2, 3, 6]
 
 
 @pytest.mark.parametrize("text", ["4/4", "-1/4", "1", "1/", "a/b", "", "0/0"])

@@ -128,7 +128,6 @@ def test_other_software(run, monkeypatch, tmp_path):
     assert not stands(run)
 
 
-@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     "pattern", ["record.json", "report.html", "plan.json", "tables/*/*", "cache/*/*.safetensors", RECEIPT]
 )

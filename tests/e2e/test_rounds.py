@@ -179,8 +179,8 @@ def test_no_round_begins_that_is_not_expected_to_end_in_time(tmp_path: Path, mon
 @pytest.mark.parametrize(
     ("profile", "measure"),
     [
-        ("feature_space", {"name": "few_shot_accuracy"}),
-        pytest.param("robust_probing", {"name": "robust_probe", "robust": {"epochs": 2}}, marks=pytest.mark.slow),
+        pytest.param("feature_space", {"name": "few_shot_accuracy"}, marks=pytest.mark.slow),
+        ("robust_probing", {"name": "robust_probe", "robust": {"epochs": 2}}),
     ],
 )
 def test_what_is_learned_does_not_change_from_round_to_round(
