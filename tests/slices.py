@@ -5,7 +5,7 @@ And the cases of wide sweeps, of which each so-manieth is among the fast tests.
 
 import argparse
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -51,7 +51,7 @@ def thin_out(items: Sequence[pytest.Item]) -> None:
 
 def _thin_out(cases: Sequence[pytest.Item], sweep: pytest.Mark | None) -> None:
     assert sweep is not None
-    values = [set(case.callspec.indices.items()) for case in cases]  # pyright: ignore[reportAttributeAccessIssue]
+    values = [_values(case.callspec.params) for case in cases]  # pyright: ignore[reportAttributeAccessIssue]
     counts = Counter(value for several in values for value in several)
     chosen = range(0, len(cases), sweep.args[0])
     seen = {value for number in chosen for value in values[number]}
@@ -61,6 +61,11 @@ def _thin_out(cases: Sequence[pytest.Item], sweep: pytest.Mark | None) -> None:
         if number not in chosen and not unseen:
             case.add_marker("slow")
         seen |= unseen
+
+
+def _values(parameters: Mapping[str, object]) -> set[tuple[str, int]]:
+    """Return the values of parameters, by their identity: some cannot be hashed, and cases share them."""
+    return {(name, id(value)) for name, value in parameters.items()}
 
 
 def minutes_of(item: pytest.Item) -> float | None:

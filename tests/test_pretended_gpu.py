@@ -147,7 +147,7 @@ def test_attacks(name: str) -> None:
 PATCH = Patch(0.5, share=0.15)
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("name", "ball"),
     [

@@ -46,10 +46,10 @@ def test_slow_tests_have_time_on_a_busy_machine() -> None:
 
 
 class Case:
-    """A case of a test, whose parameters have values of these numbers."""
+    """A case of a test, with the values of its parameters."""
 
-    def __init__(self, test: str, every: int | None = 3, slow: bool = False, **indices: int):
-        self.nodeid, self.callspec = f"{test}[{indices}]", SimpleNamespace(indices=indices)
+    def __init__(self, test: str, every: int | None = 3, slow: bool = False, **params: int):
+        self.nodeid, self.callspec = f"{test}[{params}]", SimpleNamespace(params=params)
         self.marks = {"sweep": every and pytest.mark.sweep(every).mark, "slow": pytest.mark.slow.mark if slow else None}
 
     def get_closest_marker(self, name: str) -> pytest.Mark | None:
