@@ -109,7 +109,7 @@ def test_the_first_round_answers_in_a_sentence_and_each_leaves_a_valid_record(tm
     assert read_record(Folder(tmp_path))["run"]["rounds"]["ended"] == "complete"
 
 
-@pytest.mark.parametrize("images", [pytest.param(6, marks=pytest.mark.slow), 8, 24])
+@pytest.mark.parametrize("images", [*(pytest.param(count, marks=pytest.mark.slow) for count in (6, 8)), 24])
 def test_a_record_of_rounds_is_that_of_as_many_images_in_one_go(images: int, tmp_path: Path, many_rounds) -> None:
     plan = replace(PLAN, budget=None, until=Until(images=images))
     record, told = audit(plan, tmp_path / "rounds")
