@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check
+# Of what is installed little is imported, and that is compiled then.
+INSTALL = $(PIP) install -q --no-compile -c constraints.txt
 
 .PHONY: demo test slow mutants check format surface pages bench bench-quick gpu docs clean
 
@@ -35,7 +37,7 @@ pages: $(VENV)/installed
 	$(VENV)/bin/python docs/fill.py
 
 bench: $(VENV)/installed-test
-	$(PIP) install -q -c constraints.txt -e '.[bench]'
+	$(INSTALL) -e '.[bench]'
 	$(VENV)/bin/python -m benchmarks
 
 bench-quick: $(VENV)/installed-test
@@ -48,19 +50,21 @@ docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict
 	@echo 'open build/site/index.html'
 
+# That of an older Python takes three times as long to choose versions; where no newer one can be had, it does.
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
+	-$(PIP) install -q --upgrade pip
 
 $(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP) install -q -c constraints.txt -e .
+	$(INSTALL) -e .
 	touch $@
 
 $(VENV)/installed-docs: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP) install -q -c constraints.txt -e '.[docs]'
+	$(INSTALL) -e '.[docs]'
 	touch $@ $(VENV)/installed
 
 $(VENV)/installed-test: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP) install -q -c constraints.txt -e '.[test]'
+	$(INSTALL) -e '.[test]'
 	touch $@ $(VENV)/installed $(VENV)/installed-docs
 
 clean:

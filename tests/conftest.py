@@ -32,7 +32,7 @@ from holdfast.core import Encoder  # noqa: E402
 from holdfast.parts.attacks.apgd import Apgd  # noqa: E402
 from holdfast.parts.checks.stronger_attack import StrongerAttack  # noqa: E402
 from report_fixture import draw_charts_once, no_charts  # noqa: E402
-from slices import be_patient, kept, slice_of  # noqa: E402
+from slices import be_patient, kept, slice_of, thin_out  # noqa: E402
 
 pytest.register_assert_rewrite("sameness")  # which says what differs
 torch.set_num_threads(1)  # the networks are tiny, and the suite runs in parallel processes
@@ -53,7 +53,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give slow tests time; keep a slice of them, where one is asked for."""
+    """Thin out sweeps; give slow tests time; keep a slice of them, where one is asked for."""
+    thin_out(items)
     be_patient(items)
     if part := config.getoption("--slow-slice"):
         remaining = kept(items, part)

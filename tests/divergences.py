@@ -22,11 +22,17 @@ def codebooks(dim: int) -> Path:
     return path
 
 
+@cache
+def of_length(dim: int) -> ProductQuantised:
+    """Return the divergence of vectors of a length, which has read its codebooks."""
+    return ProductQuantised(str(codebooks(dim)))
+
+
 class OfAnyLength(ProductQuantised):
     """Codes of vectors of any length, which a file of codebooks cannot be of."""
 
     def quantise(self, reps: Tensor) -> Tensor:
-        return ProductQuantised(str(codebooks(reps.shape[-1]))).quantise(reps)
+        return of_length(reps.shape[-1]).quantise(reps)
 
 
 def divergence(name: str) -> Divergence:

@@ -1,7 +1,11 @@
-"""Slices of the slow tests: continuous integration runs one with each commit, and after some commits all of them."""
+"""Slices of the slow tests: continuous integration runs one with each commit, and after some commits all of them.
+
+And the cases of wide sweeps, of which each so-manieth is among the fast tests.
+"""
 
 import argparse
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -33,6 +37,35 @@ def kept(items: Sequence[pytest.Item], part: Slice) -> list[pytest.Item]:
     short = [item for item, minutes in slow.items() if minutes <= LONG]
     left_out = slow.keys() - set(short[first::step])
     return [item for item in items if item not in left_out]
+
+
+def thin_out(items: Sequence[pytest.Item]) -> None:
+    """Leave to the fast tests the first of each so many cases of a sweep, and one of each value of its parameters."""
+    sweeps: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("sweep") and not item.get_closest_marker("slow"):
+            sweeps[item.nodeid.partition("[")[0]].append(item)
+    for cases in sweeps.values():
+        _thin_out(cases, cases[0].get_closest_marker("sweep"))
+
+
+def _thin_out(cases: Sequence[pytest.Item], sweep: pytest.Mark | None) -> None:
+    assert sweep is not None
+    values = [_values(case.callspec.params) for case in cases]  # pyright: ignore[reportAttributeAccessIssue]
+    counts = Counter(value for several in values for value in several)
+    chosen = range(0, len(cases), sweep.args[0])
+    seen = {value for number in chosen for value in values[number]}
+    for number, case in enumerate(cases):
+        # a value of one case alone is no axis of the sweep
+        unseen = {value for value in values[number] - seen if counts[value] > 1}
+        if number not in chosen and not unseen:
+            case.add_marker("slow")
+        seen |= unseen
+
+
+def _values(parameters: Mapping[str, object]) -> set[tuple[str, int]]:
+    """Return the values of parameters, by their identity: some cannot be hashed, and cases share them."""
+    return {(name, id(value)) for name, value in parameters.items()}
 
 
 def minutes_of(item: pytest.Item) -> float | None:

@@ -133,6 +133,7 @@ def test_widths_are_measured():
     assert len(finite(dimensions.measure((4, 16), rows=40, rounds=1))) == len(dimensions.CASES)
 
 
+@pytest.mark.slow
 def test_growth_of_certificates_is_measured():
     sizes = dict.fromkeys(certificate_growth.SIZES, (1, 2))
     assert len(finite(certificate_growth.measure(sizes, rounds=1, tolerance=0.05))) == len(sizes) + 1
@@ -445,6 +446,7 @@ def test_the_exit_status_says_whether_something_got_slower(cost, status, monkeyp
     assert ("slower: loop: step" in printed.err) == bool(status)
 
 
+@pytest.mark.slow
 def test_a_benchmark_that_fails_loses_no_other(capfd, monkeypatch):
     monkeypatch.setenv("HOLDFAST_SHARED", "/nowhere")
     ((name, run),) = running.measure(("nosuch", "certified_accuracy"))

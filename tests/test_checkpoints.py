@@ -181,6 +181,7 @@ FORMATS: dict[str, Callable[[nn.Module, Path], Heads]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_checkpoint_opens_with_one_spec(name: str, resnet: nn.Module, tmp_path: Path, x: Tensor) -> None:
     """Pooled features, and every head on them, are those of the authors' network."""

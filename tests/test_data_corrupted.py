@@ -74,6 +74,7 @@ def test_the_files_as_an_axis_say_what_the_data_says(home: Path) -> None:
     assert files_read({"files": "C", "corruption": "fog", "severity": 1})[0] != files_read({"files": "C"})[0]
 
 
+@pytest.mark.slow
 def test_the_recipe_for_cifar10_c_asks_all_corruptions_and_severities(home: Path) -> None:
     (home / "data").mkdir()
     (home / "C").rename(home / "data" / "CIFAR-10-C")

@@ -29,6 +29,7 @@ def maps(encoder: Encoder, x: Tensor) -> Tensor:
 # --- timm: its own maps of the last block -------------------------------------------------------
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("name", "size", "grid", "left_out"),
     [

@@ -130,6 +130,7 @@ def timm_folder(folder, name, **kwargs):
     return model
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", ["resnet10t", "vit_tiny_patch16_224"])
 def test_timm(picture, tmp_path, name):
     guard_torchvision()

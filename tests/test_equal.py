@@ -16,6 +16,7 @@ def family(limit: float = 1.0) -> Family:
     return Family("Things", "ours", "theirs", "levels", limit, ("torch", "no-such-package"), lambda: iter(()))
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("name", "refused"),
     [

@@ -57,6 +57,7 @@ def numbers(figure: Figure) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(figure.csv())))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("kind", DRAWINGS)
 def test_every_kind_is_a_file_of_every_format_and_the_same_every_time(kind: str, tmp_path: Path) -> None:
     figure = figure_of(kind)

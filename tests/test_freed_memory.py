@@ -40,6 +40,7 @@ def test_the_next_step_takes_no_pages_from_the_system() -> None:
     assert few < many / 10
 
 
+@pytest.mark.slow
 @glibc
 def test_what_the_environment_says_stays() -> None:
     assert faults("keep", MALLOC_TRIM_THRESHOLD_="131072")[0] == "False"

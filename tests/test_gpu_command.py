@@ -155,6 +155,7 @@ def test_every_section_has_rows_of_a_name_each_on_a_gpu_and_in_a_rehearsal(monke
     assert {task.section for task in tasks(CPU, frozenset({"bank", "waits"}))} == {"bank", "waits"}
 
 
+@pytest.mark.slow
 def test_steps_run_on_a_pretended_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     small = replace(RESNET18, title="small", spec="zoo:cnn_b_cifar")
     monkeypatch.setattr("benchmarks.gpu.photos.RESNET50", small)

@@ -100,6 +100,7 @@ def test_a_plain_number_without_a_truth_is_not_called_true() -> None:
     assert verdict.verdict(said(0.1), None, EPS, hides=True) == verdict.UNKNOWN
 
 
+@pytest.mark.slow
 def test_the_attack_that_knows_beats_plain_pgd() -> None:
     family = replace(DIGITS, pursuit=40, rounds=4, climbs=0, steps=30)
     network = nn.Sequential(inputs.saturated(200), family.network()).eval()

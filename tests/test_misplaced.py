@@ -40,6 +40,7 @@ def test_what_is_no_parameter_of_anything_is_told_as_before() -> None:
         holdfast.audit("zoo:digits-simclr", "digits", atacked=10)  # type: ignore[call-arg]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("words", [["--attack-steps", "10"], ["--attack-steps=10"], ["--steps", "10"]])
 def test_an_option_that_is_a_parameter_of_measures_is_given_with_set(words: list[str]) -> None:
     command = [sys.executable, "-m", "holdfast", "audit", "zoo:digits-simclr", "--data", "digits", *words]

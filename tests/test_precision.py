@@ -283,6 +283,7 @@ def test_flags_of_tf32_come_back_also_after_errors(before: tuple[bool, bool]) ->
         matmul.allow_tf32, cudnn.allow_tf32 = was
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="torch before 2.9")
 def test_the_newer_setting_of_tf32_is_overruled_and_comes_back() -> None:
     """A process that has set it alone cannot read the older one, and convolutions would inherit it."""

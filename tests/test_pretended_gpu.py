@@ -147,6 +147,7 @@ def test_attacks(name: str) -> None:
 PATCH = Patch(0.5, share=0.15)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("name", "ball"),
     [
@@ -241,6 +242,7 @@ def test_certifiers(name: str) -> None:
     bounds_on_both(lambda at: registry.find("certifiers", name)()(at.encoder, margin(at), at.x, Linf(0.02)))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", list(CERTIFIERS))
 def test_certifiers_that_search(name: str) -> None:
     bounds_on_both(lambda at: CERTIFIERS[name](at)(2))
@@ -303,7 +305,10 @@ def test_the_random_numbers_of_images_are_those_of_the_cpu_but_for_noise_on_whol
 # --- waits ---
 
 
-@pytest.mark.parametrize("name", [*ATTACKS, *LEARNERS, *CERTIFIERS])
+@pytest.mark.parametrize(
+    "name",
+    [*ATTACKS, *LEARNERS, *(pytest.param(name, marks=[pytest.mark.slow] * ("leaf" in name)) for name in CERTIFIERS)],
+)
 def test_steps_do_not_wait(name: str, gpu: Pretended, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step of a loop never, an epoch of a learner once: its success is read."""
     if name in CERTIFIERS:  # whose steps are dear, and all alike
@@ -312,6 +317,7 @@ def test_steps_do_not_wait(name: str, gpu: Pretended, monkeypatch: pytest.Monkey
     assert per_step(name, loop(setting("cuda")), gpu) == WAITS.get(name, 0)
 
 
+@pytest.mark.slow
 def test_robust_accuracy_waits_once_in_many_passes(gpu: Pretended) -> None:
     """While images stand; what is fooled is what a CPU finds."""
 

@@ -139,6 +139,7 @@ def test_colours_follow_the_theme_and_ids_are_unique(folder, noises):
     assert not re.search(r"\son\w+=", html)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("hostile", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>'])
 def test_names_are_escaped(folder, record, noises, hostile):
     noises[0].update(failure=hostile, file=hostile, groups=[hostile, "b", "c"], grouped=hostile, measures=[hostile])

@@ -2,11 +2,12 @@
 
 import argparse
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from slices import be_patient, kept, slice_of
+from slices import be_patient, kept, slice_of, thin_out
 
 
 class Item:
@@ -42,6 +43,36 @@ def test_slow_tests_have_time_on_a_busy_machine() -> None:
     items: Any = [Item(number) for number in range(9)]
     be_patient(items)
     assert [item.limit for item in items] == [None, 1800, 1800, None, 1800, 3600, None, 1800, 60]
+
+
+class Case:
+    """A case of a test, with the values of its parameters."""
+
+    def __init__(self, test: str, every: int | None = 3, slow: bool = False, **params: int):
+        self.nodeid, self.callspec = f"{test}[{params}]", SimpleNamespace(params=params)
+        self.marks = {"sweep": every and pytest.mark.sweep(every).mark, "slow": pytest.mark.slow.mark if slow else None}
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return self.marks[name]
+
+    def add_marker(self, name: str) -> None:
+        self.marks[name] = getattr(pytest.mark, name).mark
+
+
+def fast(*items: Any) -> list[int]:
+    thin_out(items)
+    return [number for number, item in enumerate(items) if not item.get_closest_marker("slow")]
+
+
+def test_of_a_sweep_each_so_manieth_case_is_fast() -> None:
+    mixed = [Case(test, every, case=case) for case in range(7) for test, every in (("a", 3), ("b", None))]
+    assert fast(*mixed) == [0, 1, 3, 5, 6, 7, 9, 11, 12, 13]  # all of the other test
+    assert fast(*(Case("a", slow=case < 2, case=case) for case in range(7))) == [2, 5]
+
+
+def test_of_a_sweep_each_value_is_in_a_fast_case() -> None:
+    """Each third of cases in rows of three would be of one column alone."""
+    assert fast(*(Case("a", row=row, column=column) for row in range(3) for column in range(3))) == [0, 1, 2, 3, 6]
 
 
 @pytest.mark.parametrize("text", ["4/4", "-1/4", "1", "1/", "a/b", "", "0/0"])

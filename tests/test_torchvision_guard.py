@@ -1,10 +1,14 @@
 import subprocess
 import sys
 
+import pytest
+
 from holdfast.runtime.torchvision_guard import guard_torchvision
 
 SCRIPT = """
 import sys
+
+import pytest
 try:
     import torchvision
     broken = False
@@ -17,6 +21,7 @@ assert torchvision.models.resnet18().eval()(torch.zeros(1, 3, 32, 32)).shape == 
 """
 
 
+@pytest.mark.slow
 def test_torchvision_and_timm_import_after_the_guard_even_if_the_import_failed_before():
     # a process of its own: importing torchvision twice is what is tested
     result = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120)

@@ -169,6 +169,7 @@ def test_an_empty_folder_says_what_makes_a_run(tmp_path: Path) -> None:
     assert "There is no run below this folder yet" in text(Site(tmp_path, live=True), "")
 
 
+@pytest.mark.slow
 def test_without_the_server_pages_can_still_be_written(root: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("holdfast.runtime.optional.find_spec", lambda name: None)
     with pytest.raises(

@@ -32,6 +32,7 @@ def test_an_instance_is_answered_once_and_held_against_what_is_published(tmp_pat
     assert (line.onnx, line.vnnlib, line.result, line.by) == (onnx, vnnlib, "verified", "crown")
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_or_is_late_is_no_answer(tmp_path: Path) -> None:
     assert vnncomp.run(tmp_path, "a.onnx", "a.vnnlib", "crown", 60, 1).result.startswith("failed: ")
     late = vnncomp.run(tmp_path, "a.onnx", "a.vnnlib", "crown", 0.05, 1)

@@ -221,6 +221,7 @@ def formula(draw: random.Random, depth: int, outputs: list[float]) -> tuple[str,
     return f"({word} {' '.join(text for text, _ in parts)})", joint(holds for _, holds in parts)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("seed", range(300))
 def test_a_random_formula_holds_where_its_query_says(tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
@@ -238,6 +239,7 @@ def test_a_random_formula_holds_where_its_query_says(tmp_path: Path, seed: int) 
     assert bool(query.worst(torch.tensor([outputs]).double()) <= 0) == holds
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("seed", range(300))
 def test_a_damaged_file_is_refused_or_read_in_one_line(tmp_path: Path, seed: int) -> None:
     """Bytes changed, doubled, or lost: a reader that raises anything else fails here."""

@@ -57,6 +57,7 @@ PREFIXES = (
 )  # fmt: skip
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("ending", ["pt", "safetensors"])
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_what_wraps_a_network_is_taken_away(prefix: str, ending: str, tmp_path: Path) -> None:
@@ -270,6 +271,7 @@ def test_what_timm_converts_is_read_as_timm_reads_it(tmp_path: Path) -> None:
         open_encoder(f"timm:test_vit?weights={tmp_path}/w.pt")
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", ["fbnetc_100", "repvit_m0_9"])
 def test_networks_that_timm_builds_otherwise_for_weights_of_its_own(name: str, tmp_path: Path) -> None:
     """fbnetc_100 has another ε in its BatchNorms, repvit's file more of a head than timm says."""
@@ -293,6 +295,7 @@ def old_names(tensors: State) -> State:
     return {re.sub(r"(denselayer\d+\.(?:norm|conv))(\d)\.", r"\1.\2.", name): v for name, v in tensors.items()}
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("name", "held"),
     [
@@ -330,6 +333,7 @@ def test_networks_that_torchvision_builds_otherwise_for_weights_of_its_own(
         torch.testing.assert_close(encoder(x), theirs(encoder.normalisation(x)), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", ["googlenet", "inception_v3"])
 def test_random_networks_are_built_as_published_ones(name: str) -> None:
     encoder = open_encoder(f"torchvision:{name}?weights=random")
@@ -424,6 +428,7 @@ def test_a_name_that_a_header_has_twice_is_refused(tmp_path: Path) -> None:
             open_encoder(spec)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("key", ["mean", "std"])
 @pytest.mark.parametrize("text", ["ImageNet", "0.5;0.5", "", "0.5,,", "nan", "0.1,0.2"])
 def test_metadata_that_are_no_numbers_are_said_in_a_line(key: str, text: str, tmp_path: Path) -> None:

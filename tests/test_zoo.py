@@ -19,6 +19,7 @@ DIMS = {
 }
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_network_opens(name):
     encoder = open_encoder(f"zoo:{name}?seed=3")
@@ -38,6 +39,7 @@ def test_every_network_opens(name):
     assert encoder.origin["weights"] == "random, seed 3"
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", [name for name, network in NETWORKS.items() if network.dim])
 def test_the_last_layer_has_the_width_that_is_named(name, tmp_path):
     encoder = open_encoder(f"zoo:{name}?dim=7&seed=3")

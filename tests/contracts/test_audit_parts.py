@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -274,7 +275,7 @@ def test_checks_give_a_verdict(run, subtests: pytest.Subtests) -> None:
             assert entry["meaning"].endswith((".", "?"))
 
 
-@pytest.mark.parametrize("half", [0, 1])
+@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_measures_depend_on_neither_batch_size_nor_company(half: int, run, pictures, tmp_path, subtests) -> None:
     """Company may add to what was found in a ball, see `shared_searches`; all else is what it is beside others."""
     parts = tuple(map(measure, MEASURES[half::2]))
@@ -294,6 +295,7 @@ def test_measures_depend_on_neither_batch_size_nor_company(half: int, run, pictu
                     assert score["value"] == pytest.approx(there[title]["value"], rel=RTOL, abs=RTOL)
 
 
+@pytest.mark.slow
 def test_measures_take_an_ensemble(pictures, tmp_path, subtests: pytest.Subtests) -> None:
     parts = tuple(registry.find("measures", name)(attack=Ensemble((Pgd(3), Square(6)))) for name in ATTACKING)
     record = audit(tmp_path, network(), pictures, measures=parts, checks=())
@@ -431,17 +433,23 @@ class OfModes(nn.Module):
 HIDDEN = ("a constant", "an offset", "two clouds", "images far away")
 
 
+def hidden(inner: nn.Module, name: str, status: str, fast: str) -> list[Any]:
+    """Return cases of all ways to hide a network, one of them for the fast suite."""
+    return [pytest.param(Behind(inner, how), name, status, marks=[pytest.mark.slow] * (how != fast)) for how in HIDDEN]
+
+
 @pytest.mark.parametrize(
     ("module", "name", "status"),
     [
         (Coupled(), "batch_independence", "fail"),
         (Random(), "frozen", "fail"),
         (Masked(), "masking", "fail"),
-        *((Behind(Coupled(), how), "batch_independence", "fail") for how in HIDDEN),
-        *((Behind(Random(), how), "frozen", "fail") for how in HIDDEN),
-        *((Behind(nn.Flatten(), how), name, "pass") for how in HIDDEN for name in ("batch_independence", "frozen")),
+        *hidden(Coupled(), "batch_independence", "fail", fast="two clouds"),
+        *hidden(Random(), "frozen", "fail", fast="a constant"),
+        *hidden(nn.Flatten(), "batch_independence", "pass", fast="images far away"),
+        *hidden(nn.Flatten(), "frozen", "pass", fast="an offset"),
         *((OfModes(way), "frozen", "fail") for way in ("mode", "requires grad")),
-        *((Behind(OfModes("mode"), how), "frozen", "fail") for how in HIDDEN),
+        *hidden(OfModes("mode"), "frozen", "fail", fast="images far away"),
     ],
 )
 def test_checks_catch_what_they_are_for(module, name, status, pictures, tmp_path) -> None:

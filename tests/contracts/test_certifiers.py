@@ -73,6 +73,7 @@ def test_bounds_have_one_number_per_row_and_no_attack_is_below(name, ball, tiny,
     assert bool(torch.isfinite(bound.lower[~bound.vacuous]).all())
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("name", "ball"), BOTH)
 def test_same_bound_twice_in_any_batch_and_with_any_other_rows(name, ball, tiny, edges) -> None:
     certifier, margin, x = make(name), margins(12, count=4, rows=2), edges[:4]
@@ -85,7 +86,7 @@ def test_same_bound_twice_in_any_batch_and_with_any_other_rows(name, ball, tiny,
     torch.testing.assert_close(certifier(tiny, alone, x, ball).lower[:, 0], whole[:, 1], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("ball", [Linf(0.1), L2(0.8)], ids=["linf", "l2"])
+@pytest.mark.parametrize("ball", [Linf(0.1), pytest.param(L2(0.8), marks=pytest.mark.slow)], ids=["linf", "l2"])
 def test_splits_of_a_row_do_not_depend_on_the_other_rows_of_its_image(ball: Ball) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(3)
@@ -100,6 +101,7 @@ def test_splits_of_a_row_do_not_depend_on_the_other_rows_of_its_image(ball: Ball
     assert bool((whole > Crown()(encoder, margin, x, ball).lower + 1e-3).any())  # splits have done something
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("name", "ball"), BOTH)
 def test_radii_of_images_replace_the_ball_s(name, ball, tiny, edges) -> None:
     certifier, margin, other, x = (
@@ -118,6 +120,7 @@ def test_radii_of_images_replace_the_ball_s(name, ball, tiny, edges) -> None:
         torch.testing.assert_close(point.lower.float(), margin(tiny(x)), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("seed", range(3))
 def test_linear_encoders_in_closed_form(name: str, seed: int) -> None:
@@ -131,6 +134,7 @@ def test_linear_encoders_in_closed_form(name: str, seed: int) -> None:
         torch.testing.assert_close(bound.lower, clean - 0.2 * reach, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("radius", [0.1, 0.5, 1.2])
 def test_linear_encoders_clipped_to_the_pixel_box(name: str, radius: float, edges: Tensor) -> None:
@@ -187,6 +191,7 @@ LOWERS: dict[Ball, dict[str, Tensor]] = {}
 """What every certifier says of one margin per image of `edges`, in every ball: computed once for all attacks."""
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("attack", attacks(), ids=lambda attack: type(attack).__name__)
 @pytest.mark.parametrize("ball", BALLS, ids=lambda b: type(b).__name__)
 def test_no_attack_beats_a_certificate(attack: Attack, ball: Ball, tiny: Encoder, edges: Tensor) -> None:
@@ -205,6 +210,7 @@ def test_no_attack_beats_a_certificate(attack: Attack, ball: Ball, tiny: Encoder
         assert bool((lower <= reached + 1e-5).all()), f"{name} is beaten by {(lower - reached).max()}"
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("name", "ball"), BOTH)
 def test_vacuous_bounds_say_so(name, ball, tiny, edges) -> None:
     """On the whole pixel box a bound is no better than that of the box; on a tiny ball, or in one window, it is."""
@@ -331,6 +337,7 @@ def test_what_cannot_be_certified_is_refused_with_its_name(
     assert "radius" in refused(tiny, radii=torch.full((8,), torch.nan))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_normalised_heads_are_certified_for_the_sign_of_cosine_margins(name: str, tiny: Encoder, edges: Tensor) -> None:
     class Normalised(nn.Module):

@@ -118,6 +118,7 @@ def objectives() -> Iterator[tuple[str, Objective]]:
                 continue
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("change", "size"), CHANGED)
 def test_objectives_change_by_a_factor_at_most(change: str, size: float, dtype: torch.dtype, subtests) -> None:
@@ -281,6 +282,7 @@ MORE = [
 ]  # fmt: skip
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("change", "size", "dtype"), [*FEW, *(pytest.param(*one, marks=pytest.mark.slow) for one in MORE)], ids=str
 )

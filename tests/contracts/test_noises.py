@@ -35,6 +35,7 @@ def numbers(noise: Noise, x: Tensor, draws: int = 5) -> Tensor:
     return Rng(5, ids=IDS[: len(x)]).normal(draws, noise.numbers(x))
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("noise", NOISES, ids=str)
 @pytest.mark.parametrize("size", [1.0, 6.0, 40.0])
 def test_draws_stay_inside(noise: Noise, size: float, colours: Tensor) -> None:
@@ -70,6 +71,7 @@ def test_no_numbers_no_disturbance(noise: Noise, colours: Tensor) -> None:
     torch.testing.assert_close(out[:, 0], colours, rtol=0, atol=2e-6)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("noise", NOISES, ids=str)
 @pytest.mark.parametrize("size", [0.0, 1.0, 40.0])
 def test_gradients_are_finite(noise: Noise, size: float, colours: Tensor) -> None:

@@ -89,6 +89,7 @@ def test_a_measure_by_its_name_crosses_every_ball(ball: Ball) -> None:
         assert {where for _, where in searches(measure)} <= {ball}, measure
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("ball", BALLS, ids=str)
 def test_every_attack_of_a_profile_crosses_its_ball(ball: Ball) -> None:
     for name in profile_names():
@@ -108,6 +109,7 @@ def test_audits_of_recipes_whose_steps_are_short_are_listed() -> None:
     assert found == SHORT
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("ball", BALLS, ids=str)
 def test_radii_are_searched_finely_enough_to_be_compared_with_the_ball(ball: Ball) -> None:
     for name in profile_names():

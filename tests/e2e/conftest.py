@@ -5,11 +5,24 @@ from contextlib import nullcontext
 
 import pytest
 
+from holdfast.workflows.harden import keeper
 from report_fixture import no_charts
 
 DRAWN = {"test_corruption_study", "test_examples", "test_leaderboard_in_browser", "test_noise_pictures",
          "test_report_in_browser", "test_series_in_audits"}  # fmt: skip
 """Modules whose tests look at charts."""
+
+ATTACKED, STEPS = 16, 10
+"""Of the looks along hardenings: they are most of a short training's passes."""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def small_looks() -> Iterator[None]:
+    """Let hardenings look at few images, and search in few steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keeper, "ATTACKED", ATTACKED)
+        patch.setattr(keeper, "STEPS", STEPS)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="module")

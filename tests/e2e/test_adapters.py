@@ -64,6 +64,7 @@ def adapted(targets: tuple[str, ...], **values: object) -> Recipe:
     return recipe(SIMCLR, **{"lora": lora, "steps": 3, "optimiser": ADAM, **values})
 
 
+@pytest.mark.sweep(2)
 @needs_peft
 @pytest.mark.parametrize("name", NETWORKS)
 def test_what_comes_out_is_the_plain_network_with_a_few_other_weights(name: str, tmp_path: Path) -> None:
@@ -99,6 +100,7 @@ def test_merged_adapters_give_the_same_representations(name: str) -> None:
         assert torch.equal(found(x), seen)  # the trained one goes on as it was
 
 
+@pytest.mark.sweep(2)
 @needs_peft
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_training_of_adapters_goes_on_to_the_same_weights(
@@ -148,6 +150,7 @@ def test_a_recipe_with_adapters_comes_back_from_its_record() -> None:
     assert make_recipe(plain).lora == Lora(("qkv", "proj"), 2, 4)
 
 
+@pytest.mark.slow
 @needs_peft
 @pytest.mark.usefixtures("unaudited", "_tiny")
 def test_hardening_by_adapters(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -253,6 +253,7 @@ def test_measures_are_asked_as_the_profile_asks_them_and_settings_change_them(pl
         assert [one.attack for one in planned(measures="breakaway_risk", settings=settings)] == [Apgd(50)]
 
 
+@pytest.mark.slow
 def test_a_bare_table_gives_the_number_of_the_profile() -> None:
     def scores(**more) -> dict:
         asked = {"profile": "quick", "eps": 0.15, "images": 40, "attacked": 16, "settings": {"*.attack.steps": 5}}

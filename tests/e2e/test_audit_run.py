@@ -42,6 +42,7 @@ ENCODER = "zoo:digits-simclr"
 SMALL = [
     "audit", ENCODER, "--data", "digits", "--profile", "quick", "--images", "24", "--attacked", "16",
     "--batch-size", "8", "--eps", "0.1", "--set", "*.attack.steps=5", "--set", "breaking_radius.steps=10",
+    "--set", "nearest_neighbour_accuracy.passes=10",
 ]  # fmt: skip
 KILLED_WHILE_WRITING = """
 import os, pathlib, signal
@@ -87,7 +88,7 @@ def test_a_killed_audit_resumes_to_the_same_record(capsys: pytest.CaptureFixture
         "attacked": 16,
         "batch_size": 8,
         "eps": 0.1,
-        "settings": ["*.attack.steps=5", "breaking_radius.steps=10"],
+        "settings": ["*.attack.steps=5", "breaking_radius.steps=10", "nearest_neighbour_accuracy.passes=10"],
     }
     run_audit(make_plan(AuditRequest([ENCODER], "digits", profile="quick", **settings)), tmp_path / "whole")
     _, err = killed.communicate(timeout=200)

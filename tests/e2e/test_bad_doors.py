@@ -198,6 +198,7 @@ def places(
 CASES = [(command, arguments) for (command, _), each in READ.items() for arguments in each]
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(("command", "arguments"), CASES, ids=[" ".join([c, *a])[:70] for c, a in CASES])
 def test_what_is_no_file_is_refused_in_a_line(
     places: dict[str, str], capsys: pytest.CaptureFixture[str], command: str, arguments: list[str]

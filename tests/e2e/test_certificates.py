@@ -31,6 +31,7 @@ def record_of(folder: Path) -> dict:
     return json.loads((folder / "record.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_the_profile_certify_reports_brackets(capsys, tmp_path: Path) -> None:
     encoders = ["zoo:digits-supervised", "zoo:digits-simclr-adv"]
     asked = ["audit", *encoders, "--profile", "certify", "--eps", "0.05", "--images", "24", "--attacked", "8"]

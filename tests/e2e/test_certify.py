@@ -146,6 +146,7 @@ def test_answers_of_something_else_are_left_alone(capsys, pictures: Path) -> Non
     assert (pictures / "answers.jsonl").read_text(encoding="utf-8").startswith('{"a": 1}')
 
 
+@pytest.mark.slow
 def test_a_network_that_no_certifier_reads_is_attacked_and_smoothed_all_the_same(capsys, shared: Path) -> None:
     data = shared / "data"
     photos = sorted((data / "photos").glob("*.jpg"))[:2]

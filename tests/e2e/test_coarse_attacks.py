@@ -116,6 +116,7 @@ def test_a_comparison_alone_changes_nothing(planted: Trained, tmp_path: Path) ->
     assert not same(weights(planted), weights(alone))
 
 
+@pytest.mark.slow
 def test_a_fine_attack_gives_no_reason_to_change_it(tmp_path: Path) -> None:
     fine = train(asked(10, 0.025), tmp_path / "fine")
     assert not any(comparison.coarse for comparison in fine.comparisons)

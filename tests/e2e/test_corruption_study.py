@@ -163,6 +163,7 @@ def test_one_training_says_so(record: StudyRecord) -> None:
     assert not any("other trainings" in score.interval for score in scores)
 
 
+@pytest.mark.slow
 def test_several_trainings_have_one_interval_over_both(tmp_path: Path) -> None:
     """Against accuracies of trainings that are studied one by one, on the same images whatever their seed is."""
     one = dataclasses.replace(STUDY, columns=(GAMMA,), test_images=60)
@@ -232,6 +233,7 @@ def test_the_interval_over_both_is_that_of_the_two_way_variance() -> None:
         assert (found.high - found.low) / 2 == pytest.approx(1.99 * crossed_error(values), rel=close)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("shares", [(0.5, 0.3), (0.99, 0.95), (0.1, 0.02)], ids=str)
 @pytest.mark.parametrize(
     ("k", "n", "images", "trainings", "runs"),

@@ -331,6 +331,7 @@ def test_a_tutorial_runs_and_shows_what_came_out(name: str) -> None:
     assert f"tutorials/{name}.md" in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_tutorial_that_fails_or_warns_is_no_page(tmp_path: Path, monkeypatch) -> None:
     errors = pytest.importorskip("nbclient.exceptions", reason="nbclient is an extra: pip install '.[docs]'")
     hook = generated("notebooks")

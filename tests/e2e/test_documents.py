@@ -62,6 +62,7 @@ WITH_PYTHON = [
 ]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=named)
 @pytest.mark.usefixtures("own_parts_forgotten")
 def test_python_runs(page, tmp_path, monkeypatch):

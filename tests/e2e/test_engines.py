@@ -274,6 +274,7 @@ def test_workers_have_the_environment_and_the_outputs_of_whoever_starts_them(tmp
     assert (tmp_path / "printed").read_text() == "printed in later\n"
 
 
+@pytest.mark.slow
 def test_what_the_server_imports_leaves_gpus_alone() -> None:
     """A process that has looked at its GPUs cannot be forked into one that uses them."""
     command = [sys.executable, "-c", IMPORTS_AS_THE_SERVER]
@@ -381,6 +382,7 @@ def test_an_error_in_a_unit_is_recorded_as_in_one_process(tmp_path: Path, asked:
     assert not (folder / "failures.log").exists()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_certified_is_no_failure_of_a_worker_or_part(tmp_path: Path) -> None:
     asked = plan("py:watched:normed?mean=0&std=1", measures=(CertifiedRadius(negatives=3), *MEASURES))
     run_audit(asked, tmp_path / "one")

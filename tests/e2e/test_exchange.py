@@ -161,6 +161,7 @@ def test_encoders_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
 BOX = ([-1.0, 0.5, 2.0, 0.0], [3.0, 0.75, 2.5, 0.0])  # Y_0 from -3 to 1.75, Y_1 is 0
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("ways", "result", "lower"),
     [

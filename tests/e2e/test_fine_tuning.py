@@ -198,6 +198,7 @@ def test_images_are_found_by_their_places(tmp_path: Path) -> None:
     assert torch.equal(subject._training.at(places), subject.images.batch(6, 30)[places])
 
 
+@pytest.mark.slow
 def test_pixels_learn_what_a_linear_probe_learns(tmp_path: Path) -> None:
     tuning = FineTuned(epochs=25, rate=0.2, batch_size=16, weight_decay=0.0)
     threats = (SHUFFLE,)

@@ -124,6 +124,7 @@ def test_checks(record) -> None:
     assert met(record, "checks.* != fail") == [False]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("text", "said"),
     [

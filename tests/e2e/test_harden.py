@@ -162,6 +162,7 @@ def test_accuracy_is_measured_where_labels_are_known(hardened) -> None:
     assert record["data"]["attacked"] == record["data"]["images"] == row.before.n == 200  # all held out
 
 
+@pytest.mark.slow
 def test_a_head_in_use_is_asked_before_and_after(tmp_path: Path) -> None:
     held_out, start = open_images("digits"), open_encoder("zoo:digits-supervised")
     weights, bias = torch.randn(10, 64, generator=torch.Generator().manual_seed(0)), torch.zeros(10)
@@ -289,6 +290,7 @@ def test_batchnorm_that_never_took_statistics_is_warned_of() -> None:
     assert doubts.before(Encoder(net, mean=0, std=1)) == []
 
 
+@pytest.mark.slow
 def test_frozen_statistics_stay(unaudited, tmp_path: Path) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -355,6 +357,7 @@ def test_a_budget_is_kept_whatever_steps_take(unaudited, tmp_path: Path, monkeyp
     assert rates == pytest.approx([DIGITS.rate * share for share in rising + falling], abs=0.11 * DIGITS.rate)
 
 
+@pytest.mark.slow
 def test_what_the_clock_decided_is_done_again_by_its_record(
     unaudited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -397,6 +400,7 @@ def test_what_came_to_nothing_claims_no_folder(unaudited, tmp_path: Path, monkey
     assert harden(replace(FEW, eps=0.1, steps=1), tmp_path).record.steps == 1
 
 
+@pytest.mark.slow
 def test_a_clock_that_was_interrupted_goes_on(unaudited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     step, asked = loop._Training._one_step, replace(DIGITS, steps=None, budget=3.0)
 
@@ -532,6 +536,7 @@ def test_timm_networks_are_hardened(unaudited, capsys, tmp_path: Path) -> None:
         assert torch.equal(value, stored[name.removeprefix("network.")])
 
 
+@pytest.mark.slow
 def test_other_objectives_and_attacks(unaudited, tmp_path: Path) -> None:
     asked = replace(FEW, objective="supervised", attack="loss", steps=2, views="none")
     assert harden(asked, tmp_path / "a").record.objective == "supervised"

@@ -71,6 +71,7 @@ def test_a_network_in_memory(net: Net) -> None:
     assert again.price != record.price
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_labels_and_folders(net: Net, tmp_path) -> None:
     images = open_images("digits?part=train", images=300)

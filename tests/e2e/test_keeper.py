@@ -64,7 +64,7 @@ def same(first: Path, second: Path) -> bool:
     ("radii", "kept"),
     [
         ([0.1, 0.3, 0.2, 0.1], 4),  # the network lost what it had
-        ([0.1, 0.2, 0.3, 0.4], 8),
+        pytest.param([0.1, 0.2, 0.3, 0.4], 8, marks=pytest.mark.slow),
         ([0.1, 0.4, 0.4 * EQUAL, 0.2], 6),  # of equal ones the last
         ([float("nan")] * 4, 8),  # nothing is told apart
         ([0.1, float("nan"), float("nan"), float("nan")], 2),  # and is less robust than before

@@ -149,6 +149,7 @@ def test_the_report_shows_every_noise(run):
     assert "cannot be read" not in section
 
 
+@pytest.mark.slow
 def test_a_second_audit_writes_the_same(run):
     before = copy.deepcopy(entries(run))
     tables = {entry["table"]: (run[0] / entry["table"]).read_bytes() for entry in before}
@@ -176,6 +177,7 @@ def test_pictures_that_fail_do_not_end_the_audit(tmp_path, monkeypatch):
     assert all(measure["error"] is None for measure in record["encoders"][0]["measures"].values())
 
 
+@pytest.mark.slow
 def test_a_noise_that_cannot_be_drawn_does_not_hide_the_others(tmp_path, monkeypatch):
     look = module.look
 

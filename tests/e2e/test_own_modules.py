@@ -182,6 +182,7 @@ ALIKE: dict[str, Callable[[], nn.Module]] = {
 PRECISE = {"half": torch.float16, "bfloat16": torch.bfloat16, "double": torch.float64}
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("kind", ALIKE)
 def test_a_network_gives_what_it_gives_in_float32(kind: str) -> None:
     """A frozen copy, with a gradient to the pixels; the network itself stays as it was."""
@@ -302,6 +303,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_cannot_be_audited_is_one_line_with_the_way_out(kind: str) -> None:
     make, says = REFUSED[kind]

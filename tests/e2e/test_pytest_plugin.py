@@ -157,6 +157,7 @@ def test_the_fixtures(run: Callable[..., pytest.RunResult], last: Path) -> None:
     assert "expected no out, got 'elsewhere'; keep run folders with --holdfast-out DIR" in text
 
 
+@pytest.mark.slow
 def test_a_baseline_is_written_where_requirements_are_met(
     run: Callable[..., pytest.RunResult], pytester: pytest.Pytester
 ) -> None:

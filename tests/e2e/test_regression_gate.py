@@ -48,6 +48,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {name: str(place / name) for name in ("last", "same", "noisy", "other")}
 
 
+@pytest.mark.slow
 def test_noise_in_the_weights_is_caught(runs, capsys) -> None:
     code, out, _ = run(capsys, "check", runs["noisy"], "--baseline", runs["last"], "--allow-drop", "breaking_radius 5%")
     assert code == 1

@@ -223,6 +223,7 @@ def test_small_pictures_show_their_pixels(browser, report):
     assert browser.execute_script(script) == ["pixelated"]
 
 
+@pytest.mark.slow
 def test_printing_unfolds_everything(browser, report):
     show(browser, report)
     folded = "return document.querySelectorAll('details:not([open], [name])').length"

@@ -140,6 +140,7 @@ def test_a_cost_is_for_each_image(made: tuple[Path, dict, dict]) -> None:
     assert cell["low"] is None
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [

@@ -109,7 +109,7 @@ def test_the_first_round_answers_in_a_sentence_and_each_leaves_a_valid_record(tm
     assert read_record(Folder(tmp_path))["run"]["rounds"]["ended"] == "complete"
 
 
-@pytest.mark.parametrize("images", [pytest.param(6, marks=pytest.mark.slow), 8, 24])
+@pytest.mark.parametrize("images", [*(pytest.param(count, marks=pytest.mark.slow) for count in (6, 8)), 24])
 def test_a_record_of_rounds_is_that_of_as_many_images_in_one_go(images: int, tmp_path: Path, many_rounds) -> None:
     plan = replace(PLAN, budget=None, until=Until(images=images))
     record, told = audit(plan, tmp_path / "rounds")
@@ -179,7 +179,7 @@ def test_no_round_begins_that_is_not_expected_to_end_in_time(tmp_path: Path, mon
 @pytest.mark.parametrize(
     ("profile", "measure"),
     [
-        ("feature_space", {"name": "few_shot_accuracy"}),
+        pytest.param("feature_space", {"name": "few_shot_accuracy"}, marks=pytest.mark.slow),
         ("robust_probing", {"name": "robust_probe", "robust": {"epochs": 2}}),
     ],
 )
@@ -345,6 +345,7 @@ def test_python_takes_a_budget_and_an_aim() -> None:
         holdfast.audit(encoder(), "digits", images=24, budget="2 minutes", quiet=True)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(("every", "drawn"), [(0.0, 2), (600.0, 1)])
 def test_reports_of_rounds_are_not_drawn_faster_than_anybody_reads(every, drawn, tmp_path, capsys, monkeypatch) -> None:
     folders = []

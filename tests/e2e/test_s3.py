@@ -103,6 +103,7 @@ def test_workers_and_parts_share_a_bucket(capsys, tmp_path: Path, whole: Path, s
     same(whole, tmp_path / "four")
 
 
+@pytest.mark.slow
 def test_parts_and_workers_that_share_a_folder_that_is_no_disk(tmp_path: Path) -> None:
     MemoryFileSystem.store.clear()
     encoders = (WATCHED, "zoo:digits-simclr")

@@ -107,6 +107,7 @@ def test_another_teacher_in_the_same_file_is_another_training(tmp_path: Path) ->
     assert "holds another hardening" in str(error.value)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unaudited", "_tiny")
 def test_the_price_of_a_taught_hardening_is_what_moved_from_the_encoder_itself(tmp_path: Path) -> None:
     asked = replace(HARDENING, objective=f"fare[teacher={TEACHER}]", steps=4, rate=None)

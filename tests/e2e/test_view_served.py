@@ -243,7 +243,8 @@ def test_a_run_at_work_is_followed(browser, tmp_path: Path) -> None:  # noqa: F8
 
 
 @in_browser
-@pytest.mark.parametrize("served", [pytest.param(True, marks=pytest.mark.slow), False], ids=["served", "from a disk"])
+@pytest.mark.slow
+@pytest.mark.parametrize("served", [True, False], ids=["served", "from a disk"])
 def test_images_side_by_side(browser, root: Path, address: str, tmp_path: Path, served: bool) -> None:  # noqa: F811
     if not served:
         with no_charts():
@@ -303,6 +304,7 @@ def test_images_are_kept_by_what_broke(browser, root: Path, address: str) -> Non
         assert browser.execute_script(total) == f"{expected} image{'s' * (expected != 1)}", option
 
 
+@pytest.mark.sweep(2)
 @in_browser
 @pytest.mark.parametrize(
     "page", ["", r"images-\w+\.html", r"runs/done-a-\w+/index\.html", r"runs/killed-\w+/index\.html"]

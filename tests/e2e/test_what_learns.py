@@ -109,6 +109,7 @@ def test_how_many_weights_were_trained_is_told(capsys: pytest.CaptureFixture[str
     assert "weights trained" not in out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unaudited", "_tiny")
 def test_hardening_leaves_layers_out(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     asked = replace(HARDENING, steps=2, freeze=("0", "2.*"))

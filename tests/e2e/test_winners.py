@@ -72,6 +72,7 @@ def test_a_gate_warns_of_it(run: tuple[Path, dict[str, Any]]) -> None:
     assert "looks untrained" not in str(holdfast.check(run[0], require="breakaway_risk < 50 %", encoders="plain"))
 
 
+@pytest.mark.slow
 def test_few_images_name_nobody_unless_they_may(run: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     folder = shutil.copytree(run[0], tmp_path / "few")
     few = audit(folder, 200, 48)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from holdfast.auditing.plan import Plan
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.square import Square
@@ -12,6 +14,7 @@ from json_records import run_audit
 NORMALISED = "mean=.485,.456,.406&std=.225"
 
 
+@pytest.mark.slow
 def test_what_breaks_the_hardened_copy_breaks_the_plain_network_and_not_the_other_way_round(
     shared: Path, tmp_path: Path
 ) -> None:

@@ -80,6 +80,7 @@ def encoder_of(name: str) -> Encoder:
     return encoder_with(READ[name][0], seed=1)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", READ)
 def test_an_activation_is_read_as_what_it_is(name: str) -> None:
     curve = READ[name][1]
@@ -107,6 +108,7 @@ def test_what_cannot_be_bounded_is_refused_by_name(function: Function) -> None:
         trace(encoder_with(function), (1, 3, 3))
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", READ)
 def test_no_image_beats_a_certificate(name: str) -> None:
     """Against 1,000 images of each box."""
@@ -159,6 +161,7 @@ def least_of(encoder: Encoder, margin: Margin, x: Tensor, ball: Linf | L2, radii
     return torch.stack(least)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("function", [torch.log, torch.sqrt, torch.reciprocal, torch.rsqrt])
 @pytest.mark.parametrize("name", ["interval", "crown_ibp", "crown", "alpha_crown"])
 def test_beyond_its_domain_an_activation_proves_nothing(name: str, function: Function) -> None:

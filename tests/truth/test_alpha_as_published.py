@@ -68,7 +68,7 @@ def ranges_of(maps: Maps, box: tuple[np.ndarray, np.ndarray], by_programs: bool)
     ("seed", "radius", "inside"),
     [
         (0, RADII[3], 0),
-        (0, RADII[1], 40),
+        pytest.param(0, RADII[1], 40, marks=pytest.mark.slow),
         *(pytest.param(s, r, i, marks=pytest.mark.slow) for s in (1, 2) for r in (RADII[1], RADII[3]) for i in (0, 40)),
     ],
 )
@@ -97,6 +97,7 @@ def test_without_steps_they_are_crown_as_published() -> None:
                 np.testing.assert_allclose(plain.numpy(), lemma(maps, rows, *box), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "certifier",
     [AlphaCrown(0, 20), pytest.param(BetaCrown(0, inside=0, steps=20), marks=pytest.mark.slow)],
@@ -117,6 +118,7 @@ def test_intervals_prove_more_where_ranges_inside_have_no_slopes(certifier: Alph
     assert float(torch.cat(at_best).max()) < 0.01
 
 
+@pytest.mark.slow
 def test_a_radius_is_one_that_slopes_certify() -> None:
     encoder, x, margin, maps = problem(5)
     with torch.no_grad():

@@ -146,6 +146,7 @@ def test_enlarged_maps_keep_constants_and_places() -> None:
     assert corner[7, 7] == 0
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_network_of_the_zoo_has_maps(name: str) -> None:
     net = open_encoder(f"zoo:{name}?weights=random")

@@ -136,6 +136,7 @@ def test_shared_statistics_of_one_process_are_the_plain_layers() -> None:
     assert type(module[0]) is nn.BatchNorm2d  # pyright: ignore
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("kind", ["shared", "frozen", "split"])
 def test_a_whole_network_is_released_as_it_was_built(kind: str) -> None:
     start = open_encoder("zoo:resnet20_32")

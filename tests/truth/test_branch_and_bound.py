@@ -44,6 +44,7 @@ def least_on_a_grid(encoder: Encoder, points: int = 401) -> float:
     return (reps @ MARGIN.weights[0, 0].double()).min().item()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "activation", [nn.GELU(), pytest.param(nn.SiLU(), marks=pytest.mark.slow)], ids=lambda a: type(a).__name__
 )

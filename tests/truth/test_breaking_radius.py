@@ -59,6 +59,7 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(36, 24), nn.ReLU(), nn.Linear(24, 8)).eval()
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("ball", [Linf(), L2()])
 def test_both_sides_meet_at_the_exact_radius_of_a_linear_encoder(ball: Ball) -> None:
     images = population()
@@ -72,6 +73,7 @@ def test_both_sides_meet_at_the_exact_radius_of_a_linear_encoder(ball: Ball) -> 
     torch.testing.assert_close(proved, truth, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("ball", [Linf(), L2()])
 def test_radii_are_those_of_broken_images_and_more_than_is_proved(ball: Ball) -> None:
     encoder, images = Encoder(network(), mean=0, std=1), population(0, 1)
@@ -202,6 +204,7 @@ def test_an_image_fails_exactly_where_a_rival_has_a_negative_margin(failure: Fai
     assert (first.positions != seen.positions[:, None]).all()
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("ball", [Linf(), L2()])
 def test_rows_certified_together_hold_up_to_the_smallest_of_their_radii(ball: Ball) -> None:
     encoder = Encoder(network(), mean=0, std=1)
@@ -280,6 +283,7 @@ def subject(seen: Shard, radius: Tensor) -> Any:
     )
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("ball", [Linf(), L2()])
 def test_the_check_notices_changes_that_are_too_large(ball: Ball) -> None:
     seen = shard(Encoder(network(), mean=0, std=1), population(0, 1))
@@ -291,6 +295,7 @@ def test_the_check_notices_changes_that_are_too_large(ball: Ball) -> None:
     assert weak.details["gain"] == pytest.approx(1 / 6)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("ball", [Linf(), L2()])
 def test_smaller_changes_are_smaller_whoever_is_attacked_beside(ball: Ball) -> None:
     seen = shard(Encoder(network(), mean=0, std=1), population(0, 1))

@@ -166,6 +166,7 @@ def test_no_image_beats_a_bound_of_a_random_network() -> None:
     assert count.finite > 0.9 * count.bounds
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     "layers",
     [
@@ -188,6 +189,7 @@ def test_shapes_that_few_networks_have(layers: tuple[nn.Module, ...]) -> None:
     assert count.finite == count.bounds
 
 
+@pytest.mark.slow
 def test_a_line_that_is_slightly_too_high_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """By a hundred-thousandth of the slope at its point of tangency."""
     monkeypatch.setattr(Smooth, "_room", lambda self, value, slope, size: -1e-5 * slope.abs() * size)

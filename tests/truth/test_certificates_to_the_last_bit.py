@@ -41,6 +41,7 @@ CASES = [(name, radius, "ball") for name in CERTIFIERS for radius in ("0.7", "0.
 CASES += [("crown", radius, given) for radius in ROUNDS_DOWN for given in ("float64", "float32")]
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(("name", "radius", "given"), CASES)
 def test_affine_networks_in_fractions(name: str, radius: str, given: str) -> None:
     """Four pixels at 1/4, weights -1: the minimum over all |δ| <= ε is -Σ min(1/4 + ε, 1), in rational numbers."""

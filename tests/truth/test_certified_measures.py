@@ -102,6 +102,7 @@ def audit(folder: Path, encoder: Encoder, x: torch.Tensor, *measures: Bracket, *
 # --- observations ---
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("divergence", ["cosine", "l2"])
 @pytest.mark.parametrize("ball", [Linf(0.02), L2(0.1)], ids=["linf", "l2"])
 def test_a_linear_encoder_has_the_radius_of_the_closed_form(ball, divergence, pictures) -> None:
@@ -204,6 +205,7 @@ OBSERVATIONS = (
 )
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("observation", OBSERVATIONS, ids=lambda o: type(o).__name__)
 def test_observations_do_not_depend_on_the_batch(observation, pictures) -> None:
     encoder = curved()
@@ -213,6 +215,7 @@ def test_observations_do_not_depend_on_the_batch(observation, pictures) -> None:
         torch.testing.assert_close(values.double(), expected, rtol=1e-3, atol=2e-4, equal_nan=True)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("observation", OBSERVATIONS, ids=lambda o: type(o).__name__)
 def test_observations_cost_what_they_say(observation, pictures) -> None:
     encoder = curved()
@@ -343,6 +346,7 @@ def test_an_ensemble_can_be_the_attack(pictures, tmp_path) -> None:
     assert audit(tmp_path, curved(), pictures, *asked)["failures"] == []
 
 
+@pytest.mark.slow
 def test_only_the_first_images_are_certified(pictures, tmp_path) -> None:
     record = audit(tmp_path, curved(), pictures, *(replace(m, first=6) for m in BRACKETS))
     assert record["failures"] == []
@@ -354,6 +358,7 @@ def test_only_the_first_images_are_certified(pictures, tmp_path) -> None:
         assert int((~defined.isnan()).sum()) == 6, name
 
 
+@pytest.mark.slow
 def test_a_resumed_audit_gives_the_same(bracketed, pictures, tmp_path) -> None:
     folder, first = bracketed
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)

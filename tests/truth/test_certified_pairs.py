@@ -83,6 +83,7 @@ def test_what_was_found_is_nearer_to_the_other_image_and_as_far_away_as_is_said(
     assert float((result.images[0] - pair[0]).abs().max()) == pytest.approx(result.attack, abs=1e-7)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_numbers_are_those_of_an_audit_of_the_same_pair(pair: torch.Tensor, tmp_path: Path, seed: int) -> None:
     ball, sampled = Linf(0.01 if seed else 0.05), PairProbability(negatives=1)
@@ -146,6 +147,7 @@ class Stepped(nn.Module):
         return self.inner(x).detach().mul(100).round()
 
 
+@pytest.mark.slow
 def test_without_a_gradient_the_search_goes_along_the_way_to_the_other_and_says_so(pair: torch.Tensor) -> None:
     encoder = Encoder(Stepped(linear().module), mean=0.5, std=0.25)
     result = certify(encoder, pair[0], pair[1])
@@ -233,6 +235,7 @@ def test_the_l2_ball_has_its_own_radius(pair: torch.Tensor) -> None:
     assert "/255" not in sentences(result.answer)[0]
 
 
+@pytest.mark.slow
 def test_real_networks_bracket_the_radius(shared: Path) -> None:
     folder = shared / "data"
     spec = f"{folder}/encoders/mnist_cnn_a_eps0.2.safetensors?mean=0&std=1"

@@ -77,6 +77,7 @@ def exceeds(student: Student, certifier: Propagation, x: Tensor) -> float:
     return float((lower - found).max())
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("certifier", [Interval(), CrownIbp()])
 @pytest.mark.parametrize("name", list(NETWORKS))
 def test_no_image_of_the_ball_goes_beyond_the_bounds(name: str, certifier: Propagation) -> None:
@@ -97,6 +98,7 @@ def test_an_unsound_line_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(exceeds(student, CrownIbp(), x) for student, x in students) > 1e-3
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("certifier", [Interval(), CrownIbp()])
 @pytest.mark.parametrize("name", list(NETWORKS))
 def test_bounds_are_those_of_the_certifier(name: str, certifier: Propagation) -> None:
@@ -132,6 +134,7 @@ def test_the_gradient_of_a_matrix_is_that_of_its_interval() -> None:
         assert shift.tolist() == [1, 0]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("name", "certifier"),
     # Lines touch a tanh where halving ends, which has no slope, so those of CROWN-IBP are left out there
@@ -257,6 +260,7 @@ def proved(encoder: Encoder, x: Tensor) -> Tensor:
     )
 
 
+@pytest.mark.slow
 def test_training_raises_what_is_proved(digits: TrainingImages, tmp_path: Path) -> None:
     start, x = small(), digits.batch(torch.arange(12))
     trained = train(asked(), tmp_path / "certified", encoder=start, images=digits).encoder

@@ -146,6 +146,7 @@ PLANTED: dict[str, tuple[Plant, str, str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     "bug", [pytest.param(bug, marks=[pytest.mark.slow] * (number % 8 > 0)) for number, bug in enumerate(PLANTED)]
 )

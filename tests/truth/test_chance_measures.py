@@ -304,6 +304,7 @@ def test_labels_are_asked_for(tmp_path) -> None:
         audit(tmp_path / "b", WorstNoiseRobustness(Nearest(), learner=LEARNER), labelled=False)
 
 
+@pytest.mark.slow
 def test_where_all_images_are_attacked_half_of_them_are_learned_from(tmp_path) -> None:
     record = audit(tmp_path, *MEASURES, checks=(NoiseOrder(CLASSES, BALL, MEASURES),), attacked=IMAGES)
     assert record["failures"] == []

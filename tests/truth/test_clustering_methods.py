@@ -373,6 +373,7 @@ def recipe(name: str, **changes: object) -> Recipe:
     return make_recipe({**PLAIN, "method": {"name": name, **small}, "views": {"local": 1}, **changes})
 
 
+@pytest.mark.sweep(2)
 @every_method
 @pytest.mark.parametrize("objective", [None, "loss"])
 def test_three_steps(name: str, objective: str | None, tmp_path: Path) -> None:
@@ -396,6 +397,7 @@ class Interrupting(Silent):
             raise KeyboardInterrupt
 
 
+@pytest.mark.sweep(3)
 @every_method
 def test_an_interrupted_training_comes_to_the_same_weights(name: str, tmp_path: Path) -> None:
     asked = recipe(name, steps=5)

@@ -130,6 +130,7 @@ def enlarged(image: np.ndarray, factor: float) -> np.ndarray:
     return np.stack([ndimage.map_coordinates(plane, grid, order=1, mode="nearest") for plane in image])
 
 
+@pytest.mark.sweep(3)
 @cases
 def test_zoom_blur(constants: str, severity: int) -> None:
     x, (end, step) = photographs(SIDES[constants]), TABLES[constants]["zoom_blur"][severity - 1]
@@ -168,6 +169,7 @@ def test_shaking_moves_pixels_and_keeps_the_rest() -> None:
     assert len(set(out[inside].tolist())) < 64  # copies, so that some pixels are lost
 
 
+@pytest.mark.sweep(3)
 @cases
 def test_fog(constants: str, severity: int) -> None:
     x, (amount, decay) = photographs(SIDES[constants]), TABLES[constants]["fog"][severity - 1]
@@ -216,6 +218,7 @@ def test_snow_falls_down() -> None:
     assert along < 0.7 * across
 
 
+@pytest.mark.sweep(3)
 @cases
 def test_spatter(constants: str, severity: int) -> None:
     x, numbers = photographs(SIDES[constants]), TABLES[constants]["spatter"][severity - 1]

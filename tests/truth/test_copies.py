@@ -211,6 +211,7 @@ def test_what_a_member_of_an_index_does_to_first_places() -> None:
         assert float(changes[left]) == pytest.approx(expected)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("times", [2, 6])
 def test_equal_rows_hold_the_truth_as_often_as_promised(times: int) -> None:
     """Half of 20 pictures are there several times: intervals of images hold the truth too seldom."""

@@ -20,6 +20,7 @@ def draw(n: int, rho: float, runs: int = RUNS) -> tuple[torch.Tensor, torch.Tens
     return torch.from_numpy(a), torch.from_numpy(rho * a + math.sqrt(1 - rho**2) * b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "rho"),
     [  # some combinations; all in long runs
@@ -57,14 +58,13 @@ def far_out(kind: str, n: int, rho: float, runs: int = RUNS) -> tuple[torch.Tens
     ("kind", "n", "least"),
     [  # Fisher's interval alone holds the truth in 0.84, 0.72, 0.75, 0.63 and 0.68 of cases
         ("lognormal", 5, 0.95),
-        ("lognormal", 40, 0.95),
-        ("Student's, 3", 40, 0.95),
+        pytest.param("lognormal", 40, 0.95, marks=pytest.mark.slow),
+        pytest.param("Student's, 3", 40, 0.95, marks=pytest.mark.slow),
         pytest.param("Student's, 3", 8, 0.95, marks=pytest.mark.slow),
         pytest.param("Pareto's, 2.5", 40, 0.95, marks=pytest.mark.slow),
         pytest.param("bent", 100, 0.95, marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.slow
 def test_skew_heavy_tails_and_bends_do_not_take_the_level(kind: str, n: int, least: float) -> None:
     a, b = far_out(kind, n, 0.8)
     truths = torch.corrcoef(torch.stack([column.flatten() for column in far_out(kind, 10**6, 0.8, 2)]))
@@ -189,6 +189,7 @@ def test_undefined_numbers_are_left_out_and_counted(correlate) -> None:
     assert "2 of 8 points are left out" in found.note
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("spread", "values"), [
     ((0.02, 0.03), ((0.02, 0.17, 0.24, 0.3), (0.0, 0.83, 0.88, 0.9))), ((0.3, 0.3), ((1, 2, 3, 4), (1, 2, 3, 4.2))),
     ((0.02, 0.05), ((0.1, 0.2, 0.3), (0.5, 0.4, 0.7))),

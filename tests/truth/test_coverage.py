@@ -70,6 +70,7 @@ def events(p: float, attacked: int, population: int, strength: Tensor, random: t
     return rows, hits.sum(0) / others
 
 
+@pytest.mark.sweep(2)
 @RUNS
 @pytest.mark.parametrize(
     ("p", "attacked", "population"),
@@ -97,6 +98,7 @@ def seldom(sample: Tensor):
     return statistics.share(hits), statistics.influence_of_mean(hits)
 
 
+@pytest.mark.sweep(3)
 @RUNS
 @pytest.mark.parametrize("judge", [median, often, seldom])
 @pytest.mark.parametrize("noise", [0.001, 0.05, 1.0])

@@ -74,6 +74,7 @@ def problem(seed: int) -> tuple[Encoder, torch.Tensor, Margin, list[tuple[np.nda
     return Encoder(net.float(), mean=0, std=1), x, Margin(rows, torch.zeros(1, 4)), maps
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_bounds_are_those_of_the_lemma(seed: int) -> None:
     encoder, x, margin, maps = problem(seed)

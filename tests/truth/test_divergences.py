@@ -87,6 +87,7 @@ def test_zero_vectors_are_at_right_angles_to_everything() -> None:
     assert float(divergence("cosine")(one, -one)) == pytest.approx(2)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", [name for name in NAMES if not divergence(name).signed])
 @settings(max_examples=50, deadline=None, derandomize=True, database=None)

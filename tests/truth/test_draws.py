@@ -129,6 +129,7 @@ def test_share_of_failing_draws_is_the_known_one(pixels: Encoder) -> None:
     assert (found["high"] >= truth).sum() >= 3
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("noise", [Uniform(Linf(0.2)), TruncatedGaussian(Linf(0.2)), Linf(0.2), Gaussian(0.1)], ids=str)
 def test_draws_depend_on_neither_batch_nor_company(noise: Threat, pixels: Encoder) -> None:
     x, few, many = images(), (Nearest(), Counting(40)), (Confused(3), Counting(100))

@@ -165,6 +165,7 @@ def test_the_more_may_be_done_the_more_is_proved_and_all_of_it_holds() -> None:
         assert bool((lower[0] <= reached).all())
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("minutes", [5e-5, 2e-4, 5e-4])
 def test_what_fits_depends_on_no_other_image(minutes: float) -> None:
     """Of three images at three radii, values that are open in one alone cost the others nothing."""
@@ -189,6 +190,7 @@ def test_a_budget_is_positive(minutes: float) -> None:
         Crown(minutes=minutes)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("certifier", [Crown(), AlphaCrown(2, 2)])
 @pytest.mark.parametrize("images", [1, 3])
 def test_a_propagation_tells_how_far_it_is(

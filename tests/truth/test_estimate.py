@@ -177,6 +177,7 @@ class Told:
         self.stages[text] = self.done
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("draws", [None, 8])
 def test_checks_make_the_passes_that_are_predicted_and_the_bar_waits_for_them(
     tmp_path: Path, draws: int | None

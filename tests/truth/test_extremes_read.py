@@ -54,6 +54,7 @@ VARIANTS = ("amax of two axes", "min", "logsumexp of two axes", "log softmax of 
 """Of functions that are asked otherwise: for long runs."""
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in VARIANTS)) for n in FUNCTIONS])
 def test_no_image_beats_a_certificate(name: str) -> None:
     encoder = encoder_of(FUNCTIONS[name])

@@ -64,6 +64,7 @@ def plainly(failure: Failure, reps: Tensor, given: Shard) -> Tensor:
     return failed
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("failure", FAILURES, ids=str)
 def test_value_is_above_zero_where_the_definition_says(failure: Failure) -> None:
     clean = bank()

@@ -64,6 +64,7 @@ def test_uniform_on_the_sphere(dim: int) -> None:
     assert inside(scores, truth) >= 0.95 - ERROR
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("n", [20, 100])
 def test_uniformity_off_centre(n: int) -> None:
     offset = torch.tensor([1.0, 0, 0, 0], dtype=torch.float64)

@@ -26,6 +26,7 @@ class Block(nn.Module):
         return self.activation(self.branch(x) + self.shortcut(x))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("activation", "shortcut"),
     [(nn.ReLU(), nn.Identity()), (nn.Sigmoid(), nn.Conv2d(4, 4, 1))],

@@ -19,6 +19,7 @@ def encoders(tmp_path_factory: pytest.TempPathFactory) -> Both:
     return audited(noisy(0.3), 60, str(folder / "noisy")), audited(open_encoder(ENCODER), 60, str(folder / "clean"))
 
 
+@pytest.mark.slow
 def test_an_equal_encoder_is_seldom_called_worse(encoders: Both) -> None:
     """Half of 5 % is promised; of 50 checks that is 4 or fewer with probability 0.99."""
     name = "breaking_radius"
@@ -28,6 +29,7 @@ def test_an_equal_encoder_is_seldom_called_worse(encoders: Both) -> None:
     assert max(lost["worse"], lost["no worse"]) <= 4 / 50
 
 
+@pytest.mark.slow
 def test_noise_is_caught_as_often_as_planned(encoders: Both) -> None:
     found = power(*encoders, RUNS, sizes=(20, 150))
     assert found.loss > 0.1

@@ -127,6 +127,7 @@ HONEST: dict[str, Encoder] = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", HIDING)
 def test_what_hides_fails(name: str) -> None:
     torch.manual_seed(0)
@@ -134,6 +135,7 @@ def test_what_hides_fails(name: str) -> None:
     assert verdict.status == "fail", verdict.finding
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", HONEST)
 def test_what_is_honest_does_not(name: str) -> None:
     for ball in (Linf(0.001), Linf(0.004), Linf(0.01), Linf(0.03), Linf(0.1), L2(0.03), L2(1.0)):

@@ -16,6 +16,7 @@ def network() -> nn.Sequential:
     return nn.Sequential(*layers, nn.Linear(5, 2), nn.Softmax(-1), nn.Dropout())
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(("layer", "end"), [("3", 4), ("5.input", 5), ("6", 7)])
 def test_bounds_are_those_of_the_network_that_ends_there(layer: str, end: int) -> None:
     """In front of an activation that works in place, behind it, and behind a softmax."""

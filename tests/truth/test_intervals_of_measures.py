@@ -25,6 +25,7 @@ def test_every_measure_has_a_law() -> None:
     assert sorted(laws.LAWS) == sorted(NAMES)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("images", [2, 16])
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in ("synbench", "margin_distribution")])
 def test_equal_values_give_no_interval_of_zero_width(name, images) -> None:

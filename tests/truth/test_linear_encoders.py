@@ -45,6 +45,7 @@ def run(attack: Attack, encoder: Encoder, x: Tensor, ball: Ball, objective: Obje
     return attack(objective.pursue(encoder, clean, clean.roll(1, 0)), x, ball, Rng(0, ids=IDS[: len(x)]), readouts)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("attack", [Pgd(100, 0.3), Pgd(100, 0.3, keep="last"), Apgd(100), Bim(100, 0.3)], ids=str)
 @pytest.mark.parametrize("divergence", ["l2", "squared_l2"])
 def test_l2_drift_is_the_largest_singular_value(attack, divergence, weight, x) -> None:

@@ -34,6 +34,7 @@ def right(head: Head, reps: Tensor, labels: Tensor) -> float:
     return float((head.ranks(reps, labels) == 0).double().mean())
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("apart", [0.2, 0.7, 3.0])
 @pytest.mark.parametrize("classes", [2, 5])
 def test_it_reaches_the_optimum_that_linear_finds(apart: float, classes: int) -> None:

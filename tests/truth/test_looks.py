@@ -34,12 +34,14 @@ def scored(kind: str, rows: torch.Tensor, look: int) -> Score:
         return getattr(statistics, kind)(rows)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("kind", ["median", "share"])
 def test_intervals_at_every_look_hold_at_once(kind: str) -> None:
     assert covered(kind, adjusted=True) >= 0.95
     assert covered(kind, adjusted=False) < 0.93  # what one interval after another is worth
 
 
+@pytest.mark.slow
 def test_means_hold_too_but_for_what_their_own_interval_lacks() -> None:
     assert covered("mean", adjusted=True) >= 0.93
 

@@ -257,6 +257,7 @@ class Interrupting(Silent):
             raise KeyboardInterrupt
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("objective", ["loss", "untargeted"])
 def test_an_interrupted_training_comes_to_the_same_weights(objective: str, tmp_path: Path) -> None:
     attack = {"name": "pgd", "steps": 2, "step_size": 0.02}

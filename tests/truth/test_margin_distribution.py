@@ -32,6 +32,7 @@ def smallest(shape: float, population: int, tail: int, runs: int, seed: int) -> 
 # --- independent draws ----------------------------------------------------------------------------
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("shape", [0.3, 1.0, 6.0, 80.0])
 @pytest.mark.parametrize("n", [3, 20, 200])
 def test_maximum_likelihood_is_scipys_or_better(shape: float, n: int) -> None:

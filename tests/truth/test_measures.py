@@ -130,6 +130,7 @@ def loop(name: str):
     return lambda a, b: float(divergence(name)(a.double()[None], b.double()[None]))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", sorted(registry.names("divergences")))
 @pytest.mark.parametrize(("step", "reps"), [(2, "found"), (4, "later")])
 def test_untargeted_measures_are_their_formulas(name, step, reps) -> None:
@@ -270,6 +271,7 @@ def images(n: int) -> Tensor:
     return 0.3 + 0.4 * torch.rand(n, 1, 2, 3, generator=torch.Generator().manual_seed(3))
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", DISTANCES)
 @pytest.mark.parametrize("value", [torch.tensor([0.3, -1.7, 0.9, 2.1, 1e3, 1.3]), torch.zeros(6)], ids=["any", "zero"])
 def test_constant_encoder(value, name) -> None:

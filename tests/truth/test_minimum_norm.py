@@ -42,6 +42,7 @@ def test_breaks_where_the_ball_reaches_and_only_there(norm: Callable[[float], Ba
     torch.testing.assert_close(falling(x)(found.images[100])[0], found.values[-1])
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(("norm", "dual"), BALLS)
 @pytest.mark.parametrize("share", [0.6, 3.0])
 def test_reports_the_edge_of_the_ball(norm: Callable[[float], Ball], dual: float, share: float, x: Tensor) -> None:

@@ -92,6 +92,7 @@ def test_samples_never_leave_the_ball(ball: Ball, variant: dict, x: Tensor, reps
         assert float(away.max()) > 0.01 * ball.radius  # it moves
 
 
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: "-".join(map(str, v.values())))
 def test_a_file_and_tensors_give_the_same_samples(variant: dict, x: Tensor, reps: Tensor, tmp_path: Path) -> None:
     noise = made(L2(0.5), **variant, grouping="labels")
@@ -122,6 +123,7 @@ def test_draws_depend_on_their_image_alone(structure: str, x: Tensor, reps: Tens
     torch.testing.assert_close(one[order], two)
 
 
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: "-".join(map(str, v.values())))
 def test_gradients_reach_weights_means_and_roots(variant: dict, x: Tensor, reps: Tensor) -> None:
     """Against finite differences, in double precision, at random entries of every parameter."""

@@ -267,6 +267,7 @@ def test_measures_of_images_need_data() -> None:
         make_plan(AuditRequest(["zoo:digits-simclr"], None, profile="synbench", settings=settings))
 
 
+@pytest.mark.slow
 def test_balls_of_the_largest_coordinate_in_an_audit(tmp_path: Path) -> None:
     small = [
         "synbench.mixtures.samples=64",

@@ -117,6 +117,7 @@ def test_radii_and_problems_are_solved_at_once() -> None:
             torch.testing.assert_close(together[i, j], nearest_shift(mu[i, 0], values[i, 0], radii[j]))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("dimensions", [(6, 6), (8, 5)])
 def test_boxes_of_the_original_space_against_a_solver(dimensions: tuple[int, int]) -> None:
     random = np.random.default_rng(0)
@@ -132,6 +133,7 @@ def test_boxes_of_the_original_space_against_a_solver(dimensions: tuple[int, int
             assert np.abs(weights - expected).max() < 1e-6 * np.abs(expected).max()
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("norm", [1.0, 1.5, 2.0, 4.0, math.inf])
 def test_balls_of_the_original_space_are_certified_by_the_gap(norm: float) -> None:
     random = torch.Generator().manual_seed(1)

@@ -8,6 +8,7 @@ from holdfast.numerics.geometry import negatives
 from holdfast.numerics.geometry.negatives import draw_negatives, first_of_permutation
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("size", [1, 2, 3, 10, 999, 2**16, 999_999])
 @pytest.mark.parametrize("count", [1, 2, 7, 100])
 def test_the_first_places_are_those_of_the_whole_permutation(size, count, monkeypatch) -> None:

@@ -47,6 +47,7 @@ def points(box: tuple[Tensor, Tensor], seed: int, image: int) -> Tensor:
     return box[0][image] + shares * (box[1] - box[0])[image]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("slide", ["middle", "zero", "one", "random"])
 @pytest.mark.parametrize("equation", EQUATIONS)
 def test_a_product_stays_above_its_relaxation_and_inside_its_box(
@@ -167,6 +168,7 @@ ALIKE = ("bmm", "einsum")
 """Products that are read as that of two matrices is."""
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("norm", ["linf", pytest.param("l2", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in TRANSFORMERS]
@@ -204,6 +206,7 @@ class OfNumbers(nn.Module):
         return self.last(self.function(self.first(x[:, :1])).flatten(1))
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("name", NUMBERS)
 def test_single_numbers_are_bounded_as_vectors_are(name: str, count: int) -> None:
@@ -220,6 +223,7 @@ def test_single_numbers_are_bounded_as_vectors_are(name: str, count: int) -> Non
         assert bool(lower.isfinite().all())
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("certifier", CERTIFIERS)
 def test_scores_that_overflow_over_all_images_spoil_no_proof_at_a_small_radius(certifier: Certifier) -> None:
     """exp(710) is infinite: interval arithmetic over all images, of which the slack is a share, must not become NaN."""
@@ -272,6 +276,7 @@ PLANTED = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("bug", PLANTED)
 def test_the_property_notices_a_planted_bug(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant, name = PLANTED[bug]

@@ -227,6 +227,7 @@ def flipped(x: Tensor) -> Tensor:
     return torch.cat([sign * x.flatten(1), GAIN * (x.flatten(1) @ SIGNS)[:, None]], 1)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("attack", [Pgd(20, keep="last"), Apgd(20)])
 def test_random_signs_hide_the_worst_case_from_a_naive_attack_and_not_from_an_adaptive_one(attack) -> None:
     epsilon = 0.1

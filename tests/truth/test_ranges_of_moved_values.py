@@ -136,6 +136,7 @@ def check_operations(network: Network) -> None:
         torch.testing.assert_close(operation.spread(*widths), spread, rtol=0, atol=1e-12)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", MOVES)
 def test_values_widths_and_ranges(name: str) -> None:
     check(MOVES[name])

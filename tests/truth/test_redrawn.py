@@ -56,6 +56,7 @@ def test_what_is_not_defined_by_other_draws_is_not_widened(others: list[float]) 
     assert widen_interval(nothing, [1.0, 2.0]).value is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("images", "draws"),
     [(1.0, 1.0), *(pytest.param(*both, marks=pytest.mark.slow) for both in ((1.0, 0.1), (0.1, 1.0)))],
@@ -198,6 +199,7 @@ def test_other_draws_give_the_scores_of_an_encoder_of_these_draws(tmp_path: Path
     assert f"{min(seen[-1]):.3g} to {max(seen[-1]):.3g}" in score["note"]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("size", [3, 24])
 def test_batches_do_not_matter(tmp_path: Path, size: int) -> None:
     tables = []

@@ -85,6 +85,7 @@ def check(curve: Curved, box: Box, lines: LinearRelaxation, points: int = 401) -
         assert bool((gap >= -rounding).all()), f"{what} on [{low[at]}, {high[at]}]: {gap[:, at].min()}"
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("name", CURVES)
 def test_activations_stay_between_their_lines_and_in_their_range(name: str, dtype: torch.dtype) -> None:
@@ -108,6 +109,7 @@ def test_activations_stay_between_their_lines_on_ten_thousand_points(name: str) 
         check(curve, (low, high), curve.relax((low, high)), points=5000)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", CURVES)
 def test_the_range_is_reached(name: str) -> None:
     curve, box = of(name, 2, 400)
@@ -160,6 +162,7 @@ def highest_line(z: Tensor, value: Tensor) -> Tensor:
     return (value - (low + high) / 2 * (z - middle)).amin(0)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", [name for name in CURVES if name != "ReLU"])
 def test_no_other_lines_leave_less_area(name: str) -> None:
     """A line's height over the middle is its area by the width; it is held against all lines around a dense grid."""
@@ -206,6 +209,7 @@ def test_the_reciprocal_of_negative_numbers() -> None:
     check(CURVES["RECIPROCAL"], (-high, -low), CURVES["RECIPROCAL"].relax((-high, -low)))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", ["TANH", "GELU", "HARDSWISH", "SELU", "EXP", "SQRT", "cube"])
 def test_a_wrong_bend_or_slope_is_noticed(name: str) -> None:
     curve, box = of(name, 8)

@@ -146,6 +146,7 @@ def test_what_remembers_is_void(kind: str, tmp_path: Path) -> None:
     assert {score["standing"] for score in entry["measures"]["breaking_radius"]["scores"].values()} == {"void"}
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("kind", HONEST)
 def test_what_only_keeps_things_is_not(kind: str, tmp_path: Path) -> None:
     entry = found(tmp_path, HONEST[kind]())

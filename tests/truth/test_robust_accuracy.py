@@ -124,6 +124,7 @@ def test_a_member_for_each_class_finds_what_the_strongest_class_hides() -> None:
     assert parts.members == ("fgsm, class_margin", "fgsm, class_margin 1", "fgsm, class_margin 2")
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("classes", [2, 10])
 def test_an_ensemble_leaves_nothing_standing_that_a_member_fools(classes: int, bent: Encoder) -> None:
     seen, parts = shard(bent, classes), replace(ALL, ball=Linf(0.03))

@@ -59,6 +59,7 @@ def cases(shares: list[float], norms: list[float]) -> pytest.MarkDecorator:
     )
 
 
+@pytest.mark.sweep(3)
 @cases([0.5, 0.8, 0.1], [1.0, 2.0, math.inf])
 def test_formulas_agree_with_simulation(kind: str, share: float, norm: float) -> None:
     model = mixture(kind, share)
@@ -113,6 +114,7 @@ def test_isotropic_margins_are_those_of_the_first_result() -> None:
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.sweep(3)
 @cases([0.5, 0.8], [1.0, 1.5, 2.0, 3.0, math.inf])
 def test_no_other_linear_classifier_is_more_robust(kind: str, share: float, norm: float) -> None:
     model = mixture(kind, share)
@@ -226,6 +228,7 @@ def silent(rules: RobustBayes, x: torch.Tensor, signs: torch.Tensor) -> bool:
     return not any(bool(answer.any()) for answer in answers)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("norm", [1.0, 1.5, 2.0, math.inf])
 @pytest.mark.parametrize("kind", ["isotropic", "general", "flat"])
 def test_an_adversary_that_joins_the_means_leaves_no_answer(kind: str, norm: float) -> None:

@@ -188,6 +188,7 @@ def test_mixtures_choose_the_radius() -> None:
         choose(encoder, x, labels, best=None)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("ball", "objective"),
     [

@@ -36,6 +36,7 @@ def positive_margin(encoder: Encoder, x: torch.Tensor) -> Margin:
         return Margin(encoder(x)[:, None], torch.zeros(len(x), 1))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("certifier", CERTIFIERS, ids=lambda certifier: type(certifier).__name__)
 def test_depth_does_not_take_the_proof_away(certifier: Propagation) -> None:
     """At a radius that hardly moves anything every certifier proves a margin, with hardly anything set aside."""
@@ -92,6 +93,7 @@ def test_a_network_that_is_affine_counts_every_pixel() -> None:
     torch.testing.assert_close(rounding(network, margin, region, boxes(network, region))[0], expected)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("certifier", CERTIFIERS, ids=lambda certifier: type(certifier).__name__)
 def test_an_image_does_not_depend_on_its_company(certifier: Certifier) -> None:
     """Other images have other open signs; what is found out about theirs changes nothing."""
@@ -111,6 +113,7 @@ class Normalised(nn.Module):
         return nn.functional.normalize(x.flatten(1), dim=1)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("bias", [-5e-6, -1e-6, 0.0, 5e-6])
 @pytest.mark.parametrize("certifier", CERTIFIERS, ids=lambda certifier: type(certifier).__name__)
 def test_a_small_bias_counts_where_the_encoder_normalises(certifier: Propagation, bias: float) -> None:

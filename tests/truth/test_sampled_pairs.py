@@ -259,7 +259,7 @@ def slack(runs: int) -> float:
     return 2.5 * math.sqrt(0.05 * 0.95 / runs)
 
 
-@pytest.mark.parametrize("name", ["universal_quantile", "uniformity"])
+@pytest.mark.parametrize("name", [pytest.param("universal_quantile", marks=pytest.mark.slow), "uniformity"])
 def test_intervals_hold_for_all_images_and_for_the_population(name) -> None:
     """A sample of the slow test: were the pairs that are left out counted as compared, fewer would hold."""
     for value in coverage(name, 600, 60, 100, False, far=2.5):

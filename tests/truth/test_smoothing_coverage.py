@@ -73,6 +73,7 @@ def expectation(anchor: Anchor, other: int, temperature: float) -> float:
 FAR, NEAR, ALL_DRAWS, EARLY_STOPPING = [-0.3, 1.0], [0.9, 0.6], 0.0, 1.0
 
 
+@pytest.mark.sweep(2)
 @RUNS
 @pytest.mark.parametrize(
     ("other", "temperature", "precision"),
@@ -97,6 +98,7 @@ def test_pair_probability(other, temperature, precision, runs) -> None:
         assert found["draws"].double().mean() < 190
 
 
+@pytest.mark.slow
 @RUNS
 def test_a_stop_at_the_first_success_does_not_spoil_pair_probability(runs) -> None:
     """A pair of probability ½: drawing ends as soon as it can be settled, and is settled wrongly by α."""
@@ -144,6 +146,7 @@ def test_classifier(bound, distance, runs) -> None:
         assert found["draws"].double().mean() < 200
 
 
+@pytest.mark.slow
 @RUNS
 def test_a_centre_covers_what_it_must(runs) -> None:
     """f(x) = x on a line: the share of draws within R of the centre is known, and short of what is needed by α₂."""

@@ -249,6 +249,7 @@ def test_what_is_ordered_by_theory() -> None:
     assert not must_not_exceed(joint, one)
 
 
+@pytest.mark.slow
 def test_pictures_and_the_curve_are_left(run) -> None:
     folder, record = run
     (entry,) = record["encoders"][0]["perturbations"]

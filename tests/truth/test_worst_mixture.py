@@ -40,6 +40,7 @@ def test_half_spaces(ball: Ball) -> None:
     assert max(label, given, joint) <= 0.01
 
 
+@pytest.mark.slow
 def test_half_spaces_with_images_out_of_reach() -> None:
     """100 left, 80 right and 20 out of reach: noise for all leaves 100, noise that knows the side the 20."""
     problem = half_spaces(near=100, far=20)
@@ -69,6 +70,7 @@ def worst(problem: Problem, ball: Ball) -> tuple[float, float]:
     return 1 - float(fails.any(1).double().mean()), 1 - float(fails[:, :3000].double().mean())
 
 
+@pytest.mark.slow
 def test_discs() -> None:
     """Each image fails in a disc that is 2 % of its ball, on the side that its class says."""
     problem, ball = discs(), L2(0.14)

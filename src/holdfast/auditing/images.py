@@ -173,21 +173,21 @@ class ImageRange:
 
     def batch(self, start: int, stop: int) -> Images:
         """Return images start to stop (excluded) of these."""
-        return move_to_device(self._read(start, stop), self.device, self.memory_format)
+        x = self.images.batch(self.places.start + start, self.places.start + stop)
+        return move_to_device(x, self.device, self.memory_format)
 
     def at(self, positions: Positions) -> Images:
-        """Return the images at some places; those that follow each other are read together."""
-        places = positions.cpu()
-        runs = places.tensor_split((places.diff() != 1).nonzero()[:, 0] + 1)
-        x = torch.cat([self._read(int(run[0]), int(run[-1]) + 1) for run in runs])
+        """Return the images at some places; nothing is read ahead unless they follow each other."""
+        places = positions.tolist()
+        first, last = places[0], places[-1]
+        if places == list(range(first, last + 1)):
+            return self.batch(first, last + 1)
+        x = self.images.pick([self.places.start + place for place in places])
         return move_to_device(x, self.device, self.memory_format)
 
     def disturb(self, x: Images, positions: Positions, threat: Threat, rng: Rng) -> Images:
         """Return the images at some places, which are x for the encoder, under a threat; see `ImageSet.disturb`."""
         return self.images.disturb(x, [self.places.start + place for place in positions.tolist()], threat, rng)
-
-    def _read(self, start: int, stop: int) -> Images:
-        return self.images.batch(self.places.start + start, self.places.start + stop)
 
 
 def move_to_device(x: Images, device: str, memory_format: torch.memory_format) -> Images:
