@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import torch
@@ -82,19 +81,18 @@ def simulate_scores(name: str, size: int, strength: str, runs: int, *, headline:
             scores += pair
             if gap.low is not None and gap.high is not None:
                 apart.append(gap.low > 0 or gap.high < 0)
-    return {title: _cell(name, "" if headline else title, strength, *seen) for title, seen in drawn.items()}
+    return {title: _cell(name, strength == "strong" if headline else None, *seen) for title, seen in drawn.items()}
 
 
-def _cell(name: str, title: str, strength: str, scores: Sequence[Score], apart: Sequence[bool]) -> Cell:
-    """Return what became of the intervals of a score; "": of the headline."""
+def _cell(name: str, strong: bool | None, scores: Sequence[Score], apart: Sequence[bool]) -> Cell:
+    """Return what became of the intervals of a score, a headline of weak or strong encoders; None: another score."""
     known = [score for score in scores if score.low is not None and score.high is not None]
-    if name in OF_SIZE:
+    # Whether the value of another score depends on the number of images nobody has written down
+    if name in OF_SIZE or strong is None:
         values = [score.value for score in scores if score.value is not None]
         truth = sum(values) / max(len(values), 1)
     else:
-        truth = value_of(
-            name.partition(" of ")[0], strength == "strong", title
-        )  # a sample's truth is that of all pairs
+        truth = value_of(name.partition(" of ")[0], strong)  # a sample's truth is that of all pairs
     held = [(score.low or 0.0) <= truth <= (score.high or 0.0) for score in known]
     wide = [(score.high or 0.0) - (score.low or 0.0) for score in known]
     count = max(len(known), 1)
@@ -107,17 +105,14 @@ def _cell(name: str, title: str, strength: str, scores: Sequence[Score], apart: 
     )
 
 
-@cache
-def value_of(name: str, strong: bool, title: str = "") -> float:
-    """Return a measure's true score, its headline or that of a title, as the mean over large populations."""
+def value_of(name: str, strong: bool) -> float:
+    """Return a measure's true score, as the mean over large populations."""
     measure, random = laws.measure(name), torch.Generator().manual_seed(int(strong))
     values = []
     for _ in range(TIMES):
         for table in laws.tables(measure, name, laws.World(LARGE, strong, random)):
-            reduced = measure.reduce(table)
-            values.append(reduced[title or list(reduced)[-1]].score().value)
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else math.nan
+            values.append(list(measure.score(table).values())[-1].value)
+    return sum(values) / len(values)
 
 
 def scores_of(names: Sequence[str], runs: int) -> Iterator[str]:

@@ -229,7 +229,7 @@ def same(name: str, there: dict[str, Any], here: dict[str, Any], coarse: bool, s
             if score["value"] is None or other is None:  # what is missing says why: casts are not certified
                 assert score["note"] or score["value"] is other
                 continue
-            one = 1.01 / ATTACKED if registry.find("measures", name).unit == "share" else 2e-3
+            one = 1.01 / ATTACKED if here["unit"] == "share" else 2e-3
             assert score["value"] == pytest.approx(other, rel=0.05 * (1 + coarse), abs=one * (1 + coarse))
 
 
@@ -244,7 +244,7 @@ def compare(tmp_path: Path, x: Tensor, reference: dict, changes: tuple, parts: d
             return
     (here,) = audit(tmp_path, encoder, x, **parts)["encoders"]
     for part in parts["measures"]:
-        name = registry.part_name(part)
+        name = part.label
         # margins of classes may be as small as the last digits where distances between images are not
         close = change == "translation" and size > 1e4 and (part.needs_labels or name == "synbench")
         if change in (invariances(part) or ()) and here["measures"][name]["error"] is None and not close:
