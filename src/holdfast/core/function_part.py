@@ -14,7 +14,7 @@ from holdfast.core import registry
 from holdfast.core.function_fingerprint import fingerprint
 from holdfast.runtime.checked import derive_name, describe_value
 from holdfast.runtime.errors import HoldfastError
-from holdfast.runtime.foreign import foreign
+from holdfast.runtime.foreign import forbid_mutation, foreign
 
 Base = TypeVar("Base", bound="FunctionPart")
 
@@ -179,4 +179,31 @@ def value_per_image(part: FunctionPart, reps: Sequence[Tensor | None], **named: 
             f"{name}: expected finite values, got NaN or infinity for {int((~finite).sum())} of {rows} images; look "
             "for a division by 0, a logarithm or a root"
         )
+    return values
+
+
+def measure_values(part: FunctionPart, reps: Sequence[Tensor], statistic: str, unit: str, **named: Tensor) -> Tensor:
+    """Return what the function of a measure or a quantity makes of representations, in float64, [N].
+
+    Args:
+        part: the measure or the quantity.
+        reps: what it is called with, [N, D] each.
+        statistic: a "share" is of values 0 and 1.
+        unit: a "share" lies between them.
+        named: what is not compared image by image.
+
+    Raises:
+        HoldfastError: as of `value_per_image`; other values when it is called again, or none that are shares.
+    """
+    name = registry.part_name(part)
+    # Called twice, since a function that is random in itself would make
+    # a score that nobody can repeat
+    with torch.no_grad(), forbid_mutation(f"the function {name}", *reps, *named.values()):
+        values, again = (value_per_image(part, reps, **named).double() for _ in range(2))
+    require_repeated(part, values, again)
+    came = f"got values from {float(values.min()):.4g} to {float(values.max()):.4g}"
+    if statistic == "share" and not ((values == 0) | (values == 1)).all():
+        raise HoldfastError(f"{name}: expected 0 or 1 for each image, {came}; take the mean, statistic='mean'")
+    if unit == "share" and not ((values >= 0) & (values <= 1)).all():
+        raise HoldfastError(f"{name}: expected shares from 0 to 1, {came}; if they are none, say unit='ratio'")
     return values

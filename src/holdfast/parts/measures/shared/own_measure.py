@@ -13,11 +13,10 @@ from holdfast.config import overrides, part_syntax
 from holdfast.core import Attack, Ball, HoldfastError, Objective, Subject, Table, registry
 from holdfast.core.function_part import (
     FunctionPart,
+    measure_values,
     name_function,
     part_of,
-    require_repeated,
     takes_target,
-    value_per_image,
 )
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.objectives.shared.own_loss import Function
@@ -26,7 +25,6 @@ from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import pair_of, partners
 from holdfast.runtime.checked import check_arguments
-from holdfast.runtime.foreign import forbid_mutation
 
 
 @dataclass(frozen=True)
@@ -59,24 +57,15 @@ class OwnMeasure(FunctionPart, AttackMeasure):
         named = {"population": population.float()} if self.takes_population else {}
         table: Table = {"pair": pair_of(positions)} if self.targeted else {}
         return table | {
-            f"value@{step}": self._values(clean, reps.float(), *((target,) if self.takes_target else ()), **named)
+            f"value@{step}": measure_values(
+                self,
+                (clean, reps.float(), *((target,) if self.takes_target else ())),
+                self.statistic,
+                self.unit,
+                **named,
+            )
             for step, reps in attacked.items()
         }
-
-    def _values(self, *reps: Tensor, **named: Tensor) -> Tensor:
-        """Return the function's values."""
-        name = registry.part_name(self)
-        # Called twice, since a function that is random in itself would make
-        # a score that nobody can repeat
-        with torch.no_grad(), forbid_mutation(f"the function {name}", *reps, *named.values()):
-            values, again = (value_per_image(self, reps, **named).double() for _ in range(2))
-        require_repeated(self, values, again)
-        came = f"got values from {float(values.min()):.4g} to {float(values.max()):.4g}"
-        if self.statistic == "share" and not ((values == 0) | (values == 1)).all():
-            raise HoldfastError(f"{name}: expected 0 or 1 for each image, {came}; take the mean, statistic='mean'")
-        if self.unit == "share" and not ((values >= 0) & (values <= 1)).all():
-            raise HoldfastError(f"{name}: expected shares from 0 to 1, {came}; if they are none, say unit='ratio'")
-        return values
 
 
 class MeasureOfFunction(Mapping[str, Any]):

@@ -4,17 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, overload
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Subject, Table
-from holdfast.core.function_part import FunctionPart, name_function, part_of, require_repeated, value_per_image
+from holdfast.core import Subject, Table
+from holdfast.core.function_part import FunctionPart, measure_values, name_function, part_of
 from holdfast.core.quantity import Moved, Quantity
-from holdfast.core.registry import part_name
 from holdfast.numerics.statistics.statistic import Mean, Median, Share, Statistic
 from holdfast.runtime.checked import check_arguments
-from holdfast.runtime.foreign import forbid_mutation
 
 Function = Callable[..., Tensor]
 
@@ -41,20 +38,10 @@ class OwnQuantity(FunctionPart, Quantity):
             HoldfastError: anything else than one finite number for each image, the same when it is called again; values
                 that are no shares where shares are told.
         """
-        return {f"value@{name}": self._values(clean[: len(reps)].float(), reps.float()) for name, reps in moved.items()}
-
-    def _values(self, clean: Float[Tensor, "images dim"], reps: Float[Tensor, "images dim"]) -> Float[Tensor, "images"]:
-        # Called twice, since a function that is random in itself would make
-        # a score that nobody can repeat
-        with torch.no_grad(), forbid_mutation(f"the function {part_name(self)}", clean, reps):
-            values, again = (value_per_image(self, (clean, reps)).double() for _ in range(2))
-        require_repeated(self, values, again)
-        came = f"got values from {float(values.min()):.4g} to {float(values.max()):.4g}"
-        if self.statistic == "share" and not ((values == 0) | (values == 1)).all():
-            raise HoldfastError(f"{part_name(self)}: expected 0 or 1 for each image, {came}; take statistic='mean'")
-        if self.unit == "share" and not ((values >= 0) & (values <= 1)).all():
-            raise HoldfastError(f"{part_name(self)}: expected shares from 0 to 1, {came}; else say unit='ratio'")
-        return values
+        return {
+            f"value@{name}": measure_values(self, (clean[: len(reps)].float(), reps.float()), self.statistic, self.unit)
+            for name, reps in moved.items()
+        }
 
     def reduce(self, table: Table, name: str) -> Statistic:
         """Return its `statistic`."""
