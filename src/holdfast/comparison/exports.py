@@ -69,8 +69,8 @@ def rows(data: Comparison) -> Iterator[dict[str, Any]]:
             for key, score in row.scores.items():
                 shown = about_encoder | {"score": key, "headline": key == row.headline}
                 shown |= {field: getattr(score, field) for field in (*ENDS, "value")}
-                shown |= {"better": score.better or m.better}
-                shown |= {"unit": score.unit or m.unit, "note": score.note or None, "standing": score.standing}
+                shown |= {"better": score.better or m.better, "unit": score.unit or m.unit}
+                shown |= {"note": score.note or None, "standing": score.standing}
                 shown |= {"because": ", ".join(score.because) or None, "checks": ", ".join(score.checks) or None}
                 if side := sides.get(key):
                     shown |= {"side": side.source, "bound": side.bound}

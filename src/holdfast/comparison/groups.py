@@ -210,8 +210,8 @@ def average_seeds(each: Sequence[Score], unit: str, correlations: np.ndarray | N
     because = dict.fromkeys(check for score in each for check in score.because)
     checks = dict.fromkeys(check for score in each for check in score.checks)
     return replace(
-        mean, low=low, high=high, unit=each[0].unit, if_weak=each[0].if_weak, standing=standing,
-        because=tuple(because), checks=tuple(checks),
+        mean, low=low, high=high, unit=each[0].unit, better=each[0].better, if_weak=each[0].if_weak,
+        standing=standing, because=tuple(because), checks=tuple(checks),
     )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ class Statistic(ABC):
         """Return a statistic whose score is told in another way, in another unit or with a note.
 
         Args:
-            change: makes another score of ours, whose value rises where ours rises.
+            change: makes another score of ours; its value rises with ours, or falls with it, of every encoder alike.
 
         Example:
             >>> from dataclasses import replace
@@ -122,9 +122,9 @@ class OfRows(Statistic):
     condition: str = ""
     among: Bool[Tensor, "rows"] | None = field(default=None, kw_only=True)
 
-    @abstractmethod
     def moves(self, values: Float[Tensor, "rows"]) -> Float[Tensor, "rows"]:
-        """Return the influence of each row; 0 where undefined."""
+        """Return the influence of each row: how far it is from the mean, unless said; 0 where undefined."""
+        return statistics.influence_of_mean(values)
 
     def select(self) -> tuple[Float[Tensor, "some"], Int[Tensor, "some"] | None]:
         """Return the rows that take part, and their units."""
@@ -133,7 +133,7 @@ class OfRows(Statistic):
         return self.values[self.among], None if self.units is None else self.units[self.among]
 
     def influence(self) -> Influence:
-        """Return the influence of each row, or of each unit: the sum over its rows."""
+        """Return the influence of each row, or of each unit by all of its rows."""
         # One for every row, so that those of two encoders belong to the same images
         values, moved = self.values.double(), torch.zeros(len(self.values), dtype=torch.float64)
         chosen = slice(None) if self.among is None else self.among
@@ -162,10 +162,6 @@ class Mean(OfRows):
         values, units = self.select()
         return statistics.mean(values, units, self.condition, most=self.most)
 
-    def moves(self, values: Float[Tensor, "rows"]) -> Float[Tensor, "rows"]:
-        """Return how far each value is from the mean."""
-        return statistics.influence_of_mean(values)
-
 
 @dataclass(frozen=True, eq=False)
 class Share(OfRows):
@@ -175,10 +171,6 @@ class Share(OfRows):
         """Return the share."""
         values, units = self.select()
         return statistics.share(values, units, self.condition)
-
-    def moves(self, values: Float[Tensor, "rows"]) -> Float[Tensor, "rows"]:
-        """Return how far each value is from the share."""
-        return statistics.influence_of_mean(values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,10 +187,6 @@ class ShareOfDraws(OfRows):
         """Return the mean."""
         values, _ = self.select()
         return statistics.share_of_draws(values, self.draws, self.condition)
-
-    def moves(self, values: Float[Tensor, "rows"]) -> Float[Tensor, "rows"]:
-        """Return how far each image's share is from the mean."""
-        return statistics.influence_of_mean(values)
 
 
 @dataclass(frozen=True, eq=False)

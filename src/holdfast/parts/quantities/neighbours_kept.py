@@ -8,7 +8,6 @@ from torch import Tensor
 
 from holdfast.core import AnyDivergence, HoldfastError, Subject, Table
 from holdfast.core.quantity import Moved, Quantity
-from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.nearest import nearest
 from holdfast.numerics.statistics.statistic import Mean, Statistic
 from holdfast.parts.divergences.cosine import Cosine
@@ -47,8 +46,8 @@ class NeighboursKept(Quantity):
         """
         if self.k > len(clean) - 2:
             raise HoldfastError(
-                f"{part_name(self)}: expected k below the number of other images, {len(clean) - 1}, got {self.k}; "
-                "lower k or use more images"
+                f"expected k below the number of other images, {len(clean) - 1}, got {self.k}; lower k or use more "
+                "images"
             )
         # N_k(f(x)) of the images that are disturbed, once for all disturbances
         own = self._others(clean[: max(map(len, moved.values()))], clean)

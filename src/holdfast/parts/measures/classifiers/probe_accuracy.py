@@ -85,9 +85,11 @@ class ProbeAccuracy(TestedMeasure):
             if shots.any() and rows.any() and not rows.all():
                 shares[name] = self._share(right, rows)
         each = {f"class {name}": self._share(right, label == name) for name in classes}
-        # Of equal accuracies the first name, so that the choice is the same in every run
-        lowest = min(each, key=lambda name: (each[name].score().value or 0.0, name))
-        shares |= each if len(classes) <= SHOWN else {f"lowest: {lowest}": each[lowest]}
+        if len(classes) > SHOWN:
+            # Of equal accuracies the first name, so that the choice is the same in every run
+            lowest = min(each, key=lambda name: (each[name].score().value or 0.0, name))
+            each = {f"lowest: {lowest}": each[lowest]}
+        shares |= each
         # Of five classes all are among the first five
         if len(classes) > 5:
             shares["top-5"] = self._share((rank < 5).double())

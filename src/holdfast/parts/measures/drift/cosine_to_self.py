@@ -29,5 +29,4 @@ class CosineToSelf(AttackMeasure):
     def observe(self, subject: Subject) -> Table:
         """Return the similarity of every attacked image."""
         # In float32: a few rows at a time are turned into float64
-        clean, attacked = self.read_reps(subject)
-        return Similarity().observe(subject, clean, {str(step): reps for step, reps in attacked.items()})
+        return self._ask(Similarity(), subject, *self.read_reps(subject))

@@ -42,7 +42,7 @@ class UniversalQuantile(OfAllPairs, AttackMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return drift and quantile of every attacked image, and what every image's pairs say."""
-        return self._ask(subject, self._drift)
+        return self._ask(self._drift, subject, *self.reps(subject))
 
     def reduce_column(self, table: Table, column: str) -> Statistic:
         """Return the median quantile."""

@@ -37,4 +37,4 @@ class BreakawayRisk(AttackMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return both roles of every image."""
-        return self._ask(subject, Nearer(self.divergence))
+        return self._ask(Nearer(self.divergence), subject, *self.reps(subject))

@@ -98,9 +98,9 @@ class NearestNeighbourAccuracy(AttackMeasure):
     def observe(self, subject: Subject) -> Table:
         """Return whether every attacked image finds its original."""
         quantity = StillNearest(self.divergence)
-        table = self._ask(subject, quantity)
+        clean, attacked = self.reps(subject)
+        table = self._ask(quantity, subject, clean, attacked)
         if self.pursue == "event":
-            clean, _ = self.reps(subject)
             worst = torch.ones(subject.attacked, dtype=torch.float64)
             # In place of points outside the ball stands the clean image, which finds itself
             for points in subject.collect_points(self.ball):

@@ -168,10 +168,15 @@ class AttackMeasure(Measure):
                 # Ordered pairs (x, x') share images, in both roles; the interval knows both
                 return PairMean(values, table[column.replace(self.per_image, "intrudes")])
 
-    def _ask(self, subject: Subject, quantity: Quantity) -> Table:
+    @staticmethod
+    def _ask(
+        quantity: Quantity,
+        subject: Subject,
+        clean: Float[Tensor, "population dim"],
+        attacked: Mapping[int, Float[Tensor, "attacked dim"]],
+    ) -> Table:
         """Return the columns of a quantity at every read-out."""
         # A quantity knows disturbances by their names; here these are read-outs
-        clean, attacked = self.reps(subject)
         return quantity.observe(subject, clean, {str(step): reps for step, reps in attacked.items()})
 
     def reps(

@@ -15,4 +15,5 @@ def drops(measure: CorruptedMeasure | FineTunedMeasure, table: Table) -> dict[st
     # drops is the drop of their average
     accuracies = under | {AVERAGE: measure.average(table)}
     # Both accuracies are of the same images: Eq. 1 divides correlated numbers
-    return {title: RelativeDrop(accuracy, measure.clean(table)) for title, accuracy in accuracies.items()}
+    clean = measure.clean(table)
+    return {title: RelativeDrop(accuracy, clean) for title, accuracy in accuracies.items()}
