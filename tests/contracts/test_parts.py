@@ -24,6 +24,7 @@ from holdfast.core import (
     registry,
 )
 from holdfast.core.data_source import DataSource
+from holdfast.core.disturbance import Disturbance
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.engine import Engine
 from holdfast.core.quantity import Quantity
@@ -41,6 +42,7 @@ BASES = {
     "learners": Learner,
     "failures": Failure,
     "quantities": Quantity,
+    "disturbances": Disturbance,
     "certifiers": Certifier,
     "divergences": Divergence,
     "encoders": EncoderSource,

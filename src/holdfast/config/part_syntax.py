@@ -10,8 +10,9 @@ from functools import reduce
 from typing import Any
 
 from holdfast.config.tables import Table, nest, over
-from holdfast.core import HoldfastError
+from holdfast.core import HoldfastError, registry
 from holdfast.runtime.checked import describe_value, number
+from holdfast.runtime.errors import unknown
 from holdfast.storage.documents import DEPTH, TooDeep, parse_json
 
 _CLOSING = {"[": "]", "{": "}"}
@@ -32,12 +33,18 @@ def setting(text: str) -> Table:
 def part_table(text: str) -> Table:
     """Return the table of a part, {"name": "it", "attack": {"steps": 5}} of "it[attack.steps=5]", of a name a table.
 
-    "WHAT under THREAT", a quantity and a threat, is the measure `under` of both.
+    "WHAT under THREAT", a quantity and a threat or another disturbance, is the measure `under` of both.
     """
     # Brackets that are still open hold a text in which the word means nothing
     what, under, threat = text.partition(" under ")
     if under and what.count("[") == what.count("]"):
-        return {"name": "under", "what": part_table(what.strip()), "threat": part_table(threat.strip())}
+        # Before its parameters are read, as a wrong name says more than they do
+        name, others = threat.partition("[")[0].strip(), registry.names("disturbances")
+        if name not in (known := (*registry.names("threats"), *others)):
+            raise unknown("threat", name, known)
+        # Where a threat is expected, the kind of what is none must be said
+        kind = {"kind": "disturbances"} if name in others else {}
+        return {"name": "under", "what": part_table(what.strip()), "threat": kind | part_table(threat.strip())}
     if not set("[]") & set(text):  # most texts
         return {"name": text}
     try:

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from jaxtyping import Float
 from torch import Tensor
 
+from holdfast.core.observation import Observation
 from holdfast.core.registry import part_name
 from holdfast.core.subject import Subject
 from holdfast.numerics.shapes import Table
@@ -21,7 +22,7 @@ class Quantity(metaclass=Checked):
     """What is asked of an image that something befell; a frozen dataclass whose fields are its parameters.
 
     It sees representations alone, so it is the same of attacked, corrupted and noisy images: a quantity is a row of the
-    table of measures, a threat one of its columns, and the measure `under` any cell.
+    table of measures, a `Disturbance` one of its columns, and the measure `under` any cell.
 
     Attributes:
         per_image: the column of its values.
@@ -31,6 +32,7 @@ class Quantity(metaclass=Checked):
         how_to_read: what its values mean.
         reference: where it is defined.
         invariant: which changes of the representation change none of its numbers, see `Measure.invariant`.
+        needs_labels: whether it reads labels; an audit of images without labels then refuses to start.
     """
 
     per_image: ClassVar[str]
@@ -40,11 +42,16 @@ class Quantity(metaclass=Checked):
     how_to_read: ClassVar[str]
     reference: ClassVar[str]
     invariant: ClassVar[frozenset[str] | None] = None
+    needs_labels: ClassVar[bool] = False
 
     @property
     def title(self) -> str:
         """What people call it: the words of its name, where it does not say."""
         return part_name(self).replace("_", " ").capitalize()
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Return what must be observed, beside the images before and after: nothing for most."""
+        return ()
 
     @abstractmethod
     def observe(self, subject: Subject, clean: Float[Tensor, "population dim"], moved: Moved) -> Table:

@@ -57,7 +57,7 @@ class BatchIndependence(Check):
             except Exception as error:  # BatchNorm in train mode refuses a single image
                 finding = f"a single image cannot be encoded: {first_line(error)}"
                 return Verdict("fail", finding, "It needs batches of several images (BatchNorm in train mode?).")
-        clean = subject.read(Clean())["reps"]
+        clean = Clean.of(subject)
         # identical images have no spread, and of a large offset the last digit may be a part of it
         last = rounding(clean)[:count]
         # How far each image moved, and the worst of them in units of the spread

@@ -41,7 +41,7 @@ class Collapse(Check):
 
     def judge(self, subject: Subject) -> Verdict:
         """Measure the spread, what rounding makes of it, and the share of pairs with the same representation."""
-        return self.of(subject.read(Clean())["reps"])
+        return self.of(Clean.of(subject))
 
     def of(self, reps: Float[Tensor, "images dim"]) -> Verdict:
         """Return the verdict on clean representations of the population."""

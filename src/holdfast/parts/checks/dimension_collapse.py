@@ -34,7 +34,7 @@ class DimensionCollapse(Check):
 
     def judge(self, subject: Subject) -> Verdict:
         """Count unused directions."""
-        reps = subject.read(Clean())["reps"]
+        reps = Clean.of(subject)
         values = spectrum.spectrum(reps)
         # The mean is taken away, which costs N images one direction
         possible = min(reps.shape[1], len(reps) - 1)

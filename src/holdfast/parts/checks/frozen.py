@@ -67,7 +67,7 @@ class Frozen(Check):
             meaning = "The forward pass changes the network, so the numbers depend on the order of the images."
             return Verdict("fail", "weights or buffers changed during the audit", meaning)
         # passes of the same images, the last one as searches make it; a coin may fall alike twice
-        clean, x = subject.read(Clean())["reps"], subject.batch(0, min(self.examined, subject.population))
+        clean, x = Clean.of(subject), subject.batch(0, min(self.examined, subject.population))
         first, searched = _plain(encoder, x), _encode_with_grad(encoder, x)
         # `first` and `searched` are two of the passes. A mean over draws takes the same draws each time, so
         # two are enough, of which `searched` is one where it can be made.
@@ -126,7 +126,7 @@ class Frozen(Check):
     def _of_draws(self, subject: Subject, x: Images, draws: int) -> Verdict:
         """Say how much noise is left in the mean."""
         # Δ_j: the images and their nearest ones, draw by draw
-        clean = subject.read(Clean())["reps"].double()
+        clean = Clean.of(subject).double()
         distances = torch.cdist(clean[: len(x)], clean, compute_mode="donot_use_mm_for_euclid_dist")
         made, own = rounding(clean), torch.arange(len(clean))
         same = level(distances, made, own[: len(x)], own)  # the image itself, and copies of it

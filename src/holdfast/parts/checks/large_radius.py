@@ -61,7 +61,7 @@ class LargeRadius(Check):
         """Count the images whose nearest clean neighbour is still themselves."""
         reps = subject.read(self._trajectory)[f"reps@{self.attack.steps}"]
         # How many other clean images are nearer to f(x') than its own; 0: it is still found
-        nearer, _ = pairwise.closer(reps, subject.read(Clean())["reps"], torch.arange(len(reps)), L2())
+        nearer, _ = pairwise.closer(reps, Clean.of(subject), torch.arange(len(reps)), L2())
         intact = float((nearer == 0).double().mean())
         finding = (
             f"at ε = {self.ball.radius:g}, {100 * intact:.0f} % of {len(reps)} images are still nearest to themselves"

@@ -101,7 +101,7 @@ class Precision(Check):
             return Verdict("skip", "searches run in float32", "Nothing to compare.")
         # how far rounding moves representations, and to which neighbours
         count = min(self.examined, subject.attacked if self.attack is not None else subject.population)
-        x, clean = subject.batch(0, count), subject.read(Clean())["reps"].double()
+        x, clean = subject.batch(0, count), Clean.of(subject).double()
         # Only passes with a gradient run in reduced precision
         drift, moved = _off(_encode_with_grad(encoder, x).cpu().double(), clean)
         details = {

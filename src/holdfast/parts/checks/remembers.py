@@ -47,7 +47,7 @@ class Remembers(Check):
         """Represent points twice: by whoever has seen what they are near, and by whoever has not."""
         encoder = subject.encoder
         x = subject.batch(0, min(self.examined, subject.population))
-        clean = subject.read(Clean())["reps"]
+        clean = Clean.of(subject)
         unit = max(spread(clean), float(rounding(clean).max()), 1e-30)
         # Mixtures of two images: like images, and yet nobody has shown them to the encoder
         points, mixed = self._around(x, subject.seed), (x + x.roll(1, 0)) / 2

@@ -7,9 +7,9 @@ import torch
 from holdfast.core import Check, Examination, Objective, Observation, Search, Subject, Verdict
 from holdfast.parts.checks.shared.search import SearchCheck, gain_of, in_words, times_as_far
 from holdfast.parts.measures.shared.transfer_measure import TransferMeasure
-from holdfast.parts.measures.shared.worst import trajectories, worst
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.shared.worst import trajectories, worst
 from holdfast.parts.observations.transferred import Transferred
 
 
@@ -60,7 +60,7 @@ class TransferOrder(SearchCheck):
         """Count the images on which a transferred attack wins."""
         # how far each attack brings the objective; a surrogate that is the encoder itself is no other
         (reps,) = worst(subject, self.attack, self._whitebox).values()
-        clean = subject.read(Clean())["reps"].double()[: len(reps)]
+        clean = Clean.of(subject).double()[: len(reps)]
         seen = [subject.read(transfer) for transfer in self.transfers]
         others = [results["reps"].double() for results in seen if not bool(results["same"].all())]
         if not others:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import HoldfastError, Passes, Shard
+from holdfast.core import HoldfastError, Passes, Reps, Shard, Subject
 from holdfast.parts.observations.shared.all import OfAll
 from holdfast.parts.observations.shared.judged_again import reevaluate_with_new_draws
 from holdfast.runtime.errors import first_line
@@ -15,6 +15,11 @@ from holdfast.runtime.errors import first_line
 @dataclass(frozen=True)
 class Clean(OfAll):
     """f(x) of every image of the population, as `reps` [N, D]; of a mean over draws by others too (`redrawn`)."""
+
+    @staticmethod
+    def of(subject: Subject) -> Reps:
+        """Return them, [N, D] in float32."""
+        return subject.read(Clean())["reps"]
 
     @property
     @override

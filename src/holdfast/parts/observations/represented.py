@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Passes, Shard, Threat
+from holdfast.core import Noise, Passes, Shard, Threat
 from holdfast.parts.observations.shared.first import OfFirst
-from holdfast.parts.observations.shared.noisy import represent
+from holdfast.parts.observations.shared.noisy import draw_noisy_images, represent
+from holdfast.parts.observations.worst_noise import WorstNoise
 from holdfast.parts.threats.gamma import Gamma
 
 
@@ -16,10 +18,10 @@ class Represented(OfFirst):
     """f(x') with x' = threat(x), as `reps` [M, D].
 
     Attributes:
-        threat: what befalls the images; of a noise, one draw for each image.
+        threat: what befalls the images; of a noise, one draw for each image; an observation that learns a noise first.
     """
 
-    threat: Threat = Gamma()
+    threat: Threat | WorstNoise = Gamma()
 
     @property
     @override
@@ -28,8 +30,20 @@ class Represented(OfFirst):
 
     @property
     def sole_threat(self) -> Threat | None:
-        """What befalls the images."""
-        return self.threat
+        """What befalls the images, where it is not learned first."""
+        return None if isinstance(self.threat, WorstNoise) else self.threat
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether a learned noise reads labels."""
+        return isinstance(self.threat, (Noise, WorstNoise)) and self.threat.needs_labels
+
+    def images(self, population: int, attacked: int) -> int:
+        """The images that the audit attacks, or the first ones of them; none from which a noise was learned."""
+        # A noise is judged on images that it has not seen
+        if isinstance(self.threat, WorstNoise):
+            attacked = self.threat.count_held_out(population, attacked)
+        return super().images(population, attacked)
 
     @property
     def passes(self) -> Passes:
@@ -42,4 +56,8 @@ class Represented(OfFirst):
         Raises:
             HoldfastError: a threat that these images do not fit, or a representation that is not finite.
         """
-        return {"reps": represent(shard, shard.disturb(self.threat, shard.rng.child("represented")))}
+        if not isinstance(self.threat, WorstNoise):
+            return {"reps": represent(shard, shard.disturb(self.threat, shard.rng.child("represented")))}
+        # The first of the draws by which the noise is judged
+        rows = torch.arange(len(shard.x))
+        return {"reps": represent(shard, draw_noisy_images(shard, self.threat.read_from(shard), rows, 0, 1)[:, 0])}

@@ -9,11 +9,11 @@ from torch import Tensor
 from holdfast.core import Attack, Ball, Check, Examination, Failure, Objective, Observation, PerImage, Search, Subject
 from holdfast.parts.attacks.ensemble import Ensemble
 from holdfast.parts.attacks.pgd import Pgd
-from holdfast.parts.measures.shared.worst import trajectories
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked, partners
 from holdfast.parts.observations.broken import Broken
 from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.shared.worst import trajectories
 from holdfast.parts.threats.linf import Linf
 
 MOST = 1e3
@@ -127,7 +127,7 @@ def _curve(subject: Subject, observation: Observation) -> Float[Tensor, "images 
     assert isinstance(observation, Attacked)  # the other kind of `runs`
     # The run may be shared with a longer attack, whose further steps are not this one's
     values = observed["values"][:, : observation.attack.steps + 1].double()
-    clean, own = subject.read(Clean())["reps"].double(), torch.arange(len(values))
+    clean, own = Clean.of(subject).double(), torch.arange(len(values))
     # What the objective is at the images themselves is where every attack begins
     target = clean[partners(own)] if observation.objective.needs_target else None
     return values - observation.objective.of(subject.encoder)(clean[own], clean[own], target).double()[:, None]

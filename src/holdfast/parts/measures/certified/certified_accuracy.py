@@ -7,10 +7,10 @@ from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.measures.shared.bracket import Bracket, format_share, in_order
-from holdfast.parts.measures.shared.worst import lowest
 from holdfast.parts.observations.attacked_pairs import AttackedPairs
 from holdfast.parts.observations.certified import Certified
 from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.shared.worst import lowest
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.threats.linf import Linf
 

@@ -15,11 +15,11 @@ from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.measures.shared.all_pairs import OfAllPairs
 from holdfast.parts.measures.shared.bracket import Bracket, format_share, in_order
 from holdfast.parts.measures.shared.drift import DRIFTS, drift_bounds
-from holdfast.parts.measures.shared.worst import trajectories
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.drifts import Drifts
+from holdfast.parts.observations.shared.worst import trajectories
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.rounding import REPRESENTATIONS
 
@@ -77,7 +77,7 @@ class CertifiedDrift(OfAllPairs, Bracket):
 
     def observe(self, subject: Subject) -> Table:
         """Return drifts and quantiles of every image, on both sides."""
-        bank = subject.read(Clean())["reps"].double()
+        bank = Clean.of(subject).double()
         ranges, table = subject.read(self.certificate_side), {}
         clean = bank[: len(ranges["apart"])]
         # What float32 may change a distance by grows with the representations' length

@@ -14,11 +14,11 @@ from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.bracket import Bracket, format_share, in_order
 from holdfast.parts.measures.shared.drift import drift_bounds
-from holdfast.parts.measures.shared.worst import trajectories
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.attacked import Attacked, pair_of, partners
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.drifts import Drifts
+from holdfast.parts.observations.shared.worst import trajectories
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.rounding import REPRESENTATIONS
 
@@ -83,7 +83,7 @@ class CertifiedOverlapRisk(Bracket):
     def observe(self, subject: Subject) -> Table:
         """Return whether every image and its partner can overlap, on both sides."""
         # certificate: the farthest that f(x') can be from f(x), and the nearest that the partner's can come to f(x)
-        bank, ranges = subject.read(Clean())["reps"].double(), subject.read(self.certificate_side)
+        bank, ranges = Clean.of(subject).double(), subject.read(self.certificate_side)
         positions = torch.arange(len(ranges["apart"]))
         partner, clean = partners(positions), bank[: len(positions)]
         # Row i of `apart` belongs to the partner: the least distance of x̂_j from f(x_i)

@@ -9,12 +9,12 @@ from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.measures.shared.bracket import Bracket, format_share, in_both_roles, in_order
-from holdfast.parts.measures.shared.worst import lowest
 from holdfast.parts.objectives.pair_margin import PairMargin
 from holdfast.parts.observations.attacked_pairs import AttackedPairs
 from holdfast.parts.observations.certified import Certified
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.shared.margins import MadeNegatives
+from holdfast.parts.observations.shared.worst import lowest
 from holdfast.parts.threats.linf import Linf
 
 

@@ -87,7 +87,7 @@ class LinearRadius(Bracket):
         proved = proved if proved.ndim == 1 else proved.amin(1)
         in_order(subject.ids, proved, attacked, 1e-6)
         # Only the images that were certified
-        reps, labels = subject.read(Clean())["reps"][: len(proved)], labels_of(subject)[: len(proved)]
+        reps, labels = Clean.of(subject)[: len(proved)], labels_of(subject)[: len(proved)]
         correct = head_of(subject, self.probe).correct(reps, labels)
         # Where no attack was found there is no radius to average
         attacked = attacked.masked_fill(attacked.isinf(), torch.nan)

@@ -76,7 +76,7 @@ class MarginCalibration(Measure):
 
     def observe(self, subject: Subject) -> Table:
         """Return Ψ_CL of every attacked image at distances that were not fitted."""
-        clean = subject.read(Clean())["reps"]
+        clean = Clean.of(subject)
         if len(clean) < 2 * self.tail + 2:
             raise HoldfastError(
                 f"margin_calibration: expected at least {2 * self.tail + 2} images, got {len(clean)}; use more or a "

@@ -103,7 +103,7 @@ class RadiusLikeness(Measure):
 
     def observe(self, subject: Subject) -> Table:
         """Return how the radii of every image compare with those of the others."""
-        bounds, clean = subject.read(self.radii), subject.read(Clean())["reps"]
+        bounds, clean = subject.read(self.radii), Clean.of(subject)
         proved, attacked = bounds["certificate"], bounds["attack"]
         in_order(subject.ids, proved, attacked, 1e-6)
         # Never more distances than a small population has

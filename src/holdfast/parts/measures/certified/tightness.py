@@ -15,9 +15,9 @@ from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.measures.certified.instance_accuracy import InstanceAccuracy
 from holdfast.parts.measures.shared.bracket import Bracket, format_share, in_order
-from holdfast.parts.measures.shared.worst import lowest
 from holdfast.parts.objectives.pair_margin import PairMargin
 from holdfast.parts.observations.shared.margins import MadeNegatives
+from holdfast.parts.observations.shared.worst import lowest
 from holdfast.parts.threats.linf import Linf
 
 

@@ -130,7 +130,7 @@ class RobustProbe(Measure):
         """Return whether each head is right on every image, clean, corrupted and attacked."""
         # each head on the same images: clean, under each corruption and on average, attacked
         count = subject.attacked if self.first is None else min(self.first, subject.attacked)
-        labels, clean = labels_of(subject)[:count], subject.read(Clean())["reps"][:count]
+        labels, clean = labels_of(subject)[:count], Clean.of(subject)[:count]
         table: Table = {}
         for name, probe in self.probes.items():
             head = head_of(subject, probe)

@@ -21,10 +21,10 @@ from holdfast.parts.measures.shared.patches import (
     measure_breakaway_within,
     to_additive_mask,
 )
-from holdfast.parts.measures.shared.worst import trajectories
 from holdfast.parts.objectives.token_drift import TokenDrift
 from holdfast.parts.objectives.token_margin import TokenMargin
 from holdfast.parts.observations.attacked import Attacked
+from holdfast.parts.observations.shared.worst import trajectories
 from holdfast.runtime.checked import Count
 
 OTHERS = "among other images, worst found"

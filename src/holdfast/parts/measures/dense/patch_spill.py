@@ -72,7 +72,7 @@ class PatchSpill(Measure):
             HoldfastError: an encoder without patches.
         """
         grid, observed = grid_of(self, subject), subject.read(self.occlusion)
-        clean, moved = grid.tokens(subject.read(Clean())["reps"]), grid.tokens(observed["reps"])
+        clean, moved = grid.tokens(Clean.of(subject)), grid.tokens(observed["reps"])
         place = observed["place"]
         pairs = zip(moved, clean, strict=False)
         # d_q, [M, P]

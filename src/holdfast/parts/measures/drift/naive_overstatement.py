@@ -10,8 +10,8 @@ from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.numerics.statistics.universal import pad_to_population
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.measures.shared.usual_distance import UNIT, InUnits, usual_distance
-from holdfast.parts.measures.shared.worst import worst
 from holdfast.parts.observations.naively_attacked import NaivelyAttacked
+from holdfast.parts.observations.shared.worst import worst
 
 POINTS = 2000
 """Images, the first ones, of whose distances the unit is the median."""

@@ -44,7 +44,7 @@ class ClassUniformity(OfAllPairs, ShapeMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return what every image contributes to its class, and to the mean over classes."""
-        labels, reps = labels_of(subject), subject.read(Clean())["reps"]
+        labels, reps = labels_of(subject), Clean.of(subject)
         # What each image contributes to the uniformity of its class
         own = torch.empty(len(reps), dtype=torch.float64)
         # Pairs within a class alone, from a circle of its own where there are too many

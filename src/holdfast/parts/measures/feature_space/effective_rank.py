@@ -42,7 +42,7 @@ class EffectiveRank(ShapeMeasure):
         """Return what every image contributes."""
         # Both are contributions by the jackknife, so that a plain mean
         # gives the score and its interval
-        reps = subject.read(Clean())["reps"]
+        reps = Clean.of(subject)
         return {"rank": spectrum.effective_rank(reps), "participation": spectrum.participation_ratio(reps)}
 
     def reduce(self, table: Table) -> dict[str, Statistic]:

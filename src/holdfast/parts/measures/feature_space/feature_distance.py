@@ -53,7 +53,7 @@ class FeatureDistance(ShapeMeasure):
         Raises:
             HoldfastError: images of one class only.
         """
-        labels, reps = labels_of(subject), subject.read(Clean())["reps"].double()
+        labels, reps = labels_of(subject), Clean.of(subject).double()
         reps = unit(reps) if self.normalised else reps
         # Contributions to d(c, c) of each class, and to the mean over pairs of different classes
         own = feature_space.within(reps, labels)

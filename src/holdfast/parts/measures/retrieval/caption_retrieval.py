@@ -112,7 +112,7 @@ class CaptionRetrieval(Outranking, Recalling):
         Raises:
             HoldfastError: captions that do not fit, or an index of no more than k other images.
         """
-        clean = subject.read(Clean())["reps"].double()
+        clean = Clean.of(subject).double()
         self.fits(len(clean))
         captions = read_captions(self.path, clean.shape[1])
         # One tensor for each search and each of its points, of the first images

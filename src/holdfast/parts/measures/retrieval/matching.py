@@ -14,11 +14,11 @@ from holdfast.numerics import statistics
 from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.measures.shared.matched import CONDITION, Matched, above
-from holdfast.parts.measures.shared.worst import trajectories, worst
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked, pair_of, partners
 from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.shared.worst import trajectories, worst
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.sizes import format_size
 
@@ -114,7 +114,7 @@ class Matching(Matched):
 
     def observe(self, subject: Subject) -> Table:
         """Return whether every attacked image evades, and collides."""
-        clean, own = subject.read(Clean())["reps"], torch.arange(subject.attacked)
+        clean, own = Clean.of(subject), torch.arange(subject.attacked)
         x, partner = clean[own], clean[partners(own)]
         # All distances are held against one threshold, in one pass over the pairs of the population
         pairs, columns = [(x, partner)], ["before"]

@@ -16,10 +16,10 @@ from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.failures.outranked import Outranked
 from holdfast.parts.measures.shared.outranking import CLEAN, WORST, Outranking
 from holdfast.parts.measures.shared.searching import Searching, recall
-from holdfast.parts.measures.shared.worst import worst
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.observations.broken import Broken
 from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.shared.worst import worst
 from holdfast.parts.threats.linf import Linf
 
 Found = tuple[Float[Tensor, "images"], Float[Tensor, "images"], Float[Tensor, "images dim"]]
@@ -95,7 +95,7 @@ class Retrieval(Outranking, Searching):
 
     def observe(self, subject: Subject) -> Table:
         """Return rank and average precision of every attacked image, for each kind of query."""
-        clean = subject.read(Clean())["reps"].double()
+        clean = Clean.of(subject).double()
         (drifted,) = worst(subject, self.attack, self.drift).values()
         ended = (*self.rank_results(subject, drifted, clean), drifted)
         known = {self.attack.label(self.attack.steps): ended, WORST: self._worst(subject, clean, ended)}

@@ -89,7 +89,7 @@ class TaskRetrieval(Outranking, Recalling):
         """
         if subject.relevance is None:
             raise no_relevance("the measure task_retrieval", "the audit's source of images")
-        relevance, clean = subject.relevance.complete(), subject.read(Clean())["reps"].double()
+        relevance, clean = subject.relevance.complete(), Clean.of(subject).double()
         # The index is the corpus alone, without queries; `fits` counts a query's own image as well
         self.fits(int((~relevance.queries).sum()) + 1)
         points = [reps for points in subject.collect_points(self.ball) for reps in points.unbind(1)]

@@ -27,10 +27,10 @@ from holdfast.numerics.statistics.statistic import Mean, Median, PairMean, Share
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.ensemble import Ensemble
 from holdfast.parts.divergences.l2 import L2
-from holdfast.parts.measures.shared.worst import read_attacked_reps, trajectories, worst
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.shared.worst import read_attacked_reps, trajectories, worst
 from holdfast.parts.threats.linf import Linf
 
 
@@ -183,10 +183,10 @@ class AttackMeasure(Measure):
         self, subject: Subject
     ) -> tuple[Float[Tensor, "population dim"], dict[int, Float[Tensor, "attacked dim"]]]:
         """Return the clean representations and the attacked ones at every read-out, in float64; see `worst`."""
-        return subject.read(Clean())["reps"].double(), worst(subject, self.attack, self.trajectories)
+        return Clean.of(subject).double(), worst(subject, self.attack, self.trajectories)
 
     def read_reps(
         self, subject: Subject
     ) -> tuple[Float[Tensor, "population dim"], dict[int, Float[Tensor, "attacked dim"]]]:
         """Return the same as they were observed, in float32: for what goes through them row by row."""
-        return subject.read(Clean())["reps"], read_attacked_reps(subject, self.attack, self.trajectories)
+        return Clean.of(subject), read_attacked_reps(subject, self.attack, self.trajectories)

@@ -88,7 +88,7 @@ class DisturbedMeasure(Measure):
 
     def read_reps(self, subject: Subject) -> tuple[Tensor, dict[str, Tensor]]:
         """Return clean representations of the population, [N, D], and disturbed ones of each threat, [M, D]."""
-        return subject.read(Clean())["reps"], {t: subject.read(o)["reps"] for t, o in self.representations.items()}
+        return Clean.of(subject), {t: subject.read(o)["reps"] for t, o in self.representations.items()}
 
     def add_average(self, columns: dict[str, Float[Tensor, "images"]]) -> Table:
         """Return the table of some columns, one for each threat, and their average."""

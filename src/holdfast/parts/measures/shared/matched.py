@@ -99,7 +99,7 @@ class Matched(OfAllPairs):
             subject: the encoder that was observed.
             pairs: representations whose distances are meant, row by row, of the first images.
         """
-        clean = subject.read(Clean())["reps"].double()
+        clean = Clean.of(subject).double()
         # [pairs, images]: every distance that is held against the threshold
         apart = torch.stack([self.divergence(a.double(), b.double()) for a, b in pairs])
         numbers: dict[str, float] = {}

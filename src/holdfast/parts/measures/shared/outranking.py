@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.core import Attack, Ball, Measure, Observation, Search
-from holdfast.parts.measures.shared.worst import trajectories
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.observations.broken import Broken
 from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.shared.worst import trajectories
 
 CLEAN, WORST = "clean", "worst found"
 """Kinds of queries: not attacked, and the worst of each that any search met."""

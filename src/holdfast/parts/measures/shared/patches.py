@@ -11,10 +11,10 @@ from holdfast.core.registry import part_name
 from holdfast.numerics.geometry import pairwise, patches
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.measures.shared.usual_distance import usual_distance
-from holdfast.parts.measures.shared.worst import worst
 from holdfast.parts.objectives.shared.tokens import OfTokens, no_patches
 from holdfast.parts.objectives.token_drift import TokenDrift
 from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.shared.worst import worst
 
 TIE = 1e-9
 """Share by which two distances must differ to count as different."""
@@ -74,7 +74,7 @@ class PatchMeasure(AttackMeasure):
         """Return the clean tokens of the population, and the attacked ones at every read-out; see `worst`."""
         grid = grid_of(self, subject)
         attacked = worst(subject, self.attack, self.trajectories)
-        return grid.tokens(subject.read(Clean())["reps"]), {step: grid.tokens(reps) for step, reps in attacked.items()}
+        return grid.tokens(Clean.of(subject)), {step: grid.tokens(reps) for step, reps in attacked.items()}
 
 
 def grid_of(measure: Measure, subject: Subject) -> Grid:

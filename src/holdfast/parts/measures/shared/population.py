@@ -15,11 +15,11 @@ from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.bracket import Bracket, format_share, in_order
-from holdfast.parts.measures.shared.worst import trajectories
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.certified import Certified
 from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.shared.worst import trajectories
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.rounding import REPRESENTATIONS
 
@@ -65,7 +65,7 @@ class AgainstPopulation(Bracket):
         A pair is broken where the other image is *strictly* nearer to anything that a search of this run met in the
         ball, whatever it pursued. An image is never broken by itself.
         """
-        clean = subject.read(Clean())["reps"].double()
+        clean = Clean.of(subject).double()
         proved = subject.read(self.certificate_side)
         lower = proved["lower"]
         # Lengths of the margins' weights

@@ -16,11 +16,11 @@ from holdfast.core.source_spec import label
 from holdfast.numerics.statistics.statistic import Difference, Statistic
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.square import Square
-from holdfast.parts.measures.shared.worst import trajectories, worst
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.attacked_images import AttackedImages
 from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.shared.worst import trajectories, worst
 from holdfast.parts.observations.transferred import Transferred
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.privacy import public

@@ -55,7 +55,7 @@ class CenterSmoothing(OfAllPairs, SmoothedMeasure):
         """Return the radius in the representation of every image, and its quantile."""
         certificate = self.certificate
         assert isinstance(certificate, Center)
-        certified, clean = self.conclusions(subject), subject.read(Clean())["reps"].double()
+        certified, clean = self.conclusions(subject), Clean.of(subject).double()
         # Distances between clean images in the space in which the certificate bounds drift
         bank = unit(clean) if certificate.normalised else clean
         # The radius as a universal quantile, section 5, so that encoders can be compared

@@ -45,13 +45,13 @@ class TransferQuantile(OfAllPairs, TransferMeasure):
 
     def harm(self, subject: Subject, reps: Float[Tensor, "attacked dim"]) -> Float[Tensor, "attacked"]:
         """Return the drift."""
-        clean = subject.read(Clean())["reps"].double()
+        clean = Clean.of(subject).double()
         return self.divergence(reps, clean[: len(reps)])
 
     def columns(self, subject: Subject, harm: Mapping[str, Float[Tensor, "attacked"]]) -> Table:
         """Return drifts, quantiles, and what every image's pairs say."""
         # [sources, attacked]; the worst surrogate's drift is placed like any other
-        clean, drifts = subject.read(Clean())["reps"].double(), torch.stack(list(harm.values()))
+        clean, drifts = Clean.of(subject).double(), torch.stack(list(harm.values()))
         quantiles, near, _ = self.place(subject, clean, drifts, self.divergence)
         columns = {"drift": universal.pad_to_population(drifts, len(clean)), "quantile": quantiles, "near": near}
         return {
