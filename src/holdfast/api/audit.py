@@ -120,7 +120,7 @@ def audit(asked: Audit) -> Record:
         allow=[asked.allow] if isinstance(asked.allow, str) else asked.allow,
     )
     refuse_idle_ball(request)
-    plan = make_plan(request, tested)
+    plan = make_plan(request, tested, {n: network for n, network in opened.items() if isinstance(network, Encoder)})
     engine = INLINE if asked.workers in (None, 1) else _processes(asked.workers, plan.device)
     with run_folder(asked.out) as folder, isolate_global_state(), listen(asked.quiet) as bars:
         run_audit(

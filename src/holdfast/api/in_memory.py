@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -22,10 +22,12 @@ from holdfast.runtime.progress import LIFE, Bars
 from holdfast.runtime.screen import Screen
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.shared.torch_dataset import TorchDataset
+from holdfast.sources.encoders.call import function_encoder
 from holdfast.workflows.monitor.snapshot import freeze_copy
 
-Model = nn.Module | str
-"""An `Encoder`, any network that maps normalised images [B, C, H, W] to representations [B, D], or an encoder spec."""
+Model = nn.Module | str | Callable[[np.ndarray], Any]
+"""An `Encoder`, any network that maps normalised images [B, C, H, W] to representations [B, D], an encoder spec, or a
+function of arrays of images in [0, 1], [B, C, H, W] in float32, that has no gradient."""
 
 Numbers = float | Sequence[float] | Tensor | np.ndarray
 """One number, or one per channel."""
@@ -127,11 +129,14 @@ def choose_device(asked: str | torch.device | None, encoders: Mapping[str, Encod
 def _name_of(network: Any) -> str:
     if isinstance(network, str):
         return network
-    return network.name if isinstance(network, Encoder) else type(network).__name__
+    if isinstance(network, Encoder):
+        return network.name
+    # A function by its own name
+    return type(network).__name__ if isinstance(network, nn.Module) else getattr(network, "__name__", "function")
 
 
 def _is_bare(model: Any) -> bool:
-    return isinstance(model, nn.Module) and not isinstance(model, Encoder)
+    return not isinstance(model, (str, Encoder))
 
 
 def _add_label(spec: str, name: str) -> str:
@@ -141,11 +146,13 @@ def _add_label(spec: str, name: str) -> str:
 
 def _freeze_model(model: Any, name: str, mean: Any, std: Any) -> Encoder:
     if not isinstance(model, nn.Module):
+        if callable(model) and not isinstance(model, type):
+            return function_encoder(model, name, 0 if mean is None else mean, 1 if std is None else std)
         raise HoldfastError(
-            f"model: expected a torch module, an Encoder, a spec such as timm:resnet50, or several of them, got "
-            f"{type(model).__name__}"
+            f"model: expected a torch module, an Encoder, a spec such as timm:resnet50, a function of an array of "
+            f"images, or several of them, got {type(model).__name__}"
         )
-    if _is_bare(model) and (mean is None or std is None):
+    if not isinstance(model, Encoder) and (mean is None or std is None):
         raise HoldfastError(
             f"model: a bare network ({name}) needs mean and std, what its preprocessing subtracts from [0, 1] pixels "
             f"and divides by; got mean={mean}, std={std}; say mean=0, std=1 where nothing is done, for most networks "

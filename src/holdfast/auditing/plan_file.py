@@ -15,11 +15,12 @@ from holdfast.auditing.series import expand
 from holdfast.auditing.until import until_of
 from holdfast.config.overrides import apply_changes, set_parameters
 from holdfast.config.reader import locate_errors, read
-from holdfast.core import Ball, HoldfastError, ImageSource, Measure, registry
+from holdfast.core import Ball, Encoder, HoldfastError, ImageSource, Measure, registry
 from holdfast.core.threat import Shape
 from holdfast.runtime.durations import seconds
 from holdfast.runtime.option import fields_of
 from holdfast.sources.data import open_images
+from holdfast.sources.encoders import is_differentiable
 from holdfast.storage.documents import read_toml
 
 T = TypeVar("T")
@@ -37,7 +38,9 @@ NO_DATA = "gaussian"
 """Images of an audit that asks nothing about images: noise of the encoder's own size."""
 
 
-def make_plan(request: AuditRequest, source: ImageSource | None = None) -> Plan:
+def make_plan(
+    request: AuditRequest, source: ImageSource | None = None, opened: Mapping[str, Encoder] | None = None
+) -> Plan:
     """Return the plan of a profile, changed as asked.
 
     Args:
@@ -46,6 +49,9 @@ def make_plan(request: AuditRequest, source: ImageSource | None = None) -> Plan:
             `NO_DATA` stands in for the panel's checks. Its `measures` are changes of the profile's, see
             `apply_changes`; its `settings` change single parameters, see `set_parameters`.
         source: images that are open already, instead of the data spec.
+        opened: encoders that are open already, by their names.
+
+    Where an encoder has no gradient, all are asked as the profile says for such, so that their numbers can be compared.
 
     Raises:
         HoldfastError: what cannot be asked.
@@ -54,6 +60,7 @@ def make_plan(request: AuditRequest, source: ImageSource | None = None) -> Plan:
     encoders, series = expand(request.encoders)
     if not encoders:
         raise HoldfastError("no encoder: name at least one, for example zoo:digits-simclr; see holdfast list encoders")
+    request = replace(request, profile=_profile_for(request.profile, encoders, opened or {}))
     ball = _ball(request, source)
     base = open_profile(request.profile, ball)
     measures = apply_changes(base.measures, request.measures, ball) if request.measures else base.measures
@@ -95,6 +102,15 @@ def make_plan(request: AuditRequest, source: ImageSource | None = None) -> Plan:
         budget=_budget(request.budget, None if request.until else base.budget),
         until=None if request.until is None else until_of(request.until),
     )
+
+
+def _profile_for(profile: str, encoders: Sequence[str], opened: Mapping[str, Encoder]) -> str:
+    """Return the profile of a plan: where an encoder has no gradient, the one that asks the same by queries."""
+    # Only profiles that name another one have their questions asked otherwise
+    other = profile_table(profile).get("without_gradients", "")
+    if other and any(not (opened[e].differentiable if e in opened else is_differentiable(e)) for e in encoders):
+        return other
+    return profile
 
 
 def _fall_back(value: T | None, usual: T) -> T:

@@ -24,7 +24,8 @@ OF_AN_AUDIT = ("images", "attacked", "examined", "queries", "shared_searches", "
 """What a profile may say of an audit."""
 
 KEYS: dict[str, Any] = {
-    **{key: kinds_of(AuditRequest)[key] for key in OF_AN_AUDIT}, **dict.fromkeys(("like", "description"), str),
+    **{key: kinds_of(AuditRequest)[key] for key in OF_AN_AUDIT},
+    **dict.fromkeys(("like", "description", "without_gradients"), str),
     "defaults": dict, "measures": tuple[str | dict, ...],
 }  # fmt: skip
 """Keys of a profile and their types."""
@@ -46,6 +47,7 @@ class Profile(metaclass=Checked):
         shared_searches: whether what any search met counts for every measure, see `Plan`.
         budget: seconds after which an audit in rounds begins no further round, unless something else is said; None: it
             is made in one go.
+        without_gradients: the profile that asks its questions of encoders without a gradient; "": there is none.
     """
 
     description: str
@@ -58,6 +60,7 @@ class Profile(metaclass=Checked):
     norm: str = NORM
     eps: float | str | None = None
     budget: float | None = None
+    without_gradients: str = ""
 
 
 def profile(name: str, ball: Ball | None = None) -> Profile:

@@ -359,6 +359,8 @@ class Session:
 
     def _make(self, observation: Observation, shard: ShardFile) -> ShardResults:
         """Observe one shard and store it."""
+        if refusal := without_gradient(self._surrogates(observation.surrogate), observation):
+            raise HoldfastError(refusal)
         # Observe, and count the passes; adaptive searches may spare some of those that were predicted
         began, before = time.perf_counter(), self.encoder.passes
         results = self.run(observation, shard.start, shard.stop)
@@ -413,6 +415,18 @@ class Session:
         rng = Rng(self.seed, ids=tuple(images.ids[:count]))
         context = (clean, images.at, labels, None, self.read, images.disturb)
         return Shard(self.encoder, images.batch(0, 1), torch.arange(1), rng, *context)
+
+
+def without_gradient(encoder: Encoder, observation: Observation) -> str:
+    """Return why an observation cannot be made of an encoder that has no gradient; "" where it can."""
+    passes = observation.passes
+    if encoder.differentiable or not (passes.backward or passes.bounds):
+        return ""
+    needs = "read the network inside" if passes.bounds else "follow gradients, of which it has none"
+    return (
+        f"encoder {encoder.name!r} runs outside torch: {observation.title} would {needs}; ask by queries: --profile "
+        "black_box, or --set '*.attack=square'"
+    )
 
 
 def not_observed(observation: Observation) -> HoldfastError:

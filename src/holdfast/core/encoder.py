@@ -255,6 +255,11 @@ class Encoder(nn.Module):
                 self.module = used
 
     @property
+    def differentiable(self) -> bool:
+        """Whether a gradient comes back to the pixels, as far as its modules say; what runs outside torch has none."""
+        return all(getattr(module, "differentiable", True) for module in self.module.modules())
+
+    @property
     def device(self) -> torch.device:
         """Where the encoder is."""
         return self.normalisation.mean.device

@@ -28,12 +28,14 @@ class EncoderSource(metaclass=Checked):
         suffix: paths that end so need no source before them.
         writes: how paths end of the files that `write` makes; None: an encoder that was trained is its weights alone.
         runs: what code of others a spec runs, where it runs any, such as "a Python module".
+        differentiable: whether its encoders have a gradient to the pixels, which most searches and all proofs need.
     """
 
     about: ClassVar[str]
     extra: ClassVar[str | None] = None
     suffix: ClassVar[str | None] = None
     writes: ClassVar[str | None] = None
+    differentiable: ClassVar[bool] = True
 
     @abstractmethod
     def open(self, name: str, options: Options) -> Encoder:

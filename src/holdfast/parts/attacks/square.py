@@ -68,7 +68,7 @@ class Square(Attack):
         # initialisation: vertical stripes of ±ε, one pixel wide
         rng = rng.child("square")
         channels, _, width = x.shape[1:]
-        signs = _signs(rng.child("stripes").uniform(channels, 1, width).to(x)).expand_as(x)
+        signs = draw_signs(rng.child("stripes").uniform(channels, 1, width).to(x)).expand_as(x)
         # Outside the frame the pattern is 0, which `ascend` leaves where it is
         top, left, size = ball.frame(x, rng)
         inside = rectangle(top, left, size, (x.shape[2], x.shape[3]), x.device)[:, None]
@@ -82,11 +82,11 @@ class Square(Attack):
                 stream = rng.child("patches", count // TOGETHER) if count else rng.child("patches")
                 draws = stream.uniform(min(TOGETHER, self.steps - count), 2 + channels).to(x)
             # sample a square of side h^(i) and a sign per channel (Algorithm 2)
-            side = _side(self.share, count, self.steps, *size)
+            side = find_side(self.share, count, self.steps, *size)
             draw = draws[:, count % TOGETHER]
             # Uniform over the n - side + 1 rows and columns at which a square fits into the frame
             down, across = ((draw[:, i] * (n - side + 1)).long() for i, n in enumerate(size))
-            candidate = canvas.propose(top + down, left + across, side, _signs(draw[:, 2:]))
+            candidate = canvas.propose(top + down, left + across, side, draw_signs(draw[:, 2:]))
             new, new_reps = evaluate(goal, candidate)
             # keep the proposal where the goal rises
             _, best = readout.see(count + 1, candidate, new, new_reps)
@@ -154,11 +154,12 @@ def _windows(images: Tensor, side: int) -> Tensor:
     return images.unfold(-2, side, 1).unfold(-2, side, 1)
 
 
-def _signs(uniform: Tensor) -> Tensor:
+def draw_signs(uniform: Tensor) -> Tensor:
+    """Return a sign for each number of [0, 1)."""
     return (uniform < 0.5).to(uniform) * 2 - 1
 
 
-def _side(share: float, count: int, steps: int, height: int, width: int) -> int:
+def find_side(share: float, count: int, steps: int, height: int, width: int) -> int:
     """Return the patch's side; p halves at the published fractions of the budget."""
     # The schedule was published for a budget of 10,000 queries
     done = count / steps * 10_000

@@ -89,7 +89,7 @@ class GradientHealth(Check):
         searches = [search for search in audit.searches if search.attack.passes.backward] or list(audit.searches)
         balls = dict.fromkeys(search.ball for search in searches if not search.smallest)
         radii = dict.fromkeys(
-            BreakingRadii(search.ball, search.objective, search.attack.steps, first=min(TOGETHER, audit.images))
+            BreakingRadii.of(search, min(TOGETHER, audit.images))
             for search in searches
             if search.smallest and isinstance(search.objective, Failure)
         )
@@ -106,6 +106,8 @@ class GradientHealth(Check):
 
     def judge(self, subject: Subject) -> Verdict:
         """Examine the balls of each norm, and report the norm whose gradients say least."""
+        if not subject.encoder.differentiable:
+            return OUTSIDE
         verdicts = [self._judge(subject, smallest, largest) for smallest, largest in self._balls(subject)]
         # One norm with false gradients is enough for a failure
         return max(verdicts, key=lambda verdict: ("pass", "warn", "fail").index(verdict.status))
@@ -191,6 +193,9 @@ HIDES = "Hides its gradient"
 MISLED = (
     "searches that follow it find too little, so robustness is overestimated; if a step such as rounding or JPEG is to "
     "blame, name it: ?straight_through=MODULE."
+)
+OUTSIDE = Verdict(
+    "skip", "not examined: it runs outside torch and has no gradient", "Searches ask it, and follow no gradient."
 )
 NO_GRADIENT = Verdict(
     "fail",

@@ -9,6 +9,7 @@ from holdfast.core import Attack, Ball, Check, Examination, Observation, Search,
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.attacks.square import Square
 from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
@@ -47,7 +48,10 @@ class LargeRadius(Check):
     @classmethod
     def checks_for(cls, audit: Examination) -> tuple[Check, ...]:
         """Audits that search."""
-        return (cls(examined=audit.images),) if audit.searches else ()
+        # Where nothing follows gradients, the encoder may have none
+        follows = any(member.passes.backward for search in audit.searches for member in search.attack.members)
+        attack = Pgd(20) if follows else Square(100)
+        return (cls(attack, examined=audit.images),) if audit.searches else ()
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, and the attack on a few images."""

@@ -29,6 +29,7 @@ class SmallerChange(Check):
         share: of the breaking radius, where they search.
         missed: share of the images that they break above which it fails, where these are more than one; it warns of
             any.
+        asked: whether the steps are queries of a search without gradients.
     """
 
     ball: Ball = Linf()
@@ -38,6 +39,7 @@ class SmallerChange(Check):
     attacks: tuple[Attack, ...] = (Apgd(50), Square(200))
     share: float = 0.9
     missed: float = 0.1
+    asked: bool = False
 
     doubt = "smaller changes exist"
     consequence = "one side"
@@ -51,7 +53,11 @@ class SmallerChange(Check):
                 search.ball,
                 search.objective,
                 search.attack.steps,
-                attacks=(Apgd(max(1, audit.queries // 4)), Square(max(1, audit.queries // 2))),
+                # A search that only asked is held against another that only asks: it may have no gradient
+                attacks=(Square(audit.queries),)
+                if asks(search)
+                else (Apgd(max(1, audit.queries // 4)), Square(max(1, audit.queries // 2))),
+                asked=asks(search),
             )
             for search in audit.searches
             if search.smallest and isinstance(search.objective, Failure)
@@ -60,6 +66,9 @@ class SmallerChange(Check):
     @property
     def radii(self) -> BreakingRadii:
         """What is examined."""
+        # The very observation of the measure, so that no pass is made twice
+        if self.asked:
+            return BreakingRadii(self.ball, self.failure, queries=self.steps, first=self.examined)
         return BreakingRadii(self.ball, self.failure, self.steps, first=self.examined)
 
     @property
@@ -68,7 +77,9 @@ class SmallerChange(Check):
         return self.radii.searches[0]
 
     def concerns(self, searches: Collection[Search]) -> bool:
-        """Return whether anything was searched along gradients in this norm."""
+        """Return whether anything was searched in the same way in this norm."""
+        if self.asked:
+            return self.search in searches
         return any(follows_gradients(search, self.ball) for search in searches)
 
     def observations(self) -> tuple[Observation, ...]:
@@ -103,3 +114,8 @@ class SmallerChange(Check):
             meaning = "Some of the smallest breaking changes are smaller than reported: give the search more steps."
             return Verdict("warn", finding, meaning, details)
         return Verdict("pass", finding, "Other attacks found no smaller change.", details)
+
+
+def asks(search: Search) -> bool:
+    """Return whether a search follows no gradient."""
+    return not search.attack.passes.backward

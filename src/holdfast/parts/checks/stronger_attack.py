@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from holdfast.core import Attack, Check, Examination, Failure, Observation, Search, Subject, Verdict
 from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.square import Square
 from holdfast.parts.checks.shared.search import (
     SearchCheck,
     by,
@@ -50,7 +51,9 @@ class StrongerAttack(SearchCheck):
             alike.attack for alike in audit.searches if (alike.ball, alike.objective) == (search.ball, search.objective)
         ]
         steps = max(member.passes.backward for attack in attacks for member in attack.members)
-        stronger = Apgd(2 * max(FEWEST, steps), restarts=2)
+        # Where nothing follows gradients, the encoder may have none: four times the queries
+        queries = max(attack.passes.forward for attack in attacks)
+        stronger = Apgd(2 * max(FEWEST, steps), restarts=2) if steps else Square(4 * queries)
         return (cls(search.attack, search.ball, search.objective, audit.images, stronger),)
 
     def concerns(self, searches: Collection[Search]) -> bool:

@@ -27,13 +27,17 @@ from holdfast.core import (
 from holdfast.numerics.geometry.divergence import DistanceMargin
 from holdfast.parts.attacks.minimum_norm import MinimumNorm
 from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.attacks.shared.asking import LEAST as FEWEST_QUERIES
+from holdfast.parts.attacks.shared.asking import LINES, ask
 from holdfast.parts.attacks.shared.gradient import pick
 from holdfast.parts.attacks.shared.tournament import Sought, most_rivals, passes, tournament
+from holdfast.parts.attacks.square import Square
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.observations.shared.first import OfAnyRadius, OfFirst
 from holdfast.parts.observations.shared.margins import clean_of
 from holdfast.parts.observations.shared.smallest_changes import pack_first_changes, smallest_changes
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.checked import Count
 
 CLEARLY = 1e-4
 """Value of the failure above which an image counts as broken: -1 without a disturbance, and rounding is far smaller."""
@@ -55,6 +59,7 @@ class BreakingRadii(OfAnyRadius, OfFirst):
         ball: the norm; its radius is not read.
         failure: what counts as broken.
         steps: passes for each image, each a forward and a backward one; see `tournament`.
+        queries: forward passes for each image instead, without a gradient; see `ask`.
 
     Source: descents after Pintor et al. (2021); that many begin and the best go on is Holdfast's own.
     """
@@ -62,21 +67,38 @@ class BreakingRadii(OfAnyRadius, OfFirst):
     ball: Ball = Linf()
     failure: Failure = Nearest()
     steps: int = 100
+    queries: Count | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.steps < LEAST:
             raise HoldfastError(f"breaking_radii: expected steps >= {LEAST}, got {self.steps}")
+        if self.queries is not None and self.queries < FEWEST_QUERIES:
+            raise HoldfastError(f"breaking_radii: expected queries >= {FEWEST_QUERIES}, got {self.queries}")
+
+    @classmethod
+    def of(cls, search: Search, first: int) -> "BreakingRadii":
+        """Return what makes a search for the smallest change, of the first images."""
+        assert isinstance(search.objective, Failure)  # so it is of every such search
+        steps, asks = search.attack.steps, not search.attack.passes.backward
+        return (
+            cls(search.ball, search.objective, queries=steps, first=first)
+            if asks
+            else cls(search.ball, search.objective, steps, first=first)
+        )
 
     @property
     @override
     def title(self) -> str:
-        return f"smallest changes, {self.failure.title}: {self.steps} passes, {self.ball.norm}"
+        spent = f"{self.steps} passes" if self.queries is None else f"{self.queries:,} queries"
+        return f"smallest changes, {self.failure.title}: {spent}, {self.ball.norm}"
 
     @property
     @override
     def searches(self) -> tuple[Search, ...]:
-        return (Search(MinimumNorm(self.steps), self.ball.of_usual_radius, self.failure, smallest=True),)
+        # The attack that does most alike
+        attack = MinimumNorm(self.steps) if self.queries is None else Square(self.queries)
+        return (Search(attack, self.ball.of_usual_radius, self.failure, smallest=True),)
 
     def collect_points(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
         """Return the representations of the broken images that lie in the ball."""
@@ -87,6 +109,8 @@ class BreakingRadii(OfAnyRadius, OfFirst):
     @property
     def passes(self) -> Passes:
         """Those of the search; a few less in small populations, and where rivals have no images."""
+        if self.queries is not None:
+            return Passes(forward=self.queries) + Square().choosing(self.ball)
         return passes(self.steps, self.steps, self.steps) + Pgd().choosing(self.ball)
 
     @property
@@ -99,7 +123,7 @@ class BreakingRadii(OfAnyRadius, OfFirst):
         event, rows = self.failure.bind(shard), torch.arange(len(shard.x))
         last: tuple[Reps, PerImage] | None = None
         # No more rivals than the first round of the search can pursue
-        rivals = self.failure.rivals(shard, most_rivals(self.steps))
+        rivals = self.failure.rivals(shard, most_rivals(self.steps) if self.queries is None else LINES)
 
         def value(reps: Reps) -> PerImage:
             # Events take several draws of each image; here there is one, [B, 1, D]
@@ -121,8 +145,12 @@ class BreakingRadii(OfAnyRadius, OfFirst):
         with shard.encoder.exactly():  # every pass decides whether an image breaks
             # Of a ball that is a union, such as a patch anywhere, the place of each
             # image is chosen before the search
-            (ball,) = Pgd().at_places(goal, shard.x, self.ball, shard.rng)
-            smallest, halfway = tournament(sought, shard.x, ball, self.steps, shard.rng)
+            trial = Pgd() if self.queries is None else Square()
+            (ball,) = trial.at_places(goal, shard.x, self.ball, shard.rng)
+            if self.queries is None:
+                smallest, halfway = tournament(sought, shard.x, ball, self.steps, shard.rng)
+            else:
+                smallest, halfway = ask(sought, shard.x, ball, self.queries, shard.rng)
         assert smallest.reps is not None  # the search has looked
         # what fails as it is need not move
         clean = clean_of(shard)[shard.positions]

@@ -19,6 +19,7 @@ __all__ = [
     "draws_of",
     "files_of",
     "find_weights_suffix",
+    "is_differentiable",
     "open_encoder",
     "open_texts",
     "suffixes",
@@ -95,6 +96,14 @@ def write(spec: str, encoder: Encoder, path: Path) -> None:
     """
     source, name, options = _source(spec)
     source.write(name, options, encoder, path)
+
+
+def is_differentiable(spec: str) -> bool:
+    """Return whether the encoder of a spec has a gradient to the pixels, as far as its source tells."""
+    try:
+        return _source(spec)[0].differentiable
+    except HoldfastError:  # which is told where encoders are looked up
+        return True
 
 
 def _randomness(options: Options) -> tuple[int | None, list[str]]:

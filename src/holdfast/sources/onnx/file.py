@@ -1,6 +1,6 @@
 """An ONNX file: read and checked, cut where it is to end, and what its input is."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -203,19 +203,40 @@ def images_of(graph: Graph, name: str, size: tuple[int, int] | None, layout: str
         got = ", ".join(f"{source.name} {list(source.sizes)}" for source in graph.sources) or "none"
         raise HoldfastError(f"{name!r}: expected one input [batch, channel, height, width], got {got}")
     (source,) = graph.sources
-    batch, *sides = source.sizes
+    batch, shape, order = shape_of(source.name, source.sizes, name, size, layout)
+    _check_type(source, name)
+    return Images(source.name, shape, order, batch, source.kind == UINT8)
+
+
+def shape_of(
+    tensor: str, sizes: Sequence[int], name: str, size: tuple[int, int] | None, layout: str | None
+) -> tuple[int, tuple[int, int, int], str]:
+    """Return how many images an input takes, 0 for any number, their (channels, height, width), and their layout.
+
+    Args:
+        tensor: name of the input.
+        sizes: of its axes, 0 for one that is open.
+        name: of the file, for errors.
+        size: (height, width) that is asked for, where the file leaves it open.
+        layout: that is asked for; None: by the sizes, channels last where only the last axis can be they.
+
+    Raises:
+        HoldfastError: an input that is no batch of images.
+    """
+    if len(sizes) != 4:
+        raise HoldfastError(f"{name!r}: expected one input [batch, channel, height, width], got {tensor} {list(sizes)}")
+    batch, *sides = sizes
     order = layout or _layout(sides)
     channels, height, width = (sides[2], sides[0], sides[1]) if order == "nhwc" else sides
     if channels < 1:
         raise HoldfastError(
-            f"{name!r}: expected one input [batch, channel, height, width], got {source.name} {list(source.sizes)}; "
+            f"{name!r}: expected one input [batch, channel, height, width], got {tensor} {list(sizes)}; "
             "where channels come last, add ?layout=nhwc"
         )
     height, width = size or (height, width)
     if min(height, width) < 1:
         raise HoldfastError(f"{name!r} leaves the image size open: give ?resize=256&crop=224, or ?size=H or ?size=HxW")
-    _check_type(source, name)
-    return Images(source.name, (channels, height, width), order, batch, source.kind == UINT8)
+    return batch, (channels, height, width), order
 
 
 def _layout(sides: list[int]) -> str:

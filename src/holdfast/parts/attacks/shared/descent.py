@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from holdfast.core import Ball, Goal, Images, PerImage
+from holdfast.core import Ball, Goal, Images, PerImage, Reps
 from holdfast.core.threat import image_shape
 from holdfast.parts.attacks.shared.gradient import pick, value_and_grad
 from holdfast.parts.attacks.shared.smallest import Smallest
@@ -33,6 +33,7 @@ class Descent:
         allowed: ε at the beginning, [B]; inf or None: the distance of the start.
         stride: α at the beginning.
         other: gives images, [B, C, H, W], towards which searches go that have neither a gradient nor a broken image.
+        ascent: gives the goal's values, the representations and the gradient.
 
     Source: after Pintor et al. (2021).
     """
@@ -46,8 +47,9 @@ class Descent:
         allowed: PerImage | None = None,
         stride: float = 1.0,
         other: Callable[[], Images] | None = None,
+        ascent: Callable[[Goal, Images], tuple[PerImage, Reps, Images]] = value_and_grad,
     ):
-        self._other = other
+        self._other, self._ascent = other, ascent
         self._goal, self._ball, self._stride, self.smallest = goal, ball, stride, smallest
         self.at, distance = start, ball.size(start - smallest.x)
         # ε of each image, [B]
@@ -76,7 +78,7 @@ class Descent:
             progress: how much of the search is over, from 0 to 1.
         """
         x = self.smallest.x
-        values, reps, gradient = value_and_grad(self._goal, self.at)
+        values, reps, gradient = self._ascent(self._goal, self.at)
         apart = self.at - x
         size = self._ball.size(apart)
         hit = self.smallest.see(self.at, reps, size)

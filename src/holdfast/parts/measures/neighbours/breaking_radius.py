@@ -60,6 +60,7 @@ class BreakingRadius(Measure):
         certified: how many images, the first ones, are certified at most; 0: none, which costs nothing.
         tolerance: of the proof's search, in pixels.
         first: how many images; None: all that the audit attacks.
+        queries: forward passes of a search without gradients, in the place of `steps`, for any encoder.
     """
 
     ball: Ball = Linf()
@@ -69,6 +70,7 @@ class BreakingRadius(Measure):
     certified: int = 8
     tolerance: float = 2e-5
     first: Count | None = field(default=None, kw_only=True)
+    queries: Count | None = field(default=None, kw_only=True)
 
     answers = True
     better = "higher"
@@ -109,7 +111,7 @@ class BreakingRadius(Measure):
     @property
     def attack_side(self) -> BreakingRadii:
         """The attack's side."""
-        return BreakingRadii(self.ball, self.failure, self.steps, first=self.first)
+        return BreakingRadii(self.ball, self.failure, self.steps, self.queries, first=self.first)
 
     @property
     def nearest(self) -> NearestImage:
@@ -193,12 +195,16 @@ class BreakingRadius(Measure):
         median, proved = scores["median"], scores.get("proved")
         images, definition = f"half of {median.n} images {self.failure.clause}", self.failure.definition
         further = () if proved is None or proved.value is None else (f"Proved: {self._describe_certificate(proved)}.",)
+        if self.queries is not None:
+            further += (f"Found by {self.queries:,} queries for each image, without a gradient: it may take less.",)
         if median.value is None:
             return InWords(f"no change was found after which {images}", definition, further)
         size, interval = self._size(median), _between(median, self.ball.is_box)
         if not self.ball.is_box:  # a length says little by itself
             interval += f"; a change of every pixel by one tone is {size_in_words(float(table['level'].min()), False)}"
-        return InWords(f"{images} after a change of {size} ({interval})", definition, further, is_number=True)
+        return InWords(
+            f"{images} after a change of {size} ({interval})", definition, further, is_number=self.queries is None
+        )
 
     def _describe_certificate(self, proved: Score) -> str:
         """Return what is proved."""
