@@ -253,7 +253,7 @@ def test_a_function_in_python_is_audited_by_queries() -> None:
     assert record.data["plan"]["profile"] == "black_box"
     assert not record.failures
     assert 0 < (record["breaking_radius"].value or 0) < 0.5
-    assert entry["passes"]["total"]["backward"] == 0
+    assert entry["passes"]["measures"]["backward"] == 0
     assert "fail" not in {check["status"] for check in entry["checks"].values()}
     assert "queries" in entry["measures"]["breaking_radius"]["in_words"]["further"][-1]
 

@@ -1,8 +1,10 @@
 """An old encoder of an index beside a new one, in sentences."""
 
+from collections.abc import Mapping
+
 from holdfast.report.names import short_names
 from holdfast.report.numbers import number, plural, score
-from holdfast.storage.index_upgrade import IndexUpgrade, Outcome
+from holdfast.storage.index_upgrade import IndexMeasure, IndexUpgrade, Outcome
 
 OUTCOMES: dict[Outcome, str] = {"broken": "bold red", "wrong before and after": "yellow", "mended": "green"}
 """What may become of a canary but to hold, and its colour."""
@@ -15,6 +17,13 @@ def names(upgrade: IndexUpgrade) -> tuple[str, str]:
     return short[old], short[new]
 
 
+def _alike(measures: Mapping[str, IndexMeasure]) -> str:
+    """Return how alike old and new vectors are, at the median and at worst."""
+    entry = measures["cosine"]
+    mean, lowest = (score(entry.scores[name], entry.unit) for name in (entry.headline, "lowest"))
+    return f"the cosine of old and new vectors is {mean} at the median, {lowest} at least"
+
+
 def sentences(upgrade: IndexUpgrade) -> list[str]:
     """Return the answer: what is kept, where the threshold goes, what becomes of the old one."""
     old, new = names(upgrade)
@@ -24,7 +33,10 @@ def sentences(upgrade: IndexUpgrade) -> list[str]:
     kept = score(measures[last].scores[measures[last].headline], "share")
     k = last.partition("@")[2]
     by = upgrade.distance
-    answer = [f"With {new} instead of {old}, on {images}: {kept} of an image's first {k} neighbours by {by} stay."]
+    alike = f"; {_alike(measures)}" if "cosine" in measures else ""
+    answer = [
+        f"With {new} instead of {old}, on {images}: {kept} of an image's first {k} neighbours by {by} stay{alike}."
+    ]
     if "distance_scale" not in measures:
         answer.append(f"There is no scale of distances, new / old: the {by} may be below 0, so it has no multiples.")
     if "threshold" not in measures:

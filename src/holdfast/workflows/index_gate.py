@@ -24,7 +24,7 @@ from holdfast.workflows.compare_index.plan import IndexPlan
 from holdfast.workflows.compare_index.upgrade import Represented, findings, upgrade
 
 MEASURED = re.compile(
-    r"(overlap@(?P<k>\d+)|rank_biased_overlap|distance_correlation|distance_scale|threshold|false_positives)(\..*)?"
+    r"(overlap@(?P<k>\d+)|cosine(_below)?|rank_biased_overlap|distance_correlation|distance_scale|threshold|false_positives)(\..*)?"
 )
 """What can be required of a run and its baseline together."""
 

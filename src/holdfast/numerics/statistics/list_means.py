@@ -9,6 +9,9 @@ from holdfast.numerics.statistics.means import degrees_of_freedom
 from holdfast.numerics.statistics.proportions import clopper_pearson, effective_trials
 from holdfast.numerics.statistics.score import Score
 
+TRIPLE = 3
+"""Images that decide whether a list changes: its own, one that leaves it and one that comes in."""
+
 
 def list_mean(
     values: Float[Tensor, "images"], without: Float[Tensor, "images"], depth: int, confidence: float = 0.95
@@ -21,8 +24,9 @@ def list_mean(
     would be if all images of a share 1 - (α/2)^(1/N), which N images miss with probability α/2, had lists without
     anything in common (or with all).
 
-    Where all lists are alike there is nothing to resample. A list of `depth` changes where so many images come
-    together, so that N images are worth N / (depth + 1) trials, for the exact limit of a sample without exception.
+    Where all lists are alike there is nothing to resample. A list changes where three images come together, its own,
+    one that leaves it and one that comes in: N images hold N / 3 such triples that share none, which are as many
+    trials, for the exact limit of a sample without exception.
 
     Args:
         values: of each image, [N].
@@ -35,12 +39,12 @@ def list_mean(
     Example:
         >>> score = list_mean(torch.tensor([1.0] * 44), torch.tensor([1.0] * 44), depth=10)
         >>> print(f"{score.value:.0f} in [{score.low:.2f}, {score.high:.0f}]: {score.interval}")
-        1 in [0.40, 1]: exact limit for a sample without exception
+        1 in [0.78, 1]: exact limit for a sample without exception
     """
     n, value, tail = len(values), float(values.double().mean()), (1 - level(confidence)) / 2
     if bool((values == 0).all()) or bool((values == 1).all()):
-        # q^n = α/2 for n independent trials; n images are worth n / (depth + 1)
-        limit = tail ** ((depth + 1) / n)
+        # q^n = α/2 for n independent trials; n images are worth n / 3
+        limit = tail ** (TRIPLE / n)
         low, high = (0.0, 1 - limit) if value == 0 else (limit, 1.0)
         return Score(value, low, high, n, "exact limit for a sample without exception", confidence)
     # The jackknife's variance, and the independent trials it is worth

@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import Divergence
+from holdfast.numerics.geometry.directions import cosine
 from holdfast.numerics.geometry.neighbour_lists import (
     Kept,
     Lists,
@@ -17,6 +18,8 @@ from holdfast.numerics.geometry.neighbour_lists import (
 )
 from holdfast.numerics.statistics.list_means import list_mean
 from holdfast.numerics.statistics.pair_ranks import pair_rank_correlation
+from holdfast.numerics.statistics.score import Score
+from holdfast.numerics.statistics.statistic import Median, Share
 from holdfast.runtime.listener import Listener
 from holdfast.storage.index_upgrade import IndexMeasure
 from holdfast.workflows.compare_index import copies
@@ -25,6 +28,12 @@ from holdfast.workflows.compare_index.thresholds import Distanced, Thresholds, s
 
 PERSISTENCE, DEPTH = 0.9, 50
 """Of the rank-biased overlap: the first ten places have two thirds of its weight, those beyond 50 next to none."""
+
+BAR = 0.99
+"""Cosine below which two vectors of an image count as different ones."""
+
+ROUNDED = 4e-7
+"""What rounding to float32 makes of a cosine, at most about: three roundings of 2^-24, both ways."""
 
 MEAN = "mean"
 """The score of a measure that has one alone."""
@@ -69,6 +78,46 @@ def of_lists(
     )
     each = {name: Kept(both.values[i], both.without[i]) for i, name in enumerate([*names, "rank_biased_overlap"])}
     return entries, each, (lists[0], lists[1])
+
+
+def of_vectors(old: Reps, new: Reps) -> Entries:
+    """Return how alike the two vectors of an image are, where both have as many numbers; else nothing."""
+    if old.shape != new.shape:
+        return {}
+    alike = 1 - cosine(old.double(), new.double())
+    apart = Share((alike < BAR).double()).score()
+    # What these images show, and nothing about others
+    lowest = Score(float(alike.min()), None, None, len(alike), "none: the lowest of these images")
+    return {
+        "cosine": IndexMeasure(
+            title="cosine of old and new vectors, median",
+            scores={"lowest": lowest, MEAN: _median_cosine(alike)},
+            headline=MEAN,
+            unit="similarity",
+            better="higher",
+            how_to_read=(
+                "1: both encoders give an image the same direction, as two builds of one network should. Two networks "
+                "that were trained apart have nothing in common in this sense, however good the new one is."
+            ),
+        ),
+        "cosine_below": IndexMeasure(
+            title=f"images whose cosine is below {BAR:g}",
+            scores={MEAN: apart},
+            headline=MEAN,
+            unit="share",
+            better="lower",
+            how_to_read="The share of images to which the new encoder gives another direction than the old one.",
+        ),
+    }
+
+
+def _median_cosine(alike: Float[Tensor, "images"]) -> Score:
+    """Return the median, whose interval is at least as wide as what rounding makes of one vector."""
+    median = Median(alike).score()
+    assert median.value is not None  # there are images
+    # Of one build beside itself all cosines are one number; vectors in float32 do not tell them more exactly
+    low, high = (median.value if end is None else end for end in (median.low, median.high))
+    return Score(median.value, low - ROUNDED, min(1.0, high + ROUNDED), median.n, median.interval, median.confidence)
 
 
 def of_distances(distanced: Distanced) -> Entries:

@@ -99,6 +99,7 @@ def upgrade(
     listener = listener or Silent()
     # neighbours of all images
     entries, each, lists = measures.of_lists(plan, old.reps, new.reps, listener)
+    entries |= measures.of_vectors(old.reps, new.reps)
     listener.stage("comparing distances")
     # distances of pairs that show different things, and the thresholds which they give
     distanced = _measure_distances(plan, torch.cat([alike, collect_known_copies(canaries)]), old, new)
