@@ -218,7 +218,7 @@ def test_the_page_of_a_run_at_work_tells_how_far_it_is(tmp_path: Path) -> None:
     rounds = [{"number": n, "attacked": 6 * n, "seconds": 8.0 * n, "scores": scores} for n in (1, 2)]
     write_progress(tmp_path / "run", rounds=rounds)
     page = text(Site(tmp_path, live=True), f"runs/{ids(tmp_path)['run']}/index.html")
-    for said in ("75 %", "about 1 min 15 s", "smallest changes", "30 s of 2 min 0 s", "round 2", "12 images", "0.055"):
+    for said in ("75 %", "about 1 min 15 s", "smallest changes", "30 s of 2 min", "round 2", "12 images", "0.055"):
         assert said in page, said
     assert page.count("[0.040, 0.060]") == 4
     assert EVIL not in page
