@@ -177,10 +177,10 @@ def test_no_round_begins_that_is_not_expected_to_end_in_time(tmp_path: Path, mon
     assert record["run"]["rounds"]["ended"] == "budget"
     assert record["data"]["attacked"] < whole["data"]["attacked"]
 
-    # The same command again has the same budget once more
+    # The same command again has its budget to itself, not what earlier ones left of it
     assert "the budget; the same command goes on from here" in explain_stop(typed(record))
     clock.now = 0.0
-    again, _ = audit(replace(PLAN, budget=budget), tmp_path / "half")
+    again, _ = audit(replace(PLAN, budget=0.9 * record["run"]["seconds"]), tmp_path / "half")
     assert again["data"]["attacked"] > record["data"]["attacked"]
     assert again["run"]["rounds"]["before"] >= record["run"]["seconds"]
 
