@@ -114,6 +114,7 @@ class _Rounds:
 
     def next_end(self) -> int | None:
         """Return how many images are attacked by the end of the next round; None where none is made."""
+        # Of this command alone: an earlier one has had its own budget
         budget, spent = self._audit.plan.budget, self._duration
         if self._is_goal_met:
             return None
@@ -130,6 +131,7 @@ class _Rounds:
     def close(self, ended: Ended) -> Record:
         """Write into the record why there is no further round, and return it."""
         run = self._last.run
+        # Whoever goes on wants to know which budget is enough
         needs = None
         if ended == "budget" and (ends := self._next_ends):
             needs = self._opening + self._predict_seconds(ends[0])

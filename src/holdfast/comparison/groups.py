@@ -66,6 +66,7 @@ class Group:
     def _judge(self) -> dict[str, CheckEntry]:
         """Return the gravest verdict of each check, with the seeds that it is about."""
         found: dict[str, list[tuple[str, CheckEntry]]] = {}
+        # a training that failed is no part of the mean, if others are left, but the method did fail once
         void = {seed.name: void_checks(seed.entry, seed.allow) for seed in self.seeds}
         stand = sum(not names for names in void.values()) >= FEWEST
         # what each seed's run allows counts for nothing
@@ -212,6 +213,7 @@ def tell_lost_seeds(measures: Sequence[Paired], groups: Sequence[Group]) -> list
         for group, seeds in measure.without_seeds.items():
             for seed, why in seeds.items():
                 lost.setdefault((group, seed, why), []).append(measure.question.title)
+    # one sentence of what holds for all measures alike
     counts = {group.name: len(group.seeds) for group in groups}
     return [
         f"{group}: the mean is over the other seeds of {counts[group]}, without {seed}"

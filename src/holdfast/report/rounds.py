@@ -44,6 +44,7 @@ def _same_command(rounds: Rounds) -> str:
         return "the same command with a larger --budget"
     if rounds.needs <= rounds.budget:
         return "the same command"
+    # a machine is not always as fast as it was
     enough = SPARE * rounds.needs
     budget = f"{10 * ceil(enough / 10)}s" if enough < 60 else f"{ceil(enough / 60)}m"
     return f"the same command with --budget {budget}"

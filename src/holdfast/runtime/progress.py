@@ -60,11 +60,13 @@ def _format_count(done: float, total: float, unit: str) -> str:
 
 
 class _Left(TimeRemainingColumn):
-    """The time left; of one of several encoders none, for that of all of them stands above."""
+    """The time left; of one of several encoders none, for that of all of them stands above: `only` its task has one."""
+
+    only: TaskID | None = None
 
     def render(self, task: Task) -> Text:
         """Return "0:01:20"."""
-        return super().render(task) if task.fields["timed"] else Text()
+        return super().render(task) if self.only in (None, task.id) else Text()
 
 
 LIFE = 60.0
@@ -187,12 +189,13 @@ class Bars:
     def __init__(self, console: Console, quiet: bool = False, patience: float = 0.0):
         drawn = console.is_terminal and not quiet
         self._lines = None if quiet or drawn else Lines(console, patience)
+        self._left = _Left(table_column=_column(min_width=8))
         self._progress = Progress(
             TextColumn("{task.fields[encoder]}", markup=False, table_column=_column(max_width=30)),
             BarColumn(bar_width=16),
             TaskProgressColumn(table_column=_column(min_width=4)),
             _Done(table_column=_column(min_width=9)),
-            _Left(table_column=_column(min_width=8)),
+            self._left,
             TextColumn("{task.description}", style="dim", markup=False, table_column=_column(ratio=1)),
             console=console,
             disable=not drawn,
@@ -201,8 +204,7 @@ class Bars:
         )
         self._task: TaskID | None = None
         self._tasks: dict[str, TaskID] = {}
-        self._all: TaskID | None = None  # of several encoders
-        self._to_begin = 0  # of them
+        self._to_begin = 0  # of several encoders, whose time left is shown
         self._early: TaskID | None = None  # what is done before work on an encoder begins
         self._failures: set[str] = set()
 
@@ -227,35 +229,34 @@ class Bars:
         if self._task is not None:
             self._end_task(self._task)
         self._to_begin -= 1
-        if self._all is not None and self._to_begin < 0:  # other work than theirs
-            self._progress.remove_task(self._all)
-            self._all = None
+        if self._left.only is not None and self._to_begin < 0:  # other work than theirs
+            self._progress.remove_task(self._left.only)
+            self._left.only = None
         # one bar for each encoder, also where rounds begin it again
         if encoder in self._tasks:
             self._progress.remove_task(self._tasks[encoder])
-        alone = self._all is None
-        self._task = self._tasks[encoder] = self._progress.add_task(
-            "", total=passes, encoder=encoder, unit=unit, timed=alone
-        )
+        self._task = self._tasks[encoder] = self._progress.add_task("", total=passes, encoder=encoder, unit=unit)
 
     def expect(self, encoders: int, passes: int) -> None:
         """Draw a bar for all encoders together, which has the time left."""
         if self._lines is not None:
             self._lines.expect(encoders, passes)
-        for task in (*self._tasks.values(), *([] if self._all is None else [self._all])):
-            self._progress.remove_task(task)  # of the round before
+        # Bars of the round before go: this one begins all encoders again
+        for task in (*self._tasks.values(), *([] if self._left.only is None else [self._left.only])):
+            self._progress.remove_task(task)
         self._task, self._tasks, self._to_begin = None, {}, encoders
-        self._all = self._progress.add_task("", total=passes, encoder=f"{encoders} encoders", unit=UNSAID, timed=True)
+        self._left.only = self._progress.add_task("", total=passes, encoder=f"{encoders} encoders", unit=UNSAID)
 
     def _end_task(self, task: TaskID) -> None:
         """Say that an encoder is done; what it did not need, or failed to make, is not waited for."""
         self._progress.update(task, description="done")
-        if self._all is None:
+        if (together := self._left.only) is None:
             return
+        # The whole shrinks, rather than that much be taken for done: it was not, and tells no pace
         by_number = dict(zip(self._progress.task_ids, self._progress.tasks, strict=True))
-        own, every = by_number[task], by_number[self._all]
+        own, every = by_number[task], by_number[together]
         if own.total is not None and every.total is not None:
-            self._progress.update(self._all, total=every.total - max(0, own.total - own.completed))
+            self._progress.update(together, total=every.total - max(0, own.total - own.completed))
 
     def advance(self, passes: int) -> None:
         """Move the current bar."""
@@ -263,15 +264,15 @@ class Bars:
             self._lines.advance(passes)
         if self._task is not None:
             self._progress.advance(self._task, passes)
-            if self._all is not None:
-                self._progress.advance(self._all, passes)
+            if self._left.only is not None:
+                self._progress.advance(self._left.only, passes)
 
     def stage(self, text: str) -> None:
         """Say what is being done now."""
         if self._lines is not None:
             self._lines.stage(text)
         if self._task is None and self._early is None:
-            self._early = self._progress.add_task("", total=None, encoder="", unit="", timed=True)
+            self._early = self._progress.add_task("", total=None, encoder="", unit="")
         if (task := self._early if self._task is None else self._task) is not None:
             self._progress.update(task, description=text)
 

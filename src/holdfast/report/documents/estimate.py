@@ -98,6 +98,7 @@ def _images(estimate: Estimate) -> str:
 
 def _answer(estimate: Estimate, seconds: Seconds) -> str:
     """Return what the command does as it was typed, and what all of it would take where its budget ends it before."""
+    # Who is audited, and for how long
     encoders = [encoder for encoder in estimate.encoders if not encoder.error]
     broken = len(estimate.encoders) - len(encoders)
     who = plural(len(encoders), "encoder")
@@ -108,6 +109,7 @@ def _answer(estimate: Estimate, seconds: Seconds) -> str:
     time = _time(seconds, any(encoder.at_most for encoder in encoders), estimate.at_least)
     if estimate.workers > 1:
         time += f" on {estimate.workers} workers"
+    # What the budget leaves of it
     if (budget := estimate.budget) is None:
         return f"This command takes {time} ({who}, {_images(estimate)})."
     if budget.attacked >= estimate.attacked and budget.takes <= budget.seconds:
