@@ -147,7 +147,7 @@ def test_timm(picture, tmp_path, name):
     save_file(load_file(tmp_path / "m/model.safetensors"), tmp_path / "w.safetensors")
     again = open_encoder(f"timm:{name}?weights={tmp_path}/w.safetensors")  # the classifier in the file is left out
     assert again.geometry is not None
-    assert again.geometry.source == "assumed from timm data config; the weights file says nothing"
+    assert again.geometry.source == "as for the published weights (timm data config); the weights file does not say"
     assert encoder.geometry == replace(again.geometry, source="timm data config")
     check(again, picture, expected)
     check(encoder, picture, expected)
