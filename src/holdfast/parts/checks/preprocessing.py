@@ -36,8 +36,8 @@ class Preprocessing(Check):
         if source.startswith(ASSUMED):
             meaning = (
                 "The weights file does not say with which mean and std it was trained, so those of the published "
-                "weights are used. If it was trained with others, these numbers are of another encoder than yours. Look "
-                "it up, and add mean=…&std=… to the encoder's name, even if they are the same: then nothing warns."
+                "weights are used. If it was trained with others, these numbers are of another encoder than yours. Look"
+                " it up, and add mean=…&std=… to the encoder's name, even if they are the same: then nothing warns."
             )
             return Verdict("warn", f"{values}, {source}", meaning)
         if source != BY_CALLER:
