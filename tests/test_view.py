@@ -146,10 +146,10 @@ def test_comparisons_of_an_index_are_listed_with_their_answer(tmp_path: Path) ->
 
 
 def test_a_run_that_came_to_nothing_says_why(tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError, match="unknown layer"):
-        holdfast.audit("zoo:digits-simclr?layer=nowhere", "digits", images=20, out=tmp_path / "run", quiet=True)
+    with pytest.raises(HoldfastError, match="not one vector per image"):
+        holdfast.audit("zoo:digits-simclr?layer=2", "digits", images=20, out=tmp_path / "run", quiet=True)
     (run,) = Runs(tmp_path).all()
-    assert (run.state, "unknown layer 'nowhere'" in run.reason) == ("failed", True)
+    assert (run.state, "not one vector per image" in run.reason) == ("failed", True)
 
 
 def test_a_run_folder_itself_is_viewed_too(tmp_path: Path) -> None:
