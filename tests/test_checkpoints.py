@@ -215,21 +215,23 @@ def test_the_preprocessing_of_a_file_that_says_none_is_assumed(resnet: nn.Module
     simsiam(resnet, tmp_path / "w.pth")
     for spec in (f"timm:resnet18?weights={tmp_path}/w.pth", f"torchvision:resnet18?weights={tmp_path}/w.pth"):
         encoder = open_encoder(spec)
-        assert re.fullmatch("assumed from .*; the weights file says nothing", encoder.origin["normalisation"])
+        assert re.fullmatch(
+            r"as for the published weights \(.*\); the weights file does not say", encoder.origin["normalisation"]
+        )
         assert encoder.geometry is not None
-        assert encoder.geometry.source.startswith("assumed from ")
+        assert encoder.geometry.source.startswith("as for the published weights (")
         shown = " ".join(to_text(document(encoder)).split())
-        assert "state what it was trained with: mean=…&std=…" in shown
+        assert "if it was trained with others, add mean=…&std=… to its name" in shown
         subject: Any = SimpleNamespace(encoder=encoder)
         verdict = Preprocessing().judge(subject)
         assert verdict.status == "warn"
-        assert "mean=…&std=… in the spec" in verdict.meaning
+        assert "add mean=…&std=… to the encoder's name" in verdict.meaning
         stated = open_encoder(f"{spec}&mean=0.5&std=0.5")
         assert stated.origin["normalisation"] == "given by the caller"
         assert stated.geometry is not None
-        assert "assumed" not in stated.geometry.source
+        assert "published" not in stated.geometry.source
     published = open_encoder("timm:resnet18?weights=random")
-    assert "assumed" not in published.origin["normalisation"]
+    assert "published" not in published.origin["normalisation"]
 
 
 def test_a_size_that_is_not_the_sources_is_said_and_patches_must_be_whole() -> None:

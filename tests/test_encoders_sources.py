@@ -14,7 +14,7 @@ from torch import nn
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.torchvision_guard import guard_torchvision
 from holdfast.sources.data.shared.geometry import render
-from holdfast.sources.encoders import open_encoder
+from holdfast.sources.encoders import check_encoder, open_encoder
 
 pytestmark = pytest.mark.filterwarnings(  # raised while third-party packages are imported or export
     "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::PendingDeprecationWarning"
@@ -147,7 +147,7 @@ def test_timm(picture, tmp_path, name):
     save_file(load_file(tmp_path / "m/model.safetensors"), tmp_path / "w.safetensors")
     again = open_encoder(f"timm:{name}?weights={tmp_path}/w.safetensors")  # the classifier in the file is left out
     assert again.geometry is not None
-    assert again.geometry.source == "assumed from timm data config; the weights file says nothing"
+    assert again.geometry.source == "as for the published weights (timm data config); the weights file does not say"
     assert encoder.geometry == replace(again.geometry, source="timm data config")
     check(again, picture, expected)
     check(encoder, picture, expected)
@@ -278,6 +278,12 @@ def test_huggingface_pooling(picture, hub, transformers):
     check(open_encoder(f"hf:{folder}?layer={layer}&pool=cls"), picture, first[:, 0])
     with pytest.raises(HoldfastError, match="pool=avg does not take"):
         open_encoder(f"hf:{folder}?pool=avg")
+    (folder / "model.safetensors").rename(folder / "away")  # which nobody reads to look a layer up
+    check_encoder(f"hf:{folder}?layer={layer}")
+    with pytest.raises(HoldfastError) as error:
+        check_encoder(f"hf:{folder}?layer={layer}x")
+    assert f"unknown layer '{layer}x'; did you mean '{layer}'" in str(error.value)
+    (folder / "away").rename(folder / "model.safetensors")
     assert open_encoder(f"hf:{folder}?size=64")(torch.rand(1, 3, 64, 64)).shape == (1, 32)
 
 

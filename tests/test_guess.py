@@ -1,6 +1,7 @@
 """What somebody may have meant: of numbered names the one with the nearest number."""
 
 import pytest
+import torch
 
 from holdfast.core import HoldfastError
 from holdfast.runtime.guess import nearest
@@ -27,3 +28,24 @@ def test_a_layer_is_looked_up_before_anything_is_fetched(spec: str, block: str) 
         check_encoder(f"{spec}?layer={block}12")
     check_encoder(f"{spec}?layer={block}11.input")
     check_encoder(f"{spec}?layer=pooled")
+
+
+@pytest.mark.parametrize(
+    ("spec", "package", "wrong", "meant"),
+    [
+        ("zoo:resnet18_32", "", "layer4.1.con1", "layer4.1.conv1"),
+        ("openclip:RN50/openai", "open_clip", "visual.layer4.2.con1", "visual.layer4.2.conv1"),
+    ],
+)
+def test_a_layer_of_any_source_that_builds_its_network_is_looked_up(
+    spec: str, package: str, wrong: str, meant: str
+) -> None:
+    guard_torchvision()
+    if package:
+        pytest.importorskip(package)
+    before = torch.get_rng_state()
+    with pytest.raises(HoldfastError) as error:
+        check_encoder(f"{spec}?layer={wrong}")
+    assert f"unknown layer {wrong!r}; did you mean {meant!r}" in str(error.value)
+    check_encoder(f"{spec}?layer={meant}")
+    assert torch.equal(torch.get_rng_state(), before)

@@ -1,6 +1,7 @@
 """Signs of life where there is no terminal."""
 
 import io
+import re
 import time
 
 import pytest
@@ -94,3 +95,40 @@ def test_quiet_is_quiet_about_failures_too() -> None:
     with Bars(Screen(file=shown, force_terminal=True), quiet=True) as bars:
         bars.report_failure("net: cannot be opened")
     assert shown.getvalue() == ""
+
+
+def test_of_several_encoders_the_time_left_is_that_of_all() -> None:
+    shown = io.StringIO()
+    log = Lines(Screen(file=shown, width=40))
+    began = log._since
+    log.expect(3, 3000)
+    log.begin("a", 1000, "passes")
+    log.look(began)
+    log.advance(500)
+    log.look(began + 100)
+    assert "a: 50%, about 8 min left with the 2 encoders after it" in lines_of(shown)[-1]
+    log.begin("b", 1000, "passes")
+    log.begin("c", 1000, "passes")
+    log.look(began + 200)
+    log.advance(500)
+    log.look(began + 300)
+    assert re.fullmatch(r"c: 50%, about \d+ (min|s) left", lines_of(shown)[-1])
+
+
+def test_one_bar_has_the_time_left_of_several_encoders() -> None:
+    with Bars(Screen(file=io.StringIO(), force_terminal=True, width=150)) as bars:
+
+        def seen() -> list[tuple[str, float, float | None, bool]]:
+            timed = {t.id for t in bars._progress.tasks if str(bars._left.render(t))}
+            return [(t.fields["encoder"], t.completed, t.total, t.id in timed) for t in bars._progress.tasks]
+
+        for _ in range(2):  # rounds
+            bars.expect(2, 200)
+            bars.begin("a", 100)
+            bars.advance(60)
+            bars.begin("b", 100)  # the other 40 were not needed
+            bars.advance(10)
+            assert seen() == [("2 encoders", 70, 160, True), ("a", 60, 100, False), ("b", 10, 100, False)]
+        bars.begin("training", 50, "steps")
+        assert seen()[-1] == ("training", 0, 50, True)
+        assert "2 encoders" not in [name for name, *_ in seen()]

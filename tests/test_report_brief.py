@@ -7,12 +7,14 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.report.brief import best_first, brief, first_keys, leader, trust
-from holdfast.report.documents.comparison import first_names, front, opening
+from holdfast.report.documents.comparison import document, explain_doubt, first_names, front, opening
 from holdfast.report.documents.comparison import trust as trust_compared
 from holdfast.report.leader import lead_of
+from holdfast.report.leaderboard import render
 from holdfast.report.names import LONGEST, short_names, shorten_names
 from holdfast.report.numbers import bracket
-from holdfast.storage.comparison import ComparedPair, Comparison, Pareto, ParetoPoint
+from holdfast.report.render import to_text
+from holdfast.storage.comparison import ComparedPair, Comparison, Leaderboard, Pareto, ParetoPoint
 from holdfast.storage.record import PairEntry
 from json_records import compared_encoder, compared_measure, ranked_row, small_comparison, typed
 from report_fixture import MEASURES, NAMES, SHORT, harden, in_brief, in_words, make_run, make_score
@@ -230,6 +232,22 @@ def comparison(winner: str | None) -> Comparison:
     warned = ["masking[attack=pgd]", "masking[attack=apgd]", "noise_order"]
     encoders = [compared_encoder("a", warns=warned), compared_encoder("b", fails=["masking"])]
     return small_comparison(encoders, {"other": compared_measure(rows, title="Other", **facts), "radius": radius})
+
+
+def test_a_comparison_marks_the_numbers_that_a_warning_concerns() -> None:
+    data = comparison("a")
+    for m in data.measures.values():
+        for row in m.rows:
+            assert explain_doubt(row, data) == ""
+    radius = data.measures["radius"]
+    checks = ("noise_order", "masking")
+    rows = [ranked_row(name, make_score(value, checks=checks)) for name, value in (("a", 0.1), ("b", 0.05))]
+    data = replace(data, measures=data.measures | {"radius": replace(radius, rows=rows)})
+    assert [explain_doubt(row, data) for row in rows] == ["warning: noise order", ""]
+    text = to_text(document(data))
+    assert [line.split()[2] for line in text.splitlines() if line.startswith("   a ")] == ["!", "–"]
+    assert "! one of the warnings above concerns this number" in text
+    assert render(Leaderboard(groups=[data])).count('class="doubtful" title=') == 2  # of the first measures, and of all
 
 
 def test_a_comparison_prints_standard_terms() -> None:

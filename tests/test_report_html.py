@@ -205,6 +205,21 @@ def test_the_verdict_names_no_winner_that_the_comparison_does_not_name(folder, r
     assert [attrs for _, attrs in found.elements if attrs.get("class") == "won"] == []
 
 
+def test_a_doubt_marks_the_number_wherever_it_stands(folder, record):
+    entry = record["encoders"][1]
+    warned = next(name for name, check in entry["checks"].items() if check["status"] == "warn")
+    for measure in entry["measures"].values():
+        for score in measure["scores"].values():
+            score["checks"] = [warned]
+    rows = {(card.key, row.name): row.doubt for card in cards(typed(record)) for row in card.rows}
+    assert {name for (_, name), doubt in rows.items() if doubt} == {entry["name"]}
+    rewritten(folder, record)
+    html = (folder / "report.html").read_text(encoding="utf-8")
+    marks = [re.findall('class="doubtful" title="([^"]+)"', part) for part in html.split('id="scorecard"')]
+    assert len(marks[1]) == sum(map(bool, rows.values())) > 3
+    assert set(marks[0]) <= set(marks[1])
+
+
 def test_best_stands_in_the_row_of_the_best(whole):
     rows = re.findall(r'<tr class="won">.*?</tr>', whole.html, re.DOTALL)
     assert len(rows) == 7

@@ -146,10 +146,10 @@ def test_comparisons_of_an_index_are_listed_with_their_answer(tmp_path: Path) ->
 
 
 def test_a_run_that_came_to_nothing_says_why(tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError, match="unknown layer"):
-        holdfast.audit("zoo:digits-simclr?layer=nowhere", "digits", images=20, out=tmp_path / "run", quiet=True)
+    with pytest.raises(HoldfastError, match="not one vector per image"):
+        holdfast.audit("zoo:digits-simclr?layer=2", "digits", images=20, out=tmp_path / "run", quiet=True)
     (run,) = Runs(tmp_path).all()
-    assert (run.state, "unknown layer 'nowhere'" in run.reason) == ("failed", True)
+    assert (run.state, "not one vector per image" in run.reason) == ("failed", True)
 
 
 def test_a_run_folder_itself_is_viewed_too(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_the_page_of_a_run_at_work_tells_how_far_it_is(tmp_path: Path) -> None:
     rounds = [{"number": n, "attacked": 6 * n, "seconds": 8.0 * n, "scores": scores} for n in (1, 2)]
     write_progress(tmp_path / "run", rounds=rounds)
     page = text(Site(tmp_path, live=True), f"runs/{ids(tmp_path)['run']}/index.html")
-    for said in ("75 %", "about 1 min 15 s", "smallest changes", "30 s of 2 min 0 s", "round 2", "12 images", "0.055"):
+    for said in ("75 %", "about 1 min 15 s", "smallest changes", "30 s of 2 min", "round 2", "12 images", "0.055"):
         assert said in page, said
     assert page.count("[0.040, 0.060]") == 4
     assert EVIL not in page

@@ -137,7 +137,7 @@ def test_show_explains_inherited_parameters_and_profiles(capsys) -> None:
     assert "change by up to 12.8/255 (ε in ℓ∞)" in " ".join(out.split())
     assert "no further round" not in out
     _, out, _ = run(capsys, "show", "quick")
-    assert "After 2 min 0 s no further round" in out
+    assert "After 2 min no further round" in out
     assert "breakaway_risk: attack = pgd of 20 steps" in " ".join(out.split())
     _, out, _ = run(capsys, "show", "standard")
     assert "ensemble (apgd of 50 steps, pgd of 50 steps, square of 200 steps)" in " ".join(out.split())

@@ -76,6 +76,8 @@ def test_pictures_of_the_pages_exist_and_are_small() -> None:
         for path in DOCS.rglob("*.md")
         for name in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", path.read_text(encoding="utf-8"))
     }
+    readme = DOCS.parent / "README.md"
+    shown |= {(readme.parent / name).resolve() for name in re.findall(r'src="([^"]+)"', readme.read_text("utf-8"))}
     assert shown
     for path in shown:
         assert path.is_file(), path.name

@@ -61,7 +61,7 @@ def test_passes_are_those_of_the_record_and_of_the_bars(capsys, tmp_path: Path, 
     assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*")) == files
     shards = found["encoders"][0]["shards"]
     said = " ".join(out.split())
-    assert f"{shards} of {shards} shards stored" in said
+    assert f"What was computed, {shards} of {shards} shards, is kept" in said
     assert "\x1b[" not in out
 
 
@@ -83,7 +83,9 @@ def test_certificates_are_at_most(capsys, tmp_path: Path) -> None:
     given = ["audit", "zoo:digits-simclr", "--data", "digits", *few, "--out", str(tmp_path / "run"), "--dry-run"]
     code, out, _ = run(capsys, *given, "--calibrate", "1")
     assert code == 0
-    assert re.search("attacked: at (most|least) ", " ".join(out.split())), "a busy machine may not time all of it"
+    assert re.search("This command takes at (most|least) ", " ".join(out.split())), (
+        "a busy machine may not time all of it"
+    )
     assert "tracing the network" in out
 
 
@@ -149,8 +151,8 @@ ONE = ["zoo:digits-simclr", "--measure", "cosine_to_self"]
     ("budget", "said"),
     [
         ("none", ""),
-        ("1h", "fit"),
-        ("0.01s", "it is always made, and the command ends with it: it attacks 6 of 24 images"),
+        ("1h", "Its budget of 1 h "),
+        ("0.01s", "its first round, which is always made. That attacks 6 of 24 images"),
     ],
 )
 def test_a_budget_says_how_far_the_command_comes(capsys, tmp_path: Path, budget: str, said: str) -> None:
@@ -168,7 +170,12 @@ def test_a_budget_says_how_far_the_command_comes(capsys, tmp_path: Path, budget:
     code, out, _ = run(capsys, "audit", *asked, "--out", str(tmp_path), "--dry-run", "--calibrate", "0.3")
     told = " ".join(out.split())
     assert code == 0
-    assert ("he budget" in told) == bool(said)
+    assert told.startswith("This command takes ")  # the answer comes first
+    assert ("ts budget" in told) == bool(said)
+    assert ("All of it takes" in told) == (budget == "0.01s")
+    assert re.search(
+        r"It sends (at most )?[1-9][\d,]* images through the encoder, in batches of \d+: [1-9][\d,]* forward \(", told
+    )
     assert said in told
 
 
@@ -192,4 +199,4 @@ def test_a_part_has_no_budget(capsys, tmp_path: Path) -> None:
     folder = ["--out", str(tmp_path / "run"), "--shard", "1/2", "--dry-run", "--calibrate", "0.3"]
     code, out, _ = run(capsys, "audit", *ONE, "--data", "digits", "--images", "24", *folder)
     assert code == 0
-    assert "The budget" not in out
+    assert "ts budget" not in out

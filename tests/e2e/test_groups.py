@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -91,11 +92,41 @@ def test_one_folder_and_a_folder_for_each_seed_say_the_same(whole: str, tmp_path
                     assert mine["difference"][end] == pytest.approx(ours["difference"][end], abs=1e-6)
 
 
-def test_a_seed_that_collapsed_voids_its_method_and_is_named(capsys, whole: str) -> None:
-    def collapse(record: dict[str, Any]) -> None:
-        record["encoders"][1]["checks"]["collapse"]["status"] = "fail"
+def collapse(*numbers: int) -> Callable[[dict[str, Any]], None]:
+    """Return what lets encoders of a record collapse."""
 
-    change(whole, collapse)
+    def edit(record: dict[str, Any]) -> None:
+        for number in numbers:
+            record["encoders"][number]["checks"]["collapse"] |= {"status": "fail", "finding": "all alike"}
+
+    return edit
+
+
+def test_a_method_is_ranked_without_a_seed_that_collapsed_and_is_not_the_best(capsys, whole: str) -> None:
+    best = compared(whole, correction="none")["measures"]["cosine_to_self"]["leader"]
+    letter, others, number = {"one": ("a", "two", 1), "two": ("b", "one", 4)}[best]
+    change(whole, collapse(number))
+    data = compared(whole, correction="none")
+    alone = compare_runs([open_run(whole)])
+    for name, m in data["measures"].items():
+        line = row(data, name, best)
+        values = [row(alone, name, f"{letter}-{k}")["score"]["value"] for k in (0, 2)]
+        assert line["score"]["value"] == pytest.approx(np.mean(values))
+        assert list(line["seeds"]) == [f"{letter}-0", f"{letter}-2"]
+        assert line["rank"] is not None
+        assert m["best"] != best
+        assert row(data, name, others)["rank"] is not None
+    said = f"{best}: the mean is over the other seeds of 3, without {letter}-1 (its check failed: collapse)"
+    assert data["cautions"] == [said]
+    [method] = [e for e in data["encoders"] if e["name"] == best]
+    assert (method["unfit"], method["warns"]) == ([], ["collapse"])
+    assert method["bars"] == [f"collapse warns: {letter}-1: all alike"]
+    _, out, _ = run(capsys, "compare", whole, "--groups", "one=a-*,two=b-*", "--correction", "none")
+    assert said in " ".join(out.split())
+
+
+def test_seeds_that_collapsed_void_their_method_where_one_is_left(capsys, whole: str) -> None:
+    change(whole, collapse(0, 1))
     data = compared(whole)
     for name, m in data["measures"].items():
         assert row(data, name, "one")["rank"] is None
@@ -103,7 +134,7 @@ def test_a_seed_that_collapsed_voids_its_method_and_is_named(capsys, whole: str)
         assert not m["pairs"]
         assert not m["best"]
     _, out, _ = run(capsys, "compare", whole, "--groups", "one=a-*,two=b-*")
-    assert "one is not ranked: a-1 fails collapse" in " ".join(out.split())
+    assert "one is not ranked: a-0 and a-1 fails collapse" in " ".join(out.split())
 
 
 def test_a_seed_that_looks_untrained_keeps_its_method_from_every_place(whole: str) -> None:
@@ -154,11 +185,21 @@ def test_a_bound_of_a_seed_makes_a_bound_of_its_method(whole: str, standing: tup
     assert pair["winner"] != "one"
 
 
-def test_a_seed_without_a_number_leaves_its_method_without_one(whole: str) -> None:
+def test_a_seed_without_a_number_is_left_out_of_the_mean_where_two_others_have_one(whole: str) -> None:
     change(whole, lambda record: record["encoders"][2]["measures"].pop("cosine_to_self"))
+    data = compared(whole)
+    line = row(data, "cosine_to_self", "one")
+    assert line["rank"] is not None
+    assert list(line["seeds"]) == ["a-0", "a-1"]
+    [said] = data["cautions"]
+    assert "without a-2 on Cosine" in said
+    assert said.endswith("(not measured)")
+    assert list(row(data, "breakaway_risk", "one")["seeds"]) == ["a-0", "a-1", "a-2"]
+
+    change(whole, lambda record: record["encoders"][1]["measures"].pop("cosine_to_self"))
     line = row(compared(whole), "cosine_to_self", "one")
     assert (line["score"], line["rank"]) == (None, None)
-    assert line["why_not"] == "no number: a-2: not measured"
+    assert line["why_not"] == "no number: a-1: not measured"
 
 
 def test_what_is_written_has_methods_in_the_place_of_encoders(capsys, whole: str, tmp_path: Path) -> None:

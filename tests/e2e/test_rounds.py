@@ -1,5 +1,6 @@
 """Audits in rounds: a first answer, more images, the same numbers as in one go, and nothing twice."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -146,13 +147,14 @@ def test_a_spent_budget_leaves_the_first_answer_and_a_larger_one_goes_on(tmp_pat
     assert len(told) == 1
     assert record["run"]["rounds"]["ended"] == "budget"
     assert record["run"]["rounds"]["answers_only"]
-    assert "a larger --budget goes on from here" in explain_stop(typed(record))
+    assert re.search(r"the same command with --budget \d+[sm] goes on from here", explain_stop(typed(record)))
     assert "longer than the budget of 0.0 s" in explain_stop(typed(record))
     spent = record["run"]["seconds"]
 
     again, told = audit(replace(PLAN, budget=1e-6), tmp_path)  # the same again: nothing new
     assert answers(again) == answers(record)
     assert again["run"]["resumed_shards"] > 0
+    assert "a further round would not end within" in explain_stop(typed(again))  # it made no first round
 
     more, told = audit(PLAN, tmp_path)
     assert more["run"]["rounds"]["before"] >= spent
@@ -174,6 +176,13 @@ def test_no_round_begins_that_is_not_expected_to_end_in_time(tmp_path: Path, mon
     record, told = audit(replace(PLAN, budget=budget), tmp_path / "half")
     assert record["run"]["rounds"]["ended"] == "budget"
     assert record["data"]["attacked"] < whole["data"]["attacked"]
+
+    # The same command again has its budget to itself, not what earlier ones left of it
+    assert "the budget; the same command goes on from here" in explain_stop(typed(record))
+    clock.now = 0.0
+    again, _ = audit(replace(PLAN, budget=0.9 * record["run"]["seconds"]), tmp_path / "half")
+    assert again["data"]["attacked"] > record["data"]["attacked"]
+    assert again["run"]["rounds"]["before"] >= record["run"]["seconds"]
 
 
 @pytest.mark.parametrize(
@@ -329,7 +338,7 @@ def test_the_command_tells_each_round_and_how_to_go_on(tmp_path: Path, capsys: p
     assert status == 0
     assert "6 of 12 images attacked" in stderr
     assert stderr.count("are taken for another one") == 1  # later rounds tell numbers
-    assert "a larger --budget goes on from here" in " ".join(stdout.split())
+    assert re.search(r"the same command with --budget \d+[sm] goes on from here", " ".join(stdout.split()))
     assert "6 attacked so far" in stdout
     assert (tmp_path / "report.html").exists()
     status, stdout, _ = command_line(capsys, *few, "--budget", "none")

@@ -212,10 +212,10 @@ def test_a_run_in_which_nothing_was_audited_is_no_run(tmp_path: Path, capsys: py
     assert "nothing could be audited" in err
     (tmp_path / "again").mkdir()
     _, _, err = command_line(
-        capsys, "audit", "zoo:digits-simclr?layer=nowhere", "--data", "digits", "--out", str(tmp_path / "again")
+        capsys, "audit", "zoo:digits-simclr?layer=2", "--data", "digits", "--out", str(tmp_path / "again")
     )
-    assert err.count("unknown layer 'nowhere'") == 1
-    assert "unknown layer 'nowhere'" in json.loads((tmp_path / "again/plan.json").read_text())["error"]
+    assert err.count("not one vector per image") == 1
+    assert "not one vector per image" in json.loads((tmp_path / "again/plan.json").read_text())["error"]
     shutil.rmtree(tmp_path / "again")
     assert not out
     assert not (tmp_path / "report.html").exists()

@@ -12,7 +12,7 @@ from holdfast.auditing.shards import ShardFile
 from holdfast.auditing.work import Step, Worker, WorkItem
 from holdfast.core import HoldfastError, registry
 from holdfast.core.engine import Engine
-from holdfast.runtime.listener import FailureListener, Listener
+from holdfast.runtime.listener import FailureListener, Listener, TotalListener
 from holdfast.sources.encoders import draws_of
 from holdfast.storage.run_folder import Store
 
@@ -35,6 +35,8 @@ def execute(audit: PreparedAudit, engine: Engine, part: Part | None = None) -> S
     look = partial(find_stored_shards, audit.store)
     schedule = Schedule(plan.dependencies, plan.requirements, work, look, part)
     with engine.open(partial(Worker, replace(audit, listener=listener))) as pool:
+        if pool.size == 1 and len(names) > 1 and isinstance(audit.listener, TotalListener):
+            audit.listener.expect(len(names), sum(work))
         if pool.size > 1:
             listener.begin(names[0] if len(names) == 1 else f"{len(names)} encoders", sum(work))
         listener.stage(f"{engine.title}: starting")

@@ -12,7 +12,7 @@ from types import TracebackType
 from msgspec.structs import replace
 
 from holdfast.auditing.prepare import PreparedAudit
-from holdfast.runtime.listener import FailureListener
+from holdfast.runtime.listener import FailureListener, TotalListener
 from holdfast.runtime.privacy import public
 from holdfast.runtime.progress import WINDOW
 from holdfast.storage.entry import as_json
@@ -66,6 +66,11 @@ class ProgressFile:
         self._unit = unit
         self._pace = deque([(time.monotonic(), 0)])
         self._listener.begin(encoder, passes, unit)
+
+    def expect(self, encoders: int, passes: int) -> None:
+        """Hear how much all encoders take."""
+        if isinstance(self._listener, TotalListener):
+            self._listener.expect(encoders, passes)
 
     def advance(self, passes: int) -> None:
         """Hear that so many have been made."""

@@ -51,7 +51,7 @@ def run_rounds(audit: PreparedAudit, engine: Engine = INLINE, command: str = "")
     An audit with neither a budget nor an aim is made in one go, and has one record. Else a first round is always made.
     Another one begins where, by the pace of those before, it ends within the budget; it adds as many images as take no
     longer than all of them together, or else as few as it can. A folder that holds a round of this audit goes on after
-    it; what that took is part of the budget. Each record stands in the run folder when it is yielded;
+    it, and the budget is that of each command. Each record stands in the run folder when it is yielded;
     `record.run.rounds` says which round it is, and why none follows, see `Rounds`.
 
     A keyboard interrupt, one that is thrown in too, ends the audit with what is there. While it is at work a local
@@ -93,6 +93,7 @@ class _Rounds:
         self._answering = answering(plan)
         self._record: Record | None = None
         self._number, self._before = 0, 0.0
+        self._opening = self._duration  # what every command takes before its first round
         self._work, self._seconds = 0, 0.0  # of all rounds: predicted encoder passes, and how long they took
 
     def begin(self) -> Record:
@@ -113,12 +114,12 @@ class _Rounds:
 
     def next_end(self) -> int | None:
         """Return how many images are attacked by the end of the next round; None where none is made."""
-        attacked, spent, budget = self._n_attacked, self._before + self._duration, self._audit.plan.budget
+        # Of this command alone: an earlier one has had its own budget
+        budget, spent = self._audit.plan.budget, self._duration
         if self._is_goal_met:
             return None
-        ends = [end for end in self._ends if end >= attacked and (end > attacked or self._partial)]
-        within = ends if budget is None else [end for end in ends if spent + self._predict_seconds(end) <= budget]
-        soon = [end for end in within if self._predict_seconds(end) <= max(AT_ONCE, spent)]
+        within = [end for end in self._next_ends if budget is None or spent + self._predict_seconds(end) <= budget]
+        soon = [end for end in within if self._predict_seconds(end) <= max(AT_ONCE, self._before + spent)]
         return max(soon) if soon else min(within, default=None)
 
     def why_over(self) -> Ended:
@@ -130,7 +131,11 @@ class _Rounds:
     def close(self, ended: Ended) -> Record:
         """Write into the record why there is no further round, and return it."""
         run = self._last.run
-        rounds = structs.replace(_rounds_of(self._last), ended=ended)
+        # Whoever goes on wants to know which budget is enough
+        needs = None
+        if ended == "budget" and (ends := self._next_ends):
+            needs = self._opening + self._predict_seconds(ends[0])
+        rounds = structs.replace(_rounds_of(self._last), ended=ended, needs=needs)
         record = structs.replace(self._last, run=structs.replace(run, rounds=rounds))
         return write_record(self._audit.store, record)
 
@@ -144,6 +149,12 @@ class _Rounds:
     def _n_attacked(self) -> int:
         """How many images are attacked by now."""
         return self._last.data.attacked
+
+    @property
+    def _next_ends(self) -> list[int]:
+        """How many images may be attacked by the end of the next round."""
+        attacked = self._n_attacked
+        return [end for end in self._ends if end >= attacked and (end > attacked or self._partial)]
 
     @property
     def _partial(self) -> bool:

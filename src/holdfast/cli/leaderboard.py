@@ -18,7 +18,9 @@ from holdfast.cli.common import (
 
 def leaderboard(
     folder: Annotated[str, typer.Argument(help="Folder that contains run folders, at any depth.")],
-    out_file: Annotated[str, typer.Option("--out", help="The page.")] = "leaderboard.html",
+    out_file: Annotated[
+        str, typer.Option("--out", help="The page; a file of that name is replaced.")
+    ] = "leaderboard.html",
     correction: CorrectionOption = "holm",
     x: XOption = None,
     y: YOption = None,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from holdfast.auditing.differences import Pair, best_of, contrasts, decide, find_beaten
 from holdfast.comparison.conditions import cautions, refuse_mismatches, software
-from holdfast.comparison.groups import OVER_SEEDS, Globs, find_ungrouped, make_groups, pair_groups
+from holdfast.comparison.groups import OVER_SEEDS, Globs, find_ungrouped, make_groups, pair_groups, tell_lost_seeds
 from holdfast.comparison.paired import Paired, pair_encoders, why_not
 from holdfast.comparison.pareto import axes, find_dominators
 from holdfast.comparison.questions import questions, select
@@ -89,6 +89,7 @@ def compare_runs(
     warnings = cautions(runs, encoders)
     if methods:
         paired_measures = [pair_groups(measure, methods, unfit) for measure in paired_measures]
+        warnings = [*warnings, *tell_lost_seeds(paired_measures, methods)]
         encoders = [method.whole for method in methods]
         unfit = _find_unfit(encoders)
     # p-values adjusted over all of them together, then verdicts and ranks

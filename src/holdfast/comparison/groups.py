@@ -18,7 +18,7 @@ from holdfast.numerics.statistics.looks import looking
 from holdfast.numerics.statistics.seeds import difference_over_seeds, mean_over_seeds
 from holdfast.runtime.checked import describe_value
 from holdfast.storage.record import CheckEntry, EncoderEntry
-from holdfast.storage.standing import SOUND, VOID, is_accepted
+from holdfast.storage.standing import SOUND, VOID, is_accepted, void_checks
 
 Globs = Mapping[str, str | Sequence[str]]
 """Name of a group -> what its encoders, or their run folders, are called; several names, or one with wildcards."""
@@ -29,6 +29,9 @@ OVER_SEEDS = (
     "The interval over images and Welch's t over seeds are added in squares (MOVER). p is 1 - the highest level at "
     "which that interval excludes zero."
 )
+FEWEST = 2
+"""Seeds by which a method is judged, at least."""
+
 EXAMPLE = "'simclr=simclr-*,byol=byol-*'"
 
 
@@ -46,7 +49,10 @@ class Group:
 
     @cached_property
     def whole(self) -> Audited:
-        """All of its seeds as one encoder, of which a check says the worst that it says of any of them."""
+        """All of its seeds as one encoder, of which a check says the worst that it says of any of them.
+
+        Where a check voids the numbers of some, the others stand for the method, which is then called best on nothing.
+        """
         first = self.seeds[0].run
         places = dict.fromkeys(seed.run.place for seed in self.seeds)
         record = structs.replace(
@@ -60,9 +66,14 @@ class Group:
     def _judge(self) -> dict[str, CheckEntry]:
         """Return the gravest verdict of each check, with the seeds that it is about."""
         found: dict[str, list[tuple[str, CheckEntry]]] = {}
+        # a training that failed is no part of the mean, if others are left, but the method did fail once
+        void = {seed.name: void_checks(seed.entry, seed.allow) for seed in self.seeds}
+        stand = sum(not names for names in void.values()) >= FEWEST
         # what each seed's run allows counts for nothing
         for seed in self.seeds:
             for name, check in seed.entry.checks.items():
+                if stand and name in void[seed.name]:
+                    check = structs.replace(check, status="warn", consequence="no winner")
                 if check.status != "fail" or not is_accepted(name, seed.allow):
                     found.setdefault(name, []).append((seed.name, check))
         # a method is no better than the seed of which most must be feared
@@ -102,7 +113,7 @@ def make_groups(globs: Globs, encoders: Sequence[Audited]) -> list[Group]:
         raise HoldfastError(f"groups: expected a method or more, such as {EXAMPLE}, got none")
     groups = [Group(name, tuple(_find_seeds(name, wanted, encoders))) for name, wanted in globs.items()]
     for group in groups:
-        if len(group.seeds) < 2:
+        if len(group.seeds) < FEWEST:
             alone = "".join(seed.name for seed in group.seeds)
             raise HoldfastError(
                 f"groups: expected two seeds of {group.name!r} or more, got {alone}; one checkpoint does not represent "
@@ -158,21 +169,28 @@ def find_ungrouped(groups: Iterable[Group], encoders: Iterable[Audited]) -> list
 def pair_groups(measure: Paired, groups: Sequence[Group], unfit: Mapping[str, Sequence[str]]) -> Paired:
     """Return a measure of methods out of that of their seeds.
 
-    A method has a number where each of its seeds has one; it is a bound on one side where that of a seed is.
+    A method has the mean of those seeds that have a number, two or more; it is a bound on one side where that of a seed
+    is.
     """
-    # a number of each method where all of its seeds have one
     asked = {encoder.name: entry for encoder, entry in measure.question.answers}
     answers, reasons = [], {}
     seeds: dict[str, dict[str, Score]] = {}
+    without_seeds: dict[str, dict[str, str]] = {}
     scores: dict[str, Score] = {}
     look = last_look(seed for group in groups for seed in group.seeds)
     for group in groups:
-        names = [seed.name for seed in group.seeds]
-        if without := next((name for name in names if name not in measure.scores), None):
-            why = why_not(without, asked.get(without), measure.reasons, unfit)
-            reasons[group.name] = f"no number: {without}: {why or 'no table'}"
+        names = [seed.name for seed in group.seeds if seed.name in measure.scores]
+        lost = {
+            seed.name: why_not(seed.name, asked.get(seed.name), measure.reasons, unfit) or "no table"
+            for seed in group.seeds
+            if seed.name not in names
+        }
+        if len(names) < FEWEST:
+            without, why = next(iter(lost.items()))
+            reasons[group.name] = f"no number: {without}: {why}"
             whole = structs.replace(measure.about, scores={}, headline=None, error=reasons[group.name])
         else:
+            without_seeds[group.name] = lost
             seeds[group.name] = {name: measure.scores[name] for name in names}
             entry = asked[names[0]]
             with looking(look):
@@ -185,7 +203,23 @@ def pair_groups(measure: Paired, groups: Sequence[Group], unfit: Mapping[str, Se
     with looking(look):
         pairs = [_pair(a, b, seeds, measure) for a, b in itertools.combinations(scores, 2)]
     pairs = [withhold_doubtful(pair, scores, better) for pair in pairs]
-    return Paired(replace(measure.question, answers=answers), scores, {}, reasons, pairs, seeds)
+    return Paired(replace(measure.question, answers=answers), scores, {}, reasons, pairs, seeds, without_seeds)
+
+
+def tell_lost_seeds(measures: Sequence[Paired], groups: Sequence[Group]) -> list[str]:
+    """Return a sentence about each seed that is in no mean, or not in that of some measures, and why."""
+    lost: dict[tuple[str, str, str], list[str]] = {}
+    for measure in measures:
+        for group, seeds in measure.without_seeds.items():
+            for seed, why in seeds.items():
+                lost.setdefault((group, seed, why), []).append(measure.question.title)
+    # one sentence of what holds for all measures alike
+    counts = {group.name: len(group.seeds) for group in groups}
+    return [
+        f"{group}: the mean is over the other seeds of {counts[group]}, without {seed}"
+        f"{'' if len(titles) == len(measures) else ' on ' + ', '.join(titles)} ({why})"
+        for (group, seed, why), titles in lost.items()
+    ]
 
 
 def average_seeds(each: Sequence[Score], unit: str, correlations: np.ndarray | None = None) -> Score:

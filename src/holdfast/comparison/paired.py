@@ -22,6 +22,7 @@ class Paired:
         reasons: why others are not compared.
         pairs: every two of those compared.
         seeds: of methods, the headlines of their seeds.
+        without_seeds: of methods, the seeds that have no number, and why.
     """
 
     question: Question
@@ -30,6 +31,7 @@ class Paired:
     reasons: dict[str, str]
     pairs: list[Pair]
     seeds: dict[str, dict[str, Score]] = field(default_factory=dict)
+    without_seeds: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
     def about(self) -> MeasureEntry:

@@ -8,7 +8,7 @@ from holdfast.runtime.checked import Checked, Count
 BY_CALLER = "given by the caller"
 """Where a normalisation or a geometry comes from that no file or package states: a spec, or a Python call."""
 
-ASSUMED = "assumed from"
+ASSUMED = "as for the published weights"
 """Begins where both come from of a user's own weights, which say nothing of them: the network's published ones."""
 
 BY_SHAPES = "the usual way, since pictures have different shapes and the encoder names no size"

@@ -315,10 +315,14 @@ def _figure(record: Record, encoder: EncoderEntry, key: str) -> Cell:
     if both := bracket(m.scores, m.unit, m.better, m.levels):
         value, _, interval = both.partition(", ")
     tone = "" if score.standing == SOUND else "warn"
-    warned = [check for name in score.checks if (check := encoder.checks.get(name)) and check.status == "warn"]
-    doubt = "; ".join(f"{check.doubt or check.title.lower()}: {check.finding}" for check in warned)
     best = find_best(record, key) == encoder.name
-    return Cell(value, interval, score.note, best, tone, _format_proof(m), doubt)
+    return Cell(value, interval, score.note, best, tone, _format_proof(m), explain_doubt(encoder, score))
+
+
+def explain_doubt(encoder: EncoderEntry, score: Score) -> str:
+    """Return what the warnings that concern a number of an encoder found; "" where none does."""
+    warned = [check for name in score.checks if (check := encoder.checks.get(name)) and check.status == "warn"]
+    return "; ".join(f"{check.doubt or check.title.lower()}: {check.finding}" for check in warned)
 
 
 def _find_proof(m: MeasureEntry) -> Score | None:

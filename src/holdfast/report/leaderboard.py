@@ -11,7 +11,17 @@ from holdfast.report.apart import Apart
 from holdfast.report.cells import NO_SCORE
 from holdfast.report.charts.kinds import Contribution, draw_together
 from holdfast.report.charts.points import Cross, Front
-from holdfast.report.documents.comparison import first_names, heading, leader, noun, p_text, rank, scope, trust
+from holdfast.report.documents.comparison import (
+    explain_doubt,
+    first_names,
+    heading,
+    leader,
+    noun,
+    p_text,
+    rank,
+    scope,
+    trust,
+)
 from holdfast.report.documents.comparison import front as front_sentence
 from holdfast.report.names import shorten_names
 from holdfast.report.numbers import BETTER, count, finite, format_score, format_score_inline, listing, plural
@@ -40,6 +50,7 @@ class Cell:
     start: float | None
     end: float | None
     remark: str
+    doubt: str
 
 
 def render(data: Leaderboard, title: str = "Leaderboard") -> str:
@@ -96,20 +107,20 @@ def _group(index: int, data: Comparison, wholes: Mapping[str, str], pairs: Mappi
 def _board(data: Comparison, names: Sequence[str], order: Sequence[str], series: Mapping[str, int]) -> dict[str, Any]:
     """Return a table of some measures: its heads, and (number, encoder, cells) for each row."""
     measures = {name: data.measures[name] for name in names}
-    columns = [_column(m) for m in measures.values()]
+    columns = [_column(m, data) for m in measures.values()]
     return {
         "heads": [(heading(m, name), BETTER[m.better], m.question) for name, m in measures.items()],
         "rows": [(series[name], name, [cells[name] for cells in columns]) for name in order],
     }
 
 
-def _column(m: ComparedMeasure) -> dict[str, Cell]:
+def _column(m: ComparedMeasure, data: Comparison) -> dict[str, Cell]:
     scores = [row.score for row in m.rows if row.score]
     ticks = axis([end for s in scores for end in (s.value, s.low, s.high) if finite(end)], m.unit)
-    return {row.encoder: _cell(row, m, ticks) for row in m.rows}
+    return {row.encoder: _cell(row, m, ticks, explain_doubt(row, data)) for row in m.rows}
 
 
-def _cell(row: RankedRow, m: ComparedMeasure, ticks: list[int | float]) -> Cell:
+def _cell(row: RankedRow, m: ComparedMeasure, ticks: list[int | float], doubt: str) -> Cell:
     s = row.score or NO_SCORE
     valued = finite(s.value)
     value, within = format_score(s, m.unit, m.levels)
@@ -124,6 +135,7 @@ def _cell(row: RankedRow, m: ComparedMeasure, ticks: list[int | float]) -> Cell:
         start=start,
         end=end,
         remark=row.why_not or flaw(s),
+        doubt=doubt,
     )
 
 

@@ -113,13 +113,14 @@ def count(value: int | None) -> str:
 
 
 def duration(seconds: Number | None) -> str:
-    """Return a time as "0.3 s", "3 min 12 s" or "1 h 4 min"."""
+    """Return a time as "0.3 s", "3 min 12 s" or "1 h 4 min"; "2 min" of exactly so much."""
     if not finite(seconds):
         return "-"
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes, remainder = divmod(round(seconds), 60)
-    return f"{minutes} min {remainder} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    big, small = (f"{minutes} min", f"{remainder} s") if minutes < 60 else (f"{minutes // 60} h", f"{minutes % 60} min")
+    return big if small.startswith("0 ") else f"{big} {small}"
 
 
 def part(data: Any) -> str:

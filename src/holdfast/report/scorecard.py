@@ -1,11 +1,11 @@
 """The scorecard as data: one card per measure, one row per encoder, all rows of a card on one axis."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from holdfast.numerics.statistics.score import Score
 from holdfast.report.bibliography import spell_out
-from holdfast.report.brief import best_first
+from holdfast.report.brief import best_first, explain_doubt
 from holdfast.report.cells import NO_SCORE
 from holdfast.report.folder import nice_ticks
 from holdfast.report.numbers import bracket, finite, format_score, format_score_inline, listing, part
@@ -20,7 +20,10 @@ FURTHER = "Further measures"
 
 @dataclass(frozen=True)
 class Row:
-    """One encoder on one measure: text, and positions on the card's axis in percent (None: nothing to draw)."""
+    """One encoder on one measure: text, and positions on the card's axis in percent (None: nothing to draw).
+
+    `doubt`: what the warnings found that concern the number.
+    """
 
     name: str
     series: int
@@ -34,6 +37,7 @@ class Row:
     end: float | None
     uncertified: str | None = None
     attack: "Side | None" = None
+    doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,8 @@ def families(cards: Iterable[Card]) -> dict[str, list[Card]]:
 
 
 def _card(record: Record, key: str) -> Card:
-    answers = [(i, e.name, e.measures[key]) for i, e in best_first(record) if key in e.measures]
+    asked = [(i, e) for i, e in best_first(record) if key in e.measures]
+    answers = [(i, e.name, e.measures[key]) for i, e in asked]
     # The description comes from a measure that worked, where there is one: it knows its headline.
     about = next((m for _, _, m in answers if not m.error), answers[0][2])
     unit, headline = about.unit, about.headline or ""
@@ -106,7 +111,10 @@ def _card(record: Record, key: str) -> Card:
     ends = [end for s in drawn if s for end in (s.value, s.low, s.high) if finite(end)]
     ticks = [tick / 255 for tick in axis([255 * end for end in ends], unit)] if levels else axis(ends, unit)
     best = find_best(record, key)
-    rows = [_row(i, name, m, s, unit, levels, ticks, best) for (i, name, m), s in zip(answers, scores, strict=True)]
+    rows = [
+        replace(_row(i, e.name, e.measures[key], s, unit, levels, ticks, best), doubt=explain_doubt(e, s or NO_SCORE))
+        for (i, e), s in zip(asked, scores, strict=True)
+    ]
     readouts = list(dict.fromkeys(name for _, _, m in answers for name in m.scores))
     table = [
         (name, [format_score_inline(m.scores[r], unit, levels) if r in m.scores else "–" for r in readouts])

@@ -29,6 +29,15 @@ class FailureListener(Listener, Protocol):
         ...
 
 
+@runtime_checkable
+class TotalListener(Listener, Protocol):
+    """A listener that also hears how much several encoders, begun one after the other, take together."""
+
+    def expect(self, encoders: int, passes: int) -> None:
+        """Hear of how many encoders work begins in turn, and how many passes they take; a round says it again."""
+        ...
+
+
 class Silent:
     """A listener that says nothing."""
 

@@ -59,6 +59,16 @@ def _format_count(done: float, total: float, unit: str) -> str:
     return f"{short(min(done, total or done))}/{short(total)} {unit}"
 
 
+class _Left(TimeRemainingColumn):
+    """The time left; of one of several encoders none, for that of all of them stands above: `only` its task has one."""
+
+    only: TaskID | None = None
+
+    def render(self, task: Task) -> Text:
+        """Return "0:01:20"."""
+        return super().render(task) if self.only in (None, task.id) else Text()
+
+
 LIFE = 60.0
 """Seconds in which a log gets a line, whatever happens."""
 
@@ -87,6 +97,7 @@ class Lines:
         self._console, self._patience, self._since = console, patience, time.monotonic()
         self._name, self._unit, self._stage, self._printed = "", "passes", "", ""
         self._total, self._done, self._begun = 0, 0, 0.0
+        self._encoders_after, self._passes_after = 0, 0
         self._pace: deque[tuple[float, int]] = deque()
         self._last = self._since
         self._over, self._lock = threading.Event(), threading.Lock()
@@ -108,8 +119,14 @@ class Lines:
             self._name, self._total, self._done, self._unit = encoder, total, 0, unit
             self._begun, self._stage, self._printed = time.monotonic(), "", ""
             self._pace.clear()
+            self._encoders_after = max(0, self._encoders_after - 1)
+            self._passes_after = max(0, self._passes_after - total)
             if self._begun - self._since >= self._patience:
                 self.say(f"{encoder}: {'begun' if unit == UNSAID else f'{short(total)} {unit} to make'}")
+
+    def expect(self, encoders: int, passes: int) -> None:
+        """Note how much several encoders take, none of which is begun."""
+        self._encoders_after, self._passes_after = encoders, passes
 
     def say(self, text: str, now: float | None = None) -> None:
         """Print a line, with the time of day."""
@@ -147,10 +164,11 @@ class Lines:
         # The oldest and the newest reading in the window
         (start, before), (_, after) = self._pace[0], self._pace[-1]
         pace = (after - before) / (now - start) if now > start else 0.0
-        seconds = (self._total - done) / pace if pace > 0 else 0.0
-        left = (
-            [f"about {format_duration(seconds)} left"] if seconds >= 1 else []
-        )  # what makes no pass may last, such as scores
+        seconds = (self._total - done + self._passes_after) / pace if pace > 0 else 0.0
+        more = "the encoder after it" if self._encoders_after == 1 else f"the {self._encoders_after} encoders after it"
+        others = f" with {more}" if self._encoders_after else ""
+        # What makes no pass may last, such as scores
+        left = [f"about {format_duration(seconds)} left{others}"] if seconds >= 1 else []
         stage = f": {self._stage}" if self._stage else ""
         return f"{self._name}: {', '.join([*counted, *share, *left])}{stage}"
 
@@ -160,7 +178,7 @@ class Lines:
 
 
 class Bars:
-    """A listener that draws one bar per encoder on a terminal, and writes `Lines` elsewhere.
+    """A listener that draws one bar per encoder on a terminal, and one of all; it writes `Lines` elsewhere.
 
     Args:
         console: where to print.
@@ -171,12 +189,13 @@ class Bars:
     def __init__(self, console: Console, quiet: bool = False, patience: float = 0.0):
         drawn = console.is_terminal and not quiet
         self._lines = None if quiet or drawn else Lines(console, patience)
+        self._left = _Left(table_column=_column(min_width=8))
         self._progress = Progress(
             TextColumn("{task.fields[encoder]}", markup=False, table_column=_column(max_width=30)),
             BarColumn(bar_width=16),
             TaskProgressColumn(table_column=_column(min_width=4)),
             _Done(table_column=_column(min_width=9)),
-            TimeRemainingColumn(table_column=_column(min_width=8)),
+            self._left,
             TextColumn("{task.description}", style="dim", markup=False, table_column=_column(ratio=1)),
             console=console,
             disable=not drawn,
@@ -185,6 +204,7 @@ class Bars:
         )
         self._task: TaskID | None = None
         self._tasks: dict[str, TaskID] = {}
+        self._to_begin = 0  # of several encoders, whose time left is shown
         self._early: TaskID | None = None  # what is done before work on an encoder begins
         self._failures: set[str] = set()
 
@@ -207,11 +227,36 @@ class Bars:
             self._progress.remove_task(self._early)
             self._early = None
         if self._task is not None:
-            self._progress.update(self._task, description="done")
+            self._end_task(self._task)
+        self._to_begin -= 1
+        if self._left.only is not None and self._to_begin < 0:  # other work than theirs
+            self._progress.remove_task(self._left.only)
+            self._left.only = None
         # one bar for each encoder, also where rounds begin it again
         if encoder in self._tasks:
             self._progress.remove_task(self._tasks[encoder])
         self._task = self._tasks[encoder] = self._progress.add_task("", total=passes, encoder=encoder, unit=unit)
+
+    def expect(self, encoders: int, passes: int) -> None:
+        """Draw a bar for all encoders together, which has the time left."""
+        if self._lines is not None:
+            self._lines.expect(encoders, passes)
+        # Bars of the round before go: this one begins all encoders again
+        for task in (*self._tasks.values(), *([] if self._left.only is None else [self._left.only])):
+            self._progress.remove_task(task)
+        self._task, self._tasks, self._to_begin = None, {}, encoders
+        self._left.only = self._progress.add_task("", total=passes, encoder=f"{encoders} encoders", unit=UNSAID)
+
+    def _end_task(self, task: TaskID) -> None:
+        """Say that an encoder is done; what it did not need, or failed to make, is not waited for."""
+        self._progress.update(task, description="done")
+        if (together := self._left.only) is None:
+            return
+        # The whole shrinks, rather than that much be taken for done: it was not, and tells no pace
+        by_number = dict(zip(self._progress.task_ids, self._progress.tasks, strict=True))
+        own, every = by_number[task], by_number[together]
+        if own.total is not None and every.total is not None:
+            self._progress.update(together, total=every.total - max(0, own.total - own.completed))
 
     def advance(self, passes: int) -> None:
         """Move the current bar."""
@@ -219,6 +264,8 @@ class Bars:
             self._lines.advance(passes)
         if self._task is not None:
             self._progress.advance(self._task, passes)
+            if self._left.only is not None:
+                self._progress.advance(self._left.only, passes)
 
     def stage(self, text: str) -> None:
         """Say what is being done now."""

@@ -338,6 +338,7 @@ class Rounds(Entry, frozen=True, kw_only=True):
         budget: as in the plan, seconds.
         until: as in the plan.
         ended: why no further round was made; None while another may be.
+        needs: seconds that the same command takes to make a further round, about, where the budget ended this one.
     """
 
     number: Count
@@ -348,6 +349,7 @@ class Rounds(Entry, frozen=True, kw_only=True):
     budget: Number | None = None
     until: str | None = None
     ended: Ended | None = None
+    needs: Number | None = None
 
 
 class RunEntry(Entry, frozen=True, kw_only=True):

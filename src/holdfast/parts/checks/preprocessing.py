@@ -14,7 +14,7 @@ class Preprocessing(Check):
     What the caller says in so many words is an answer; it warns where that cannot be of pixels in [0, 1].
     """
 
-    doubt = "normalisation without a source"
+    doubt = "normalisation may be wrong"
     invariant = EVERY
 
     place = 11
@@ -35,8 +35,9 @@ class Preprocessing(Check):
         values = f"mean {_list(encoder.mean)}, std {_list(encoder.std)}"
         if source.startswith(ASSUMED):
             meaning = (
-                "The weights are a file of one's own, which may have been trained with another normalisation than the "
-                "published ones of its network; state the one it was trained with: mean=…&std=… in the spec."
+                "The weights file does not say with which mean and std it was trained, so those of the published "
+                "weights are used. If it was trained with others, these numbers are of another encoder than yours. Look"
+                " it up, and add mean=…&std=… to the encoder's name, even if they are the same: then nothing warns."
             )
             return Verdict("warn", f"{values}, {source}", meaning)
         if source != BY_CALLER:

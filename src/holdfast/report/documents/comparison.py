@@ -61,6 +61,8 @@ def document(data: Comparison) -> Document:
     if any(m.best for m in data.measures.values()):
         better = f"* best: significantly better than every other ranked {noun(data)}, after correction"
         shown.append(Text(better, style="dim"))
+    if any(explain_doubt(row, data) for m in data.measures.values() for row in m.rows):
+        shown.append(Text("! one of the warnings above concerns this number", style="dim"))
     return [*shown, *sentences(data)]
 
 
@@ -87,7 +89,7 @@ def _table(data: Comparison) -> Table:
         rows.append([title, *map(Text, [""] * 4)])
         lines.append(title)
         for row in m.rows:
-            rows.append(cells := _line(row, m))
+            rows.append(cells := _line(row, m, "!" if explain_doubt(row, data) else ""))
             encoder, value, place, gap, chance = (cell.copy() for cell in cells)
             value.rstrip()  # room for the mark of the best
             behind = ["; to the best ", gap, f", {p} ", chance] if gap.plain else []
@@ -96,7 +98,15 @@ def _table(data: Comparison) -> Table:
     return Table(head, rows, narrow=lines, wide=wide)
 
 
-def _line(row: RankedRow, m: ComparedMeasure) -> list[Text]:
+def explain_doubt(row: RankedRow, data: Comparison) -> str:
+    """Return which warnings concern the number of an encoder; "" where none does."""
+    warns = next(encoder.warns for encoder in data.encoders if encoder.name == row.encoder)
+    concerned = [name for name in (row.score.checks if row.score else ()) if name in warns]
+    return f"warning: {_checks(concerned)}" if concerned else ""
+
+
+def _line(row: RankedRow, m: ComparedMeasure, doubt: str) -> list[Text]:
+    """Return the cells of an encoder; `doubt` marks a number that a warning concerns."""
     name = Text(f"  {row.encoder}")
     value = _value(row, m)
     if row.why_not:
@@ -106,7 +116,8 @@ def _line(row: RankedRow, m: ComparedMeasure) -> list[Text]:
     gap = format_score_inline(behind.difference, m.unit, m.levels) if behind else ""
     significant = behind is not None and finite(behind.p_adjusted) and behind.p_adjusted <= 0.05
     p = Text(p_text(behind.p_adjusted) if behind else "", "bold" if significant else "dim")
-    return [name, Text(value + (" *" if row.best else "  "), style), Text(rank(row), style), Text(gap, "dim"), p]
+    marks = f"{'*' if row.best else ''}{doubt}"
+    return [name, Text(f"{value} {marks}".ljust(len(value) + 3), style), Text(rank(row), style), Text(gap, "dim"), p]
 
 
 def _value(row: RankedRow, m: ComparedMeasure) -> str:

@@ -34,7 +34,7 @@ def document(encoder: Encoder, x: Images | None = None, geometry: Geometry | Non
     mean, std = (", ".join(f"{value:g}" for value in values) for values in (encoder.mean, encoder.std))
     # What nobody has said of these weights, the user may know
     source = str(origin.get("normalisation"))
-    source += "; state what it was trained with: mean=…&std=…" if source.startswith(ASSUMED) else ""
+    source += "; if it was trained with others, add mean=…&std=… to its name" if source.startswith(ASSUMED) else ""
     rows["normalisation"] = f"(pixel - mean) / std, mean {mean}, std {std}\n{source}"
     rows |= {key.replace("_", " "): origin[key] for key in ("channels", "image_size") if key in origin}
     said = "nobody says how they become its input; arrays and images of one size are taken as they are"

@@ -1,4 +1,4 @@
-"""What an audit will take: a sentence for each encoder, what costs most in it, and the sum."""
+"""What an audit will take: what the command does as it was typed, then each encoder and what costs most in it."""
 
 from collections.abc import Sequence
 
@@ -14,37 +14,41 @@ SHOWN = 0.005
 
 
 def document(estimate: Estimate) -> Document:
-    """Return expected time and memory of every encoder, and of all of them; passes are in its JSON."""
+    """Return what the command will do, and then the expected time and memory of every encoder."""
     shown: list[Block] = []
+    if estimate.seconds is None or estimate.memory_bytes is None:
+        shown.append(Text("No estimate: none of the encoders could be run.", style="bold"))
+    else:
+        shown.append(Text(_answer(estimate, estimate.seconds), style="bold"))
+        shown.append(
+            Text(f"It needs {memory(estimate.memory_bytes)} of memory and {memory(estimate.disk_bytes)} on disk.")
+        )
+        if estimate.more is not None:
+            shown.append(Text(_extrapolate(estimate.more, estimate), style="bold"))
+        shown += [Text(f"Attacked: {ball}") for ball in estimate.balls]
     for encoder in estimate.encoders:
         if encoder.error:
             shown.append(Text.assemble((encoder.name, "bold"), ": ", (encoder.error, "bold red")))
             continue
-        shown += [Text.assemble((encoder.name, "bold"), f": {_sentence(encoder)}"), _parts(encoder)]
-        for why, titles in _group_untimed(encoder).items():
+        shown += [Text.assemble((encoder.name, "bold"), f": {_sentence(encoder, estimate)}"), _parts(encoder)]
+        for why, titles in _group_uncertified(encoder).items():
             shown.append(Text.assemble((listing(titles, 3), "bold"), f": {why}"))
-    if estimate.seconds is None or estimate.memory_bytes is None:
-        return [*shown, Text("No estimate: none of the encoders could be run.", style="bold")]
-    shown.append(Text(_sum(estimate, estimate.seconds, estimate.memory_bytes), style="bold"))
-    if estimate.budget is not None:
-        shown.append(Text(_explain_budget(estimate.budget, estimate), style="bold"))
-    if estimate.more is not None:
-        shown.append(Text(_extrapolate(estimate.more, estimate), style="bold"))
-    return [*shown, *map(Text, estimate.balls), Text(_small_print(estimate), style="dim")]
+    return [*shown, Text(_small_print(estimate), style="dim")] if estimate.seconds is not None else shown
 
 
-def _sentence(encoder: EncoderEstimate) -> str:
-    unit = encoder.unit_seconds
+def _sentence(encoder: EncoderEstimate, estimate: Estimate) -> str:
+    """Return what an encoder has to do for all images, and what that costs."""
+    unit, passes = encoder.unit_seconds, encoder.passes
     assert unit is not None  # it ran
-    per_image = f"{unit.forward * 1e3:.3g} ms forward, {unit.forward_and_backward * 1e3:.3g} ms with the gradient"
-    shards = plural(encoder.shards, "shard")
-    stored = f"{shards}, none kept" if encoder.stored is None else f"{encoder.stored:,} of {shards} stored"
+    forward = f"{count(passes.forward - passes.backward)} forward ({unit.forward * 1e3:.3g} ms each)"
+    both = f"{count(passes.backward)} forward and backward ({unit.forward_and_backward * 1e3:.3g} ms each)"
+    most = "at most " if encoder.at_most else ""
     device = encoder.device_memory_bytes
+    on_device = "" if device is None else f"; {memory(device)} on the device"
     return (
-        f"{_time(encoder.seconds, encoder.at_most, encoder.at_least)}; "
-        f"{memory(encoder.memory_bytes)}{'' if device is None else f' and {memory(device)} on the device'}; "
-        f"{memory(encoder.disk_bytes)} on disk; "
-        f"per image {per_image} at batches of {encoder.batch_size}; {stored}"
+        f"{_time(encoder.seconds, encoder.at_most, encoder.at_least)} for {_images(estimate)}. It sends "
+        f"{most}{count(passes.forward)} images through the encoder, in batches of {encoder.batch_size}: "
+        f"{f'{forward}, {both}' if passes.backward else forward}{on_device}."
     )
 
 
@@ -79,47 +83,61 @@ def _sign(parts: Sequence[PartEstimate]) -> str:
     return "≥ " if any(part.at_least for part in parts) else "≤ " if any(part.at_most for part in parts) else ""
 
 
-def _group_untimed(encoder: EncoderEstimate) -> dict[str, list[str]]:
-    """Return what cannot be certified, and what was not timed, by the reason."""
-    untimed: dict[str, list[str]] = {}
+def _group_uncertified(encoder: EncoderEstimate) -> dict[str, list[str]]:
+    """Return what cannot be certified, by the reason."""
+    uncertified: dict[str, list[str]] = {}
     for part in encoder.parts:
-        if part.guessed or part.how.startswith("not certified"):
-            untimed.setdefault(part.how, []).append(part.title)
-    return untimed
+        if part.how.startswith("not certified"):
+            uncertified.setdefault(part.how, []).append(part.title)
+    return uncertified
 
 
-def _sum(estimate: Estimate, seconds: Seconds, memory_bytes: int) -> str:
+def _images(estimate: Estimate) -> str:
+    return f"{plural(estimate.images, 'image')}, {estimate.attacked:,} attacked"
+
+
+def _answer(estimate: Estimate, seconds: Seconds) -> str:
+    """Return what the command does as it was typed, and what all of it would take where its budget ends it before."""
+    # Who is audited, and for how long
     encoders = [encoder for encoder in estimate.encoders if not encoder.error]
-    workers = "" if estimate.workers == 1 else f" on {estimate.workers} workers"
-    part = "" if estimate.shard is None else f"part {estimate.shard}: "
-    time = _time(seconds, any(encoder.at_most for encoder in encoders), estimate.at_least)
     broken = len(estimate.encoders) - len(encoders)
-    without = f", without {plural(broken, 'encoder')} that cannot be run" if broken else ""
-    images = f"{plural(estimate.images, 'image')}, {estimate.attacked:,} attacked"
-    sizes = f"{memory(memory_bytes)}; {memory(estimate.disk_bytes)} on disk"
-    return f"{part}{plural(len(encoders), 'encoder')}{without}, {images}: {time}{workers}; {sizes}"
+    who = plural(len(encoders), "encoder")
+    if broken:
+        who += f", without {plural(broken, 'encoder')} that cannot be run"
+    if estimate.shard is not None:
+        who = f"part {estimate.shard}: {who}"
+    time = _time(seconds, any(encoder.at_most for encoder in encoders), estimate.at_least)
+    if estimate.workers > 1:
+        time += f" on {estimate.workers} workers"
+    # What the budget leaves of it
+    if (budget := estimate.budget) is None:
+        return f"This command takes {time} ({who}, {_images(estimate)})."
+    if budget.attacked >= estimate.attacked and budget.takes <= budget.seconds:
+        enough = "may be" if estimate.at_least else "is"
+        within = f"Its budget of {duration(budget.seconds)} {enough} enough."
+        return f"This command takes {time} ({who}, {_images(estimate)}). {within}"
+    return f"{_end_of_budget(budget, estimate)} All of it takes {time} ({who}, {_images(estimate)}): --budget none."
 
 
-def _explain_budget(budget: Budget, estimate: Estimate) -> str:
-    """Return what the command does within its budget: it may end long before all images are attacked."""
-    within, attacked = duration(budget.seconds), estimate.attacked
-    about = "at least" if estimate.at_least else "about"
-    if budget.attacked >= attacked and budget.takes <= budget.seconds:
-        return f"All of it {'may fit' if estimate.at_least else 'fits'} the budget of {within}."
-    only = ", and asks only the measures that answer in a sentence" if budget.answers_only else ""
+def _end_of_budget(budget: Budget, estimate: Estimate) -> str:
+    """Return what the command does within its budget, which ends it before all images are attacked."""
+    within = duration(budget.seconds)
+    about, up_to = ("at least", "at most") if estimate.at_least else ("about", "about")
     took = f"{about} {duration(budget.takes)}"
-    images = f"{budget.attacked:,} of {attacked:,} images"
+    images = f"{budget.attacked:,} of {estimate.attacked:,} images"
+    if budget.answers_only:
+        images += " and asks only the measures that answer in a sentence"
     if budget.takes > budget.seconds:
-        ends = (
-            f"The first round alone takes {took}, more than the budget of {within}; it is always made, and the command "
-            f"ends with it: it attacks {images}{only}. Fewer --images make it shorter"
+        return (
+            f"This command takes {took}, longer than its budget of {within}: it ends after its first round, which is "
+            f"always made. That attacks {images}. Fewer --images make it shorter."
         )
-    elif budget.answers_only:
-        ends = f"The budget is {within}: the command ends after its first round, {took}, which attacks {images}{only}"
-    else:
-        up_to = "at most" if estimate.at_least else "about"
-        ends = f"The budget is {within}: the command ends with {up_to} {images} attacked"
-    return f"{ends}; --budget none attacks all."
+    if budget.answers_only:
+        return (
+            f"This command takes {took}: its budget of {within} is not enough for a second round. The first attacks "
+            f"{images}."
+        )
+    return f"This command ends after {within}, its budget, with {up_to} {images} attacked."
 
 
 def _extrapolate(more: MoreImages, estimate: Estimate) -> str:
@@ -133,21 +151,26 @@ def _extrapolate(more: MoreImages, estimate: Estimate) -> str:
 
 
 def _small_print(estimate: Estimate) -> str:
-    stored = any(encoder.stored for encoder in estimate.encoders)
+    stored = sum(encoder.stored or 0 for encoder in estimate.encoders)
     shards = "Nothing was kept: to read and represent all images takes longer than half of --calibrate."
     if stored:
-        shards = f"What was computed is kept in {estimate.folder}, and the audit goes on from it."
+        of = plural(sum(encoder.shards for encoder in estimate.encoders), "shard")
+        shards = f"What was computed, {stored:,} of {of}, is kept in {estimate.folder}, and the audit goes on from it."
     signs = "".join(
         text
         for text, used in (
             (" ≤: at most, for it may end early.", any(encoder.at_most for encoder in estimate.encoders)),
-            (" ≥: at least; none of it finished while timing.", estimate.at_least),
+            (
+                " ≥: at least, for none of it ended while timing, and its passes alone were counted; a longer "
+                "--calibrate times more.",
+                estimate.at_least,
+            ),
         )
         if used
     )
     return (
-        f"Timing took {duration(estimate.calibration_seconds)}. In brackets: two standard errors.{signs} The start of "
-        f"the program, pictures and the report come on top. {shards}"
+        f"Timing took {duration(estimate.calibration_seconds)}; what that leaves open stands in brackets (two standard "
+        f"errors).{signs} The start of the program, pictures and the report come on top. {shards}"
     )
 
 
@@ -160,4 +183,6 @@ def _time(seconds: Seconds, at_most: bool, at_least: bool) -> str:
 
 def memory(size: int) -> str:
     """Return "560 MiB" or "2.1 GiB"."""
+    if size < 2**20:
+        return "less than 1 MiB"
     return f"{size / 2**20:,.0f} MiB" if size < 2**30 else f"{size / 2**30:,.1f} GiB"

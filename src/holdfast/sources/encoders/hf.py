@@ -18,7 +18,7 @@ from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.hf_processor import describe_processor, preprocessing
-from holdfast.sources.encoders.shared.layer import POOLS
+from holdfast.sources.encoders.shared.layer import POOLS, check_layer
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.texts import too_long
 from holdfast.sources.encoders.shared.weights import check_weights, fetching, fix_seed, no_pickle, read_safetensors
@@ -78,8 +78,14 @@ class Hf(EncoderSource):
     extra = "hf"
 
     def check(self, name: str, options: Options) -> None:
-        """Look up the folder, the options and the weights."""
-        self._parse_options(name, options)
+        """Look up the folder, the options, the layer and the weights."""
+        trust, common = self._parse_options(name, options)
+        # Of the configuration alone, which is fetched for the weights too; code of others runs when it is opened
+        if common.layer is not None and not trust:
+            transformers = optional("transformers", "transformers", "hf", options.spec)
+            with fetching(options.spec):
+                config = transformers.AutoConfig.from_pretrained(str(Path(name).expanduser()))
+            check_layer(common.layer, lambda: transformers.AutoModel.from_config(config))
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `hf:org/name` or `hf:./folder` (config.json, model.safetensors, preprocessor_config.json).

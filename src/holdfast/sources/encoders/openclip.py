@@ -19,6 +19,7 @@ from holdfast.runtime.names import list_configured_models
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.equip import load
+from holdfast.sources.encoders.shared.layer import check_layer
 from holdfast.sources.encoders.shared.naming import Choice, read_choice
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.original import Original, verify_preprocessing
@@ -77,7 +78,8 @@ class Openclip(EncoderSource):
 
     @override
     def check(self, name: str, options: Options) -> None:
-        self._parse_options(name, options)
+        asked = self._parse_options(name, options)
+        check_layer(asked.common.layer, asked.architecture)
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `openclip:ViT-B-32/laion2b_s34b_b79k`, or `openclip:ViT-B-32?weights=random` (or a path).
@@ -165,6 +167,10 @@ class _Asked:
     tags: Sequence[str]
     choice: Choice
     common: Common
+
+    def architecture(self) -> Any:
+        """Return both towers without weights, or memory for them."""
+        return self.open_clip.create_model(self.model_name, pretrained_text=False, device="meta")
 
     def model(self, spec: str, size: tuple[int, int] | None) -> tuple[Any, dict[str, object]]:
         """Return both towers with their weights, and what the record says of them."""

@@ -10,6 +10,7 @@ from holdfast.core.source_spec import Options, positive, take
 from holdfast.runtime.errors import unknown
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.equip import load
+from holdfast.sources.encoders.shared.layer import check_layer
 from holdfast.sources.encoders.shared.naming import Choice, read_choice
 from holdfast.sources.encoders.shared.networks import NETWORKS, Architecture
 from holdfast.sources.encoders.shared.options import Common, read
@@ -38,8 +39,9 @@ class Zoo(EncoderSource):
         return *NETWORKS, *SHIPPED
 
     def check(self, name: str, options: Options) -> None:
-        """Look up the network, the options and the weights."""
-        self._parse_options(name, options)
+        """Look up the network, the options, the layer and the weights."""
+        dim, _, common = self._parse_options(name, options)
+        check_layer(common.layer, lambda: NETWORKS[DIGITS if name in SHIPPED else name].instantiate(dim))
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `zoo:cnn_a_mnist?seed=0` (random), `?weights=file.safetensors`, or `zoo:digits-simclr` (trained).

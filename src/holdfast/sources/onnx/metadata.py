@@ -73,4 +73,10 @@ def assume_geometry(shape: tuple[int, int, int]) -> Geometry | None:
         return None
     # A square that is large enough is cropped, a small one taken whole, another form squashed
     resize = None if height != width else height if height < SMALL else round(height / SHARE)
-    return Geometry((height, width), channels, resize, "bilinear", "assumed, an ONNX file does not say it")
+    return Geometry(
+        (height, width),
+        channels,
+        resize,
+        "bilinear",
+        "the usual way, for the ONNX file does not say; resize=…&crop=… says another",
+    )

@@ -33,7 +33,10 @@ SHOWN = 3
 
 
 FRESH = 0.5
-"""Seconds for which a look at all folders serves: a page asks for many pictures at once."""
+"""Seconds for which a look at all folders serves: a page asks for many pictures at once.
+
+No folder is skipped by its time of change: that says nothing of folders below it, and to walk 400 runs takes 26 ms.
+"""
 
 SHARE = 5
 """A look serves at least so many times as long as it took, so that most of the time goes into answers."""

@@ -47,11 +47,14 @@ class Preprocessing:
 
 def _assume(said: Preprocessing) -> Preprocessing:
     """Return what a library says of its own weights as what is assumed of a user's, of which nobody says anything."""
-    nothing = "the weights file says nothing"
+
+    def say(source: str) -> str:
+        return f"{ASSUMED} ({source}); the weights file does not say"
+
     geometry = said.geometry
     if geometry is not None:
-        geometry = replace(geometry, source=f"{ASSUMED} {geometry.source}; {nothing}")
-    return replace(said, source=f"{ASSUMED} {said.source}; {nothing}", geometry=geometry)
+        geometry = replace(geometry, source=say(geometry.source))
+    return replace(said, source=say(said.source), geometry=geometry)
 
 
 def assemble(
