@@ -54,7 +54,7 @@ from holdfast.core.own_ball import balls_of, require_one_ball
 from holdfast.core.precision import use_precision
 from holdfast.core.threat import image_shape
 from holdfast.numerics.geometry.spread import rounding, spread
-from holdfast.runtime.errors import no_labels
+from holdfast.runtime.errors import NotCertified, no_labels
 from holdfast.runtime.foreign import forbid_mutation
 from holdfast.sources.data import ImageSet
 from holdfast.storage.run_folder import Store
@@ -359,8 +359,7 @@ class Session:
 
     def _make(self, observation: Observation, shard: ShardFile) -> ShardResults:
         """Observe one shard and store it."""
-        if refusal := without_gradient(self._surrogates(observation.surrogate), observation):
-            raise HoldfastError(refusal)
+        refuse_outside(self._surrogates(observation.surrogate), observation)
         # Observe, and count the passes; adaptive searches may spare some of those that were predicted
         began, before = time.perf_counter(), self.encoder.passes
         results = self.run(observation, shard.start, shard.stop)
@@ -417,16 +416,23 @@ class Session:
         return Shard(self.encoder, images.batch(0, 1), torch.arange(1), rng, *context)
 
 
-def without_gradient(encoder: Encoder, observation: Observation) -> str:
-    """Return why an observation cannot be made of an encoder that has no gradient; "" where it can."""
+def refuse_outside(encoder: Encoder, observation: Observation) -> None:
+    """Refuse what follows gradients, or reads the network inside, of an encoder that runs outside torch.
+
+    Raises:
+        HoldfastError: gradients that it has not.
+        NotCertified: bounds, for which its operations would have to be known.
+    """
     passes = observation.passes
-    if encoder.differentiable or not (passes.backward or passes.bounds):
-        return ""
-    needs = "read the network inside" if passes.bounds else "follow gradients, of which it has none"
-    return (
-        f"encoder {encoder.name!r} runs outside torch: {observation.title} would {needs}; ask by queries: --profile "
-        "black_box, or --set '*.attack=square'"
-    )
+    if encoder.differentiable:
+        return
+    if passes.bounds:
+        raise NotCertified("it runs outside torch, where its operations are not known; nothing can be proved of it")
+    if passes.backward:
+        raise HoldfastError(
+            "it runs outside torch, and has no gradient to follow; ask by queries: --profile black_box, or --set "
+            "'*.attack=square'"
+        )
 
 
 def not_observed(observation: Observation) -> HoldfastError:
