@@ -267,6 +267,7 @@ def test_a_bare_table_gives_the_number_of_the_profile() -> None:
     assert 4 * scores(measures=weak)["5 steps"]["value"] < whole["5 steps"]["value"]
 
 
+@pytest.mark.slow
 def test_several_encoders_are_compared(x) -> None:
     found = holdfast.audit([network(), network(width=3), "zoo:digits-simclr"], x, mean=0, std=1, **FAST)
     assert found.encoders == ("Net", "Net 2", "zoo:digits-simclr")
@@ -284,6 +285,7 @@ def test_several_encoders_are_compared(x) -> None:
         holdfast.audit(["zoo:digits-simclr"] * 2, x, **FAST)
 
 
+@pytest.mark.slow
 def test_what_fails_is_said_and_the_rest_is_measured(x) -> None:
     found = holdfast.audit({"good": network(), "bad": nn.Conv2d(1, 2, 3)}, x, mean=0, std=1, **FAST)
     assert "bad: encoder 'bad'" in found.failures[0]

@@ -125,6 +125,7 @@ def test_no_requirement_is_met_by_weakness_and_allow_opts_out(run, capsys) -> No
     assert "did you mean 'reach'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_strictly_a_failed_check_is_status_1_and_allowed_ones_are_recorded(tmp_path, capsys) -> None:
     words = ("audit", STRONG, "--data", "digits", "--profile", "quick", "--images", "40", "--attacked", "8", "--quiet")
     words += ("--measure", "breakaway_risk", "--set", "*.attack=pgd", "--set", "*.attack.steps=2")

@@ -285,6 +285,7 @@ def test_images_side_by_side(browser, root: Path, address: str, tmp_path: Path, 
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
+@pytest.mark.slow
 @in_browser
 def test_images_are_kept_by_what_broke(browser, root: Path, address: str) -> None:  # noqa: F811
     show(browser, address)

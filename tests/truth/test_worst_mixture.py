@@ -115,6 +115,7 @@ def test_one_component_and_every_covariance_learn() -> None:
         assert bool(learned.entropy.isnan().all()) == (learner.components == 1)
 
 
+@pytest.mark.slow
 def test_the_authors_way_learns() -> None:
     """One noise for all breaks one side; noise that knows the side both, up to how wide the authors' mixture stays."""
     problem, learner = half_spaces(), replace(LEARNER, convention="authors", annealing=20, covariance="diagonal")
@@ -126,6 +127,7 @@ def test_the_authors_way_learns() -> None:
     assert not torch.equal(learned[2].chance, usual.chance)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("upsampler", ["bicubic", "fixed", "learned"])
 def test_upsamplers_learn(upsampler: str) -> None:
     problem = half_spaces()
