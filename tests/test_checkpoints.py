@@ -332,6 +332,7 @@ def test_classifiers_that_normalise_bring_their_mean_and_std(resnet: nn.Module, 
     assert open_encoder(f"torchvision:resnet18?weights={path}&size=32").origin["normalisation"] == f"metadata of {path}"
 
 
+@pytest.mark.slow
 def test_the_state_of_an_opened_encoder_opens_again(resnet: nn.Module, tmp_path: Path, x: Tensor) -> None:
     encoder = open_encoder("torchvision:resnet18?weights=random&seed=3")
     torch.save(encoder.state_dict(), tmp_path / "w.pt")

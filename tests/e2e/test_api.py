@@ -112,6 +112,7 @@ def test_the_network_and_random_numbers_stay_as_they_are(x) -> None:
     assert torch.equal(net.head.weight.grad, torch.ones_like(net.head.weight))
 
 
+@pytest.mark.slow
 def test_images_of_every_kind_are_the_same_images(x, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", x.numpy())
     expected = numbers(holdfast.audit(network(), x, mean=0.5, std=0.25, **CHEAP))

@@ -566,6 +566,7 @@ def test_images_without_labels_have_drift_alone(unaudited, capsys, tmp_path: Pat
     assert found["images"]["held_out"] == 150  # half of them
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("more", "said"),
     [

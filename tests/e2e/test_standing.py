@@ -189,6 +189,7 @@ def test_the_strongest_reason_counts_and_allowing_it_leaves_the_next(record) -> 
     assert after.headline_score.standing == "at least"
 
 
+@pytest.mark.slow
 def test_one_event_has_one_number(tmp_path) -> None:
     """Three measures of one event in one ball: whatever they pursue, they stand on all that was found."""
     measures = [

@@ -204,6 +204,7 @@ def choose(browser, words: str, option: str) -> None:  # noqa: F811
     Select(label.find_element("css selector", "select")).select_by_visible_text(option)
 
 
+@pytest.mark.slow
 @in_browser
 def test_the_index_is_searched_and_sorted(browser, address: str) -> None:  # noqa: F811
     show(browser, address)

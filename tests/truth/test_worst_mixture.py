@@ -50,6 +50,7 @@ def test_half_spaces_with_images_out_of_reach() -> None:
         assert 0.1 <= value <= 0.12
 
 
+@pytest.mark.slow
 def test_a_convex_loss_leaves_shared_noise_near_zero() -> None:
     """With half of the images on each side softplus is least without noise; the bounded loss breaks one side."""
     learner = replace(LEARNER, structure="independent")
@@ -107,6 +108,7 @@ def test_input_dependence_reaches_the_adversary(ball: Ball) -> None:
     assert test.robustness(problem.learn(learner, ball)) <= adversarial + 0.05
 
 
+@pytest.mark.slow
 def test_one_component_and_every_covariance_learn() -> None:
     problem = half_spaces()
     for learner in (replace(LEARNER, components=1), replace(LEARNER, covariance="diagonal")):
