@@ -144,12 +144,14 @@ def test_constants_are_measured():
     assert found["a stored representation"].value == pytest.approx(4 * 768, rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.fx and the exporter
 def test_a_step_through_a_file_is_measured():
     found = finite(onnx_step.measure(rounds=1, batch=1, size=32))
     assert all(float(result.note.split()[-1]) < 1e-4 for result in found.values())  # the same network
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Please import `gaussian_filter`:DeprecationWarning")  # foolbox
 def test_smallest_changes_are_searched_at_equal_passes(monkeypatch, tmp_path):
     monkeypatch.setattr(breaking_radius, "POPULATION", 40)

@@ -120,6 +120,7 @@ def drawn(folder: Path, run: dict, chart: Chart, standing: str) -> list[Panel]:
     return [panel for section in sections for panel in section.panels]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("kind", charts())
 def test_what_failed_a_check_is_marked_in_every_kind_of_chart(kind: str, tmp_path: Path) -> None:
     run, chart = make_run(tmp_path, 2), charts()[kind]

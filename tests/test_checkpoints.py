@@ -181,7 +181,7 @@ FORMATS: dict[str, Callable[[nn.Module, Path], Heads]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_checkpoint_opens_with_one_spec(name: str, resnet: nn.Module, tmp_path: Path, x: Tensor) -> None:
     """Pooled features, and every head on them, are those of the authors' network."""
@@ -201,6 +201,7 @@ def test_a_checkpoint_opens_with_one_spec(name: str, resnet: nn.Module, tmp_path
             open_encoder(f"{spec}&layer={layer}")
 
 
+@pytest.mark.slow
 def test_timm_opens_them_alike(resnet: nn.Module, tmp_path: Path, x: Tensor) -> None:
     heads = simsiam(resnet, tmp_path / "w.pth")
     spec = f"timm:resnet18?weights={tmp_path}/w.pth&mean=0.485,0.456,0.406&std=0.229,0.224,0.225"
@@ -211,6 +212,7 @@ def test_timm_opens_them_alike(resnet: nn.Module, tmp_path: Path, x: Tensor) -> 
         opens(f"{spec}&layer=prediction", x, heads["prediction"](pooled))
 
 
+@pytest.mark.slow
 def test_the_preprocessing_of_a_file_that_says_none_is_assumed(resnet: nn.Module, tmp_path: Path) -> None:
     simsiam(resnet, tmp_path / "w.pth")
     for spec in (f"timm:resnet18?weights={tmp_path}/w.pth", f"torchvision:resnet18?weights={tmp_path}/w.pth"):
@@ -255,6 +257,7 @@ def test_what_is_no_part_of_the_encoder_is_named(resnet: nn.Module, tmp_path: Pa
     assert left == "student.backbone, student.head, teacher.head"
 
 
+@pytest.mark.slow
 def test_heads_survive_being_written_again(resnet: nn.Module, tmp_path: Path, x: Tensor) -> None:
     """What a training writes opens by the same spec, heads included."""
     moco_v3(resnet, tmp_path / "w.pth")
@@ -291,6 +294,7 @@ def test_moco_v3_has_twelve_heads_in_its_small_transformer(tmp_path: Path) -> No
     opens(f"timm:vit_small_patch16_224?weights={tmp_path}/again.safetensors", x, pooled)
 
 
+@pytest.mark.slow
 def test_simclr_v2_has_names_of_its_own(tmp_path: Path, x: Tensor) -> None:
     """SimCLRv2-Pytorch keeps torchvision's ResNet-50 in other names, its head beside it, and no normalisation."""
     guard_torchvision()
@@ -330,6 +334,7 @@ def test_classifiers_that_normalise_bring_their_mean_and_std(resnet: nn.Module, 
     assert open_encoder(f"torchvision:resnet18?weights={path}&size=32").origin["normalisation"] == f"metadata of {path}"
 
 
+@pytest.mark.slow
 def test_the_state_of_an_opened_encoder_opens_again(resnet: nn.Module, tmp_path: Path, x: Tensor) -> None:
     encoder = open_encoder("torchvision:resnet18?weights=random&seed=3")
     torch.save(encoder.state_dict(), tmp_path / "w.pt")

@@ -117,6 +117,7 @@ def test_one_picture_alone_cannot_be_audited() -> None:
         len(open_images(images, skip_duplicates=True))
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("block", [1, 7, 2000])
 def test_the_most_alike_is_found_wherever_in_the_range_of_grey_levels_it_is(block: int) -> None:
     draw = np.random.default_rng(0)

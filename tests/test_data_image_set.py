@@ -122,6 +122,8 @@ def test_batches_are_the_images_in_order_and_the_next_is_read_ahead():
         future.result()
     assert sorted(source.loads) == sorted([*images.ids, *images.ids[:4]]), "once each, and the first for who comes next"
     assert torch.equal(images.batch(5, 6)[0], whole[5]), "any order"
+    for future in images._ahead.values():
+        future.result()
     source.loads.clear()
     images.batch(0, 2)
     assert set(source.loads) <= set(images.ids[:4]), "no further ahead than one batch"

@@ -112,6 +112,7 @@ def ask(images: Any, *measures: str, **options: Any) -> Any:
     return holdfast.audit(network, images, measures=list(measures), **few | options)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("source", SOURCES)
 def test_minus_one_is_no_label(source: Callable[[Path, list[Any]], Any], tmp_path: Path) -> None:
     """Measures that read labels leave such images out, and say how many; others do not."""
@@ -150,6 +151,7 @@ def test_labels_of_no_image_are_refused_where_they_are_read(
         ask(source(tmp_path, [-1] * N), "probe_accuracy", "uniformity")
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("source", [shards, dataset, mapping, own])
 def test_other_negatives_are_refused_where_labels_are_read(
     source: Callable[[Path, list[Any]], Any], tmp_path: Path
@@ -162,6 +164,7 @@ def test_other_negatives_are_refused_where_labels_are_read(
     assert "got -2" in line
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     "value", [1.0, 0.5, float("nan"), "cat", b"1", [0, 1, 0], torch.tensor([0, 1]), {"a": 1}, -7, 2**70]
 )

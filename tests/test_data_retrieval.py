@@ -67,6 +67,7 @@ def opened(root: Path, options: str = "", **wanted: Any) -> ImageSet:
     return open_images(f"retrieval:{root}{options}", **wanted)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_all_layouts_are_one_task(layout: str, tmp_path: Path) -> None:
     usual = opened(SMALL.parquet(tmp_path / "usual"))

@@ -191,6 +191,7 @@ def test_other_formats_are_refused(tmp_path):
         open_encoder(f"file:{tmp_path}/w.pt?mean=0&std=1")
 
 
+@pytest.mark.slow
 def test_all_published_checkpoints_load(shared):
     files = sorted((shared / "data/encoders").glob("*.safetensors"))
     assert len(files) == 11

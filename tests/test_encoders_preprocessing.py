@@ -137,6 +137,7 @@ def given(encoder: Encoder, picture: PIL.Image.Image) -> torch.Tensor:
     return caught[0]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("backend", ["torchvision", "pil"])
 @pytest.mark.parametrize("name", EQUAL)
 def test_the_model_is_given_what_its_processor_makes(tmp_path, monkeypatch, transformers, name, backend):
@@ -166,6 +167,7 @@ def test_what_scales_numbers_is_equal_to_a_level(tmp_path, transformers):
         assert 0 < float((theirs - pixels).abs().max()) < 0.02
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_repeated_is_refused_with_what_to_write(tmp_path, transformers, name):
     processor, config, why = REFUSED[name]

@@ -69,6 +69,7 @@ def test_torchvision(picture, tmp_path):
     check(encoder, picture, expected)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", ["vit_b_32", "mobilenet_v3_small", "squeezenet1_0?layer=features&pool=avg"])
 def test_torchvision_families(name):
     encoder = open_encoder(f"torchvision:{name}{'&' if '?' in name else '?'}weights=random&size=64")

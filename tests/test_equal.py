@@ -16,7 +16,8 @@ def family(limit: float = 1.0) -> Family:
     return Family("Things", "ours", "theirs", "levels", limit, ("torch", "no-such-package"), lambda: iter(()))
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.slow
+@pytest.mark.sweep(20)
 @pytest.mark.parametrize(
     ("name", "refused"),
     [

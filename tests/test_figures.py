@@ -83,6 +83,7 @@ def test_the_style_is_the_size_the_font_and_letters_as_text() -> None:
     assert "<text" not in figure_of("lines")._repr_svg_()
 
 
+@pytest.mark.slow
 def test_long_legends_fit_and_leave_the_axes_their_height() -> None:
     long = "torchvision:resnet50?weights=IMAGENET1K_V2&layer=" + 20 * "deep"
     names = [long, "b", "c", "d"]

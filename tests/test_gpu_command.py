@@ -187,6 +187,7 @@ def run(words: list[str]) -> None:
         command.main()
 
 
+@pytest.mark.slow
 def test_a_rehearsal_of_a_whole_audit() -> None:
     """It reads a record, as they are today."""
     (task,) = (task for task in tasks(CPU, frozenset({"audits"})) if "CNN" in task.name)

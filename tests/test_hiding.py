@@ -126,6 +126,7 @@ def test_what_the_attack_says_is_so() -> None:
     assert torch.allclose((found.best - x[: len(reps)]).abs().flatten(1).amax(1).double(), found.radius)
 
 
+@pytest.mark.slow
 def test_what_is_measured_is_kept_and_not_measured_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

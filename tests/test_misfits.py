@@ -124,11 +124,13 @@ CASES: dict[str, tuple[Measure, Measure, dict[str, Any], set[str]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("case", CASES)
 def test_the_rest_is_what_it_is_without(case: str) -> None:
     check(*CASES[case])
 
 
+@pytest.mark.slow
 def test_edits_are_left_out_of_pairs_too() -> None:
     edits = (Edit(Jpeg(95), Jpeg(10)), Edit(Refusing(0.1), Refusing(0.9)), Edit(Crop(0.95), Crop(0.5)))
     few: dict[str, Any] = {"strengths": 3, "halvings": 1, "harmless": 1.0}

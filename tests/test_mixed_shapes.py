@@ -63,6 +63,7 @@ def test_any_network_is_audited_on_them_and_the_record_says_how(mixed: Path) -> 
     assert advice not in words
 
 
+@pytest.mark.slow
 def test_the_encoders_are_named_where_others_say_how_large_their_pictures_are(mixed: Path) -> None:
     own = Encoder(network(), mean=0, std=1, geometry=Geometry((32, 32), 3, 36), name="sized")
     record = holdfast.audit([own, network()], mixed, **ASK | {"attacked": 2})

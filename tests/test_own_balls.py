@@ -98,6 +98,7 @@ def test_a_ball_whose_methods_disagree_is_refused(methods, which) -> None:
     assert which in str(error.value)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("measure", ["breakaway_risk", "certified_breakaway_risk", "breaking_radius"])
 def test_an_audit_in_such_a_ball_has_no_number(measure: str, tiny) -> None:
     band("project", "ascend")

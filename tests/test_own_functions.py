@@ -65,6 +65,7 @@ def planned(*measures) -> tuple:
     return make_plan(AuditRequest(["zoo:digits-simclr"], "digits", eps=0.1, measures=measures)).measures
 
 
+@pytest.mark.slow
 def test_a_function_measures_what_the_attack_finds(tiny: Encoder) -> None:
     turned = holdfast.measure(
         lambda clean, attacked: 1 - torch.cosine_similarity(clean, attacked),

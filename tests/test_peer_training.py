@@ -19,6 +19,7 @@ from holdfast.training.images import TrainingImages
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("lightly") is None, reason="lightly is not installed")
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("number", range(3), ids=["simclr", "vicreg", "supcon"])
 def test_losses_are_those_of_a_plain_loop(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     guard_torchvision()

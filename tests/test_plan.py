@@ -327,6 +327,7 @@ def asked(profile: str, *measures, **more) -> tuple[Measure, ...]:
     return make_plan(AuditRequest(["zoo:digits-simclr"], "digits", profile=profile, measures=measures, **more)).measures
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("name", "ball"),
     [

@@ -313,6 +313,7 @@ def audit(tmp_path: Path, precision: str, f: Encoder | None = None, **more):
     return run_audit(plan, tmp_path, encoders={"it": made})
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("precision", REDUCED)
 def test_an_audit_measures_what_its_precision_costs(precision: str, tmp_path: Path) -> None:
     record = audit(tmp_path, precision)

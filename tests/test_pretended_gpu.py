@@ -139,6 +139,7 @@ def test_it_counts_each_wait_once(gpu: Pretended) -> None:
 # --- the library on it ---
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", list(ATTACKS))
 def test_attacks(name: str) -> None:
     same_on_both(lambda device: ATTACKS[name](setting(device))(6))
@@ -147,7 +148,8 @@ def test_attacks(name: str) -> None:
 PATCH = Patch(0.5, share=0.15)
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.slow
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize(
     ("name", "ball"),
     [
@@ -242,6 +244,7 @@ def test_certifiers(name: str) -> None:
     bounds_on_both(lambda at: registry.find("certifiers", name)()(at.encoder, margin(at), at.x, Linf(0.02)))
 
 
+@pytest.mark.slow
 @pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", list(CERTIFIERS))
 def test_certifiers_that_search(name: str) -> None:

@@ -233,6 +233,7 @@ def test_images_that_have_a_curve_for_each_budget_have_a_dashed_line_for_each(fo
     assert [name for _, name in panel.legend][-2:] == ["0.8", "the images, for each ε"]
 
 
+@pytest.mark.slow
 def test_colours_follow_the_theme_and_can_be_seen_in_both(folder, record):
     write_record(folder, record)
     page = write_report(folder).read_text(encoding="utf-8")

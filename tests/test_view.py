@@ -397,6 +397,7 @@ def test_an_audit_that_raises_leaves_no_progress(tmp_path: Path) -> None:
     assert not (tmp_path / PROGRESS).exists()
 
 
+@pytest.mark.slow
 def test_rounds_leave_their_scores(tmp_path: Path) -> None:
     heard = []
 

@@ -234,6 +234,7 @@ def test_copies_that_nothing_tells_apart_are_refused_unless_they_are_equal(tmp_p
         opened(path)
 
 
+@pytest.mark.slow
 def test_timms_own_reader_takes_the_same_copy(tmp_path: Path) -> None:
     guard_torchvision()
     timm = pytest.importorskip("timm")

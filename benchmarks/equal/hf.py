@@ -46,8 +46,7 @@ FILES: dict[str, dict[str, Any]] = {
 def processors() -> dict[str, Any]:
     """Return the classes of all image processors, fast and slow ones, by their names."""
     guard_torchvision()
-    import transformers
-
+    transformers: Any = importlib.import_module("transformers")  # types of all its models take pyright a minute
     auto: Any = importlib.import_module("transformers.models.auto.image_processing_auto")
 
     transformers.logging.set_verbosity_error()

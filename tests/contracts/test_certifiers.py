@@ -73,7 +73,7 @@ def test_bounds_have_one_number_per_row_and_no_attack_is_below(name, ball, tiny,
     assert bool(torch.isfinite(bound.lower[~bound.vacuous]).all())
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(("name", "ball"), BOTH)
 def test_same_bound_twice_in_any_batch_and_with_any_other_rows(name, ball, tiny, edges) -> None:
     certifier, margin, x = make(name), margins(12, count=4, rows=2), edges[:4]
@@ -101,7 +101,7 @@ def test_splits_of_a_row_do_not_depend_on_the_other_rows_of_its_image(ball: Ball
     assert bool((whole > Crown()(encoder, margin, x, ball).lower + 1e-3).any())  # splits have done something
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(("name", "ball"), BOTH)
 def test_radii_of_images_replace_the_ball_s(name, ball, tiny, edges) -> None:
     certifier, margin, other, x = (

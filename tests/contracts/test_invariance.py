@@ -118,7 +118,7 @@ def objectives() -> Iterator[tuple[str, Objective]]:
                 continue
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("change", "size"), CHANGED)
 def test_objectives_change_by_a_factor_at_most(change: str, size: float, dtype: torch.dtype, subtests) -> None:
@@ -171,6 +171,7 @@ def bound(failure: Failure, clean: Tensor) -> Any:
     return failure.bind(shard), failure.rivals(shard)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("change", "size"), CHANGED)
 def test_failures_are_the_same(change: str, size: float, dtype: torch.dtype, subtests) -> None:

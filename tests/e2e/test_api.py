@@ -112,6 +112,7 @@ def test_the_network_and_random_numbers_stay_as_they_are(x) -> None:
     assert torch.equal(net.head.weight.grad, torch.ones_like(net.head.weight))
 
 
+@pytest.mark.slow
 def test_images_of_every_kind_are_the_same_images(x, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", x.numpy())
     expected = numbers(holdfast.audit(network(), x, mean=0.5, std=0.25, **CHEAP))
@@ -267,6 +268,7 @@ def test_a_bare_table_gives_the_number_of_the_profile() -> None:
     assert 4 * scores(measures=weak)["5 steps"]["value"] < whole["5 steps"]["value"]
 
 
+@pytest.mark.slow
 def test_several_encoders_are_compared(x) -> None:
     found = holdfast.audit([network(), network(width=3), "zoo:digits-simclr"], x, mean=0, std=1, **FAST)
     assert found.encoders == ("Net", "Net 2", "zoo:digits-simclr")
@@ -284,6 +286,7 @@ def test_several_encoders_are_compared(x) -> None:
         holdfast.audit(["zoo:digits-simclr"] * 2, x, **FAST)
 
 
+@pytest.mark.slow
 def test_what_fails_is_said_and_the_rest_is_measured(x) -> None:
     found = holdfast.audit({"good": network(), "bad": nn.Conv2d(1, 2, 3)}, x, mean=0, std=1, **FAST)
     assert "bad: encoder 'bad'" in found.failures[0]

@@ -107,6 +107,7 @@ def train_rates(recipe: Recipe) -> list[float]:
     return [recipe.optimiser.rate_at(step / STEPS) for step in range(STEPS)]
 
 
+@pytest.mark.slow
 def test_a_comparison_alone_changes_nothing(planted: Trained, tmp_path: Path) -> None:
     compared = train(asked(1, 1e-4, mend=False), tmp_path / "compared")
     assert all(comparison.coarse for comparison in compared.comparisons)

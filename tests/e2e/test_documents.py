@@ -62,7 +62,7 @@ WITH_PYTHON = [
 ]
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=named)
 @pytest.mark.usefixtures("own_parts_forgotten")
 def test_python_runs(page, tmp_path, monkeypatch):

@@ -169,6 +169,7 @@ def parts(asked: Plan, folders: list) -> list[int]:
     return made
 
 
+@pytest.mark.slow
 def test_parts_in_one_folder_or_in_several_make_the_same_record(tmp_path: Path) -> None:
     asked, one = plan(WATCHED, "zoo:digits-simclr"), tmp_path / "one"
     run_audit(asked, one)

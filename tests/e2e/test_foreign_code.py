@@ -75,6 +75,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("factory", "says"),
     [
@@ -221,6 +222,7 @@ class Unsaid(CosineToSelf):
         return "sideways" if self.says == "better" else "higher"
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("says", "error"), [("words", "says"), ("unit", "unit"), ("better", "sideways")])
 def test_what_no_record_can_hold_costs_its_measure_alone(own_parts_forgotten, says: str, error: str) -> None:
     registry.register("measures")(Unsaid)

@@ -303,6 +303,7 @@ def test_frozen_statistics_stay(unaudited, tmp_path: Path) -> None:
         assert same_mean == (kind == "frozen")
 
 
+@pytest.mark.slow
 def test_what_could_not_be_measured_is_not_recommended(capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoders = [encoder_entry("before"), encoder_entry("after", error="it broke")]
     audited = small_record(encoders, failures=["after: it broke"])
@@ -376,6 +377,7 @@ def test_what_the_clock_decided_is_done_again_by_its_record(
     assert not same(tmp_path / "a", tmp_path / "c")
 
 
+@pytest.mark.slow
 def test_a_folder_stays_with_what_was_asked(unaudited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clocked(monkeypatch, 0.5)
     asked = replace(DIGITS, steps=None, budget=3.0)
@@ -421,6 +423,7 @@ def test_a_clock_that_was_interrupted_goes_on(unaudited, tmp_path: Path, monkeyp
     assert same(tmp_path / "cut", tmp_path / "whole")  # the same times, the same weights
 
 
+@pytest.mark.slow
 def test_a_missed_budget_is_said(capsys, unaudited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clocked(monkeypatch, 0.2, 0.2, 30.0)
     record = harden(replace(DIGITS, steps=None, budget=3.0), tmp_path).record
@@ -431,6 +434,7 @@ def test_a_missed_budget_is_said(capsys, unaudited, tmp_path: Path, monkeypatch:
 # --- interrupted ---
 
 
+@pytest.mark.slow
 def test_interrupted_in_training_it_goes_on(unaudited, capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     step, made = loop._Training._one_step, []
 
@@ -551,6 +555,7 @@ def unlabelled(folder: Path, count: int) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_images_without_labels_have_drift_alone(unaudited, capsys, tmp_path: Path) -> None:
     asked = replace(FEW, data=unlabelled(tmp_path, 300), steps=2)
     code, out, err = run(capsys, *words(asked, tmp_path / "out"))
@@ -561,6 +566,7 @@ def test_images_without_labels_have_drift_alone(unaudited, capsys, tmp_path: Pat
     assert found["images"]["held_out"] == 150  # half of them
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("more", "said"),
     [

@@ -67,8 +67,14 @@ def test_a_network_in_memory(net: Net) -> None:
     assert hardened.figures == hardened.audit.figures
     assert re.search(r"Price: clean representations moved by 0\.\d+", told)
     assert "holdfast harden" not in told  # there is no command that does it again
-    again = holdfast.harden(Net(), x, steps=6, **HOW).record  # another network
-    assert again.price != record.price
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+def test_another_network_pays_another_price(net: Net) -> None:
+    x = open_images("digits?part=train", images=300).batch(0, 300)
+    first, other = (holdfast.harden(one, x, steps=6, **HOW).record for one in (net, Net()))
+    assert first.price != other.price
 
 
 @pytest.mark.slow

@@ -272,6 +272,7 @@ def test_a_tracker_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: p
         command(tmp_path, TOML, "--track", "mlflow")
 
 
+@pytest.mark.slow
 def test_lightning_logs_what_the_callback_sees() -> None:
     lightning = optional("pytorch_lightning", "pytorch_lightning", "lightning", "test")
 

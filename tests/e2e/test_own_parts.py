@@ -100,6 +100,7 @@ def test_compare_pairs_images_with_their_code(audit: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_parts_of_a_short_file_go_wherever_a_measure_names_them(audit: Path) -> None:
     """A function and a loss, an attack, an objective and a threat: on the command line, in workers, compare, check."""
     measures = json.loads((audit / "run" / "record.json").read_text())["encoders"][0]["measures"]

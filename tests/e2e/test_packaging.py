@@ -44,6 +44,8 @@ def test_extras_that_errors_name_exist() -> None:
     for path in (ROOT / "src").rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         assert "holdfast[" not in text, f"{path}: `format_install` says how extras are installed"
+        if not re.search(r"\b(missing|format_install)\(", text):
+            continue
         for call in (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)):
             place = {"missing": 1, "format_install": 0}.get(getattr(call.func, "id", ""))
             if place is not None and isinstance(extra := call.args[place], ast.Constant):

@@ -87,7 +87,7 @@ def test_all_that_is_read_is_told(audited, monkeypatch):
     assert len(heard) > len(shards) + images.stat().st_size // 1000
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("quiet", [False, True])
 @pytest.mark.parametrize("slow", [False, True])
 def test_a_receipt_that_takes_long_shows_how_far_it_is(audited, monkeypatch, capsys, slow, quiet):

@@ -228,6 +228,7 @@ charts = ["imags"]
 """
 
 
+@pytest.mark.slow
 def test_the_command_draws_what_the_run_knows(tmp_path: Path) -> None:
     (tmp_path / "t.toml").write_text(RUN, encoding="utf-8")
     words = ["reproduce", str(tmp_path / "t.toml"), "--out", str(tmp_path / "run")]

@@ -134,6 +134,7 @@ def test_a_ball_without_size_gains_nothing(tmp_path: Path) -> None:
         assert scores[f"{what}, gain"]["low"] < 0 < scores[f"{what}, gain"]["high"]
 
 
+@pytest.mark.slow
 def test_a_second_run_reads_the_head_and_batches_change_nothing(tmp_path: Path) -> None:
     first = audit(tmp_path / "a", probing())
     again = audit(tmp_path / "a", probing())
@@ -189,6 +190,7 @@ def test_a_measure_says_why_its_probe_could_not_be_learned(tmp_path: Path) -> No
     assert "expected an ε with a SynBench score above 0" in record["encoders"][0]["measures"]["probe_accuracy"]["error"]
 
 
+@pytest.mark.slow
 def test_what_the_head_was_learned_at_is_said(tmp_path: Path) -> None:
     for number, (radius, same) in enumerate(((0.1, False), (0.0, True))):
         robust = RobustLinear(L2(0.1), Pgd(4), epochs=3, tolerance=0)

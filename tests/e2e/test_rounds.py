@@ -206,6 +206,7 @@ def test_what_is_learned_does_not_change_from_round_to_round(
     assert it.passes.backward == again.passes.backward  # learned once
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_with_what_is_there(tmp_path: Path) -> None:
     def told(record: dict[str, Any]) -> None:
         if not record["run"]["rounds"]["answers_only"]:
@@ -244,6 +245,7 @@ def test_a_precision_ends_an_audit_and_its_intervals_hold_at_every_round(tmp_pat
     assert share["high"] - share["low"] > plainly["high"] - plainly["low"]
 
 
+@pytest.mark.slow
 def test_a_precision_that_is_not_reached_takes_all_images(tmp_path: Path) -> None:
     record, _ = audit(replace(PLAN, budget=None, until=until_of("breakaway_risk ± 1e-9")), tmp_path)
     assert record["run"]["rounds"]["ended"] == "complete"
@@ -346,6 +348,7 @@ def test_the_command_tells_each_round_and_how_to_go_on(tmp_path: Path, capsys: p
     assert "12 attacked" in stdout
 
 
+@pytest.mark.slow
 def test_python_takes_a_budget_and_an_aim() -> None:
     few = {"images": 24, "attacked": 12, "settings": SHORT, "batch_size": 8, "quiet": True}
     record = holdfast.audit(encoder(), "digits", until="8 images", **few)
@@ -354,6 +357,7 @@ def test_python_takes_a_budget_and_an_aim() -> None:
         holdfast.audit(encoder(), "digits", images=24, budget="2 minutes", quiet=True)
 
 
+@pytest.mark.slow
 @pytest.mark.sweep(2)
 @pytest.mark.parametrize(("every", "drawn"), [(0.0, 2), (600.0, 1)])
 def test_reports_of_rounds_are_not_drawn_faster_than_anybody_reads(every, drawn, tmp_path, capsys, monkeypatch) -> None:

@@ -204,6 +204,7 @@ def test_an_audit_without_series_has_no_section(tmp_path: Path) -> None:
     assert 'id="series"' not in write_report(tmp_path).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_a_series(trained: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
     plan.write_text(

@@ -1,4 +1,4 @@
-"""The short examples run as they are described, with less of everything; `.ci/package` runs them too."""
+"""The short examples run as they are described, with less of everything; `.ci/package` runs one, too."""
 
 import importlib.util
 import runpy
@@ -73,6 +73,7 @@ def test_monitor_training(capsys):
     assert all("drift under attack" in line and "uniformity" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_purifiers(capsys):
     assert example("purifiers")(["--images", "30", "--attacked", "8", "--steps", "4", "--draws", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -125,6 +125,7 @@ def test_no_requirement_is_met_by_weakness_and_allow_opts_out(run, capsys) -> No
     assert "did you mean 'reach'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_strictly_a_failed_check_is_status_1_and_allowed_ones_are_recorded(tmp_path, capsys) -> None:
     words = ("audit", STRONG, "--data", "digits", "--profile", "quick", "--images", "40", "--attacked", "8", "--quiet")
     words += ("--measure", "breakaway_risk", "--set", "*.attack=pgd", "--set", "*.attack.steps=2")
@@ -188,6 +189,7 @@ def test_the_strongest_reason_counts_and_allowing_it_leaves_the_next(record) -> 
     assert after.headline_score.standing == "at least"
 
 
+@pytest.mark.slow
 def test_one_event_has_one_number(tmp_path) -> None:
     """Three measures of one event in one ball: whatever they pursue, they stand on all that was found."""
     measures = [

@@ -185,6 +185,7 @@ def test_a_date_is_no_number(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     assert "epochs: expected a whole number" in refused(capsys, "train", str(path))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("place", ["a b", "a&b=c", "a%20b", "a?b"])
 def test_what_is_said_of_an_encoder_opens_it_again(place: str, tmp_path: Path) -> None:
     found = train(recipe(SIMCLR, steps=1, encoder="zoo:digits_cnn?mean=0.5&std=0.25"), tmp_path / place)

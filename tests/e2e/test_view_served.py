@@ -204,6 +204,7 @@ def choose(browser, words: str, option: str) -> None:  # noqa: F811
     Select(label.find_element("css selector", "select")).select_by_visible_text(option)
 
 
+@pytest.mark.slow
 @in_browser
 def test_the_index_is_searched_and_sorted(browser, address: str) -> None:  # noqa: F811
     show(browser, address)
@@ -285,6 +286,7 @@ def test_images_side_by_side(browser, root: Path, address: str, tmp_path: Path, 
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
+@pytest.mark.slow
 @in_browser
 def test_images_are_kept_by_what_broke(browser, root: Path, address: str) -> None:  # noqa: F811
     show(browser, address)

@@ -69,6 +69,7 @@ def test_frozen_layers_stay_with_their_statistics(
     assert moved(network(), trained.encoder) == ALL - stays
 
 
+@pytest.mark.slow
 def test_a_training_with_frozen_layers_goes_on_to_the_same_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,6 +100,7 @@ def test_a_weight_in_two_places_is_frozen_by_either_name(pattern: str) -> None:
     assert found.in_words == "11 of 20 weights trained"  # the bias of the one, all of the other
 
 
+@pytest.mark.slow
 def test_how_many_weights_were_trained_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = write(tmp_path / "recipe.toml", SIMCLR, steps=1)
     code, out, err = run(capsys, "train", str(path), "--out", str(tmp_path / "a"), "--set", 'freeze=["0","2.*"]')
@@ -128,6 +130,7 @@ def test_hardening_leaves_layers_out(capsys: pytest.CaptureFixture[str], tmp_pat
     assert "holds another hardening" in str(error.value)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("patterns", "said"),
     [

@@ -84,6 +84,7 @@ def test_few_images_name_nobody_unless_they_may(run: tuple[Path, dict[str, Any]]
     assert allowed["comparison"]["breaking_radius"]["best"] == "hardened"
 
 
+@pytest.mark.slow
 def test_two_of_which_one_looks_untrained_are_not_said_to_be_level(
     run: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -83,6 +83,7 @@ def shortfall(ours: Tensor, known: Golden, key: str) -> Tensor:
     return (theirs - ours) / torch.maximum(theirs.abs(), known.bounds["pgd_upper"].abs())
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("name", "count"), CASES)
 def test_interval_crown_ibp_and_crown_agree(shared: Path, name: str, count: int) -> None:
     known = golden(shared, name, count)
@@ -94,6 +95,7 @@ def test_interval_crown_ibp_and_crown_agree(shared: Path, name: str, count: int)
         assert bool((ours <= known.bounds["pgd_upper"]).all()), f"{key}: a false proof"
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("name", "count"), CASES)
 def test_interval_arithmetic_makes_crown_tighter(shared: Path, name: str, count: int) -> None:
     known = golden(shared, name, count)
@@ -103,6 +105,7 @@ def test_interval_arithmetic_makes_crown_tighter(shared: Path, name: str, count:
     assert bool((met <= upper).all()), "a false proof"
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("name", "count"), CASES)
 def test_alpha_crown_is_as_tight_and_no_bound_is_above_an_attack(shared: Path, name: str, count: int) -> None:
     known = golden(shared, name, count)

@@ -79,6 +79,7 @@ def test_photos(name: str, share: float, shared: Path, tmp_path: Path) -> None:
     assert share < ours < share + 0.03
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(("name", "share"), [("cifar10_resnet2b_adv", 0.75), ("cifar10_cnn_a_adv", 0.70)])
 def test_cifar10(name: str, share: float, shared: Path, tmp_path: Path) -> None:
     real, data = shared / "data" / "real", shared / "data" / "cifar10_lossless300.npz"

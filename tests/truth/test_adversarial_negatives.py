@@ -279,6 +279,7 @@ def test_what_cannot_be_compared_is_refused(encoder, digits) -> None:
         Certified(negatives=QUICK).run(shard(encoder, digits))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param("mnist_cnn_a_eps0", marks=pytest.mark.slow), "mnist_cnn_a_eps0.2"])
 def test_robust_instance_accuracy_of_published_encoders_is_at_least_the_certified(
     name: str, shared: Path, tmp_path: Path

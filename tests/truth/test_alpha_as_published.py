@@ -133,6 +133,7 @@ def test_a_radius_is_one_that_slopes_certify() -> None:
         assert lemma(maps, rows, *box)[row] < 0
 
 
+@pytest.mark.slow
 def test_splits_close_the_gap_without_intervals() -> None:
     encoder = two_layers(nn.ReLU())
     least = least_on_a_grid(encoder, 801)

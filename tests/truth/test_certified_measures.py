@@ -413,6 +413,7 @@ def test_separate_logits_are_never_tighter_than_margins(pictures) -> None:
     assert (separate < 0.95 * joint).any()
 
 
+@pytest.mark.slow
 def test_labels_bracket_accuracy_and_radius(pictures, tmp_path) -> None:
     noise = 0.01 * torch.randn(pictures.shape, generator=torch.Generator().manual_seed(1))
     x = torch.cat([pictures, pictures + noise])

@@ -106,6 +106,7 @@ def test_branch_and_bound_closes_the_gap(name: str, norm: str, seed: int) -> Non
     all_below(problem.reached[:, :1], lower, setting.scale[:, :1], 1e-4, "the optimum above branch and bound")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", ["linf", pytest.param("l2", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "seed", "few"), cases(list(SMOOTH), every=4))
 def test_no_image_beats_a_certificate_on_smooth_networks(name: str, seed: int, few: bool, norm: str) -> None:

@@ -225,6 +225,7 @@ def test_more_images_than_there_are_take_longer_in_proportion(tmp_path: Path) ->
     assert whole.more.seconds == pytest.approx(PER_IMAGE * few.predict(3000).work, rel=0.15)
 
 
+@pytest.mark.slow
 def test_what_is_written_grows_with_images_and_dimensions(tmp_path: Path) -> None:
     def bytes_of(images: int, dim: int) -> int:
         plan = Plan(("slow",), "digits", MEASURES[:1], images=images, attacked=images // 2, batch_size=32)
@@ -260,6 +261,7 @@ def test_what_reads_more_than_could_be_made_is_guessed_from_its_passes(tmp_path:
     assert "of a shard of" in learned.how
 
 
+@pytest.mark.slow
 def test_what_may_end_early_is_timed_on_few_images_to_the_end(tiny: Encoder, tmp_path: Path) -> None:
     watch = Stopwatch(tiny, time.perf_counter)
     ready, store = session(tiny, tmp_path, watch)

@@ -109,7 +109,7 @@ def test_every_pattern_of_three_neurons(seed: int) -> None:
     assert exact_minimum(network, weights, 0.0, x, radius, "linf").value == pytest.approx(least, abs=1e-7)
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("name", "norm"),
     [  # every third network, the norms in turn; all in long runs

@@ -34,7 +34,7 @@ def right(head: Head, reps: Tensor, labels: Tensor) -> float:
     return float((head.ranks(reps, labels) == 0).double().mean())
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("apart", [0.2, 0.7, 3.0])
 @pytest.mark.parametrize("classes", [2, 5])
 def test_it_reaches_the_optimum_that_linear_finds(apart: float, classes: int) -> None:
@@ -47,6 +47,7 @@ def test_it_reaches_the_optimum_that_linear_finds(apart: float, classes: int) ->
     assert ours.classes.tolist() == best.classes.tolist()
 
 
+@pytest.mark.slow
 def test_the_penalty_is_that_of_linear() -> None:
     reps, labels = blobs()
     for penalty in (1.0, 300.0):
@@ -68,6 +69,7 @@ def test_a_stream_gives_the_same_head_however_it_is_cut() -> None:
     assert not torch.equal(other.weights, whole.weights)
 
 
+@pytest.mark.slow
 def test_a_small_pool_does_nearly_as_well() -> None:
     reps, labels = blobs(apart=1.5)
     best, ours = Linear().fit(reps, labels), LinearSgd(batch_size=64, pool=256).fit(reps, labels)

@@ -361,6 +361,7 @@ def test_collapse_is_named(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
         train(recipe(name, data="gaussian?shape=1x8x8&count=32", images=32, batch_size=8), tmp_path, encoder=constant)
 
 
+@pytest.mark.sweep(2)
 @every_method
 def test_three_steps_change_the_encoder(name: str, tmp_path: Path) -> None:
     trained = train(recipe(name, adversary=ATTACK), tmp_path)

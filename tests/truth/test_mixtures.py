@@ -241,6 +241,7 @@ def test_the_covariance_of_images_and_their_mean() -> None:
         observe(replace(domain, directions=17), encoder(IDENTITY), read=lambda observation: seen)
 
 
+@pytest.mark.slow
 def test_an_audit_without_data(tmp_path: Path) -> None:
     settings = ["synbench.mixtures.samples=64", "synbench.mixtures.separations=[1.0, 2.0, 3.0]"]
     plan = make_plan(AuditRequest(["zoo:digits-simclr"], None, profile="synbench", settings=settings))

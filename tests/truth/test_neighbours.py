@@ -19,7 +19,7 @@ from holdfast.parts.divergences.squared_l2 import SquaredL2
 
 NAMES = sorted(registry.names("divergences"))
 QUICK = settings(
-    max_examples=15,
+    max_examples=8,
     deadline=None,
     derandomize=True,
     database=None,

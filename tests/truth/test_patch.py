@@ -71,7 +71,7 @@ def linear() -> tuple[Encoder, Tensor]:
     return Encoder(nn.Sequential(nn.Flatten(), layer), mean=0, std=1), layer.weight.detach()
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(6)
 @pytest.mark.parametrize("place", PLACES, ids=str)
 @pytest.mark.parametrize(
     ("radius", "aspect"),
@@ -113,6 +113,7 @@ def convolutions(seed: int) -> Encoder:
     return Encoder(network, mean=0.4, std=0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "place"),
     [

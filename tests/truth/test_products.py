@@ -168,7 +168,7 @@ ALIKE = ("bmm", "einsum")
 """Products that are read as that of two matrices is."""
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(6)
 @pytest.mark.parametrize("norm", ["linf", pytest.param("l2", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in TRANSFORMERS]

@@ -69,6 +69,7 @@ def descent(encoder: Encoder, margin: Margin, x: Tensor, radius: Tensor) -> Tens
     return lowest
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", CERTIFIERS)
 def test_radii_are_the_same_in_any_batch_and_order(name: str) -> None:
     encoder, margin, x = problem(1)

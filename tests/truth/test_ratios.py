@@ -30,6 +30,7 @@ def images(random: np.random.Generator, shape: tuple[int, int], rates: tuple[flo
     return (torch.from_numpy((z < stats.norm.ppf(rate)).astype(float)) for z, rate in zip(noisy, rates, strict=True))
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("runs", [200, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("n", [40, 200])
 @pytest.mark.parametrize("rates", [(0.9, 0.95), (0.5, 0.9), (0.1, 0.5), (0.02, 0.9)], ids=str)

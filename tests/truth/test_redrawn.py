@@ -220,6 +220,7 @@ def test_draws_follow_from_the_seed_of_the_run(tmp_path: Path) -> None:
     assert encoder.seed == 7
 
 
+@pytest.mark.slow
 def test_a_purifier_hides_its_gradient_until_it_is_named(tmp_path: Path) -> None:
     plain = audit(tmp_path / "plain", Encoder(purifying(), mean=0, std=1))["encoders"][0]
     assert plain["checks"]["gradient_health"]["status"] == "fail"

@@ -136,6 +136,7 @@ def test_an_ensemble_leaves_nothing_standing_that_a_member_fools(classes: int, b
     assert 0.1 < float((whole >= 0).double().mean()) < 0.9
 
 
+@pytest.mark.slow
 def test_the_result_depends_on_neither_shards_nor_company(bent: Encoder) -> None:
     seen, parts = shard(bent, 5), replace(ALL, ball=Linf(0.03))
     whole = parts.run(seen)["broken_by"]

@@ -311,6 +311,7 @@ def test_too_few_images_are_refused_before_the_audit() -> None:
         circle(0, 300, 2)
 
 
+@pytest.mark.slow
 def test_an_audit_says_whose_pairs_were_compared(tmp_path, monkeypatch) -> None:
     """In the score, its parameters and the captions of pictures; shards do not matter."""
     monkeypatch.setattr(gallery, "PAIRS_OF", 50)

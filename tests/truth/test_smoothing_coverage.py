@@ -129,6 +129,7 @@ def test_all_pairs_together(runs) -> None:
     assert (certificate.conclude(seen, SIGMA)["lower"] < alone.conclude(seen, SIGMA)["lower"]).all()
 
 
+@pytest.mark.sweep(4)
 @RUNS
 @pytest.mark.parametrize("bound", ["clopper_pearson", "betting"])
 @pytest.mark.parametrize("distance", [0.8, *(pytest.param(d, marks=pytest.mark.slow) for d in (0.05, 1.5))])
@@ -173,6 +174,7 @@ def test_a_centre_covers_what_it_must(runs) -> None:
     at_most(failures, ALPHA, accepted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("share", "often"), [(0.3999, False), pytest.param(0.5, True, marks=pytest.mark.slow)])
 def test_a_centre_is_accepted_wrongly_at_most_by_alpha(share, often) -> None:
     """The distance that holds half of the first n draws holds only `share` of what is drawn later."""

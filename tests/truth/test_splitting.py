@@ -66,6 +66,7 @@ def check(problem, p: float, d: int, images: int, covers: float, estimator: Spli
     assert 0.4 < claimed / float((ratio - 1).square().mean()) < 2.5
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize(("p", "d"), [(1e-3, 2), pytest.param(1e-5, 20, marks=pytest.mark.slow)])
 def test_reaches_the_closed_form(problem, p: float, d: int) -> None:

@@ -182,6 +182,7 @@ def covered(runs: tuple[Tensor, Tensor], samples: int, start: float, over: str, 
     return sum(one.low <= truth <= one.high for one in told) / len(told) if told else 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dim", "strength", "start"),
     [(20, 0.12, 0.7), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((5, 1.0, 0.6), (20, 0.12, 0.5)))],
@@ -226,6 +227,7 @@ def test_the_interval_over_s_contains_that_over_samples() -> None:
         assert outer.low <= inner.low < inner.value < inner.high <= outer.high
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("over", OVER)
 def test_influences_tell_what_a_pair_of_encoders_shares(over) -> None:
     """Two encoders of the same images: the difference's interval, recovered with their correlation, keeps its level."""

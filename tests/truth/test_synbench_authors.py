@@ -118,6 +118,7 @@ def test_what_the_authors_drop(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_scale_moves_the_authors_score_and_not_ours(tmp_path: Path) -> None:
     name = "a_t 0.7, ε 0"
     ours = [scores(tmp_path / f"sound {s}", "sound", s)[name]["value"] for s in (1, 2e-3)]

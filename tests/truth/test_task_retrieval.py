@@ -271,6 +271,7 @@ def test_what_is_no_task_is_refused() -> None:
         holdfast.audit("zoo:digits-simclr", "digits", measures="task_retrieval", images=40, quiet=True)
 
 
+@pytest.mark.slow
 def test_audits_score_the_task_itself(tmp_path: Path) -> None:
     """Clean scores are those of the definition on the encoder's own representations, whatever the batches."""
     it = task(queries=10, corpus=40)

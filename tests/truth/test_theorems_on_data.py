@@ -52,6 +52,7 @@ def test_radii_against_common_negatives_of_a_linear_encoder_are_known() -> None:
         CommonNegativeRadii(negatives=4).run(shard(27))
 
 
+@pytest.mark.slow
 def test_heads_learn_from_an_image_and_its_negatives_alone() -> None:
     seen = shard(6)
     observation = ClassPairRadii(classes=2, negatives=3, tolerance=1e-7)

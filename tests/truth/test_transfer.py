@@ -239,6 +239,7 @@ def test_shards_follow_the_weights_of_the_surrogate(tmp_path: Path) -> None:
     torch.testing.assert_close(first["whitebox"], again["whitebox"])
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("batch_size", [3, 64])
 def test_batches_change_nothing(batch_size: int, tmp_path: Path) -> None:
     audited, other = linear(matrix(8, 24, 1), "audited"), linear(matrix(8, 24, 2), "other")

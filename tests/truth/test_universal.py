@@ -101,6 +101,7 @@ def test_ascent_finds_the_best_of_a_linear_classifier(ball: Ball) -> None:
     assert float(ball.size(learned.delta[None])) <= ball.radius
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ball", [BALLS[0], pytest.param(BALLS[1], marks=pytest.mark.slow)], ids=["linf", "l2"])
 def test_aggregation_reaches_one_side_of_a_linear_classifier(ball: Ball) -> None:
     """Taking turns it pushes to and fro; after an epoch most of what one side can lose is lost."""

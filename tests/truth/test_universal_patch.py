@@ -61,6 +61,7 @@ def least_standing(rows: slice, columns: slice) -> float:
     return 1 - float(fails.double().mean(1).max())
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("place", "at"),
     [("top-left", (0, 0)), ("bottom-right", (1, 2)), ((1.0, 0.5), (1, 1))],

@@ -50,6 +50,7 @@ def test_half_spaces_with_images_out_of_reach() -> None:
         assert 0.1 <= value <= 0.12
 
 
+@pytest.mark.slow
 def test_a_convex_loss_leaves_shared_noise_near_zero() -> None:
     """With half of the images on each side softplus is least without noise; the bounded loss breaks one side."""
     learner = replace(LEARNER, structure="independent")
@@ -107,6 +108,7 @@ def test_input_dependence_reaches_the_adversary(ball: Ball) -> None:
     assert test.robustness(problem.learn(learner, ball)) <= adversarial + 0.05
 
 
+@pytest.mark.slow
 def test_one_component_and_every_covariance_learn() -> None:
     problem = half_spaces()
     for learner in (replace(LEARNER, components=1), replace(LEARNER, covariance="diagonal")):
@@ -115,6 +117,7 @@ def test_one_component_and_every_covariance_learn() -> None:
         assert bool(learned.entropy.isnan().all()) == (learner.components == 1)
 
 
+@pytest.mark.slow
 def test_the_authors_way_learns() -> None:
     """One noise for all breaks one side; noise that knows the side both, up to how wide the authors' mixture stays."""
     problem, learner = half_spaces(), replace(LEARNER, convention="authors", annealing=20, covariance="diagonal")
@@ -126,6 +129,7 @@ def test_the_authors_way_learns() -> None:
     assert not torch.equal(learned[2].chance, usual.chance)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("upsampler", ["bicubic", "fixed", "learned"])
 def test_upsamplers_learn(upsampler: str) -> None:
     problem = half_spaces()

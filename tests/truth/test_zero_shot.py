@@ -208,6 +208,7 @@ class TestOpenClip:
             torch.testing.assert_close(embeddings.flatten(0, 1), model.encode_text(tokens), rtol=1e-5, atol=1e-6)
         assert open_encoder(spec)(torch.rand(1, 3, 16, 16)).shape == (1, 8)
 
+    @pytest.mark.slow
     def test_captions_are_embedded_likewise_and_searched_with(self, spec: str, tmp_path: Path) -> None:
         searched_with_captions(spec, tmp_path)
 

@@ -1,5 +1,6 @@
 """Points with many coordinates brought onto a few axes, for pictures: principal components and t-SNE."""
 
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import torch
@@ -64,7 +65,8 @@ def neighbourhoods(points: Float[Tensor, "points features"], seed: int) -> Float
     different = len(points.unique(dim=0))
     if different < 8:  # of equal points the start would be NaN, on which t-SNE ends the process
         return None
-    from sklearn.manifold import TSNE  # slow to import, and most audits learn no noise
+    # Slow to import, and most audits learn no noise; a type checker would infer all types of scikit-learn
+    manifold: Any = import_module("sklearn.manifold")
 
     points = points.double()
     around = points - points.mean(0)
@@ -73,10 +75,9 @@ def neighbourhoods(points: Float[Tensor, "points features"], seed: int) -> Float
     start = 1e-4 * reduced[:, :2]
     if start.shape[1] < 2:
         start = torch.cat([start, torch.zeros_like(start)], 1)
-    begin: Any = start.float().numpy()  # its stub knows only the names of starts
-    tsne = TSNE(
+    tsne = manifold.TSNE(
         perplexity=min(PERPLEXITY, (len(points) - 1) / 3),
-        init=begin,
+        init=start.float().numpy(),
         random_state=seed % 2**32,
         max_iter=500,
     )
