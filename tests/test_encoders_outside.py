@@ -2,6 +2,7 @@
 
 import copy
 import sys
+import threading
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +22,7 @@ from holdfast.parts.attacks.shared.tournament import Sought
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.sources.encoders import open_encoder
+from holdfast.sources.encoders.call import COMMAND, identify
 
 pytestmark = pytest.mark.filterwarnings(  # raised inside exporters
     "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
@@ -157,6 +159,22 @@ def test_a_function_is_given_its_images(x: Tensor) -> None:
     pictures = open_encoder("call:holdfast_test_outside:embed?resize=squash&size=8")
     assert pictures.geometry is not None
     assert pictures.geometry.channels == 3
+
+
+def test_what_cannot_be_told_apart_is_not_taken_for_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = threading.Lock()
+
+    def reads_a_lock(x: np.ndarray) -> np.ndarray:
+        with lock:  # whose content cannot be told, as that of a session or a client
+            return x
+
+    monkeypatch.setenv(COMMAND, "")  # put back when this ends
+    monkeypatch.delenv(COMMAND)
+    first = identify(reads_a_lock, "it")
+    assert identify(reads_a_lock, "it") == first  # in one command
+    monkeypatch.delenv(COMMAND)
+    assert identify(reads_a_lock, "it") != first  # in another one
+    assert identify(np.mean, "it") == identify(np.mean, "it")
 
 
 @pytest.mark.usefixtures("mine")

@@ -1,6 +1,8 @@
 """`call:` a function of your own, of arrays of images: whatever it does inside; no gradient."""
 
 import importlib
+import os
+import secrets
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +24,9 @@ from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.runtime import REAL, TAKES, describe_wanted
 from holdfast.sources.onnx.file import LAYOUTS
 
+COMMAND = "HOLDFAST_COMMAND"
+"""Environment variable by which the workers of a command know that they are its own; they inherit it."""
+
 AS_GIVEN = "pixels in [0, 1], as the function is given them"
 BYTES_GIVEN = "pixels from 0 to 255, as the function is given them"
 
@@ -39,7 +44,8 @@ class Call(EncoderSource):
 
     def check(self, name: str, options: Options) -> None:
         """Look up the module, the function and the options."""
-        self._parse_options(name, options)
+        function, *_ = self._parse_options(name, options)
+        identify(function, name)  # before workers start, so that they inherit it
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `call:package.module:function`; modules are also looked for in the current folder.
@@ -111,11 +117,15 @@ def function_encoder(function: Callable[..., Any], name: str, mean: Any, std: An
 
 
 def identify(function: Callable[..., Any], name: str) -> bytes:
-    """Return what differs where a function may return something else; its name, where it reads what cannot be told."""
+    """Return what differs where a function may return something else.
+
+    Where it reads what cannot be told, such as a session or a client, that is the command itself with the workers that
+    it starts: what another command has stored of it is never taken for its answers.
+    """
     try:
         return fingerprint(function, name).encode()
-    except (HoldfastError, TypeError, OSError):  # a session, a client, a bound method of C
-        return name.encode()
+    except (HoldfastError, TypeError, OSError):
+        return f"{name} {os.environ.setdefault(COMMAND, secrets.token_hex(8))}".encode()
 
 
 def _channels(network: Outside, size: tuple[int, int]) -> Literal[1, 3]:
