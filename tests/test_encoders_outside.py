@@ -1,6 +1,7 @@
 """Encoders outside torch: functions, runtimes; what they are given, what they return, and audits without a gradient."""
 
 import copy
+import pickle
 import sys
 import threading
 from collections.abc import Iterator
@@ -118,6 +119,10 @@ def test_what_is_no_array_is_refused(values: Any, said: str) -> None:
     assert said in str(error.value)
 
 
+def start_flattening() -> Any:
+    return lambda x: x.reshape(len(x), -1)
+
+
 def test_batches_have_the_size_that_is_asked_for() -> None:
     sizes = []
 
@@ -129,6 +134,9 @@ def test_batches_have_the_size_that_is_asked_for() -> None:
     network = Outside(lambda: sums, Wanted(batch=2), b"")
     assert torch.allclose(network(x), x.sum((1, 2, 3))[:, None])
     assert sizes == [2, 2, 2]
+    # it goes to other processes, which start it themselves
+    sent = pickle.loads(pickle.dumps(Outside(start_flattening, Wanted(), b"")))
+    assert torch.equal(sent(x), x.flatten(1))
     # one image at a time may give one vector
     alone = Outside(lambda: lambda x: x.reshape(-1), Wanted(batch=1), b"")
     assert torch.equal(alone(x), x.flatten(1))
@@ -201,6 +209,7 @@ def test_onnx_runtime_gives_what_the_network_gives(file: Path, network: nn.Modul
         assert torch.allclose(encoder(x), network((x - 0.5) / 0.25), atol=1e-5)
         turned = open_encoder(f"ort:{file}?mean=0.5&std=0.25&channels=bgr")
         assert torch.allclose(turned(x), network((x.flip(1) - 0.5) / 0.25), atol=1e-5)
+    assert torch.equal(copy.deepcopy(encoder)(x), encoder(x))  # a session of its own
     assert not encoder.differentiable
     assert str(encoder.origin["runtime"]).startswith("ONNX Runtime")
     assert encoder.fingerprint != open_encoder(f"ort:{file}?mean=0.5&std=0.25&optimisation=off").fingerprint

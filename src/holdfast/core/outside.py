@@ -1,5 +1,6 @@
 """Encoders outside torch: a runtime, a service, a function of arrays. They have values, and no gradient."""
 
+import copy
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -83,12 +84,19 @@ class Outside(nn.Module):
         digest = hashlib.sha256(identity + repr(wanted).encode()).digest()
         self.register_buffer("identity", torch.tensor(list(digest), dtype=torch.uint8))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what runs: a copy, or another process, starts it once more."""
+        return {**self.__dict__, "_call": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._call = self._start()
+
     def __deepcopy__(self, memo: dict[int, Any]) -> "Outside":
-        """Start it once more: what runs outside cannot be copied."""
+        """Share how it is started, which cannot be copied and which no image changes."""
+        memo[id(self._start)] = self._start
         twin = object.__new__(Outside)
-        nn.Module.__init__(twin)
-        twin._start, twin.wanted, twin._call = self._start, self.wanted, self._start()
-        twin.register_buffer("identity", memo.get(id(self.identity), self.identity.clone()))
+        twin.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return twin
 
     def forward(self, x: Tensor) -> Tensor:
