@@ -112,7 +112,7 @@ COUNTS = (*NUMBERS, "1.5", "1e3", "-1", "9" * 30)
 
 FREE = {
     "--out", "--csv", "--parquet", "--markdown", "--latex", "--html", "--junit", "--summary", "--eval-results",
-    "--benchmark", "--source-url", "--address", "--label", "--mteb",
+    "--benchmark", "--source-url", "--address", "--label", "--mteb", "--cite",
 }  # fmt: skip
 """Options that take any text, or make the file that they name: only an empty one is wrong."""
 

@@ -75,7 +75,10 @@ def test_plans_know_their_series(folder: Path, tmp_path: Path) -> None:
         ("series:no/such", "expected a folder of checkpoints, got 'no/such'"),
         ("series:{}?pattern=best*", "two checkpoints or more that fit 'best\\*', got 1"),
         ("series:{}?pattern=none*", "got 0"),
-        ("series:{}?pattern=*.*", "expected files that end in .safetensors or .onnx, got 'notes.txt'"),
+        (
+            "series:{}?pattern=*.*",
+            "expected files that end in .onnx or .safetensors or .tflite or .xml, got 'notes.txt'",
+        ),
         ("series:{}?pattern=/x", "expected a pattern of files"),
         ("series:{}?pattern=", "expected a value"),
     ],

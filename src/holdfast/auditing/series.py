@@ -79,7 +79,8 @@ def _read_series(spec: str) -> Series:
     specs, openers = [], suffixes()
     for file in files:
         if file.suffix.lower() not in openers:
-            raise HoldfastError(f"{spec}: expected files that end in {' or '.join(openers)}, got {file.name!r}")
+            ends = " or ".join(sorted(openers))
+            raise HoldfastError(f"{spec}: expected files that end in {ends}, got {file.name!r}")
         stem = file.relative_to(folder).with_suffix("").as_posix()
         checkpoint = quote(stem if label is None else f"{label}/{stem}", safe="/")
         specs.append(f"{openers[file.suffix.lower()]}:{file}?label={checkpoint}{passed_on}")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Noise, Passes, Shard, Threat
+from holdfast.core import Passes, Shard, Threat
 from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.observations.shared.noisy import draw_noisy_images, represent
 from holdfast.parts.observations.worst_noise import WorstNoise
@@ -32,11 +32,6 @@ class Represented(OfFirst):
     def sole_threat(self) -> Threat | None:
         """What befalls the images, where it is not learned first."""
         return None if isinstance(self.threat, WorstNoise) else self.threat
-
-    @property
-    def needs_labels(self) -> bool:
-        """Whether a learned noise reads labels."""
-        return isinstance(self.threat, (Noise, WorstNoise)) and self.threat.needs_labels
 
     def images(self, population: int, attacked: int) -> int:
         """The images that the audit attacks, or the first ones of them; none from which a noise was learned."""

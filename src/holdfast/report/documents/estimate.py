@@ -31,7 +31,7 @@ def document(estimate: Estimate) -> Document:
             shown.append(Text.assemble((encoder.name, "bold"), ": ", (encoder.error, "bold red")))
             continue
         shown += [Text.assemble((encoder.name, "bold"), f": {_sentence(encoder, estimate)}"), _parts(encoder)]
-        for why, titles in _group_uncertified(encoder).items():
+        for why, titles in _group_untimed(encoder).items():
             shown.append(Text.assemble((listing(titles, 3), "bold"), f": {why}"))
     return [*shown, Text(_small_print(estimate), style="dim")] if estimate.seconds is not None else shown
 
@@ -83,13 +83,13 @@ def _sign(parts: Sequence[PartEstimate]) -> str:
     return "≥ " if any(part.at_least for part in parts) else "≤ " if any(part.at_most for part in parts) else ""
 
 
-def _group_uncertified(encoder: EncoderEstimate) -> dict[str, list[str]]:
-    """Return what cannot be certified, by the reason."""
-    uncertified: dict[str, list[str]] = {}
+def _group_untimed(encoder: EncoderEstimate) -> dict[str, list[str]]:
+    """Return what could not be timed, by the reason; the small print says it of what has a lower bound."""
+    untimed: dict[str, list[str]] = {}
     for part in encoder.parts:
-        if part.how.startswith("not certified"):
-            uncertified.setdefault(part.how, []).append(part.title)
-    return uncertified
+        if part.how.startswith("not certified") or (part.guessed and not part.at_least):
+            untimed.setdefault(part.how, []).append(part.title)
+    return untimed
 
 
 def _images(estimate: Estimate) -> str:
