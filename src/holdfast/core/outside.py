@@ -84,11 +84,11 @@ class Outside(nn.Module):
         digest = hashlib.sha256(identity + repr(wanted).encode()).digest()
         self.register_buffer("identity", torch.tensor(list(digest), dtype=torch.uint8))
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Any:
         """Leave out what runs: a copy, or another process, starts it once more."""
         return {**self.__dict__, "_call": None}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Any) -> None:
         super().__setstate__(state)
         self._call = self._start()
 

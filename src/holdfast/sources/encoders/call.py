@@ -62,7 +62,7 @@ class Call(EncoderSource):
                 pictures that are not all of them.
         """
         function, wanted, common = self._parse_options(name, options)
-        network = Outside(partial(_given, function), wanted, identify(function, name))
+        network = Outside(partial(_same, function), wanted, identify(function, name))
         origin = {"source": f"call:{name}", **describe_wanted(wanted)}
         # Nothing is done to pixels unless the spec says so: the function is the whole pipeline
         mean, std = common.mean or (0.0,), common.std or (1.0,)
@@ -112,12 +112,12 @@ def function_encoder(function: Callable[..., Any], name: str, mean: Any, std: An
         mean: what is subtracted before, one number or one per channel.
         std: what it is divided by.
     """
-    network = Outside(partial(_given, function), Wanted(), identify(function, name))
+    network = Outside(partial(_same, function), Wanted(), identify(function, name))
     origin = {"source": f"a function, {name}", "normalisation": AS_GIVEN, **describe_wanted(network.wanted)}
     return Encoder(network, mean=mean, std=std, name=name, origin=origin)
 
 
-def _given(function: Callable[..., Any]) -> Callable[..., Any]:
+def _same(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function as it is: unlike a runtime it has nothing to start."""
     return function
 
