@@ -1,13 +1,10 @@
 """`call:` a function of your own, of arrays of images: whatever it does inside; no gradient."""
 
-import importlib
 import os
 import secrets
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
@@ -18,10 +15,10 @@ from holdfast.core.function_fingerprint import fingerprint
 from holdfast.core.geometry import BY_CALLER
 from holdfast.core.outside import BYTES, Outside, Wanted
 from holdfast.core.source_spec import Options, one_of, positive, take
-from holdfast.runtime.errors import HoldfastError, unknown
-from holdfast.runtime.foreign import foreign
+from holdfast.runtime.errors import HoldfastError
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.options import Common, read
+from holdfast.sources.encoders.shared.own_module import look_up
 from holdfast.sources.encoders.shared.runtime import REAL, TAKES, describe_wanted
 from holdfast.sources.onnx.file import LAYOUTS
 
@@ -84,19 +81,9 @@ class Call(EncoderSource):
         dtype = take(options, "dtype", one_of(*REAL, "uint8"), "float32")
         batch = take(options, "batch", positive, None)
         common = read(options, takes=TAKES)
-        module_name, _, attribute = name.partition(":")
-        if not attribute:
-            raise HoldfastError(f"{options.spec}: expected call:package.module:function, got no ':function'")
         if dtype == "uint8" and common.mean is not None:
             raise HoldfastError(f"{options.spec}: dtype=uint8 is pixels from 0 to 255 as they are; leave out mean, std")
-        # As `python -m` does, so that a module beside the spec is found
-        if str(Path.cwd()) not in sys.path and "" not in sys.path:
-            sys.path.insert(0, str(Path.cwd()))
-        with foreign(f"{options.spec}: the module {module_name!r}", "imported", wrap=True):
-            module = importlib.import_module(module_name)
-        if not hasattr(module, attribute):
-            raise unknown(f"name in {module_name}", attribute, [key for key in vars(module) if not key.startswith("_")])
-        function = getattr(module, attribute)
+        function = look_up(options.spec, name, "call:package.module:function")
         if not callable(function):
             raise HoldfastError(f"{options.spec}: expected a function, got {type(function).__name__}")
         quantisation = BYTES if dtype == "uint8" else None

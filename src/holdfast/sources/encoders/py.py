@@ -1,9 +1,6 @@
 """`py:` an encoder that your own Python code builds."""
 
-import importlib
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,7 +10,7 @@ from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.geometry import BY_CALLER
 from holdfast.core.source_spec import Options, sides, take
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.network import check_network, unwrap
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
@@ -21,6 +18,7 @@ from holdfast.sources.encoders.shared.equip import load
 from holdfast.sources.encoders.shared.layer import Reshaped, Tap
 from holdfast.sources.encoders.shared.naming import Choice, read_choice
 from holdfast.sources.encoders.shared.options import Common, read
+from holdfast.sources.encoders.shared.own_module import look_up
 from holdfast.sources.encoders.shared.weights import check_weights, fix_seed
 
 
@@ -101,19 +99,8 @@ class Py(EncoderSource):
         """Return the shape of the input, the options and the factory, once its module is imported."""
         shape = take(options, "input", sides, None)
         choice, common = read_choice(options), read(options)
-        module_name, _, factory = name.partition(":")
-        if not factory:
-            raise HoldfastError(f"{options.spec}: expected py:package.module:factory, got no ':factory'")
         check_weights(common.weights)
-        # As `python -m` does, so that a module beside the spec is found
-        if str(Path.cwd()) not in sys.path and "" not in sys.path:
-            sys.path.insert(0, str(Path.cwd()))
-        # code of the user, run once: what it raises is said to be its
-        with foreign(f"{options.spec}: the module {module_name!r}", "imported", wrap=True):
-            module = importlib.import_module(module_name)
-        if not hasattr(module, factory):
-            raise unknown(f"name in {module_name}", factory, [key for key in vars(module) if not key.startswith("_")])
-        return shape, choice, common, getattr(module, factory)
+        return shape, choice, common, look_up(options.spec, name, "py:package.module:factory")
 
 
 def _channels(network: nn.Module, common: Common) -> int:
