@@ -15,15 +15,19 @@ import torch
 from torch import Tensor, nn
 
 import holdfast
+from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.request import AuditRequest
 from holdfast.core import Encoder, HoldfastError
+from holdfast.core.geometry import BY_CALLER
 from holdfast.core.outside import BYTES, Outside, Wanted, as_tensor
+from holdfast.core.registry import part_name
 from holdfast.numerics.rng import Rng
 from holdfast.parts.attacks.shared.asking import LEAST, ask
 from holdfast.parts.attacks.shared.tournament import Sought
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
-from holdfast.sources.encoders import open_encoder
-from holdfast.sources.encoders.call import COMMAND, identify
+from holdfast.sources.encoders import files_of, open_encoder
+from holdfast.sources.encoders.call import AS_GIVEN, COMMAND, function_encoder, identify
 
 pytestmark = pytest.mark.filterwarnings(  # raised inside exporters
     "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
@@ -224,12 +228,28 @@ def test_an_int8_build_is_opened_as_it_is_deployed(file: Path, x: Tensor, tmp_pa
     assert 1e-4 < apart < 0.1
 
 
+def test_weights_in_a_file_of_their_own_tell_encoders_apart(file: Path, tmp_path: Path) -> None:
+    import onnx
+
+    path, weights = tmp_path / "net[1].onnx", tmp_path / "weights.bin"
+    model = onnx.load(file)
+    onnx.save_model(model, path, save_as_external_data=True, location=weights.name, size_threshold=0)
+    spec = f"ort:{path}?mean=0&std=1"
+    before = open_encoder(spec)
+    assert files_of(spec) == [path, weights]
+    weights.write_bytes(bytes(len(weights.read_bytes())))
+    after = open_encoder(spec)
+    assert before.fingerprint != after.fingerprint
+    assert not after(torch.rand(2, 3, 8, 8)).any()  # they are all 0 now
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ("", "holds no mean and std"),
         ("?mean=0&std=1&provider=Abacus", "expected a provider that this ONNX Runtime has"),
         ("?mean=0&std=1&output=logits", "unknown output"),
+        ("?mean=0&std=1&threads=-3", "expected a whole number above 0"),
         ("?mean=0&std=1&pool=avg", "this source takes"),
     ],
 )
@@ -349,3 +369,28 @@ def test_an_encoder_says_whether_it_has_a_gradient() -> None:
     assert not Encoder(
         nn.Sequential(Outside(lambda: np.asarray, Wanted(), b""), nn.Flatten()), mean=0, std=1
     ).differentiable
+
+
+def test_a_profile_that_lies_over_quick_keeps_its_own_questions(tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('like = "quick"\nimages = 64\nmeasures = ["effective_rank"]\n')
+    plans = {
+        name: make_plan(AuditRequest(encoders=("embed",), data="digits", profile=name), opened={"embed": of_arrays()})
+        for name in ("quick", "standard", str(own))
+    }
+    assert [plan.profile for plan in plans.values()] == ["black_box", "standard", "own"]
+    assert [part_name(measure) for measure in plans[str(own)].measures] == ["effective_rank"]
+
+
+def of_arrays() -> Encoder:
+    return function_encoder(np.asarray, "embed", None, None)
+
+
+def test_the_record_says_what_is_done_to_pixels(x: Tensor) -> None:
+    as_given, normalised = of_arrays(), function_encoder(start_flattening(), "embed", 0.5, 0.25)
+    assert as_given.origin["normalisation"] == AS_GIVEN
+    assert normalised.origin["normalisation"] == BY_CALLER
+    assert torch.allclose(normalised(x), ((x - 0.5) / 0.25).flatten(1))
+    with pytest.raises(HoldfastError) as error:
+        function_encoder(np.asarray, "embed", 0.5, None)
+    assert "mean and std together" in str(error.value)

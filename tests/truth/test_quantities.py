@@ -135,9 +135,10 @@ def test_what_is_learned_is_judged_on_other_images(pictures: Tensor, tmp_path: P
     cells = [
         Under(Similarity(), WorstNoise(learner=WorstMixture(epochs=1, images=18), ball=BALL)),
         Under(Similarity(), UniversalPerturbation(learner=ASCENT, ball=BALL)),
+        Under(Drift(), UniversalPerturbation(learner=ASCENT, ball=BALL), first=7),
     ]
     measures = audit(tmp_path, pictures, *cells)["measures"]
-    assert [score["n"] for m in measures.values() for score in m["scores"].values()] == [22, 20]
+    assert [score["n"] for m in measures.values() for score in m["scores"].values()] == [22, 20, 7]
 
 
 def test_a_disturbance_of_ones_own_stands_behind_every_quantity(

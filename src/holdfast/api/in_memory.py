@@ -147,7 +147,7 @@ def _add_label(spec: str, name: str) -> str:
 def _freeze_model(model: Any, name: str, mean: Any, std: Any) -> Encoder:
     if not isinstance(model, nn.Module):
         if callable(model) and not isinstance(model, type):
-            return function_encoder(model, name, 0 if mean is None else mean, 1 if std is None else std)
+            return function_encoder(model, name, mean, std)
         raise HoldfastError(
             f"model: expected a torch module, an Encoder, a spec such as timm:resnet50, a function of an array of "
             f"images, or several of them, got {type(model).__name__}"

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from holdfast.auditing.balls import NORM, audit_ball, shape_of
 from holdfast.auditing.plan import Plan, unread, validity_panel
+from holdfast.auditing.profile import OTHERWISE, profile_table
 from holdfast.auditing.profile import profile as open_profile
-from holdfast.auditing.profile import profile_table
 from holdfast.auditing.request import AuditRequest, spell_norm
 from holdfast.auditing.series import expand
 from holdfast.auditing.until import until_of
@@ -107,7 +107,7 @@ def make_plan(
 def _profile_for(profile: str, encoders: Sequence[str], opened: Mapping[str, Encoder]) -> str:
     """Return the profile of a plan: where an encoder has no gradient, the one that asks the same by queries."""
     # Only profiles that name another one have their questions asked otherwise
-    other = profile_table(profile).get("without_gradients", "")
+    other = profile_table(profile).get(OTHERWISE, "")
     if other and any(not (opened[e].differentiable if e in opened else is_differentiable(e)) for e in encoders):
         return other
     return profile

@@ -23,9 +23,12 @@ from holdfast.storage.documents import read_toml
 OF_AN_AUDIT = ("images", "attacked", "examined", "queries", "shared_searches", "budget", "norm", "eps")
 """What a profile may say of an audit."""
 
+OTHERWISE = "without_gradients"
+"""The key that names who asks the same of encoders without a gradient."""
+
 KEYS: dict[str, Any] = {
     **{key: kinds_of(AuditRequest)[key] for key in OF_AN_AUDIT},
-    **dict.fromkeys(("like", "description", "without_gradients"), str),
+    **dict.fromkeys(("like", "description", OTHERWISE), str),
     "defaults": dict, "measures": tuple[str | dict, ...],
 }  # fmt: skip
 """Keys of a profile and their types."""
@@ -47,7 +50,8 @@ class Profile(metaclass=Checked):
         shared_searches: whether what any search met counts for every measure, see `Plan`.
         budget: seconds after which an audit in rounds begins no further round, unless something else is said; None: it
             is made in one go.
-        without_gradients: the profile that asks its questions of encoders without a gradient; "": there is none.
+        without_gradients: the profile that asks its questions of encoders without a gradient; "": there is none. A file
+            that lies over another one does not take this over, for it asks otherwise.
     """
 
     description: str
@@ -96,7 +100,12 @@ def profile_table(name: str) -> Table:
         return read_toml(profile_files.FOLDER / f"{like}.toml", "profile")
 
     where = Path(name).name
-    return arguments(KEYS, resolve_inheritance({"like": where if name.endswith(".toml") else name}, find, where), where)
+    own = where if name.endswith(".toml") else name
+    table = arguments(KEYS, resolve_inheritance({"like": own}, find, where), where)
+    # Another profile asks the same as this file, and not as one that lies over it
+    if OTHERWISE not in find(own):
+        table.pop(OTHERWISE, None)
+    return table
 
 
 def _apply_defaults(measures: Iterable[Change], common: Mapping[str, Any]) -> list[Change]:

@@ -96,12 +96,19 @@ def function_encoder(function: Callable[..., Any], name: str, mean: Any, std: An
     Args:
         function: maps them to vectors, [N, D].
         name: how the encoder is called.
-        mean: what is subtracted before, one number or one per channel.
+        mean: what is subtracted before, one number or one per channel; None with `std`: nothing is done.
         std: what it is divided by.
+
+    Raises:
+        HoldfastError: one of mean and std alone.
     """
+    if (mean is None) != (std is None):
+        raise HoldfastError(f"model: expected mean and std together, or neither, got mean={mean}, std={std}")
     network = Outside(partial(_same, function), Wanted(), identify(function, name))
-    origin = {"source": f"a function, {name}", "normalisation": AS_GIVEN, **describe_wanted(network.wanted)}
-    return Encoder(network, mean=mean, std=std, name=name, origin=origin)
+    origin = {"source": f"a function, {name}", **describe_wanted(network.wanted)}
+    if mean is None:
+        return Encoder(network, mean=0, std=1, name=name, origin=origin | {"normalisation": AS_GIVEN})
+    return Encoder(network, mean=mean, std=std, name=name, origin=origin | {"normalisation": BY_CALLER})
 
 
 def _same(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,5 +1,6 @@
 """`ort:` any graph that ONNX Runtime runs, as it is deployed: int8, fused, on any of its providers; no gradient."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.outside import Call
-from holdfast.core.source_spec import Options, one_of, take
+from holdfast.core.source_spec import Options, one_of, positive, take
 from holdfast.runtime.doors import regular
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.optional import optional
@@ -32,6 +33,9 @@ from holdfast.sources.onnx.metadata import metadata
 
 TYPES = {"float": "float32", "double": "float64"}
 """ONNX Runtime's words for types that NumPy calls otherwise."""
+
+PLACE = "location"
+"""Key of what says in which file a tensor lies."""
 
 OPTIMISATIONS = {"all": "ENABLE_ALL", "extended": "ENABLE_EXTENDED", "basic": "ENABLE_BASIC", "off": "DISABLE_ALL"}
 """What it may do to a graph before it runs it; fused and reordered operators round otherwise."""
@@ -98,10 +102,10 @@ class Ort(EncoderSource):
         opened = Opened(partial(_start, session, given.name, output), given, said, origin)
         return assemble_runtime(name, _files(Path(name)), opened, asked, common)
 
-    def _parse_options(self, name: str, options: Options) -> tuple[Asked, Common, str, str, int]:
+    def _parse_options(self, name: str, options: Options) -> tuple[Asked, Common, str, str, int | None]:
         provider = take(options, "provider", str, "CPU")
         optimisation = take(options, "optimisation", one_of(*OPTIMISATIONS), "all")
-        threads = take(options, "threads", int, 0)
+        threads = take(options, "threads", positive, None)
         asked, common = read_asked(options)
         check_file("ONNX", name)
         return asked, common, provider, optimisation, threads
@@ -127,5 +131,20 @@ def _type(kind: str) -> str:
 
 
 def _files(path: Path) -> list[Path]:
-    """Return a file, and those of weights beside it, as exporters name them."""
-    return [path, *sorted(p for p in path.parent.glob(f"{path.name}*data") if p.is_file())]
+    """Return a file, and those of weights beside it that it names."""
+    onnx = optional("onnx", "onnx", "onnx", f"ort:{path}")
+    try:
+        model = onnx.load(regular(str(path)), load_external_data=False)
+    except Exception:  # a format of ONNX Runtime's own, which holds its weights, or no network: it says so itself
+        return [path]
+    beside = {entry.value for tensor in _tensors(model.graph) for entry in tensor.external_data if entry.key == PLACE}
+    return [path, *sorted(path.parent / name for name in beside)]
+
+
+def _tensors(graph: Any) -> Iterator[Any]:
+    """Yield the weights of a graph, and of those inside it."""
+    yield from graph.initializer
+    for attribute in (attribute for node in graph.node for attribute in node.attribute):
+        yield attribute.t
+        for inner in (attribute.g, *attribute.graphs):
+            yield from _tensors(inner) if inner.node or inner.initializer else ()

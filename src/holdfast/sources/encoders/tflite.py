@@ -12,7 +12,7 @@ import torch
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.outside import Call
-from holdfast.core.source_spec import Options, take
+from holdfast.core.source_spec import Options, positive, take
 from holdfast.runtime.doors import regular
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.options import Common
@@ -76,8 +76,8 @@ class Tflite(EncoderSource):
         opened = Opened(partial(_start, make, output), given, Common(name), origin)
         return assemble_runtime(name, [Path(name)], opened, asked, common)
 
-    def _parse_options(self, name: str, options: Options) -> tuple[Asked, Common, int]:
-        threads = take(options, "threads", int, 0)
+    def _parse_options(self, name: str, options: Options) -> tuple[Asked, Common, int | None]:
+        threads = take(options, "threads", positive, None)
         asked, common = read_asked(options)
         check_file("LiteRT", name)
         return asked, common, threads

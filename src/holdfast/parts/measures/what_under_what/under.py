@@ -38,7 +38,7 @@ class Under(Measure):
         what: the quantity.
         threat: what befalls the images; of a noise, one draw for each image.
         attack: how the worst case is searched, where the threat is a ball; it moves representations as far as it can.
-        first: how many images, where a threat befalls them; None: all that the audit attacks.
+        first: how many images; None: all that the audit attacks, or as many as a disturbance says.
     """
 
     what: Quantity = Drift()
@@ -64,7 +64,7 @@ class Under(Measure):
     def disturbance(self) -> Disturbance:
         """What befalls the images: the worst case of a ball, what another threat does, or what stands there."""
         if isinstance(self.threat, Disturbance):
-            return self.threat
+            return self.threat if self.first is None else replace(self.threat, first=self.first)
         # A ball has a worst case, which must be searched; all else happens by itself
         if isinstance(self.threat, Ball):
             return Searched(self.first, self.threat, self.attack)
