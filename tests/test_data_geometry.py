@@ -59,6 +59,32 @@ def test_torch_scales_bytes_as_torchvision_does_tensors(shape, interpolation):
     assert float(steps.abs().mean()) < 0.01
 
 
+@pytest.mark.parametrize("shape", [(37, 61), (161, 97), (24, 24), (12, 200)])
+def test_without_antialiasing_a_pixel_is_made_of_the_four_around_it(shape):
+    """As OpenCV and TensorFlow scale: what lies between the places that are looked at is lost."""
+    values = np.array(noise(*shape), dtype=float)
+    (high, wide), (rows, columns) = shape, (24, 17)
+    at = [np.clip((np.arange(n) + 0.5) * side / n - 0.5, 0, side - 1) for n, side in ((rows, high), (columns, wide))]
+    low = [np.floor(places).astype(int) for places in at]
+    top = [np.minimum(floor + 1, side - 1) for floor, side in zip(low, shape, strict=True)]
+    y, x = (at[0] - low[0])[:, None, None], (at[1] - low[1])[None, :, None]
+    upper, lower = (values[r][:, low[1]] * (1 - x) + values[r][:, top[1]] * x for r in (low[0], top[0]))
+    ours = 255 * render(noise(*shape), Geometry((rows, columns), resampler="opencv")).permute(1, 2, 0).numpy()
+    assert np.abs(ours - (upper * (1 - y) + lower * y)).max() < 0.501
+    cv2 = pytest.importorskip("cv2")
+    filters = {"nearest": cv2.INTER_NEAREST, "bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC}
+    for name, number in filters.items():
+        theirs = cv2.resize(np.array(noise(*shape)), (columns, rows), interpolation=number)
+        ours = render(noise(*shape), Geometry((rows, columns), interpolation=name, resampler="opencv"))
+        assert np.abs(255 * ours.permute(1, 2, 0).numpy() - theirs).max() <= 1.01, name  # it computes in 11 bits
+
+
+def test_lanczos_is_not_scaled_without_antialiasing():
+    with pytest.raises(HoldfastError) as error:
+        Geometry((8, 8), interpolation="lanczos", resampler="opencv")
+    assert "expected nearest, bilinear or bicubic" in str(error.value)
+
+
 @given(
     side=st.tuples(st.integers(2, 90), st.integers(2, 90)),
     crop=st.tuples(st.integers(2, 90), st.integers(2, 90)),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from holdfast.runtime.checked import Checked, Count
+from holdfast.runtime.errors import HoldfastError
 
 BY_CALLER = "given by the caller"
 """Where a normalisation or a geometry comes from that no file or package states: a spec, or a Python call."""
@@ -15,14 +16,16 @@ BY_SHAPES = "the usual way, since pictures have different shapes and the encoder
 """Where the geometry of pictures of mixed shapes comes from."""
 
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
-"""Filters with which pictures are scaled, all antialiased."""
+"""Filters with which pictures are scaled; all but "nearest" antialiased, unless OpenCV scales."""
 
 Rounding = Literal["even", "down", "zero"]
 """Where the centre begins if it leaves an odd rest: half a pixel goes to the even side (torchvision, timm, OpenCLIP),
 down, or towards zero (Hugging Face; these two differ where black is put around a picture)."""
 
-Resampler = Literal["pillow", "torch"]
-"""Who scales: Pillow, or torch on bytes, as Hugging Face's processors on torchvision do; they round differently."""
+Resampler = Literal["pillow", "torch", "opencv"]
+"""Who scales: Pillow, or torch on bytes, as Hugging Face's processors on torchvision do, which rounds differently; or
+as OpenCV's `resize` and TensorFlow's `image.resize` do by default: without antialiasing, so that a picture scaled down
+loses what lies between the pixels that are looked at."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Geometry(metaclass=Checked):
         channels: 1 (grey) or 3 (RGB).
         resize: side to which the *shorter* side is scaled before the centre is cropped to `size`, or (height, width) to
             which the picture is squashed before; None: it is squashed to `size`, and nothing is cropped.
-        interpolation: "nearest", "bilinear", "bicubic" or "lanczos" (all antialiased).
+        interpolation: "nearest", "bilinear", "bicubic" or "lanczos" (not of OpenCV here), see `Interpolation`.
         source: where these values come from, for example "timm data config".
         longest: what the longer side may have at most, where `resize` says the shorter one: a thinner picture is scaled
             less. None: any length.
@@ -42,7 +45,7 @@ class Geometry(metaclass=Checked):
         resampler: who scales, see `Resampler`.
 
     Raises:
-        HoldfastError: sizes that are no positive whole numbers, an unknown word.
+        HoldfastError: sizes that are no positive whole numbers, an unknown word, a filter that the resampler lacks.
 
     Example:
         >>> Geometry((224, 224), resize=256).in_words
@@ -58,10 +61,18 @@ class Geometry(metaclass=Checked):
     rounding: Rounding = "even"
     resampler: Resampler = "pillow"
 
+    def __post_init__(self) -> None:
+        if (self.interpolation, self.resampler) == ("lanczos", "opencv"):
+            raise HoldfastError(
+                "Geometry: expected nearest, bilinear or bicubic of the resampler opencv, got lanczos; use pillow's"
+            )
+
     @property
     def in_words(self) -> str:
         """What is done, such as "the shorter side to 256 pixels (bilinear), then the central 224 × 224 is cropped"."""
-        size, how = _by(self.size), f"({self.interpolation})"
+        size = _by(self.size)
+        # Who scales is said where it is not what most do
+        how = f"({self.interpolation}{' without antialiasing' if self.resampler == 'opencv' else ''})"
         # Scaled to the very size, with nothing left to crop
         if self.resize is None or self.resize == self.size:
             return f"squashed to {size} {how}"

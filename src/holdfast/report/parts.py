@@ -17,7 +17,7 @@ LISTED = (*registry.KINDS, "profiles")
 TAKEN = {
     "encoders": (
         "?label= layer= pool= weights=default|random|FILE seed= mean= std= size= "
-        "resize=PIXELS|squash crop= interpolation="
+        "resize=PIXELS|squash crop= interpolation= resampler="
     ),
     "data": (
         "?size=H|HxW channels=1|3 skip_corrupt=true skip_duplicates=true balance=long_tail|uniform ratio= balance_seed="

@@ -8,10 +8,10 @@ from holdfast.core.geometry import Geometry
 from holdfast.core.source_spec import Options
 from holdfast.sources.encoders.shared.assemble import Preprocessing
 from holdfast.sources.encoders.shared.options import Common, read
-from holdfast.sources.encoders.shared.pictures import override_geometry
+from holdfast.sources.encoders.shared.pictures import PICTURES, override_geometry
 
 _PREFIX = "holdfast."
-_TAKES = ("mean", "std", "size", "resize", "crop", "interpolation")
+_TAKES = ("mean", "std", *PICTURES)
 
 SHARE = 0.875
 """Share of the shorter side that the centre crop of an ImageNet network's evaluation keeps: 224 of 256."""
@@ -21,7 +21,7 @@ SMALL = 96
 
 
 def metadata(properties: Iterable[Any], name: str) -> Common:
-    """Return `holdfast.mean`, `.std`, `.size`, `.resize`, `.crop` and `.interpolation`, written as in a spec.
+    """Return `holdfast.mean`, `.std`, and the words about pictures, written as in a spec.
 
     Args:
         properties: `metadata_props` of an onnx ModelProto.
@@ -52,6 +52,8 @@ def with_preprocessing(properties: Iterable[Any], encoder: Encoder) -> dict[str,
     # As a spec writes it: 256, 256x320, or squash
     resize = "x".join(map(str, geometry.resize)) if isinstance(geometry.resize, tuple) else geometry.resize or "squash"
     pictures = {"size": f"{height}x{width}", "resize": str(resize), "interpolation": geometry.interpolation}
+    # Who scales is said where it is not who mostly does
+    pictures |= {} if geometry.resampler == "pillow" else {"resampler": geometry.resampler}
     return words | {f"{_PREFIX}{key}": value for key, value in pictures.items()}
 
 

@@ -186,7 +186,17 @@ def _by_torch(picture: PIL.Image.Image, size: tuple[int, int], interpolation: In
     return PIL.Image.fromarray((scaled.permute(1, 2, 0).contiguous() if len(scaled) == 3 else scaled[0]).numpy())
 
 
-_SCALE = {"pillow": _by_pillow, "torch": _by_torch}
+def _by_opencv(picture: PIL.Image.Image, size: tuple[int, int], interpolation: Interpolation) -> PIL.Image.Image:
+    """Scale as OpenCV's `resize` does: each new pixel is a mean of the few around its place, however far apart."""
+    values, mode = _planes(picture)[None], interpolation
+    scaled = F.interpolate(values.float(), size, mode=mode, align_corners=None if mode == "nearest" else False)[0]
+    if values.dtype == torch.uint8:
+        # Halves up, for bytes are not negative
+        scaled = scaled.add(0.5).floor().clamp(0, 255).to(torch.uint8)
+    return PIL.Image.fromarray((scaled.permute(1, 2, 0).contiguous() if len(scaled) == 3 else scaled[0]).numpy())
+
+
+_SCALE = {"pillow": _by_pillow, "torch": _by_torch, "opencv": _by_opencv}
 
 
 def _planes(picture: PIL.Image.Image) -> Shaped[Tensor, "channel height width"]:

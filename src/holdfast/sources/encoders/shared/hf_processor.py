@@ -176,7 +176,8 @@ def _candidates(config: Mapping[str, Any], found: Preprocessing) -> Iterator[Geo
         filters.append("bicubic")  # in its place on older torch
     # The backend that it says it runs on comes first
     fast = "torchvision" in found.source or found.source.endswith("Fast")
-    resamplers, roundings = get_args(Resampler)[:: -1 if fast else 1], get_args(Rounding)[::-1]
+    resamplers: tuple[Resampler, ...] = ("torch", "pillow") if fast else ("pillow", "torch")
+    roundings = get_args(Rounding)[::-1]
     longest = [size["longest_edge"], None] if "longest_edge" in size else [None]
     for resize, most, filter_name, resampler in product(resizes, longest, filters, resamplers):
         if most and not isinstance(resize, int):

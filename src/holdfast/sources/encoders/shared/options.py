@@ -47,8 +47,8 @@ def read(options: Options, pools: tuple[str, ...] = tuple(POOLS), takes: tuple[s
     Args:
         options: what stood behind the `?`.
         pools: words that `pool=` accepts.
-        takes: those of "weights", "seed", "layer", "pool", "grid", "mean", "std", "size", "resize", "crop" and
-            "interpolation" that the source obeys; None: all, as `assemble` does.
+        takes: those of "weights", "seed", "layer", "pool", "grid", "mean", "std" and `PICTURES` that the source obeys;
+            None: all, as `assemble` does.
 
     Raises:
         HoldfastError: an option that nobody knows ("did you mean") or that the source does not obey, a value that

@@ -1,13 +1,16 @@
 """The words of a spec, or of a file's metadata, that say how pictures become an encoder's input."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, cast, get_args
 
-from holdfast.core.geometry import Geometry, Interpolation
-from holdfast.core.source_spec import Options, positive, sides, take
+from holdfast.core.geometry import Geometry, Interpolation, Resampler
+from holdfast.core.source_spec import Options, one_of, positive, sides, take
 from holdfast.runtime.errors import HoldfastError
 
 SQUASH: Literal["squash"] = "squash"
+
+PICTURES = ("size", "resize", "crop", "interpolation", "resampler")
+"""All words about pictures."""
 
 
 @dataclass(frozen=True)
@@ -19,25 +22,29 @@ class PictureWords:
         resize: the length to which a picture's shorter side is scaled before its centre is cropped to `size`; (height,
             width) to which the picture is squashed before; or "squash": the whole picture is brought to `size`.
         interpolation: the filter of both.
+        resampler: who scales, see `Resampler`.
         given: the words as they were written, such as "resize=256&crop=224".
     """
 
     size: tuple[int, int] | None = None
     resize: int | tuple[int, int] | Literal["squash"] | None = None
     interpolation: Interpolation | None = None
+    resampler: Resampler | None = None
     given: str = ""
 
 
 def picture_words(options: Options) -> PictureWords:
-    """Take `size=`, `resize=`, `crop=` and `interpolation=`.
+    """Take the words about pictures, `PICTURES`.
 
     Raises:
         HoldfastError: a value that cannot be read, or words that contradict each other.
     """
-    given = [f"{name}={options[name]}" for name in ("size", "resize", "crop", "interpolation") if name in options]
+    given = [f"{name}={options[name]}" for name in PICTURES if name in options]
     size, crop = take(options, "size", _size, None), take(options, "crop", _size, None)
     resize = take(options, "resize", _resize, None)
-    words = PictureWords(size or crop, resize, take(options, "interpolation", _filter, None), "&".join(given))
+    filter_name = take(options, "interpolation", _filter, None)
+    resampler = take(options, "resampler", one_of(*get_args(Resampler)), None)
+    words = PictureWords(size or crop, resize, filter_name, cast(Resampler | None, resampler), "&".join(given))
     if size and crop:
         problem = "size= and crop= both say how large the input is; leave out size= where pictures are cropped"
     elif crop and resize == SQUASH:
@@ -73,10 +80,10 @@ def override_geometry(
     if words == PictureWords():
         return geometry
     if geometry is None and words.resize is None:
-        if words.interpolation is None:
+        if words.interpolation is None and words.resampler is None:
             return None
         raise HoldfastError(
-            f"{spec}: interpolation= is not enough, for the source says nothing of how pictures become the input; "
+            f"{spec}: {words.given} is not enough, for the source says nothing of how pictures become the input; "
             "give resize=256&crop=224, or resize=squash"
         )
     # what is not said stays
@@ -97,7 +104,15 @@ def override_geometry(
     if not whole:
         source += f"; else {before.source}" if geometry else ", bilinear"
     filter_name = words.interpolation or before.interpolation
-    return replace(before, size=size, resize=resize, interpolation=filter_name, source=source, longest=longest)
+    return replace(
+        before,
+        size=size,
+        resize=resize,
+        interpolation=filter_name,
+        source=source,
+        longest=longest,
+        resampler=words.resampler or before.resampler,
+    )
 
 
 def _scale_resize(before: Geometry, size: tuple[int, int]) -> int | tuple[int, int] | None:

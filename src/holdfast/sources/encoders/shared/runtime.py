@@ -15,10 +15,11 @@ from holdfast.runtime.errors import HoldfastError, first_line, unknown
 from holdfast.runtime.guess import path_meant
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.options import Common, read
+from holdfast.sources.encoders.shared.pictures import PICTURES
 from holdfast.sources.onnx.file import LAYOUTS, shape_of
 from holdfast.sources.onnx.metadata import make_preprocessing
 
-TAKES = ("mean", "std", "size", "resize", "crop", "interpolation")
+TAKES = ("mean", "std", *PICTURES)
 """Common options that make sense of something that only maps images to vectors."""
 
 REAL, WHOLE = ("float16", "float32", "float64"), ("uint8", "int8")
