@@ -86,6 +86,7 @@ BASES: dict[str, tuple[str, ...]] = {
         "--images",
         "24",
     ),
+    "parity": ("parity", "zoo:digits-simclr", "zoo:digits-simclr-adv", "--data", "digits", "--images", "24"),
     "leaderboard": ("leaderboard", "{run}"),
     "figures": ("figures", "{run}", "--only", "images"),
     "view": ("view", "{run}", "--no-open"),

@@ -146,7 +146,7 @@ def test_metadata_that_cannot_be_read(home: Path, metadata: dict[str, str], prob
 def test_what_is_assumed_of_an_onnx_file(home: Path, size: int, resize: int) -> None:
     read = geometry(f"{saved(home / 'silent.onnx', {}, size)}?mean=0&std=1")
     assert (read.size, read.resize, read.interpolation) == ((size, size), resize, "bilinear")
-    assert read.source == "the usual way, for the ONNX file does not say; resize=…&crop=… says another"
+    assert read.source == "the usual way, for the file does not say; resize=…&crop=… says another"
 
 
 def test_pictures_of_no_channels_that_pictures_have(home: Path) -> None:

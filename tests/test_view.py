@@ -134,7 +134,7 @@ def test_comparisons_of_an_index_are_listed_with_their_answer(tmp_path: Path) ->
     assert "With new instead of old, on 40 images" in page
     assert record["finished"][:16].replace("T", " ") in page
     assert '<span class="bad">FAILED</span>' in page
-    assert "its schema is 1, and 2 is expected" in page
+    assert "its schema is 1, and 3 is expected" in page
     assert "There is no run" not in page
     (link,) = re.findall(r'href="(upgrades/[^"]+)"', page)
     report = text(Site(root, live=True), link)

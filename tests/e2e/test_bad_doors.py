@@ -48,6 +48,10 @@ READ = {
     ("compare-index", "new"): [[ENCODER, "{it}.safetensors?mean=0&std=1", *DIGITS]],
     ("compare-index", "--data"): [[ENCODER, ENCODER, "--data", "{it}.npz"]],
     ("compare-index", "--canaries"): [[ENCODER, ENCODER, *DIGITS, "--canaries", "{it}.csv"]],
+    ("parity", "old"): [["{it}.safetensors?mean=0&std=1", ENCODER, *DIGITS]],
+    ("parity", "new"): [[ENCODER, "{it}.safetensors?mean=0&std=1", *DIGITS]],
+    ("parity", "--data"): [[ENCODER, ENCODER, "--data", "{it}.npz"]],
+    ("parity", "--canaries"): [[ENCODER, ENCODER, *DIGITS, "--canaries", "{it}.csv"]],
     ("leaderboard", "folder"): [["{run}"]],
     ("view", "folder"): [["{it}.toml", "--out", "{out}"]],
     ("train", "recipe"): [["{it}.toml"]], ("train", "--data"): [["{recipe}", "--data", "{it}.npz", "--out", "{out}"]],
@@ -84,7 +88,7 @@ READ = {
 
 WRITTEN = {
     ("demo", "--out"), ("audit", "--out"), ("compare-index", "--out"), ("compare-index", "--edits"),
-    ("figures", "--out"),
+    ("parity", "--out"), ("parity", "--edits"), ("figures", "--out"),
     ("view", "--out"), ("train", "--out"), ("study", "--out"), ("harden", "--out"), ("reproduce", "--out"),
     ("certify", "--out"),
     ("export-vnnlib", "--out"), ("verify", "--counterexample"), ("embed-names", "--out"), ("report", "--mteb"),
@@ -103,7 +107,7 @@ OTHERS = """
     --source-url --k --format --only --width --height --font --size --marks --dpi --port --host --open --epochs --track
     --objective --steps --attack --views --batchnorm --rehearse --image --negatives --label --seconds --certifier
     --lora --lora-rank --attack-steps --attack-step --patience --ema --clip --certified --template --no-pictures
-    --freeze --groups --sigma --draws --alpha kind
+    --freeze --groups --sigma --draws --alpha --same kind
 """
 NO_PATH = frozenset(OTHERS.split())
 """Options that name no file; --parts is the same everywhere."""

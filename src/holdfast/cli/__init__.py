@@ -28,6 +28,7 @@ from holdfast.cli.harden import harden
 from holdfast.cli.leaderboard import leaderboard
 from holdfast.cli.list_parts import list_parts
 from holdfast.cli.merge import merge
+from holdfast.cli.parity import parity
 from holdfast.cli.report import report
 from holdfast.cli.reproduce import reproduce
 from holdfast.cli.show import show
@@ -72,6 +73,7 @@ for _command in (
     check,
     compare,
     compare_index,
+    parity,
     figures,
     leaderboard,
     view,

@@ -10,6 +10,8 @@ from holdfast.cli.options import Given, asks
 from holdfast.storage.filesystem import local_folder
 from holdfast.workflows.compare_index.request import IndexRequest
 
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace another comparison in the same folder.")]
+
 
 @asks(IndexRequest)
 def compare_index(
@@ -17,9 +19,7 @@ def compare_index(
     out_folder: Annotated[
         Path, typer.Option("--out", parser=local_folder, help="Folder: record, representations, report.")
     ] = Path("holdfast-index"),
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace another comparison in the same folder.")
-    ] = False,
+    overwrite: OverwriteOption = False,
     json_output: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -27,6 +27,11 @@ def compare_index(
 
     Exit status 1 where a requirement is not met, or a canary is right with the old encoder and wrong with the new one.
     """
+    compare(given, out_folder, overwrite, json_output, quiet)
+
+
+def compare(given: Given, out_folder: Path, overwrite: bool, json_output: bool, quiet: bool) -> None:
+    """Compare two encoders as was asked, and show what was found."""
     from holdfast.report.documents.index_upgrade import document
     from holdfast.report.index_upgrade import publish
     from holdfast.workflows.compare_index.plan import IndexPlan

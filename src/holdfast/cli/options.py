@@ -2,7 +2,7 @@
 
 import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING
 from functools import wraps
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -28,12 +28,16 @@ def number(text: str | float) -> float:
         raise typer.BadParameter(str(error)) from error
 
 
-def asks(request: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def asks(request: type, without: Collection[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return what makes a command of a request one that takes its fields as options.
 
     The command's first argument is then what was given, by the names of the fields: a file may say the others.
+
+    Args:
+        request: whose fields become options.
+        without: those that the command itself decides.
     """
-    fields = [field for field in fields_of(request) if field.option.command]
+    fields = [field for field in fields_of(request) if field.option.command and field.name not in without]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)

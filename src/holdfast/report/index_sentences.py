@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from holdfast.report.names import short_names
 from holdfast.report.numbers import number, plural, score
-from holdfast.storage.index_upgrade import IndexMeasure, IndexUpgrade, Outcome
+from holdfast.storage.index_upgrade import Cause, Diagnosis, IndexMeasure, IndexUpgrade, Outcome
 
 OUTCOMES: dict[Outcome, str] = {"broken": "bold red", "wrong before and after": "yellow", "mended": "green"}
 """What may become of a canary but to hold, and its colour."""
@@ -22,6 +22,32 @@ def _alike(measures: Mapping[str, IndexMeasure]) -> str:
     entry = measures["cosine"]
     mean, lowest = (score(entry.scores[name], entry.unit) for name in (entry.headline, "lowest"))
     return f"the cosine of old and new vectors is {mean} at the median, {lowest} at least"
+
+
+def diagnosis_sentences(diagnosis: Diagnosis, names: tuple[str, str]) -> list[str]:
+    """Return what makes two builds of one network differ, a sentence for each cause."""
+    found = [_explain(cause, names) for cause in diagnosis.causes]
+    # What was tried in vain is worth knowing too
+    if diagnosis.tried and not any(cause.kind == "images" for cause in diagnosis.causes):
+        tried = plural(len(diagnosis.tried), "usual mistake")
+        also = "else " if found else ""
+        found.append(f"Nothing {also}was found that explains the difference: {tried} with pictures did not halve it.")
+    return found
+
+
+def _explain(cause: Cause, names: tuple[str, str]) -> str:
+    """Return a cause in a sentence, with what speaks for it."""
+    # Whose images were changed, or of whom it is said; and the other one
+    own, other = names if cause.side == "old" else names[::-1]
+    tried = ""
+    if cause.cosine is not None:
+        before = "" if cause.before is None else f" instead of {score(cause.before, 'similarity')}"
+        tried = f": cosine {score(cause.cosine, 'similarity')}{before}, median of {plural(cause.cosine.n, 'image')}"
+    if cause.kind == "images":
+        return f"{other} gives what {own} gives where {cause.name}{tried}."
+    if cause.kind == "arithmetic":
+        return f"In {own}, {cause.name}."
+    return f"The vectors of {own} {cause.name}{tried}."
 
 
 def sentences(upgrade: IndexUpgrade) -> list[str]:

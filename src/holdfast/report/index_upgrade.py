@@ -6,12 +6,11 @@ from pathlib import Path
 from holdfast.report.charts.figure import colour
 from holdfast.report.charts.lines import Curve, Horizontal, Lines
 from holdfast.report.documents.gate import MARKS, actually
-from holdfast.report.documents.index_upgrade import canaries, outcome, sides_table, tabulate_overlap
+from holdfast.report.documents.index_upgrade import canaries, diagnosis, outcome, tables
 from holdfast.report.index_sentences import sentences
 from holdfast.report.numbers import number
 from holdfast.report.page import page
 from holdfast.report.pictures import Shot, shot
-from holdfast.report.table import Table
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.index_upgrade import ChangedImage, IndexRecord
 from holdfast.storage.outputs import write_inside
@@ -49,7 +48,8 @@ def render(record: IndexRecord, folder: RunFiles) -> str:
         record=record,
         sentences=sentences(record),
         outcome=outcome(record).plain,
-        tables=[(table.head, [list(map(str, row)) for row in table.rows]) for table in _tables(record)],
+        diagnosis=diagnosis(record),
+        tables=[(table.head, [list(map(str, row)) for row in table.rows]) for table in tables(record) if table.rows],
         # one encoder, so a line for each requirement
         findings=[
             f"{MARKS[one.met][0]} {one.requirement}, {one.encoder}: {actually(one)} ({one.compared})"
@@ -60,11 +60,6 @@ def render(record: IndexRecord, folder: RunFiles) -> str:
         chart=_chart(record),
         changed=[_build_change(entry, folder) for entry in record.changed],
     )
-
-
-def _tables(record: IndexRecord) -> list[Table]:
-    tables = tabulate_overlap(record), sides_table(record)
-    return [table for table in tables if table.rows]
 
 
 def _chart(record: IndexRecord) -> str:

@@ -10,7 +10,7 @@ from holdfast.storage.entry import Count, Entry, Number, PassesEntry
 from holdfast.storage.finding import Finding
 from holdfast.storage.record import Environment, GeometryEntry, Software
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of the record's layout."""
 
 Closeness = Literal["together", "apart"]
@@ -18,6 +18,9 @@ Closeness = Literal["together", "apart"]
 
 Outcome = Literal["broken", "wrong before and after", "mended", "holds"]
 """What may become of a canary, worst first: right before and wrong after, wrong twice, the other way round, right."""
+
+DISTURBED = "cosine_disturbed"
+"""The measure of disturbed images."""
 
 Kind = TypeVar("Kind", covariant=True)
 
@@ -145,6 +148,7 @@ class IndexPlanEntry(Entry, frozen=True, kw_only=True):
         threshold: the old threshold; None: the one of the rate.
         canaries: the file of canaries; None: there are none.
         edits: whether edited copies are searched and matched as well.
+        same: whether both are builds of one network.
         seed: which of the images.
         device: where the encoders run.
         batch_size: images per encoder pass; None: by their size.
@@ -162,6 +166,7 @@ class IndexPlanEntry(Entry, frozen=True, kw_only=True):
     threshold: Number | None
     canaries: str | None
     edits: bool
+    same: bool
     seed: int
     device: str
     batch_size: Count | None
@@ -251,6 +256,41 @@ class ChangedImage(PicturedImage, frozen=True, kw_only=True):
     after: list[PicturedImage]
 
 
+class Cause(Entry, frozen=True, kw_only=True):
+    """One thing that makes the vectors of two builds of one network differ.
+
+    Attributes:
+        kind: "images", something that is done to pictures on one side: where it is done on the other side, too, vectors
+            agree; "vectors", something that those of one side show; "arithmetic", in which numbers one computes.
+        side: of images, the encoder on whose side it was done to try it; else the one that it is said of.
+        name: a clause about pictures, such as "red and blue are swapped", or about one side's vectors: "are codes".
+        cosine: median cosine where it is made up for, of images that did not serve to find it; None: nothing was tried.
+        before: the same of the same images as they are.
+    """
+
+    kind: Literal["images", "vectors", "arithmetic"]
+    side: Literal["old", "new"]
+    name: str
+    cosine: Score | None = None
+    before: Score | None = None
+
+
+class Diagnosis(Entry, frozen=True, kw_only=True):
+    """What makes two builds of one network differ.
+
+    Attributes:
+        causes: what was found.
+        tried: what was done to pictures to find it, as clauses.
+        why: why nothing was done to pictures; "" where something was.
+        passes: encoder passes that it took, beside those of the comparison.
+    """
+
+    causes: list[Cause]
+    tried: list[str]
+    why: str
+    passes: Both[Count]
+
+
 class IndexRecord(IndexUpgrade, frozen=True, kw_only=True):
     """What `index.json` holds, beside what changes.
 
@@ -262,6 +302,7 @@ class IndexRecord(IndexUpgrade, frozen=True, kw_only=True):
         command: asks the same again; "" where none can.
         plan: what was asked.
         changed: the images whose neighbours changed most, those first that keep least; with pictures.
+        diagnosis: what makes two builds of one network differ; None where nobody asked.
         table: the file with a row for each image.
         environment: what computed it.
         finished: when, by the clock of that machine: ISO 8601, in UTC.
@@ -277,6 +318,7 @@ class IndexRecord(IndexUpgrade, frozen=True, kw_only=True):
     command: str
     plan: IndexPlanEntry
     changed: list[ChangedImage]
+    diagnosis: Diagnosis | None
     table: str
     environment: Environment
     finished: str

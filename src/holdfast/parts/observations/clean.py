@@ -66,6 +66,6 @@ class Clean(OfAll):
             names = ", ".join(shard.rng.ids[i] for i in bad[:3])
             raise HoldfastError(
                 f"encoder {shard.encoder.name!r}: the representation of {len(bad)} images is NaN or infinite "
-                f"(first: {names}); check its weights, its normalisation and its precision"
+                f"(first: {names}); check its weights, its normalisation and its precision: float16 ends at 65,504"
             )
         return {"reps": reps.float(), **reevaluate_with_new_draws(shard.encoder, shard.x, "reps")}

@@ -4,10 +4,10 @@ from rich.text import Text
 
 from holdfast.report.document import Block, Document, Items, ToCopy
 from holdfast.report.documents.gate import MARKS, requirements
-from holdfast.report.index_sentences import OUTCOMES, names, sentences
+from holdfast.report.index_sentences import OUTCOMES, diagnosis_sentences, names, sentences
 from holdfast.report.numbers import number, plural, score
 from holdfast.report.table import Table
-from holdfast.storage.index_upgrade import IndexMeasure, IndexRecord, JudgedCanary
+from holdfast.storage.index_upgrade import DISTURBED, IndexMeasure, IndexRecord, JudgedCanary
 
 LISTED = 10
 """Canaries that are listed outside the page."""
@@ -20,13 +20,31 @@ def document(record: IndexRecord, report: str | None = None) -> Document:
         record: what was found.
         report: where its page is; not said where None.
     """
-    shown: list[Block] = [*map(Text, sentences(record)), tabulate_overlap(record), sides_table(record)]
+    shown: list[Block] = [*map(Text, sentences(record)), *(Text(line, "yellow") for line in diagnosis(record))]
+    shown += [table for table in tables(record) if table.rows]
     shown += [Text(f"No threshold: {record.threshold}", "yellow")] if record.threshold else []
     lines = [Text(canary(row, record.distance), OUTCOMES[row.outcome]) for row in canaries(record)]
     more = [Text(f"and {len(lines) - LISTED:,} more, see the report", "dim")] if len(lines) > LISTED else []
     shown += [Items([*lines[:LISTED], *more])] if lines else []
     shown += [*requirements(record.findings), Text(summarise_passes(record), "dim"), outcome(record)]
     return shown if report is None else [*shown, ToCopy({"Report": report})]
+
+
+def diagnosis(record: IndexRecord) -> list[str]:
+    """Return what makes two builds of one network differ, in sentences; none where nobody asked."""
+    return [] if record.diagnosis is None else diagnosis_sentences(record.diagnosis, names(record))
+
+
+def tables(record: IndexRecord) -> list[Table]:
+    """Return all tables: what both have in common, disturbed images, what each does."""
+    return [tabulate_overlap(record), tabulate_disturbed(record), sides_table(record)]
+
+
+def tabulate_disturbed(record: IndexRecord) -> Table:
+    """Return how alike both vectors of an image are after each disturbance."""
+    entry = record.measures.get(DISTURBED)
+    rows = [] if entry is None else [[title, _cell(entry, title)] for title in entry.scores]
+    return Table(["cosine of both vectors, disturbed images", "median, 95 % interval"], rows)
 
 
 def tabulate_overlap(record: IndexRecord) -> Table:
@@ -42,7 +60,7 @@ def sides_table(record: IndexRecord) -> Table:
     rows = [
         [entry.title, *(_cell(entry, column) for column in columns)]
         for name, entry in record.measures.items()
-        if "mean" not in entry.scores and name != "false_positives"
+        if "new" in entry.scores and name != "false_positives"
     ]
     if (positives := record.measures.get("false_positives")) is not None:
         # Both thresholds are put where as many pairs lie below; at the old one the new encoder has another share
@@ -76,8 +94,10 @@ def summarise_passes(record: IndexRecord) -> str:
     """Return how many encoder passes were made."""
     spent = record.encoders.old.passes, record.encoders.new.passes
     made, predicted = [each.made.forward for each in spent], [each.predicted.forward for each in spent]
+    found = 0 if record.diagnosis is None else record.diagnosis.passes.old + record.diagnosis.passes.new
+    looking = f"; {found:,} to find what makes them differ" if found else ""
     stored = "" if made == predicted else f"; those of {sum(predicted) - sum(made):,} more were stored"
-    return f"Encoder passes: {made[0]:,} by the old one, {made[1]:,} by the new one{stored}"
+    return f"Encoder passes: {made[0]:,} by the old one, {made[1]:,} by the new one{stored}{looking}"
 
 
 def outcome(record: IndexRecord) -> Text:

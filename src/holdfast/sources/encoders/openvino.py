@@ -15,6 +15,7 @@ from holdfast.runtime.doors import regular
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.options import Common
 from holdfast.sources.encoders.shared.runtime import (
+    BY_FILE,
     Asked,
     Input,
     Opened,
@@ -76,6 +77,9 @@ class Openvino(EncoderSource):
             "weights": name,
             "runtime": f"OpenVINO {package.__version__}, {device}, precision {precision}",
         }
+        computes = str(compiled.get_property("INFERENCE_PRECISION_HINT").to_string())
+        if quantised := _describe_rounding({op.get_type_name() for op in model.get_ops()}, computes):
+            origin |= {"quantised": quantised}
         start = partial(_start, core, model, device, settings, place)
         return assemble_runtime(name, _files(Path(name)), Opened(start, given, Common(name), origin), asked, common)
 
@@ -85,6 +89,13 @@ class Openvino(EncoderSource):
         asked, common = read_asked(options)
         check_file("OpenVINO", name)
         return asked, common, device, precision
+
+
+def _describe_rounding(operators: set[str], computes: str) -> str:
+    """Return in words in which numbers a model computes; "" where they are of float32."""
+    if "FakeQuantize" in operators:
+        return BY_FILE
+    return "" if computes == "f32" else f"numbers are of {computes}"
 
 
 def _start(core: Any, model: Any, device: str, settings: Any, place: int) -> Call:

@@ -19,6 +19,9 @@ from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.options import Common
 from holdfast.sources.encoders.shared.runtime import (
+    BY_FILE,
+    BY_IMAGE,
+    WEIGHTS,
     Asked,
     Input,
     Opened,
@@ -55,7 +58,7 @@ class Ort(EncoderSource):
 
     def files(self, name: str, options: Options) -> list[Path]:
         """Return the file, and those of weights beside it."""
-        return _files(check_file("ONNX", name))
+        return _read(check_file("ONNX", name))[0]
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `ort:file.onnx?mean=0.5&std=0.25`; `output=` names the output that is the representation.
@@ -94,13 +97,14 @@ class Ort(EncoderSource):
         # Metadata as `onnx:` reads them
         entries = first.get_modelmeta().custom_metadata_map
         said = metadata([SimpleNamespace(key=key, value=value) for key, value in entries.items()], name)
+        files, quantised = _read(Path(name))
         origin = {
             "source": f"ort:{name}",
             "weights": name,
             "runtime": f"ONNX Runtime {runtime.__version__}, {provider}, optimisation {optimisation}",
-        }
+        } | ({"quantised": quantised} if quantised else {})
         opened = Opened(partial(_start, session, given.name, output), given, said, origin)
-        return assemble_runtime(name, _files(Path(name)), opened, asked, common)
+        return assemble_runtime(name, files, opened, asked, common)
 
     def _parse_options(self, name: str, options: Options) -> tuple[Asked, Common, str, str, int | None]:
         provider = take(options, "provider", str, "CPU")
@@ -130,15 +134,25 @@ def _type(kind: str) -> str:
     return TYPES.get(word, word)
 
 
-def _files(path: Path) -> list[Path]:
-    """Return a file, and those of weights beside it that it names."""
+def _read(path: Path) -> tuple[list[Path], str]:
+    """Return a file with those of weights beside it that it names, and how it is quantised; "" where it is not."""
     onnx = optional("onnx", "onnx", "onnx", f"ort:{path}")
     try:
         model = onnx.load(regular(str(path)), load_external_data=False)
     except Exception:  # a format of ONNX Runtime's own, which holds its weights, or no network: it says so itself
-        return [path]
+        return [path], ""
     beside = {entry.value for tensor in _tensors(model.graph) for entry in tensor.external_data if entry.key == PLACE}
-    return [path, *sorted(path.parent / name for name in beside)]
+    files = [path, *sorted(path.parent / name for name in beside)]
+    return files, _describe_rounding({node.op_type for node in model.graph.node})
+
+
+def _describe_rounding(operators: set[str]) -> str:
+    """Return in words how a graph of these operators is quantised; "" where it is not."""
+    if operators & {"DynamicQuantizeLinear", "MatMulInteger", "ConvInteger"}:
+        return BY_IMAGE
+    if any(name == "QuantizeLinear" or name.startswith("QLinear") for name in operators):
+        return BY_FILE
+    return WEIGHTS if operators & {"DequantizeLinear", "MatMulNBits"} else ""
 
 
 def _tensors(graph: Any) -> Iterator[Any]:

@@ -1,5 +1,6 @@
 """`tflite:` networks as phones get them, run by LiteRT; no gradient."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -17,6 +18,8 @@ from holdfast.runtime.doors import regular
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.options import Common
 from holdfast.sources.encoders.shared.runtime import (
+    BY_FILE,
+    WEIGHTS,
     Asked,
     Input,
     Opened,
@@ -73,6 +76,8 @@ class Tflite(EncoderSource):
         outputs = {entry["name"]: entry["index"] for entry in first.get_output_details()}
         output = outputs[choose_output(list(outputs), asked.output, name)]
         origin = {"source": f"tflite:{name}", "weights": name, "runtime": f"LiteRT {version('ai-edge-litert')}"}
+        if quantised := _describe_rounding(list(map(_type, first.get_tensor_details()))):
+            origin |= {"quantised": quantised}
         opened = Opened(partial(_start, make, output), given, Common(name), origin)
         return assemble_runtime(name, [Path(name)], opened, asked, common)
 
@@ -83,11 +88,24 @@ class Tflite(EncoderSource):
         return asked, common, threads
 
 
+def _describe_rounding(kinds: Sequence[str]) -> str:
+    """Return in words how a file with tensors of these types is quantised; "" where it is not."""
+    whole, real = (sum(kind in names for kind in kinds) for names in (("int8", "uint8"), ("float32", "float16")))
+    if not whole:
+        return "weights are of float16" if "float16" in kinds else ""
+    # Where activations are real, those of the weights alone are whole
+    return BY_FILE if whole > real else f"{WEIGHTS}, and activations by scales of each batch"
+
+
+def _type(details: Details) -> str:
+    return np.dtype(details["dtype"]).name
+
+
 def _input(details: Details) -> Input:
     sizes = tuple(max(int(size), 0) for size in details["shape_signature"])
     # An open number of images would be of the size that the file was written with
     sizes = (int(details["shape"][0]), *sizes[1:])
-    return Input(details["name"], sizes, np.dtype(details["dtype"]).name, _quantisation(details))
+    return Input(details["name"], sizes, _type(details), _quantisation(details))
 
 
 def _quantisation(details: Details) -> tuple[float, int] | None:

@@ -80,5 +80,5 @@ def assume_geometry(shape: tuple[int, int, int]) -> Geometry | None:
         channels,
         resize,
         "bilinear",
-        "the usual way, for the ONNX file does not say; resize=…&crop=… says another",
+        "the usual way, for the file does not say; resize=…&crop=… says another",
     )

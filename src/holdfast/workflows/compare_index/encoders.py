@@ -17,6 +17,7 @@ from holdfast.sources.data import ImageSet
 from holdfast.sources.encoders import open_encoder
 from holdfast.storage.index_upgrade import IndexEncoder, IndexPasses
 from holdfast.storage.run_folder import OtherEncoder, Store
+from holdfast.workflows.compare_index.disturbed import FIRST, disturbances
 from holdfast.workflows.compare_index.plan import IndexPlan
 from holdfast.workflows.compare_index.upgrade import Represented
 
@@ -50,7 +51,7 @@ def represent(
     listener: Listener,
     recorded: str | None = None,
 ) -> Side:
-    """Represent the images, and their edited copies where the plan asks for them, by one encoder.
+    """Represent the images, and edited and disturbed ones where the plan asks for them, by one encoder.
 
     Raises:
         OtherEncoder: the folder's record is of another identity than this encoder's.
@@ -58,8 +59,7 @@ def represent(
     name = public(spec if encoder is not None else label(spec))
     listener.stage("opening the encoder")
     with foreign(f"encoder {name!r}", "opened", wrap=True):
-        opened = (encoder or open_encoder(spec)).to(plan.device)
-        opened.prepare(precision="float32", compiled=False)
+        opened = reopen(plan, spec, encoder)
         rendered = images.with_geometry(opened.geometry or images.common_geometry)
         session = Session(
             opened,
@@ -74,16 +74,19 @@ def represent(
     if recorded not in (None, session.identity):
         raise OtherEncoder(name)
     edits: dict[str, Observation] = registry.part("measures", "edited_retrieval").representations if plan.edits else {}
-    observations = (CLEAN, THUMBNAILS, *edits.values())
-    predicted = sum((o.passes * len(rendered) for o in observations), Passes())
+    disturbed = disturbances(None if plan.edits else FIRST) if plan.same else {}
+    # Edits are among both where all images are edited
+    observations = list(dict.fromkeys((CLEAN, THUMBNAILS, *edits.values(), *disturbed.values())))
+    needs = [o.passes * o.images(len(rendered), len(rendered)) for o in observations]
+    predicted = sum(needs, Passes())
     listener.begin(name, predicted.work)
     begun = opened.passes
-    for observation in observations:
+    for observation, need in zip(observations, needs, strict=True):
         listener.stage(observation.title)
         before = opened.passes
         with foreign(f"{name}: {observation.title}", "run", wrap=True):
             session.observe(observation)
-        listener.advance((observation.passes * len(rendered)).work - (opened.passes - before).work)  # what was stored
+        listener.advance(need.work - (opened.passes - before).work)  # what was stored
     about = encoder_entry(opened, "", rendered.geometry)
     reps = session.read(CLEAN)["reps"]
     entry = IndexEncoder(
@@ -99,10 +102,19 @@ def represent(
         identity=session.identity,
         passes=IndexPasses(predicted=passes_entry(predicted), made=passes_entry(opened.passes - begun)),
     )
-    edited = {title: session.read(observation)["reps"] for title, observation in edits.items()}
+    edited, seen = (
+        {title: session.read(observation)["reps"] for title, observation in asked.items()}
+        for asked in (edits, disturbed)
+    )
     return Side(
         entry,
         rendered,
         session.read(THUMBNAILS)["thumbnails"],
-        Represented(reps.double(), edited, rendered.labels),
+        Represented(reps.double(), edited, rendered.labels, seen),
     )
+
+
+def reopen(plan: IndexPlan, spec: str, encoder: Encoder | None) -> Encoder:
+    """Return an encoder of a plan where passes are made: the one that was given, or that of its spec."""
+    opened = (encoder or open_encoder(spec)).to(plan.device)
+    return opened.prepare(precision="float32", compiled=False)

@@ -23,6 +23,7 @@ from holdfast.numerics.statistics.statistic import Median, Share
 from holdfast.runtime.listener import Listener
 from holdfast.storage.index_upgrade import IndexMeasure
 from holdfast.workflows.compare_index import copies
+from holdfast.workflows.compare_index.cosines import median_cosine
 from holdfast.workflows.compare_index.plan import IndexPlan
 from holdfast.workflows.compare_index.thresholds import Distanced, Thresholds, scale
 
@@ -31,9 +32,6 @@ PERSISTENCE, DEPTH = 0.9, 50
 
 BAR = 0.99
 """Cosine below which two vectors of an image count as different ones."""
-
-ROUNDED = 4e-7
-"""What rounding to float32 makes of a cosine, at most about: three roundings of 2^-24, both ways."""
 
 MEAN = "mean"
 """The score of a measure that has one alone."""
@@ -91,7 +89,7 @@ def of_vectors(old: Reps, new: Reps) -> Entries:
     return {
         "cosine": IndexMeasure(
             title="cosine of old and new vectors, median",
-            scores={"lowest": lowest, MEAN: _median_cosine(alike)},
+            scores={"lowest": lowest, MEAN: median_cosine(alike)},
             headline=MEAN,
             unit="similarity",
             better="higher",
@@ -108,16 +106,22 @@ def of_vectors(old: Reps, new: Reps) -> Entries:
             better="lower",
             how_to_read="The share of images to which the new encoder gives another direction than the old one.",
         ),
+        "length": IndexMeasure(
+            title="length of vectors, new / old, median",
+            scores={MEAN: Median(_lengths(old, new)).score()},
+            headline=MEAN,
+            unit="ratio",
+            better="",
+            how_to_read="How many times as long the new vectors are; l2 distances and inner products grow with it.",
+        ),
     }
 
 
-def _median_cosine(alike: Float[Tensor, "images"]) -> Score:
-    """Return the median, whose interval is at least as wide as what rounding makes of one vector."""
-    median = Median(alike).score()
-    assert median.value is not None  # there are images
-    # Of one build beside itself all cosines are one number; vectors in float32 do not tell them more exactly
-    low, high = (median.value if end is None else end for end in (median.low, median.high))
-    return Score(median.value, low - ROUNDED, min(1.0, high + ROUNDED), median.n, median.interval, median.confidence)
+def _lengths(old: Reps, new: Reps) -> Float[Tensor, "images"]:
+    """Return how many times as long the new vector of each image is; NaN where the old one is zero."""
+    # A zero vector has no multiples
+    before, after = (reps.double().norm(dim=1) for reps in (old, new))
+    return torch.where(before > 0, after / before, torch.nan)
 
 
 def of_distances(distanced: Distanced) -> Entries:

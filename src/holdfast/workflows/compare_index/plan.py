@@ -34,6 +34,11 @@ class IndexPlan(IndexRequest):
             raise HoldfastError(f"threshold: expected a distance above 0, got {self.threshold:g}")
 
     @property
+    def requirements(self) -> tuple[str, ...]:
+        """What the new encoder must hold; of two builds of one network that they keep their neighbours, unless said."""
+        return self.require or ((f"overlap@{max(self.k)} > 90 %",) if self.same else ())
+
+    @property
     def compared_by(self) -> Divergence:
         """How representations are compared."""
         # A name may have fields, as on the command line

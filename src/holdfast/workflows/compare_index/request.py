@@ -32,6 +32,13 @@ class IndexOptions(metaclass=Checked):
         Any, Option("CSV file of pairs by image id: first,second,together or first,second,apart.", metavar="FILE")
     ] = None
     edits: Annotated[bool, Option("Also search and match edited copies: JPEG, resizing, crops, light.")] = False
+    same: Annotated[
+        bool,
+        Option(
+            "Both are builds of one network: compare disturbed images too, say what makes them differ, and fail "
+            "unless they keep more than 90 % of the neighbours, or what is required instead."
+        ),
+    ] = False
     require: Annotated[
         tuple[str, ...],
         Option("'overlap@10 > 90 %': what the new encoder must hold, as for check; repeatable."),

@@ -27,6 +27,7 @@ from holdfast.storage.record_file import RECORD as AUDIT
 from holdfast.storage.run_folder import Store, digest
 from holdfast.workflows.compare_index.canaries import read_canaries
 from holdfast.workflows.compare_index.changed import most_changed
+from holdfast.workflows.compare_index.diagnosis import diagnose
 from holdfast.workflows.compare_index.encoders import represent
 from holdfast.workflows.compare_index.plan import IndexPlan
 from holdfast.workflows.compare_index.upgrade import PAIRED, findings, refuse_too_few, upgrade
@@ -51,7 +52,7 @@ def compare_index(
     again.
     """
     opened, listener = encoders or {}, listener or Silent()
-    for requirement in plan.require:
+    for requirement in plan.requirements:
         parse(requirement)  # raises now, not after the passes
     check_device(plan.device)
     for spec in (plan.old, plan.new):
@@ -91,9 +92,12 @@ def compare_index(
             store, (old.images, new.images), columns["rank_biased_overlap"], max(plan.k), upgraded.lists
         )
 
+        # Two builds of one network: what makes them differ
+        diagnosis = diagnose(plan, (old, new), opened, listener) if plan.same else None
+
         # What became of requirements and canaries
         distance = plan.compared_by.in_words
-        answers = findings(new.entry.name, upgraded.measures, upgraded.threshold, plan.require, distance)
+        answers = findings(new.entry.name, upgraded.measures, upgraded.threshold, plan.requirements, distance)
         broken = any(canary.is_broken for canary in upgraded.canaries)
         passed = all(finding.met for finding in answers) and not broken
         record = IndexRecord(
@@ -119,6 +123,7 @@ def compare_index(
             translation=upgraded.translation,
             canaries=upgraded.canaries,
             changed=changed,
+            diagnosis=diagnosis,
             table=TABLE,
             environment=environment(),
             finished=datetime.now(UTC).isoformat(timespec="seconds"),

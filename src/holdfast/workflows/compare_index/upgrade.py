@@ -19,6 +19,7 @@ from holdfast.storage.record import EncoderEntry, MeasureEntry
 from holdfast.storage.standing import VOID
 from holdfast.workflows.compare_index import measures
 from holdfast.workflows.compare_index.canaries import Canary, collect_known_copies, judge_canaries
+from holdfast.workflows.compare_index.disturbed import of_disturbed
 from holdfast.workflows.compare_index.plan import RATE, IndexPlan
 from holdfast.workflows.compare_index.thresholds import (
     Distanced,
@@ -41,11 +42,13 @@ class Represented:
         reps: representations, [N, D].
         edited: representations of edited copies, by the title of the edit, each [N, D].
         labels: a class for each image; None where there is none.
+        disturbed: representations of the first images after each disturbance, by its title, each [M, D].
     """
 
     reps: Float[Tensor, "images dim"]
     edited: Mapping[str, Float[Tensor, "images dim"]] = field(default_factory=dict)
     labels: Sequence[int] | None = None
+    disturbed: Mapping[str, Float[Tensor, "some dim"]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,7 @@ def upgrade(
     # neighbours of all images
     entries, each, lists = measures.of_lists(plan, old.reps, new.reps, listener)
     entries |= measures.of_vectors(old.reps, new.reps)
+    entries |= of_disturbed(old.disturbed, new.disturbed)
     listener.stage("comparing distances")
     # distances of pairs that show different things, and the thresholds which they give
     distanced = _measure_distances(plan, torch.cat([alike, collect_known_copies(canaries)]), old, new)

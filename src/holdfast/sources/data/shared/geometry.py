@@ -189,6 +189,7 @@ def _by_torch(picture: PIL.Image.Image, size: tuple[int, int], interpolation: In
 def _by_opencv(picture: PIL.Image.Image, size: tuple[int, int], interpolation: Interpolation) -> PIL.Image.Image:
     """Scale as OpenCV's `resize` does: each new pixel is a mean of the few around its place, however far apart."""
     values, mode = _planes(picture)[None], interpolation
+    # Corners of the outer pixels lie on each other, as there
     scaled = F.interpolate(values.float(), size, mode=mode, align_corners=None if mode == "nearest" else False)[0]
     if values.dtype == torch.uint8:
         # Halves up, for bytes are not negative

@@ -27,6 +27,13 @@ REAL, WHOLE = ("float16", "float32", "float64"), ("uint8", "int8")
 
 COLOURS = {"bgr": "blue, green, red"}
 
+BY_IMAGE, BY_FILE, WEIGHTS = (
+    "activations are rounded to 8 bits by scales of each batch",
+    "activations are rounded to 8 bits as the file says",
+    "weights are rounded to 8 bits",
+)
+"""What the record says of builds that are quantised, in `quantised`."""
+
 
 @dataclass(frozen=True)
 class Asked:
