@@ -31,6 +31,7 @@ ASKED = blocks.pattern(
     "hardening",
     "certified",
     "coarse attacks",
+    "parity",
 )
 OUTCOMES = {
     "Accuracy kept under attack": "accuracy kept under attack",
@@ -56,7 +57,7 @@ def make(kind: str, of: str | None) -> str:
     makers: dict[str, Callable[..., str]] = {
         "worst case": worst_case, "everyday": everyday, "classifiers": classifiers, "told by": told_by, "alike": alike,
         "matrix": matrix, "records": records, "hardening": hardening, "certified": certified,
-        "coarse attacks": coarse_attacks,
+        "coarse attacks": coarse_attacks, "parity": parity,
     }  # fmt: skip
     return makers[kind](*([of] if of else []))
 
@@ -196,6 +197,24 @@ def coarse_attacks() -> str:
         cells += [_share(end[name]) if end else "" for name in ("probe_accuracy", "robust_accuracy")]
         lines.append(_row(training["network"], [*cells, f"{looks[-1]['cosine']:.3f}"]))
     return "\n".join(lines)
+
+
+def parity() -> str:
+    """Return what builds of real networks keep of the float network, and what was found to make them differ."""
+    lines = _head("network", "build", "neighbours kept, of 10", "cosine, median", "disturbed", "below .99", "seconds")
+    for row in json.loads((DOCS / "parity.json").read_text(encoding="utf-8")):
+        scores = row["scores"]
+        cells = [row["build"], _share(scores["overlap@10"])]
+        cells += [_cosine(scores[name]) for name in ("cosine", "cosine_disturbed")]
+        lines.append(_row(row["network"], [*cells, _share(scores["cosine_below"]), str(row["seconds"])]))
+    return "\n".join(lines)
+
+
+def _cosine(score: Mapping[str, Any]) -> str:
+    """Return a cosine with its interval; in as many figures as tell it from 1."""
+    value, low, high = (score[end] for end in ENDS)
+    places = next((places for places in range(2, 7) if round(1 - value, places) > 0), 6)
+    return f"{value:.{places}f} [{low:.{places}f}, {high:.{places}f}]"
 
 
 def certified(network: str) -> str:

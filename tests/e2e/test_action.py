@@ -122,6 +122,31 @@ def test_caches_are_named_by_what_is_audited(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_builds_are_compared_with_what_they_were_made_of(tmp_path: Path) -> None:
+    """Instead of an audit, and each build by itself; the largest status is that of the step."""
+    inputs = {"encoders": "ort:a.onnx\nort:$(touch run).onnx\n", "same-as": "timm:resnet18", "data": "my photos"}
+    inputs |= {"require": "overlap@10 > 95 %", "options": "--edits", "images": "300", "out": "here"}
+    runner = Runner(tmp_path, inputs, says_only=("pip", "holdfast"))
+    assert [runner.wanted(SCRIPTS[name]) for name in ("Parity", "Audit")] == [True, False]
+    assert runner.run("Parity") == 0
+    words = ["--data", "my photos", "--images", "300", "--require", "overlap@10 > 95 %", "--edits", "--out"]
+    said = ["-m", "holdfast", "parity", *words]
+    files = ("ort:a.onnx", "ort:$(touch run).onnx")
+    expected = [[*said, f"here/{place}", "--", "timm:resnet18", file] for place, file in enumerate(files, 1)]
+    assert runner.log.splitlines() == [word for words in expected for word in words]
+    assert runner.outputs["parity"] == {"status": "0"}
+    (tmp_path / "real").mkdir()
+    assert not Runner(tmp_path / "real", TINY).wanted(SCRIPTS["Parity"])
+    digits = {"encoders": "zoo:digits-simclr\nzoo:digits-simclr-adv", "same-as": "zoo:digits-simclr", "data": "digits"}
+    real = Runner(tmp_path / "real", digits | {"images": "150", "require": "overlap@10 > 80 %"})
+    assert real.run("Parity") == 1
+    assert real.outputs["parity"] == {"status": "1"}
+    assert "passed" in real.log
+    assert "FAILED" in real.log
+    assert not real.wanted(SCRIPTS["Check"])
+    assert real.value(ACTION["outputs"]["status"]["value"]) == "1"
+
+
 def test_inputs_become_words_and_nothing_else(tmp_path: Path) -> None:
     inputs = {"encoders": "timm:resnet18\n\n  file:$(touch run).pt\n--version", "data": "my photos; touch run"}
     inputs |= {"profile": "quick", "images": "40", "options": "--eps=4/255\n--norm=l2", "out": "`touch run`"}

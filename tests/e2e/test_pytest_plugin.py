@@ -127,6 +127,33 @@ def test_marks_hold_what_tests_audit(run: Callable[..., pytest.RunResult], last:
     assert "During handling" not in text
 
 
+def test_builds_of_one_network_are_the_same_encoder_or_the_test_fails(run: Callable[..., pytest.RunResult]) -> None:
+    result = run(
+        """
+        import numpy
+        import holdfast
+        from holdfast.sources.encoders import open_encoder
+
+        SIMCLR = "zoo:digits-simclr"
+
+        def mirrored(pixels):
+            import torch
+            return open_encoder(SIMCLR)(torch.from_numpy(numpy.ascontiguousarray(pixels[:, :, :, ::-1]))).detach()
+
+        def test_it_is(holdfast_parity):
+            record = holdfast_parity(SIMCLR, SIMCLR, "digits", images=150, require=["overlap@10 > 80 %"])
+            assert record["diagnosis"]["causes"] == []
+
+        def test_it_is_not(holdfast_parity):
+            holdfast_parity(SIMCLR, mirrored, "digits", images=150)
+        """
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    text = " ".join(result.stdout.str().split())
+    assert "test_it_is: the same encoder: overlap@10 > 80 %" in text
+    assert "where pictures are mirrored" in text
+
+
 def test_the_fixtures(run: Callable[..., pytest.RunResult], last: Path) -> None:
     result = run(
         f"""

@@ -76,17 +76,19 @@ def compare_index(asked: CompareIndex) -> IndexRecord:
         HoldfastError: encoders or images that cannot be used, too few images for the neighbours or the rate, a
             threshold that no pair reaches, canaries that cannot be read, or a folder that holds another comparison.
     """
-    opened = open_encoders([asked.old, asked.new], asked.mean, asked.std)
+    # One spec beside itself is one encoder, and a question all the same
+    alone = isinstance(asked.old, str) and asked.old == asked.new
+    opened = open_encoders([asked.old] if alone else [asked.old, asked.new], asked.mean, asked.std)
     networks = {name: network for name, network in opened.items() if isinstance(network, Encoder)}
     source, spec = open_source("data", asked.data, asked.labels)
     if spec is None:
         raise HoldfastError("data: expected the images of an index, got None")
-    first, second = (name if name in networks else str(network) for name, network in opened.items())
+    first, *rest = (name if name in networks else str(network) for name, network in opened.items())
     plan = convert(
         asked,
         IndexPlan,
         old=first,
-        new=second,
+        new=rest[0] if rest else first,
         data=spec,
         # A function is registered under its name
         divergence=asked.divergence if isinstance(asked.divergence, str) else str(read_divergence(asked.divergence)),

@@ -16,6 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from holdfast.pytest_plugin.audits import Audits
     from holdfast.pytest_plugin.gate import Gate
+    from holdfast.pytest_plugin.parity import Parity
 
 MARK = (
     "holdfast(require=[], baseline=None, allow_drop=[], strict=False): hold every record that the test audits, or gets "
@@ -65,6 +66,14 @@ def holdfast_audit(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 def holdfast_check(request: pytest.FixtureRequest) -> "Gate":
     """Hold a record against requirements and a baseline, as `holdfast.check` does; what is not met fails the test."""
     return _gate(request.node)
+
+
+@pytest.fixture
+def holdfast_parity(request: pytest.FixtureRequest) -> "Parity":
+    """Fail the test unless two builds of one network are the same encoder, as `holdfast parity` says."""
+    from holdfast.pytest_plugin.parity import Parity
+
+    return Parity(lambda text: request.node.user_properties.append((TOLD, text)))
 
 
 @pytest.hookimpl(wrapper=True)
