@@ -62,7 +62,11 @@ def test_the_end_that_must_hold_is_compared_where_no_field_is_given(record) -> N
     assert met(record, "breakaway_risk <= 6 %", "breakaway_risk < 6 %") == [True, False]
     assert met(record, "certified_radius > 0.08", "certified_radius >= 0.08") == [False, True]
     (one,) = judge(typed(record).encoders, ["certified_radius > 0.09"], ["one"])
-    assert (one.found, one.reason) == (0.08, "is not > 0.09")
+    # The value is 0.1 and the end 0.02 below it: half as far needs four times as many, and a tenth more
+    assert one.found == 0.08
+    assert one.reason == "is not > 0.09, though the value is; about 220 in place of 50 would show it"
+    (two,) = judge(typed(record).encoders, ["certified_radius > 0.2"], ["one"])
+    assert two.reason == "is not > 0.2"
     assert one.compared == "certified_radius, certificate, low end (the default for >)"
 
 

@@ -1,6 +1,7 @@
 """Two builds of one network: every planted fault is found by its name, and an honest build is told to be the same."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -149,6 +150,22 @@ def test_an_honest_build_is_the_same_and_costs_no_further_pass(images: Tensor) -
     assert {"all", "JPEG 30", "noise of 8/255"} <= set(disturbed)
     assert disturbed["all"]["n"] == 40
     assert disturbed["all"]["low"] > 0.999
+
+
+def test_an_identical_build_passes_with_as_many_images_as_the_requirement_says() -> None:
+    def ask(images: int) -> IndexRecord:
+        spec = "zoo:digits-simclr"
+        return holdfast.compare_index(
+            spec, spec, "digits", images=images, same=True, require=["overlap@10 > 97 %"], quiet=True
+        )
+
+    (few,) = ask(150)["findings"]
+    assert not few["met"]
+    enough = re.search(r"though the value is; about ([\d,]+) in place of 150 would show it", few["reason"])
+    assert enough is not None
+    images = int(enough[1].replace(",", ""))
+    assert 150 < images < 600
+    assert ask(images)["passed"]
 
 
 def test_a_mistake_of_the_old_side_is_found_on_the_new_one(images: Tensor) -> None:

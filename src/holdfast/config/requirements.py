@@ -6,6 +6,7 @@
 Measures and scores are named as in the record; without a score the headline is meant.
 """
 
+import math
 import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -184,13 +185,29 @@ def _of_measure(requirement: Requirement, units: Mapping[str, Mapping[str, str]]
         if score is not None and not reason:
             standing = SOUND if field == "n" else score.standing
             if standing != VOID and not OPERATORS[comparison](value, bound):
-                reason = f"is not {comparison} {requirement.written}"
+                reason = f"is not {comparison} {requirement.written}" + _say_enough(
+                    score, value, comparison, float(bound)
+                )
             elif not may_meet(standing, comparison):
                 reason = flaw(row, score)
         unit = "" if field == "n" or measure is None else (score.unit if score else "") or measure.unit
         return Finding(text, row.name, not reason, compared, value, bound, unit, reason, levels)
 
     return judge
+
+
+def _say_enough(score: Score, end: float | None, comparison: str, bound: float) -> str:
+    """Return about how many units would show what the value meets and the end of its interval does not; "" of others.
+
+    An interval shrinks with 1/√n, and with 1/n where the value is 0 or 1, beyond which nothing lies.
+    """
+    value = score.value
+    if value is None or end is None or end == value or not OPERATORS[comparison](value, bound) or value == bound:
+        return ""
+    # How many times as far as the bound the end may lie; n says how many independent units there are
+    ratio = abs(value - end) / abs(value - bound)
+    units = score.n * (ratio if value in (0, 1) else ratio**2)
+    return f", though the value is; about {math.ceil(1.1 * units):,} in place of {score.n:,} would show it"
 
 
 def flaw(row: EncoderEntry, score: Score) -> str:
