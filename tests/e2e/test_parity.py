@@ -184,6 +184,9 @@ def test_unlike_networks_have_nothing_named(images: Tensor) -> None:
     assert not any("order" in cause["name"] for cause in found(record, "vectors"))
     assert len(record["diagnosis"]["tried"]) > 10
     assert "found that explains the difference" in in_a_line(record)
+    # Each disturbance has a number of its own
+    disturbed = record["measures"]["cosine_disturbed"]["scores"]
+    assert len({score["value"] for score in disturbed.values()}) == len(disturbed) == 10
 
 
 @pytest.fixture(scope="module")
