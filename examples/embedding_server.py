@@ -1,0 +1,37 @@
+"""A service that answers images with vectors, as `http:` asks it; put your own encoder in the place of the small one.
+
+python examples/embedding_server.py
+holdfast audit http://localhost:8000/embed --data digits
+"""
+
+import io
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import torch
+
+from holdfast.sources.encoders import open_encoder
+
+encoder = open_encoder("zoo:digits-simclr")
+
+
+class Embed(BaseHTTPRequestHandler):
+    """Answers a `.npy` array of images with {"vectors": [[...], ...]}."""
+
+    protocol_version = "HTTP/1.1"  # one connection for all calls
+
+    def do_POST(self) -> None:
+        """Answer."""
+        images = np.load(io.BytesIO(self.rfile.read(int(self.headers["Content-Length"]))))  # [N, C, H, W], 0 to 1
+        with torch.no_grad():
+            answer = json.dumps({"vectors": encoder(torch.from_numpy(images)).tolist()}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+
+if __name__ == "__main__":
+    ThreadingHTTPServer(("localhost", 8000), Embed).serve_forever()
