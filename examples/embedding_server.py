@@ -19,7 +19,7 @@ encoder = open_encoder("zoo:digits-simclr")
 class Embed(BaseHTTPRequestHandler):
     """Answers a `.npy` array of images with {"vectors": [[...], ...]}."""
 
-    protocol_version = "HTTP/1.1"  # one connection for all calls
+    protocol_version, disable_nagle_algorithm = "HTTP/1.1", True  # one connection for all calls, without waiting
 
     def do_POST(self) -> None:
         """Answer."""

@@ -57,6 +57,7 @@ from holdfast.numerics.geometry.spread import unmoved
 from holdfast.runtime.errors import NotCertified, no_labels
 from holdfast.runtime.foreign import forbid_mutation
 from holdfast.sources.data import ImageSet
+from holdfast.storage.answers import reading
 from holdfast.storage.run_folder import Store
 
 Progress = Callable[[int], None]
@@ -345,7 +346,7 @@ class Session:
 
         size = self.batch_size if observation.scope is Scope.TRAINING else max(1, stop - start)
         starts = range(start, max(stop, start + 1), size)  # of no image too: it says what it lacks
-        with self.follow_passes():
+        with self.follow_passes(), reading():
             return join_rows([self._memory.run(observation, at, min(at + size, stop), run) for at in starts])
 
     @contextmanager

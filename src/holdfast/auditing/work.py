@@ -19,6 +19,7 @@ from holdfast.auditing.shards import ShardFile, cuts_of
 from holdfast.core import Encoder
 from holdfast.runtime.foreign import foreign
 from holdfast.sources.encoders import open_encoder
+from holdfast.storage.answers import Answers, counting
 from holdfast.storage.run_folder import OtherEncoder, Store, StoreError
 
 
@@ -112,9 +113,14 @@ class Worker:
         self._audit = audit
         self._opened: tuple[int, Session] | None = None
         self._progress = BoundProgress(audit.listener)
+        self._answers = Answers(audit.store.files, audit.calls_end)
 
     def __call__(self, item: WorkItem) -> OpenedEncoder | EncoderResult | ItemError | None:
         """Do a work item; None: the shard is stored."""
+        with counting(self._answers):
+            return self._do(item)
+
+    def _do(self, item: WorkItem) -> OpenedEncoder | EncoderResult | ItemError | None:
         try:
             match item.step:
                 case Step.OPEN:

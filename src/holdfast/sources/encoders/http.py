@@ -6,7 +6,7 @@ from functools import partial
 from typing import ClassVar
 
 from holdfast.core.encoder import Encoder
-from holdfast.core.encoder_source import EncoderSource
+from holdfast.core.encoder_source import Destination, EncoderSource
 from holdfast.core.outside import Outside, Wanted
 from holdfast.core.source_spec import Options
 from holdfast.sources.encoders.shared.connection import Address, read_address
@@ -27,6 +27,11 @@ class Http(EncoderSource):
     def check(self, name: str, options: Options) -> None:
         """Look up the URL, the options, and the environment variable of the credential."""
         self._parse_options(name, options)
+
+    def sends(self, name: str, options: Options) -> Destination:
+        """Return the host."""
+        address, _, _, batch, _ = self._parse_options(name, options)
+        return Destination(address.host, batch)
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `http://HOST/PATH?batch=16`; what stands behind the "?" is for Holdfast, `query=` for the service.
@@ -52,7 +57,6 @@ class Http(EncoderSource):
             "source": str(address),
             "protocol": f"{question.protocol}, images as {question.body}",
             **describe_wanted(wanted),
-            **({"images per call": batch} if batch else {}),
             "gradient": "none: it is a service",
         }
         return assemble_given(network, common, origin, options.spec, "a service")

@@ -3,13 +3,13 @@
 import http.client
 import os
 import re
+import socket
 import ssl
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from socket import gaierror
 from urllib.parse import quote, unquote, urlsplit
 
 from holdfast.core.source_spec import Options, take
@@ -223,7 +223,7 @@ class Client:
                     continue
                 problem = "no answer within its time" if isinstance(error, TimeoutError) else _reason(error)
                 # Where nobody ever answered, the URL is wrong, rather than the service busy
-                if not self._answered and isinstance(error, (ConnectionRefusedError, gaierror)):
+                if not self._answered and isinstance(error, (ConnectionRefusedError, socket.gaierror)):
                     raise HoldfastError(
                         f"{self.address}: nobody answers there ({problem}); start it, or mend the URL"
                     ) from error
@@ -259,6 +259,9 @@ class Client:
         count_call(str(self.address))
         connection = self._connection or self._open()
         connection.request("POST", self.address.target, body, headers)
+        # Services that write head and content apart would wait 40 ms for each to be acknowledged
+        if (quick := getattr(socket, "TCP_QUICKACK", None)) is not None:
+            connection.sock.setsockopt(socket.IPPROTO_TCP, quick, 1)
         response = connection.getresponse()
         said, size, pieces = response.headers, 0, list[bytes]()
         while piece := response.read1(2**20):
