@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -52,12 +51,14 @@ class Answers:
         self._files, self._end = files, end
         self._opened: tuple[int, sqlite3.Connection] | None = None
         self._doubtful = set[bytes]()  # services whose answers are of an earlier command
-        self._beside: tempfile.TemporaryDirectory[str] | None = None
+
+    def __del__(self) -> None:
+        self._close()
 
     @property
     def calls(self) -> int:
         """How many calls have been made in this folder."""
-        if self._opened is None and self._files.local is not None and not self._path.exists():
+        if self._opened is None and (self._path is None or not self._path.exists()):
             return 0  # none is made of it for encoders that are no service
         return self._do(lambda base: base.execute("SELECT number FROM calls").fetchone()[0])
 
@@ -118,12 +119,9 @@ class Answers:
         self._doubtful.discard(service)
 
     @property
-    def _path(self) -> Path:
-        """The file: in the run folder, or beside it."""
-        if self._files.local is not None:
-            return self._files.local / ANSWERS
-        self._beside = self._beside or tempfile.TemporaryDirectory(prefix="holdfast-")
-        return Path(self._beside.name) / "answers.sqlite"
+    def _path(self) -> Path | None:
+        """The file; None where the folder is on another file system than a local one."""
+        return None if self._files.local is None else self._files.local / ANSWERS
 
     def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do something with the file, as one step; a damaged one is begun anew."""
@@ -132,25 +130,32 @@ class Answers:
                 return work(base)
         except sqlite3.OperationalError as error:  # a full disk, a file that another process keeps locked
             raise HoldfastError(
-                f"cannot keep answers in {str(self._path)!r}: {error}; what is stored is kept"
+                f"cannot keep answers in {self._files.format_path(ANSWERS)!r}: {error}; what is stored is kept"
             ) from error
         except sqlite3.DatabaseError:
-            self._opened = None
-            self._path.unlink(missing_ok=True)
+            self._close()
+            if self._path is not None:
+                self._path.unlink(missing_ok=True)
             with (base := self._base()):
                 return work(base)
 
     def _base(self) -> sqlite3.Connection:
         # A connection must not be used behind a fork
         if self._opened is None or self._opened[0] != os.getpid():
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            base = sqlite3.connect(self._path, WAIT, check_same_thread=False)
+            if self._path is not None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+            base = sqlite3.connect(self._path or ":memory:", WAIT, check_same_thread=False)
             # Whole also after a kill; a machine that fails may cost the last answers
             base.execute("PRAGMA synchronous = OFF")
             base.executescript(_TABLES)
             self._doubtful = {service for (service,) in base.execute("SELECT DISTINCT service FROM answers")}
             self._opened = os.getpid(), base
         return self._opened[1]
+
+    def _close(self) -> None:
+        if self._opened is not None and self._opened[0] == os.getpid():
+            self._opened[1].close()
+        self._opened = None
 
 
 _open: ContextVar[Answers | None] = ContextVar("answers", default=None)
