@@ -204,6 +204,24 @@ def test_commands_say_who_gets_images(
     assert "it says 500 Internal Server Error" in line
 
 
+def test_a_dry_run_says_what_is_sent_and_what_it_costs(
+    service: Loopback, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["audit", f"http://{service.host}/?price=2&label=it", "--data", "digits", "--images", "40"]
+    command += ["--measure", "neighbour_consistency", "--attacked", "10"]
+    status, out, _ = run(capsys, *command, "--dry-run", "--json")
+    assert status == ExitStatus.DONE
+    (encoder,) = json.loads(out)["encoders"]
+    images = encoder["passes"]["forward"]
+    assert encoder["sends"].startswith(f"{service.host} gets up to {images:,} images in about")
+    assert encoder["sends"].endswith(f"which cost up to {images / 500:,.2f} (it)")
+    assert service.sent <= 16  # of it, whatever the audit takes
+    status, out, _ = run(capsys, *command, "--dry-run")
+    assert "gets up to" in " ".join(out.split())
+    assert "longer --calibrate" not in " ".join(out.split())
+
+
 def test_a_damaged_store_of_answers_costs_answers_alone(service: Loopback, tmp_path: Path) -> None:
     answers = Answers(Folder(tmp_path))
     answers.count_call("it")

@@ -24,15 +24,18 @@ class Sending:
         host: who gets the images.
         images: how many these are.
         calls: in how many calls.
+        price: of 1,000 images; None: nobody said it.
     """
 
     encoder: str
     host: str
     images: int
     calls: int
+    price: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.host} gets up to {self.images:,} images in about {self.calls:,} calls ({self.encoder})"
+        cost = "" if self.price is None else f", which cost up to {self.images / 1000 * self.price:,.2f}"
+        return f"{self.host} gets up to {self.images:,} images in about {self.calls:,} calls{cost} ({self.encoder})"
 
 
 def foresee(plan: Plan, population: int, train: int | None, shape: tuple[int, int, int]) -> list[Sending]:
@@ -48,7 +51,7 @@ def foresee(plan: Plan, population: int, train: int | None, shape: tuple[int, in
 
     def add(spec: str, images: int, calls: Callable[[int], int]) -> None:
         if (destination := destination_of(spec)) is not None:
-            one = sent.setdefault(spec, Sending(label(spec), destination.host, 0, OPENING))
+            one = sent.setdefault(spec, Sending(label(spec), destination.host, 0, OPENING, destination.price))
             more = calls(destination.batch or size)
             sent[spec] = replace(one, images=one.images + images, calls=one.calls + more)
 

@@ -25,10 +25,12 @@ class Destination:
     Attributes:
         host: who gets them.
         batch: how many a call holds at most; None: any number.
+        price: of 1,000 images, in any currency; None: nobody said it.
     """
 
     host: str
     batch: int | None = None
+    price: float | None = None
 
 
 class EncoderSource(metaclass=Checked):

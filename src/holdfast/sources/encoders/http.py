@@ -8,7 +8,8 @@ from typing import ClassVar
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import Destination, EncoderSource
 from holdfast.core.outside import Outside, Wanted
-from holdfast.core.source_spec import Options
+from holdfast.core.source_spec import Options, take
+from holdfast.runtime.checked import number
 from holdfast.sources.encoders.shared.connection import Address, read_address
 from holdfast.sources.encoders.shared.options import Common
 from holdfast.sources.encoders.shared.protocols import Question, read_question
@@ -30,8 +31,9 @@ class Http(EncoderSource):
 
     def sends(self, name: str, options: Options) -> Destination:
         """Return the host."""
+        price = take(options, "price", number, None)
         address, _, _, batch, _ = self._parse_options(name, options)
-        return Destination(address.host, batch)
+        return Destination(address.host, batch, price)
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `http://HOST/PATH?batch=16`; what stands behind the "?" is for Holdfast, `query=` for the service.
@@ -40,9 +42,9 @@ class Http(EncoderSource):
         another `.npy` array; `body=json` sends {"images": ...} instead, `body=png` pictures in base64. `protocol=` is
         openai, jina, kserve, tensorflow or huggingface, `vectors=result.0.embedding` a path into an answer of another
         shape, `fields=model:clip` what else a question says. `batch=` is how many images a call holds at most,
-        `timeout=`, `retries=` and `rate=` (calls per second) how it is called, `token_env=` the environment variable
-        with the credential. `layout=`, `channels=`, `dtype=`, mean, std and how pictures become the input as for
-        `call:`.
+        `timeout=`, `retries=` and `rate=` (calls per second) how it is called, `price=` what 1,000 images cost,
+        `token_env=` the environment variable with the credential. `layout=`, `channels=`, `dtype=`, mean, std and how
+        pictures become the input as for `call:`.
 
         Raises:
             HoldfastError: no URL, one with a credential in it, options that contradict each other, and whatever a
@@ -63,6 +65,7 @@ class Http(EncoderSource):
 
     def _parse_options(self, name: str, options: Options) -> tuple[Address, Question, Wanted, int | None, Common]:
         address = read_address(self.scheme, name, options)
+        take(options, "price", number, None)
         question, pictures = read_question(options)
         wanted, common = read_wanted(options)
         # A call holds so many images at most; nobody pays for those that would fill it up
