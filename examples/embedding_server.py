@@ -1,9 +1,10 @@
-"""A service that answers images with vectors, as `http:` asks it; put your own encoder in the place of the small one.
+"""A service that answers images with vectors, as `http:` asks it: put your own encoder in the place of the small one.
 
-python examples/embedding_server.py
+python examples/embedding_server.py &
 holdfast audit http://localhost:8000/embed --data digits
 """
 
+import argparse
 import io
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,13 +18,13 @@ encoder = open_encoder("zoo:digits-simclr")
 
 
 class Embed(BaseHTTPRequestHandler):
-    """Answers a `.npy` array of images with {"vectors": [[...], ...]}."""
+    """Answers a `.npy` array of images, [N, C, H, W] from 0 to 1, with {"vectors": [[...], ...]}."""
 
-    protocol_version, disable_nagle_algorithm = "HTTP/1.1", True  # one connection for all calls, without waiting
+    protocol_version, disable_nagle_algorithm = "HTTP/1.1", True  # one connection for all calls, which never waits
 
     def do_POST(self) -> None:
-        """Answer."""
-        images = np.load(io.BytesIO(self.rfile.read(int(self.headers["Content-Length"]))))  # [N, C, H, W], 0 to 1
+        """Answer a call."""
+        images = np.load(io.BytesIO(self.rfile.read(int(self.headers["Content-Length"]))))
         with torch.no_grad():
             answer = json.dumps({"vectors": encoder(torch.from_numpy(images)).tolist()}).encode()
         self.send_response(200)
@@ -33,5 +34,12 @@ class Embed(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
 
+def main(words: list[str] | None = None) -> None:
+    """Serve until it is stopped."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--port", type=int, default=8000, help="where it listens, on this machine alone")
+    ThreadingHTTPServer(("localhost", parser.parse_args(words).port), Embed).serve_forever()
+
+
 if __name__ == "__main__":
-    ThreadingHTTPServer(("localhost", 8000), Embed).serve_forever()
+    main()

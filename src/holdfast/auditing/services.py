@@ -55,6 +55,7 @@ def foresee(plan: Plan, population: int, train: int | None, shape: tuple[int, in
             more = calls(destination.batch or size)
             sent[spec] = replace(one, images=one.images + images, calls=one.calls + more)
 
+    # Who is not sent anything has no draws to look up
     for spec in plan.encoders:
         draws = None if destination_of(spec) is None else draws_of(spec)
         for observation in plan.observations:

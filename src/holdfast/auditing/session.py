@@ -53,7 +53,7 @@ from holdfast.core.observation import learning_of
 from holdfast.core.own_ball import balls_of, require_one_ball
 from holdfast.core.precision import use_precision
 from holdfast.core.threat import image_shape
-from holdfast.numerics.geometry.spread import unmoved
+from holdfast.numerics.geometry.spread import is_unmoved
 from holdfast.runtime.errors import NotCertified, no_labels
 from holdfast.runtime.foreign import forbid_mutation
 from holdfast.sources.data import ImageSet
@@ -507,5 +507,5 @@ def _is_stale(session: Session, store: Store) -> bool:
         with torch.no_grad():
             again = session.encoder(session.batch(shard.start, shard.start + min(2, len(reps)))).float().cpu()
         session.encoder.passes = before  # two passes that only a resumed audit makes
-        return not unmoved(reps, again)
+        return not is_unmoved(reps, again)
     return False

@@ -68,6 +68,7 @@ class Answers:
         Raises:
             CallsSpent: it would be one too many.
         """
+        # In one step, since other processes count as well
         end = 2**62 if self._end is None else self._end
         raised = self._do(
             lambda base: base.execute("UPDATE calls SET number = number + 1 WHERE number < ?", (end,)).rowcount
@@ -90,6 +91,7 @@ class Answers:
 
     def keep(self, service: bytes, vectors: Mapping[bytes, np.ndarray]) -> None:
         """Keep what a service has answered, by the digests of the images."""
+        # In float32, as representations are: what is read is what was answered, to the last bit
         rows = [(service, image, vector.astype(np.float32).tobytes()) for image, vector in vectors.items()]
 
         def put(base: sqlite3.Connection) -> None:
@@ -97,6 +99,7 @@ class Answers:
             used = [
                 base.execute(f"PRAGMA {word}").fetchone()[0] for word in ("page_count", "freelist_count", "page_size")
             ]
+            # A tenth at a time, so that not every answer makes room for itself; the file takes up the room again
             if (used[0] - used[1]) * used[2] > MOST:
                 base.execute(
                     "DELETE FROM answers WHERE number < (SELECT MIN(number) + (COUNT(*) + 9) / 10 FROM answers)"
@@ -188,6 +191,6 @@ def count_call(service: str) -> None:
         answers.count_call(service)
 
 
-def stored_answers() -> Answers | None:
+def answers_to_read() -> Answers | None:
     """Return what was answered before; None where services are to be asked."""
     return _open.get() if _reads.get() else None

@@ -74,7 +74,7 @@ def rounding(reps: Reps, of_directions: bool = False, computed: int = COMPUTED) 
     return torch.cat(parts)
 
 
-def unmoved(reps: Reps, again: Reps) -> bool:
+def is_unmoved(reps: Reps, again: Reps) -> bool:
     """Return whether the first images are represented as they were, but for rounding in other batches and devices.
 
     Args:
@@ -83,7 +83,7 @@ def unmoved(reps: Reps, again: Reps) -> bool:
 
     Example:
         >>> reps = torch.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]])
-        >>> unmoved(reps, reps[:2] + 1e-3), unmoved(reps, reps[:2] + 0.1), unmoved(reps, reps[:2, :1])
+        >>> is_unmoved(reps, reps[:2] + 1e-3), is_unmoved(reps, reps[:2] + 0.1), is_unmoved(reps, reps[:2, :1])
         (True, False, False)
     """
     if again.shape[1:] != reps.shape[1:]:

@@ -9,8 +9,7 @@ from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import Destination, EncoderSource
 from holdfast.core.outside import Outside, Wanted
 from holdfast.core.source_spec import Options, take
-from holdfast.runtime.checked import number
-from holdfast.sources.encoders.shared.connection import Address, read_address
+from holdfast.sources.encoders.shared.connection import Address, above_zero, read_address
 from holdfast.sources.encoders.shared.options import Common
 from holdfast.sources.encoders.shared.protocols import Question, read_question
 from holdfast.sources.encoders.shared.runtime import assemble_given, describe_wanted, read_wanted
@@ -31,7 +30,7 @@ class Http(EncoderSource):
 
     def sends(self, name: str, options: Options) -> Destination:
         """Return the host."""
-        price = take(options, "price", number, None)
+        price = take(options, "price", above_zero, None)
         address, _, _, batch, _ = self._parse_options(name, options)
         return Destination(address.host, batch, price)
 
@@ -65,7 +64,8 @@ class Http(EncoderSource):
 
     def _parse_options(self, name: str, options: Options) -> tuple[Address, Question, Wanted, int | None, Common]:
         address = read_address(self.scheme, name, options)
-        take(options, "price", number, None)
+        # Of no matter for what it computes
+        take(options, "price", above_zero, None)
         question, pictures = read_question(options)
         wanted, common = read_wanted(options)
         # A call holds so many images at most; nobody pays for those that would fill it up

@@ -28,6 +28,9 @@ AGAIN = frozenset((408, 425, 429, 500, 502, 503, 504))
 FIRST, LONGEST, PATIENCE = 0.5, 30.0, 600.0
 """Seconds before the first further attempt, which double each time up to the second; and what a service may ask for."""
 
+WAIT, PLACE = "Retry-After", "Location"
+"""Headers of an answer."""
+
 BEARER = "Authorization"
 """The header of a credential, where nobody names another one."""
 
@@ -81,6 +84,7 @@ def read_address(scheme: str, name: str, options: Options) -> Address:
     Raises:
         HoldfastError: no URL, a credential in it, a variable of the environment that is not set.
     """
+    # What is refused here may hold a password, which no error repeats
     spec = redact_secrets(unquote(options.spec))
     try:
         parts = urlsplit(f"{scheme}:{name}")
@@ -96,6 +100,7 @@ def read_address(scheme: str, name: str, options: Options) -> Address:
         raise HoldfastError(
             f"{spec}: expected {scheme}://HOST/PATH of printable ASCII, such as {scheme}://localhost:8000/embed"
         )
+    # The service's own query, which would else be taken for options of ours
     query = take(options, "query", str, "")
     if redact_secrets(query) != query:
         raise HoldfastError(
@@ -106,17 +111,19 @@ def read_address(scheme: str, name: str, options: Options) -> Address:
         parts.netloc,
         parts.path or "/",
         quote(query, safe="=&;/:,+-._~%"),
-        timeout=take(options, "timeout", _seconds, 60.0),
+        timeout=take(options, "timeout", above_zero, 60.0),
         retries=take(options, "retries", _few, 5),
-        rate=take(options, "rate", _seconds, None),
+        rate=take(options, "rate", above_zero, None),
         token_env=take(options, "token_env", str, None),
         token_header=take(options, "token_header", _header, BEARER),
     )
+    # Before any image is read: a variable that is not set should cost nothing
     _credential(address)
     return address
 
 
-def _seconds(text: str) -> float:
+def above_zero(text: str) -> float:
+    """Convert a number above 0; for `take`."""
     if not 0 < (value := number(text)) < 1e6:
         raise ValueError("expected a number above 0")
     return value
@@ -139,12 +146,14 @@ def _credential(address: Address) -> dict[str, str]:
     name = address.token_env
     if name is None:
         return {}
+    # What is no name of a variable may be the credential itself, pasted
     value = os.environ.get(name, "").strip() if _VARIABLE.fullmatch(name) else ""
     if not value:
         shown = f" {name}" if re.fullmatch("[A-Z_][A-Z0-9_]*", name) else ""
         raise HoldfastError(
             f"{address}: token_env= names an environment variable, and{shown or ' it'} is not set; export it"
         )
+    # A line feed would begin another header, and http.client shows the value that it refuses
     if not value.isascii() or not value.isprintable():
         raise HoldfastError(f"{address}: expected printable ASCII in the environment variable {name}")
     return {address.token_header: f"Bearer {value}" if address.token_header == BEARER else value}
@@ -171,6 +180,7 @@ class Reply:
     @property
     def beginning(self) -> str:
         """The first words of the content, printable."""
+        # Pages of errors may show the credential that was sent
         text = " ".join(self.body[:400].decode("utf-8", "replace").split())
         return redact_secrets("".join(c for c in text if c.isprintable()))[:100]
 
@@ -207,6 +217,7 @@ class Client:
             HoldfastError: no answer, after all attempts.
         """
         headers = {"Content-Type": kind, "Accept": accept, "User-Agent": f"holdfast/{VERSION}"}
+        # Read for each question, for it may be renewed meanwhile; never kept, as objects are shown and sent
         headers |= _credential(self.address)
         wait, attempt = FIRST, 0
         while True:
@@ -214,6 +225,7 @@ class Client:
             try:
                 reply = self._ask(body, headers)
             except ssl.SSLError as error:
+                # A certificate that is refused now will be in a second
                 raise HoldfastError(f"{self.address}: no encrypted connection: {first_line(error)}") from error
             except (OSError, http.client.HTTPException) as error:
                 self._close()
@@ -243,6 +255,7 @@ class Client:
                     f"{self.address}: asked {times}, {problem}; when it answers again, the same command goes on "
                     "from what is stored"
                 )
+            # Nobody would know what is waited for
             if asked is not None and asked > PATIENCE:
                 raise HoldfastError(
                     f"{self.address}: {problem}, and wants to be asked in {asked:.0f} s; run the same command then"
@@ -256,6 +269,7 @@ class Client:
             time.sleep(max(0.0, self._last + 1 / self.address.rate - time.monotonic()))
         self._last = time.monotonic()
         end = self._last + self.address.timeout
+        # Counted before it is made: whatever becomes of it, it may be on the bill
         count_call(str(self.address))
         connection = self._connection or self._open()
         connection.request("POST", self.address.target, body, headers)
@@ -264,6 +278,7 @@ class Client:
             connection.sock.setsockopt(socket.IPPROTO_TCP, quick, 1)
         response = connection.getresponse()
         said, size, pieces = response.headers, 0, list[bytes]()
+        # As pieces come, so that an answer without end is noticed
         while piece := response.read1(2**20):
             pieces.append(piece)
             if (size := size + len(piece)) > MOST:
@@ -274,9 +289,7 @@ class Client:
                 raise TimeoutError
         response.close()  # what was read in pieces leaves it open, and its connection of no use
         kind = said.get_content_type()
-        return Reply(
-            response.status, kind, b"".join(pieces), _wait(said.get("Retry-After")), said.get("Location") or ""
-        )
+        return Reply(response.status, kind, b"".join(pieces), _wait(said.get(WAIT)), said.get(PLACE) or "")
 
     def _open(self) -> http.client.HTTPConnection:
         kind = http.client.HTTPSConnection if self.address.scheme == "https" else http.client.HTTPConnection

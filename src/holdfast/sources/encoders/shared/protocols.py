@@ -23,6 +23,9 @@ JSON, NPY = "application/json", "application/x-npy"
 TYPES = {"float32": "FP32", "float16": "FP16", "float64": "FP64", "uint8": "UINT8"}
 """KServe's words for types that NumPy calls otherwise."""
 
+INDEX, ERROR = "index", "error"
+"""Where an entry says which image it is of, and where an answer says why it is none."""
+
 EACH = "*"
 """In a path into an answer: every entry of a list."""
 
@@ -49,6 +52,7 @@ class Question:
 
     def write(self, images: np.ndarray) -> tuple[bytes, str]:
         """Return the question for some images, and its type of content."""
+        # The numbers as they are, in a format that every library reads
         if self.body == "npy":
             file = io.BytesIO()
             np.lib.format.write_array(file, np.ascontiguousarray(images), allow_pickle=False)
@@ -62,6 +66,7 @@ class Question:
         Raises:
             HoldfastError: anything else.
         """
+        # By its first bytes: services call arrays application/octet-stream, or nothing at all
         if reply.body.startswith(b"\x93NUMPY"):
             values: Any = _read_npy(reply.body)
         else:
@@ -77,6 +82,7 @@ class Question:
         if vectors.ndim < 2 or len(vectors) != count or prod(vectors.shape[2:]) != 1 or not vectors.size:
             tokens = "; of tokens the first is ?vectors=*.0" if vectors.ndim == 3 and len(vectors) == count else ""
             raise HoldfastError(f"expected one vector for each of {count} images, got {list(vectors.shape)}{tokens}")
+        # Here, not where they are compared: an answer that is none is not kept
         if bad := int((~np.isfinite(vectors.reshape(count, -1)).all(1)).sum()):
             raise HoldfastError(f"expected finite numbers, got NaN or infinity for {bad} of {count} images")
         return vectors.reshape(count, -1)
@@ -94,7 +100,7 @@ class Protocol:
     """
 
     bodies: tuple[str, ...]
-    wrap: Callable[[Any, Question], dict[str, Any]]
+    wrap: Callable[[Any, Question], Mapping[str, object]]
     vectors: str = ""
     find: Callable[[Any, Question], Any] | None = None
 
@@ -115,6 +121,7 @@ def read_question(options: Options) -> tuple[Question, Wanted | None]:
         raise HoldfastError(f"{options.spec}: protocol=kserve needs ?input=, the name of the tensor that takes images")
     if name != "kserve" and (given or output):
         raise HoldfastError(f"{options.spec}: input= and output= are names of protocol=kserve; leave them out")
+    # What a PNG cannot hold: other numbers, axes and colours than its own
     if body == "png" and (clash := [key for key in ("dtype", "layout", "channels", "mean", "std") if key in options]):
         raise HoldfastError(f"{options.spec}: a PNG says itself what it holds; leave out {', '.join(clash)}")
     wanted = Wanted("nhwc", "rgb", "uint8", None, BYTES) if body == "png" else None
@@ -140,6 +147,7 @@ def walk(answer: Any, path: str) -> Any:
         return walk(answer[int(step)], rest)
     if isinstance(answer, dict) and step in answer:
         return walk(answer[step], rest)
+    # What came instead, and what the service itself says is wrong
     got = f"the keys {', '.join(map(str, list(answer)[:8]))}" if isinstance(answer, dict) else describe(answer)
     words = f" ({_message(answer)!r})" if _message(answer) else ""
     raise HoldfastError(f"expected {step!r} in its answer, got {got}{words}; ?vectors= is the path to the vectors")
@@ -147,20 +155,25 @@ def walk(answer: Any, path: str) -> Any:
 
 def _message(answer: Any) -> str:
     """Return what an answer says is wrong."""
-    said = answer.get("error") if isinstance(answer, dict) else None
+    said = answer.get(ERROR) if isinstance(answer, dict) else None
     return "".join(c for c in json.dumps(said) if c.isprintable())[:100] if said else ""
 
 
 def _in_order(entries: list[Any]) -> list[Any]:
     """Return entries that say where they belong in that order, others as they are."""
-    places = {entry.get("index"): entry for entry in entries if isinstance(entry, dict)}
-    if None in places or not places:
+    places = {place: entry for entry in entries if isinstance(place := _index(entry), int)}
+    if not places:
         return entries
+    # Each of them once: an image that is named twice stands for another one that is missing
     if places.keys() != set(range(len(entries))):
         raise HoldfastError(
             f"expected each index from 0 to {len(entries) - 1} once in its answer, got {list(places)[:8]}"
         )
     return [places[place] for place in range(len(entries))]
+
+
+def _index(entry: Any) -> Any:
+    return entry.get(INDEX) if isinstance(entry, dict) else None
 
 
 def _tensor(answer: Any, question: Question) -> Any:
@@ -171,6 +184,7 @@ def _tensor(answer: Any, question: Question) -> Any:
         raise HoldfastError(f"it has several outputs, or none; give ?output= one of: {', '.join(named) or 'none'}")
     if (entry := named.get(question.output or next(iter(named)))) is None:
         raise HoldfastError(f"expected the output {question.output!r}, got {', '.join(named)}; mend ?output=")
+    # Its numbers may come in a row
     shape, data = walk(entry, "shape"), as_tensor(walk(entry, "data")).numpy()
     if (
         not isinstance(shape, list)
@@ -181,23 +195,23 @@ def _tensor(answer: Any, question: Question) -> Any:
     return data.reshape(shape)
 
 
-def _ask_tensor(images: Any, question: Question) -> dict[str, Any]:
+def _ask_tensor(images: Any, question: Question) -> Mapping[str, object]:
     entry = {"name": question.input, "shape": list(images.shape), "datatype": TYPES[images.dtype.name]}
     outputs = [{"name": question.output}] if question.output else []
     asked = {"inputs": [{**entry, "data": images.reshape(-1).tolist()}]}
     return {**asked, "outputs": outputs} if outputs else asked
 
 
-def _listed(images: Any) -> Sequence[Any]:
+def _to_list(images: Any) -> Sequence[Any]:
     return images.tolist() if isinstance(images, np.ndarray) else images
 
 
-def _instances(images: Any, question: Question) -> dict[str, Any]:
+def _instances(images: Any, question: Question) -> Mapping[str, object]:
     return {"instances": [{"b64": one} for one in images] if question.body == "png" else images.tolist()}
 
 
 PROTOCOLS = {
-    "holdfast": Protocol(("npy", "json", "png"), lambda images, _: {"images": _listed(images)}, "vectors"),
+    "holdfast": Protocol(("npy", "json", "png"), lambda images, _: {"images": _to_list(images)}, "vectors"),
     "openai": Protocol(
         ("png",),
         lambda images, _: {"input": [f"data:image/png;base64,{one}" for one in images], "encoding_format": "float"},
@@ -213,6 +227,7 @@ PROTOCOLS = {
 
 def _png(image: np.ndarray) -> str:
     """Return pixels [H, W, C] as a PNG in base64."""
+    # Hardly compressed: time is dearer here than bytes
     file = io.BytesIO()
     PIL.Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image).save(file, "PNG", compress_level=1)
     return base64.b64encode(file.getvalue()).decode()
@@ -222,6 +237,7 @@ def _read_npy(data: bytes) -> np.ndarray:
     """Return a `.npy` array; its size is believed only where as much was sent."""
     file = io.BytesIO(data)
     try:
+        # Not by `np.load`, which makes room for whatever a header says
         version = np.lib.format.read_magic(file)
         read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
         shape, by_column, kind = read(file)
@@ -239,6 +255,7 @@ def _fields(text: str) -> dict[str, str | float | int]:
         key, colon, value = part.partition(":")
         if not key or not colon:
             raise ValueError("expected name:value, several with commas between them, such as model:clip,modality:image")
+        # Numbers and truth values as such, for services hold them against types
         try:
             fields[key] = json.loads(value) if isinstance(json.loads(value), (int, float)) else value
         except ValueError:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from holdfast.numerics.geometry.spread import unmoved
+from holdfast.numerics.geometry.spread import is_unmoved
 from holdfast.runtime.errors import HoldfastError
 from holdfast.sources.encoders.shared.connection import Address, Client
 from holdfast.sources.encoders.shared.protocols import JSON, NPY, Question
-from holdfast.storage.answers import Answers, stored_answers
+from holdfast.storage.answers import Answers, answers_to_read
 
 AGAIN = 8
 """Images that a service is asked again of which an earlier command has its answers, to see whether it has changed."""
@@ -39,8 +39,9 @@ class Service:
 
     def __call__(self, images: np.ndarray) -> np.ndarray:
         """Return the vectors of images; those that were answered before from the run folder, if they may be read."""
-        if (answers := stored_answers()) is None:
+        if (answers := answers_to_read()) is None:
             return self._ask(images)
+        # By what is sent, so that it does not matter which picture it was made of
         digests = [hashlib.sha256(image.tobytes() + repr(image.shape).encode()).digest()[:16] for image in images]
         known = answers.find(self.identity, digests)
         if known and answers.is_doubtful(self.identity) and not self._is_same(images, digests, known, answers):
@@ -62,7 +63,7 @@ class Service:
         """Whether the service still answers as it did, of a few images; where not, its answers are forgotten."""
         some = list({digest: place for place, digest in enumerate(digests) if digest in known}.values())[:AGAIN]
         before, again = np.stack([known[digests[place]] for place in some]), self._ask(images[some])
-        same = before.shape == again.shape and unmoved(torch.from_numpy(before), torch.from_numpy(again))
+        same = before.shape == again.shape and is_unmoved(torch.from_numpy(before), torch.from_numpy(again))
         if same:
             answers.trust(self.identity)
         else:
@@ -81,6 +82,7 @@ class Service:
             vectors = self.question.read(reply, len(images))
         except HoldfastError as error:
             raise HoldfastError(f"{self.address}: {error}") from error
+        # Before they are kept: vectors of another model would lie beside those of this one
         if self._dim not in (None, vectors.shape[1]):
             raise HoldfastError(f"{self.address}: its vectors had {self._dim} numbers, and now have {vectors.shape[1]}")
         self._dim = vectors.shape[1]
