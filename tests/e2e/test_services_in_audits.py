@@ -185,7 +185,7 @@ def test_an_audit_in_rounds_ends_where_its_calls_do(service: Loopback, tmp_path:
     record = holdfast.audit(f"http://{service.host}/", IMAGES, calls=750, out=tmp_path, batch_size=4, **asked)
     assert not record.failures
     assert record.data["run"]["rounds"]["ended"] == "calls"
-    assert "more calls than --calls allows" in str(record)
+    assert "more calls than --calls allows" in " ".join(str(record).split())
     assert len(service.asked) <= 750
 
 
