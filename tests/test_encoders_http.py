@@ -352,6 +352,7 @@ def test_credentials_come_from_the_environment(service: Loopback, x: Tensor, mon
         ("http://a/ä", "expected http://HOST"),
         ("https://me:pass-word@host/x", "no user and password"),
         ("http://host/x?query=api_key%3Dpass-word", "query= holds a credential"),
+        ("https://host/x?query=v%3D2%26code%3Dpass-word", "query= holds a credential"),
         ("http://host/x?token_env=NOT_SET_HERE", "NOT_SET_HERE is not set"),
         ("http://host/x?token_env=pass-word", "it is not set"),
         ("http://host/x?token_header=A:b", "expected the name of a header"),

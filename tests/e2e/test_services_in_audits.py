@@ -261,3 +261,10 @@ def test_a_record_holds_no_credential(service: Loopback, tmp_path: Path, monkeyp
             assert b"very-hidden-word" not in path.read_bytes()
     # the name of the variable stays, so that the plan can be read again
     assert "token_env=EMBED_KEY" in json.dumps(json.loads((tmp_path / "plan.json").read_text()))
+
+
+def test_a_comparison_of_an_index_keeps_answers(service: Loopback, tmp_path: Path) -> None:
+    record = holdfast.compare_index(embed, f"http://{service.host}/", IMAGES, out=tmp_path)
+    assert record["passed"]
+    assert Answers(Folder(tmp_path)).calls == len(service.asked) > 0
+    assert service.sent == len(IMAGES)

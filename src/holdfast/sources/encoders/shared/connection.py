@@ -34,6 +34,9 @@ WAIT, PLACE = "Retry-After", "Location"
 BEARER = "Authorization"
 """The header of a credential, where nobody names another one."""
 
+_KEY = re.compile(r"(^|[&;_-])(key|code|sig|auth|pwd?|pass)=", re.IGNORECASE)
+"""What credentials in the query of a URL are called, beside words that are never shown."""
+
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -102,9 +105,9 @@ def read_address(scheme: str, name: str, options: Options) -> Address:
         )
     # The service's own query, which would else be taken for options of ours
     query = take(options, "query", str, "")
-    if redact_secrets(query) != query:
+    if redact_secrets(query) != query or _KEY.search(query):
         raise HoldfastError(
-            f"{spec}: query= holds a credential, and specs stand in records; give ?token_env=NAME instead"
+            f"{scheme}:{name}: query= holds a credential, and specs stand in records; give ?token_env=NAME instead"
         )
     address = Address(
         scheme,
