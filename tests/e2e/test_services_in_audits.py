@@ -124,8 +124,12 @@ def test_no_image_is_paid_for_twice(service: Loopback, tmp_path: Path) -> None:
         assert service.sent == 6
     service.answer = lambda asked: Said({"vectors": (embed(asked.images) + 1).tolist()})
     service.asked.clear()
-    with counting(Answers(Folder(tmp_path))), reading():
+    heard = list[str]()
+    with counting(Answers(Folder(tmp_path), say=heard.append)), reading():
         assert torch.allclose(encoder(x), first + 1)
+        assert heard == [
+            f"http://{service.host}/ answers otherwise than it did: what was kept of it is forgotten, and asked again"
+        ]
         assert service.sent == 6 + 6
 
 
@@ -155,6 +159,53 @@ def test_a_service_that_changes_its_mind_is_found(service: Loopback, tmp_path: P
     (entry,) = record.data["encoders"]
     failed = {name for name, check in entry["checks"].items() if check["status"] == "fail"}
     assert failed
+
+
+def test_a_service_that_becomes_another_one_is_found(service: Loopback) -> None:
+    checked = holdfast.audit(f"http://{service.host}/", IMAGES, **SMALL)
+    assert checked.data["encoders"][0]["checks"]["frozen"]["status"] == "pass"
+    half = len(service.asked) // 2
+    service.asked.clear()
+
+    # From the middle on a new model answers, and always the same
+    def deployed(asked: Asked) -> Said:
+        old = len(service.asked) < half
+        return Said({"vectors": (embed(asked.images) if old else embed(asked.images[..., ::-1])).tolist()})
+
+    service.answer = deployed
+    record = holdfast.audit(f"http://{service.host}/", IMAGES, **SMALL)
+    check = record.data["encoders"][0]["checks"]["frozen"]
+    assert check["status"] == "fail"
+    assert "answered at the beginning" in check["finding"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Said(b"", 500),
+        Said(b"<html></html>", kind="text/html"),
+        Said({"vectors": [[float("nan")] * 12] * 24}),
+        Said({"vectors": [[1.0] * 12]}),
+        Said({"vectors": [[1.0] * 3] * 24}),
+        Said(b""),
+    ],
+    ids=["500", "text", "nan", "rows", "length", "nothing"],
+)
+def test_what_was_measured_before_it_failed_stays(bad: Said, service: Loopback, tmp_path: Path) -> None:
+    first = SMALL | {"measures": ["effective_rank", "neighbour_consistency"], "out": tmp_path, "batch_size": 24}
+    del first["settings"]
+    # The clean representations are one call; all else fails
+    service.answer = lambda asked: answer(asked) if len(service.asked) < 2 else bad
+    record = holdfast.audit(f"http://{service.host}/?retries=0", IMAGES, **first)
+    assert record["effective_rank"].value
+    assert any("disturbed" in failure for failure in record.failures)
+    assert not numbers(record)["neighbour_consistency"]
+    assert all("\n" not in failure for failure in record.failures)
+    service.answer = answer
+    mended = holdfast.audit(f"http://{service.host}/?retries=0", IMAGES, **first)
+    assert not mended.failures
+    assert mended["neighbour_consistency"].value is not None
+    assert numbers(mended)["effective_rank"] == numbers(record)["effective_rank"]
 
 
 def test_more_calls_than_are_allowed_are_refused_before_the_first(service: Loopback, tmp_path: Path) -> None:

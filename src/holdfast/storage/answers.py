@@ -45,10 +45,11 @@ class Answers:
     Args:
         files: the run folder.
         end: number of calls of this folder at which no further one is made; None: no limit.
+        say: told what people should know.
     """
 
-    def __init__(self, files: Folder, end: int | None = None):
-        self._files, self._end = files, end
+    def __init__(self, files: Folder, end: int | None = None, say: Callable[[str], object] = lambda text: None):
+        self._files, self._end, self._say = files, end, say
         self._opened: tuple[int, sqlite3.Connection] | None = None
         self._doubtful = set[bytes]()  # services whose answers are of an earlier command
 
@@ -116,8 +117,9 @@ class Answers:
         """Note that a service still answers as it did."""
         self._doubtful.discard(service)
 
-    def forget(self, service: bytes) -> None:
-        """Forget what a service has answered, for it answers otherwise by now."""
+    def forget(self, service: bytes, name: str) -> None:
+        """Forget what a service has answered, for it answers otherwise by now, and say so."""
+        self._say(f"{name} answers otherwise than it did: what was kept of it is forgotten, and asked again")
         self._do(lambda base: base.execute("DELETE FROM answers WHERE service = ?", (service,)))
         self._doubtful.discard(service)
 

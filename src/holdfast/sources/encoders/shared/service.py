@@ -67,7 +67,7 @@ class Service:
         if same:
             answers.trust(self.identity)
         else:
-            answers.forget(self.identity)
+            answers.forget(self.identity, str(self.address))
         return same
 
     def _ask(self, images: np.ndarray) -> np.ndarray:
