@@ -59,7 +59,7 @@ def test_names_and_labels():
     assert open_encoder("zoo:digits_cnn?seed=1").name == "zoo:digits_cnn?seed=1"
     assert open_encoder("zoo:digits_cnn?label=mine").name == "mine"
     differentiable = {"zoo", "file", "py", "onnx", "torchvision", "timm", "hf", "openclip"}
-    assert set(registry.names("encoders")) == differentiable | {"call", "ort", "tflite", "openvino"}
+    assert set(registry.names("encoders")) == differentiable | {"call", "ort", "tflite", "openvino", "http", "https"}
 
 
 def test_one_number_stands_for_every_channel_beside_three(monkeypatch):

@@ -111,7 +111,7 @@ def test_parts_and_workers_that_share_a_folder_that_is_no_disk(tmp_path: Path) -
     run_audit(plan(*encoders), "memory://one", engine=Turns())
     same(tmp_path / "one", fetched("memory://one", tmp_path / "two"))
     parts(plan(*encoders), ["memory://a", "memory://b"])
-    with pytest.raises(HoldfastError, match=r"names code to be run here: .*a Python module"):
+    with pytest.raises(HoldfastError, match=r"names code to be run here, .*a Python module"):
         merge_parts("memory://c", ["memory://a", "memory://b"])
     merge_parts("memory://c", ["memory://a", "memory://b"], trust=True)
     same(tmp_path / "one", fetched("memory://c", tmp_path / "three"))

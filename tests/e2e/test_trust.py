@@ -115,7 +115,7 @@ def planted(secret: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_merge_runs_no_code_of_others_without_trust(planted: Path, capsys) -> None:
     assert status_of("merge", str(planted)) == 2
     error = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "names code to be run here: py:planted:build" in error
+    assert "names code to be run here, or who is to get images: py:planted:build" in error
     assert "--trust" in error
     with pytest.raises(HoldfastError, match="--trust"):
         merge_parts("another", [str(planted)])

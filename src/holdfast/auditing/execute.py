@@ -8,6 +8,7 @@ from functools import partial
 from holdfast.auditing.encoder_result import EncoderResult, ItemError, make_failed_result
 from holdfast.auditing.prepare import PreparedAudit
 from holdfast.auditing.schedule import Part, Schedule
+from holdfast.auditing.services import refuse_calls
 from holdfast.auditing.shards import ShardFile
 from holdfast.auditing.work import Step, Worker, WorkItem
 from holdfast.core import HoldfastError, registry
@@ -32,6 +33,7 @@ def execute(audit: PreparedAudit, engine: Engine, part: Part | None = None) -> S
     tested, train = audit.images.tested, audit.images.train
     predict = partial(plan.predict_work, len(tested), None if train is None else len(train))
     work = [predict(_draws(audit, spec)) // (part.count if part else 1) for spec in plan.encoders]
+    refuse_calls(audit)
     look = partial(find_stored_shards, audit.store)
     schedule = Schedule(plan.dependencies, plan.requirements, work, look, part)
     with engine.open(partial(Worker, replace(audit, listener=listener))) as pool:

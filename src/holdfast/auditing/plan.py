@@ -78,6 +78,7 @@ class Plan(metaclass=Checked):
         allow: names of checks whose failure is accepted.
         budget: seconds after which an audit in rounds begins no further round; None: no limit.
         until: what else ends an audit in rounds. Audits with neither are made in one go.
+        calls: how many calls encoders that are services may get, at most; None: no limit.
         round: which round of an audit in rounds this is; None: all of it at once.
     """
 
@@ -103,6 +104,7 @@ class Plan(metaclass=Checked):
     allow: tuple[str, ...] = ()
     budget: float | None = None
     until: Until | None = None
+    calls: int | None = None
     round: Round | None = None
 
     def __post_init__(self) -> None:
@@ -127,6 +129,8 @@ class Plan(metaclass=Checked):
         # How it is run, and what it names
         if self.budget is not None and not self.budget > 0:
             raise HoldfastError(f"budget: expected seconds above 0, got {self.budget:g}; give more, such as 2m or 1h")
+        if self.calls is not None and self.calls < 1:
+            raise HoldfastError(f"calls: expected at least 1, got {self.calls}")
         if self.until is not None and self.until.measure not in ("", *self.measures_by_name):
             raise unknown("measure of the audit in until", self.until.measure, self.measures_by_name)
         if self.batch_size is not None and self.batch_size < 1:

@@ -101,6 +101,7 @@ def make_plan(
         allow=request.allow,
         budget=_budget(request.budget, None if request.until else base.budget),
         until=None if request.until is None else until_of(request.until),
+        calls=request.calls,
     )
 
 

@@ -27,6 +27,7 @@ from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import places, public, restore_paths
 from holdfast.sources.data import Selection
 from holdfast.sources.encoders import check_encoder
+from holdfast.storage.answers import Answers
 from holdfast.storage.claim import Claim
 from holdfast.storage.entry import as_json
 from holdfast.storage.filesystem import Folder
@@ -67,6 +68,8 @@ class PreparedAudit:
         began: the same on the clock that measures how long it takes, in seconds.
         listener: told about progress, in this process.
         claim: its right to the folder, in this process.
+        calls_end: number of calls to services, of all that were made for the folder, at which no further one is made;
+            None: no limit.
     """
 
     plan: Plan
@@ -86,6 +89,7 @@ class PreparedAudit:
     began: float = field(default_factory=time.perf_counter)
     listener: Listener = field(default_factory=Silent)
     claim: Claim = field(default_factory=Claim)
+    calls_end: int | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send all but what is open here; paths of specs begin in this process's folder."""
@@ -193,6 +197,7 @@ def prepare(
         began=began,
         listener=listener,
         claim=held,
+        calls_end=None if plan.calls is None else Answers(store.files).calls + plan.calls,
     )
 
 

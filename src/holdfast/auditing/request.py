@@ -68,6 +68,10 @@ class AuditOptions(metaclass=Checked):
         str | None,
         Option("When to stop: '24 images', 'breaking_radius ± 10%'.", default="when all is done"),
     ] = None
+    calls: Annotated[
+        int | None,
+        Option("Calls to encoders that are services (http:), at most; what would need more is refused.", default="all"),
+    ] = None
     eps: Eps = None
     norm: Annotated[Any, Option("Norm of the ball: linf, l2 or patch.", default="linf", offers=NORMS)] = None
     measures: Annotated[

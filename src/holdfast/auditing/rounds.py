@@ -25,6 +25,7 @@ from holdfast.auditing.prepare import PreparedAudit, find_record, is_of_plan
 from holdfast.auditing.progress_file import ProgressFile
 from holdfast.auditing.relations import relations
 from holdfast.auditing.series import series_entries
+from holdfast.auditing.services import fits_calls
 from holdfast.auditing.shards import ends_of_rounds
 from holdfast.core import HoldfastError, Measure, Score, Table
 from holdfast.core.engine import Engine
@@ -118,7 +119,7 @@ class _Rounds:
         budget, spent = self._audit.plan.budget, self._duration
         if self._is_goal_met:
             return None
-        within = [end for end in self._next_ends if budget is None or spent + self._predict_seconds(end) <= budget]
+        within = [end for end in self._affordable if budget is None or spent + self._predict_seconds(end) <= budget]
         soon = [end for end in within if self._predict_seconds(end) <= max(AT_ONCE, self._before + spent)]
         return max(soon) if soon else min(within, default=None)
 
@@ -126,7 +127,9 @@ class _Rounds:
         """Return why no further round is made."""
         if self._is_goal_met:
             return "until"
-        return "complete" if complete(self._last) else "budget"
+        if complete(self._last):
+            return "complete"
+        return "calls" if self._next_ends and not self._affordable else "budget"
 
     def close(self, ended: Ended) -> Record:
         """Write into the record why there is no further round, and return it."""
@@ -155,6 +158,12 @@ class _Rounds:
         """How many images may be attacked by the end of the next round."""
         attacked = self._n_attacked
         return [end for end in self._ends if end >= attacked and (end > attacked or self._partial)]
+
+    @property
+    def _affordable(self) -> list[int]:
+        """Those of them for which services get no more calls than they may."""
+        audit = self._audit
+        return [end for end in self._next_ends if fits_calls(audit, replace(audit.plan, round=Round(end)))]
 
     @property
     def _partial(self) -> bool:

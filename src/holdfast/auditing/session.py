@@ -53,10 +53,11 @@ from holdfast.core.observation import learning_of
 from holdfast.core.own_ball import balls_of, require_one_ball
 from holdfast.core.precision import use_precision
 from holdfast.core.threat import image_shape
-from holdfast.numerics.geometry.spread import rounding, spread
+from holdfast.numerics.geometry.spread import is_unmoved
 from holdfast.runtime.errors import NotCertified, no_labels
 from holdfast.runtime.foreign import forbid_mutation
 from holdfast.sources.data import ImageSet
+from holdfast.storage.answers import reading
 from holdfast.storage.run_folder import Store
 
 Progress = Callable[[int], None]
@@ -345,7 +346,7 @@ class Session:
 
         size = self.batch_size if observation.scope is Scope.TRAINING else max(1, stop - start)
         starts = range(start, max(stop, start + 1), size)  # of no image too: it says what it lacks
-        with self.follow_passes():
+        with self.follow_passes(), reading():
             return join_rows([self._memory.run(observation, at, min(at + size, stop), run) for at in starts])
 
     @contextmanager
@@ -480,10 +481,6 @@ def classifier_of(
     return probe.learn(bank)
 
 
-MOVED = 1e-2
-"""How far the same encoder may represent an image elsewhere, in units of `spread`: batches and devices round."""
-
-
 def forget_stale(session: Session, plan: Plan, store: Store, recorded: bool) -> int | None:
     """Delete what other code of an encoder has stored behind the same weights.
 
@@ -510,8 +507,5 @@ def _is_stale(session: Session, store: Store) -> bool:
         with torch.no_grad():
             again = session.encoder(session.batch(shard.start, shard.start + min(2, len(reps)))).float().cpu()
         session.encoder.passes = before  # two passes that only a resumed audit makes
-        moved = (again - reps[: len(again)]).double().norm(dim=1)
-        # of one image there is no spread: then its own length must do
-        unit = spread(reps) if len(reps) > 1 else float(reps.double().norm(dim=1).max())
-        return not bool((moved <= torch.clamp_min(rounding(reps)[: len(again)], MOVED * unit)).all())
+        return not is_unmoved(reps, again)
     return False

@@ -4,7 +4,7 @@ A work item leaves its result in the run folder, where any other process finds i
 order that its dependencies allow, and again after it was lost.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -18,7 +18,9 @@ from holdfast.auditing.session import Progress, Session, forget_stale
 from holdfast.auditing.shards import ShardFile, cuts_of
 from holdfast.core import Encoder
 from holdfast.runtime.foreign import foreign
+from holdfast.runtime.listener import FailureListener, Listener
 from holdfast.sources.encoders import open_encoder
+from holdfast.storage.answers import Answers, counting
 from holdfast.storage.run_folder import OtherEncoder, Store, StoreError
 
 
@@ -101,6 +103,11 @@ def session_of(
     )
 
 
+def _say(listener: Listener) -> Callable[[str], object]:
+    """Return what tells people something that should not pass by, as stages do."""
+    return listener.report_failure if isinstance(listener, FailureListener) else listener.stage
+
+
 class Worker:
     """Does work items, one after the other; keeps the encoder of the last one open.
 
@@ -112,9 +119,14 @@ class Worker:
         self._audit = audit
         self._opened: tuple[int, Session] | None = None
         self._progress = BoundProgress(audit.listener)
+        self._answers = Answers(audit.store.files, audit.calls_end, _say(audit.listener))
 
     def __call__(self, item: WorkItem) -> OpenedEncoder | EncoderResult | ItemError | None:
         """Do a work item; None: the shard is stored."""
+        with counting(self._answers):
+            return self._do(item)
+
+    def _do(self, item: WorkItem) -> OpenedEncoder | EncoderResult | ItemError | None:
         try:
             match item.step:
                 case Step.OPEN:

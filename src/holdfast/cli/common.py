@@ -172,11 +172,14 @@ def run_plan(
     from holdfast.auditing.execute import INLINE
     from holdfast.auditing.prepare import prepare
     from holdfast.auditing.rounds import run_rounds
+    from holdfast.auditing.services import foresee_audit
 
     drawn, engine = time.monotonic(), engine or INLINE
     record: Any = None
     with listening(quiet) as bars:
         audit = prepare(plan, folder, overwrite=overwrite, engine=engine, listener=bars)
+        for line in () if quiet else map(str, foresee_audit(audit)):
+            err.print(brief(line), soft_wrap=True, highlight=False)
         records = run_rounds(audit, engine, command_line())
         for record in records:
             try:

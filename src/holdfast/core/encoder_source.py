@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, TypeAlias
 
@@ -15,6 +16,21 @@ from holdfast.runtime.errors import HoldfastError
 
 TextTower: TypeAlias = Callable[[Sequence[str]], Float[Tensor, "texts dim"]]
 """Embeds texts, [N, D], in the space of the representations of the encoder that it belongs to."""
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where an encoder sends images.
+
+    Attributes:
+        host: who gets them.
+        batch: how many a call holds at most; None: any number.
+        price: of 1,000 images, in any currency; None: nobody said it.
+    """
+
+    host: str
+    batch: int | None = None
+    price: float | None = None
 
 
 class EncoderSource(metaclass=Checked):
@@ -103,6 +119,10 @@ class EncoderSource(metaclass=Checked):
             HoldfastError: weights that such a file cannot hold.
         """
         raise NotImplementedError
+
+    def sends(self, name: str, options: Options) -> Destination | None:
+        """Return to whom images are sent, of a service; None: they stay here."""
+        return None
 
     def runs(self, name: str, options: Options) -> str:
         """Return what code a spec runs beside that of installed packages, in a few words; "" where it runs none."""

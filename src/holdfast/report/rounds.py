@@ -15,6 +15,7 @@ GOES_ON = {
         "it shorter, and {same} goes on from here"
     ),
     "until": "it was asked to go on until {until}; the same command with a higher aim goes on from here",
+    "calls": ("a further round would need more calls than --calls allows; the same command with more of them goes on"),
     "interrupted": "it was interrupted; the same command goes on from here",
 }
 """Why there was no further round, and what to do about it, by `ended`; "too little" of a budget, by what it took."""

@@ -12,10 +12,11 @@ KEEP = "HOLDFAST_KEEP_PATHS"
 
 _SECRETS = (
     (re.compile(r"(?<=://)[^/\s'\"@]+@"), "***@"),  # user:password@host
-    # What is assigned to a name that says it is a secret
+    # What is assigned to a name that says it is a secret, unless it is the name of an environment variable (token_env=)
     (
         re.compile(
-            r"([?&;]|--|\b)([\w.-]*(?:token|secret|passw(?:or)?d|signature|credential|api_?key|access_?key)[\w.-]*=)"
+            r"([?&;]|--|\b)([\w.-]*(?:token|secret|passw(?:or)?d|signature|"
+            r"credential|api_?key|access_?key)[\w.-]*(?<!_env)=)"
             r"[^&\s'\"]+",
             re.IGNORECASE,
         ),

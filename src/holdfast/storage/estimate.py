@@ -83,6 +83,7 @@ class EncoderEstimate(Entry, frozen=True, kw_only=True):
         at_least: whether the time of one of them is a lower bound.
         seconds: of all parts; workers share what they observe and read.
         disk_bytes: of all that is seen.
+        sends: who gets how many images in how many calls, where it is a service; "" for others.
     """
 
     name: str
@@ -100,6 +101,7 @@ class EncoderEstimate(Entry, frozen=True, kw_only=True):
     at_least: bool = False
     seconds: Seconds = Seconds(expected=0, low=0, high=0)
     disk_bytes: Count = 0
+    sends: str = ""
 
 
 class Budget(Entry, frozen=True, kw_only=True):

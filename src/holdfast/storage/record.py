@@ -322,7 +322,7 @@ class SeriesEntry(Entry, frozen=True, kw_only=True):
     fluctuation: dict[str, FluctuationEntry] = {}
 
 
-Ended = Literal["complete", "budget", "until", "interrupted"]
+Ended = Literal["complete", "budget", "until", "calls", "interrupted"]
 """Why no further round of an audit was made."""
 
 

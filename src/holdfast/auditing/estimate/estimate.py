@@ -18,11 +18,12 @@ from holdfast.auditing.balls import describe_balls, shape_of
 from holdfast.auditing.estimate.extrapolate import extrapolate, relative_range, work_of
 from holdfast.auditing.estimate.rescale import Timed, foresee_budget
 from holdfast.auditing.estimate.time_passes import Clock, PassTimes, synchronise_clock, time_passes
-from holdfast.auditing.estimate.time_shards import Stopwatch, time_shards
+from holdfast.auditing.estimate.time_shards import Stopwatch, Timing, time_shards
 from holdfast.auditing.images import AuditImages, memory_format, open_all, open_unread
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.prepare import check_encoders
 from holdfast.auditing.schedule import Part, own_shards
+from holdfast.auditing.services import Sending, foresee
 from holdfast.auditing.session import Session
 from holdfast.auditing.work import session_of
 from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Passes
@@ -33,6 +34,7 @@ from holdfast.numerics.bounds.footprint import memory
 from holdfast.numerics.bounds.trace import trace
 from holdfast.numerics.geometry.pairwise import near
 from holdfast.runtime.errors import NotCertified, first_line, no_labels
+from holdfast.sources.data import ImageSet
 from holdfast.sources.encoders import open_encoder
 from holdfast.storage.estimate import Budget, EncoderEstimate, Estimate, MoreImages, PartEstimate, Seconds, Work
 from holdfast.storage.run_folder import Store, StoreError
@@ -42,6 +44,9 @@ SECONDS = 15.0
 
 COMPARED, PLACED = 1500, 2
 """Representations that are compared to time pairs; and how often a measure goes through all pairs, at least."""
+
+ASKED = 8
+"""Images of a service that are timed, twice."""
 
 FIRST = 0.5
 """Share of that time in which all images must be read and represented; else fewer are taken, and no shard is kept."""
@@ -189,7 +194,10 @@ class _Estimator:
         images = self.unread.render(encoder.geometry).tested
         batch_size = plan.batch_size_of(images.shape)
         backward = any(observation.passes.backward for observation in plan.observations)
-        passes = time_passes(encoder, images, batch_size, plan.device, backward, self.seconds / 50, clock)
+        # A service is asked for a few images alone: nobody has said yet that it may be asked for more
+        sends = [str(sent) for sent in self._foresee(images) if sent.encoder == name]
+        seconds, at_once = (0.0, min(batch_size, ASKED)) if sends else (self.seconds / 50, batch_size)
+        passes = time_passes(encoder, images, at_once, plan.device, backward, seconds, clock)
         bounding, held = 0, peak_memory(plan.device)
         if any(observation.passes.bounds for observation in plan.observations):
             traced = clock()
@@ -202,7 +210,7 @@ class _Estimator:
             # Its first shards, which stay in the run folder if all images can be read and represented in time
             reading = fmean(passes.read) * (len(images) + len(self.unread.train or ()))
             first = reading + passes.seconds(Passes(1).of_draws(encoder.draws)) * len(images)
-            lasting = first < FIRST * self.seconds
+            lasting = first < FIRST * self.seconds and not sends
             store, watch = Store(self.folder if lasting else beside), Stopwatch(encoder, clock)
             size = max(2 * batch_size, int(len(images) * FIRST / 2 * self.seconds / first))
             session = self._session(encoder, None if lasting else size, store, watch)
@@ -217,7 +225,11 @@ class _Estimator:
                 for o, count in extents.items()
             }
             step = passes.seconds(Passes(1, 1).of_draws(encoder.draws)) * batch_size
-            timings = time_shards(session, store, plan, predicted, step, began + self.seconds, watch)
+            timings = (
+                dict.fromkeys(extents, Timing(None, (), "a service is asked by the audit alone"))
+                if sends
+                else time_shards(session, store, plan, predicted, step, began + self.seconds, watch)
+            )
             encoder.passes = before
 
             # From these to all shards, or to those of one part; what encoders have in common counts once
@@ -263,7 +275,13 @@ class _Estimator:
             at_least=any(part.at_least for part in parts),
             seconds=_sum_seconds(self._share(part) for part in parts),
             disk_bytes=sum(part.stored for part in parts),
+            sends="".join(sends),
         )
+
+    def _foresee(self, images: ImageSet) -> list[Sending]:
+        """Return what the plan sends to services."""
+        train = None if self.unread.train is None else len(self.unread.train)
+        return foresee(self.plan, len(images), train, images.shape)
 
     def _share(self, part: PartEstimate) -> Seconds:
         """Return the time of a part on all workers, which share what they observe and read."""

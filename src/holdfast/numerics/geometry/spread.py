@@ -14,6 +14,9 @@ Reps = Float[Tensor, "images dim"]
 COMPUTED = 16
 """Last digits by which two float32 passes may differ: sums of many terms round in another order in another batch."""
 
+MOVED = 1e-2
+"""How far the same encoder may represent an image elsewhere, in units of `spread`: batches and devices round."""
+
 _FORMATS = {"bfloat16": (8, -126), "float16": (11, -14), "float32": (24, -126)}
 """Significant bits and the smallest exponent of normal numbers: a number x has the spacing 2^(exponent + 1 - bits)."""
 
@@ -69,6 +72,26 @@ def rounding(reps: Reps, of_directions: bool = False, computed: int = COMPUTED) 
         made = (squares.sum(1) / 6).sqrt()
         parts.append(made / part.double().norm(dim=1).clamp_min(1e-300) if of_directions else made)
     return torch.cat(parts)
+
+
+def is_unmoved(reps: Reps, again: Reps) -> bool:
+    """Return whether the first images are represented as they were, but for rounding in other batches and devices.
+
+    Args:
+        reps: representations as they were.
+        again: those of the first images now.
+
+    Example:
+        >>> reps = torch.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]])
+        >>> is_unmoved(reps, reps[:2] + 1e-3), is_unmoved(reps, reps[:2] + 0.1), is_unmoved(reps, reps[:2, :1])
+        (True, False, False)
+    """
+    if again.shape[1:] != reps.shape[1:]:
+        return False
+    moved = (again - reps[: len(again)]).double().norm(dim=1)
+    # of one image there is no spread: then its own length must do
+    unit = spread(reps) if len(reps) > 1 else float(reps.double().norm(dim=1).max())
+    return bool((moved <= torch.clamp_min(rounding(reps)[: len(again)], MOVED * unit)).all())
 
 
 def nearest_apart(reps: Reps, images: int = _FIRST) -> Float[Tensor, "some"]:

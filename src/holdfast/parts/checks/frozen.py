@@ -16,7 +16,8 @@ from holdfast.parts.observations.clean import Clean
 class Frozen(Check):
     """Fails for an encoder in train mode, with changed weights or buffers, or with a random forward pass.
 
-    Fails as well where a pass with gradients, as searches make it, computes something else than one without.
+    Fails as well where something outside torch, whose weights cannot be seen, answers otherwise than at the beginning,
+    and where a pass with gradients, as searches make it, computes something else than one without.
 
     Passes of a mean over draws agree. What is left of the noise is that of the difference between an image and its
     nearest one, which is what decides: of Δ̄ = (1/k) Σ_j Δ_j, with Δ_j that difference by one draw,
@@ -89,6 +90,10 @@ class Frozen(Check):
             return self._random(gap, encoder.draws is not None)
         if other:
             return self._report_grad_mismatch(gap_searched)
+        # What runs outside torch shows no weights that could be compared, only what it answered at the beginning
+        moved, gap_since = differs(clean[: len(x)].to(first), self.searched)
+        if moved and not encoder.differentiable:
+            return self._report_change(gap_since)
         if encoder.draws is not None:
             return self._of_draws(subject, x, encoder.draws)
         if gap > 0:
@@ -113,6 +118,15 @@ class Frozen(Check):
                 "audit the mean of k draws, ?draws=k, or switch off what is random."
             )
         return Verdict("fail", finding, meaning, {"difference": gap}, called="Random")
+
+    def _report_change(self, gap: float) -> Verdict:
+        """Say that it answers otherwise than at the beginning."""
+        finding = f"what it answers now differs from what it answered at the beginning by {gap:.1e} of the spread"
+        meaning = (
+            "What is behind it changed while it was audited (a new model in a service?), or its answers depend on the "
+            "batch, so the numbers are those of no one encoder; audit it again in a new folder."
+        )
+        return Verdict("fail", finding, meaning, {"difference": gap})
 
     def _report_grad_mismatch(self, gap: float) -> Verdict:
         """Say that a pass with gradients computes something else, and what to do."""

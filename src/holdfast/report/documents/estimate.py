@@ -31,6 +31,7 @@ def document(estimate: Estimate) -> Document:
             shown.append(Text.assemble((encoder.name, "bold"), ": ", (encoder.error, "bold red")))
             continue
         shown += [Text.assemble((encoder.name, "bold"), f": {_sentence(encoder, estimate)}"), _parts(encoder)]
+        shown += [Text(f"{encoder.sends}.", style="bold")] if encoder.sends else []
         for why, titles in _group_untimed(encoder).items():
             shown.append(Text.assemble((listing(titles, 3), "bold"), f": {why}"))
     return [*shown, Text(_small_print(estimate), style="dim")] if estimate.seconds is not None else shown
@@ -152,7 +153,11 @@ def _extrapolate(more: MoreImages, estimate: Estimate) -> str:
 
 def _small_print(estimate: Estimate) -> str:
     stored = sum(encoder.stored or 0 for encoder in estimate.encoders)
-    shards = "Nothing was kept: to read and represent all images takes longer than half of --calibrate."
+    shards = "A service gets a few images to be timed, and nothing of it is kept."
+    more = ""
+    if not all(encoder.sends for encoder in estimate.encoders):
+        more = "; a longer --calibrate times more"
+        shards = "Nothing was kept: to read and represent all images takes longer than half of --calibrate."
     if stored:
         of = plural(sum(encoder.shards for encoder in estimate.encoders), "shard")
         shards = f"What was computed, {stored:,} of {of}, is kept in {estimate.folder}, and the audit goes on from it."
@@ -161,8 +166,7 @@ def _small_print(estimate: Estimate) -> str:
         for text, used in (
             (" ≤: at most, for it may end early.", any(encoder.at_most for encoder in estimate.encoders)),
             (
-                " ≥: at least, for none of it ended while timing, and its passes alone were counted; a longer "
-                "--calibrate times more.",
+                f" ≥: at least, for none of it ended while timing, and its passes alone were counted{more}.",
                 estimate.at_least,
             ),
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.core import registry
 from holdfast.core.encoder import Encoder
-from holdfast.core.encoder_source import EncoderSource, TextTower
+from holdfast.core.encoder_source import Destination, EncoderSource, TextTower
 from holdfast.core.source_spec import Options, parse, positive, take
 from holdfast.runtime.doctor import advise, doctor
 from holdfast.runtime.errors import HoldfastError
@@ -15,6 +15,7 @@ from holdfast.runtime.guess import ALIKE, format_suggestions, likeness, nearest
 __all__ = [
     "advise",
     "check_encoder",
+    "destination_of",
     "doctor",
     "draws_of",
     "files_of",
@@ -81,6 +82,16 @@ def files_of(spec: str) -> Sequence[Path] | None:
     source, name, options = _source(spec)
     _randomness(options)
     return source.files(name, options)
+
+
+def destination_of(spec: str) -> Destination | None:
+    """Return to whom the encoder of a spec sends images, see `EncoderSource.sends`; None: they stay here."""
+    try:
+        source, name, options = _source(spec)
+        _randomness(options)
+        return source.sends(name, options)
+    except HoldfastError:  # which is told where encoders are looked up
+        return None
 
 
 def find_weights_suffix(spec: str) -> str | None:

@@ -5,28 +5,21 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, cast
-
-import torch
+from typing import Any
 
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.function_fingerprint import fingerprint
 from holdfast.core.geometry import BY_CALLER
-from holdfast.core.outside import BYTES, Outside, Wanted
-from holdfast.core.source_spec import Options, one_of, positive, take
+from holdfast.core.outside import Outside, Wanted
+from holdfast.core.source_spec import Options
 from holdfast.runtime.errors import HoldfastError
-from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
-from holdfast.sources.encoders.shared.options import Common, read
+from holdfast.sources.encoders.shared.options import Common
 from holdfast.sources.encoders.shared.own_module import look_up
-from holdfast.sources.encoders.shared.runtime import REAL, TAKES, describe_wanted
-from holdfast.sources.onnx.file import LAYOUTS
+from holdfast.sources.encoders.shared.runtime import AS_GIVEN, assemble_given, describe_wanted, read_wanted
 
 COMMAND = "HOLDFAST_COMMAND"
 """Environment variable by which the workers of a command know that they are its own; they inherit it."""
-
-AS_GIVEN = "pixels in [0, 1], as the function is given them"
-BYTES_GIVEN = "pixels from 0 to 255, as the function is given them"
 
 
 @dataclass(frozen=True)
@@ -61,33 +54,14 @@ class Call(EncoderSource):
         function, wanted, common = self._parse_options(name, options)
         network = Outside(partial(_same, function), wanted, identify(function, name))
         origin = {"source": f"call:{name}", **describe_wanted(wanted)}
-        # Nothing is done to pixels unless the spec says so: the function is the whole pipeline
-        mean, std = common.mean or (0.0,), common.std or (1.0,)
-        source = BY_CALLER if common.mean else BYTES_GIVEN if wanted.quantisation else AS_GIVEN
-        if not common.pictures.given:
-            return Encoder(network, mean=mean, std=std, name=common.name, origin=origin | {"normalisation": source})
-        if common.size is None or common.pictures.resize is None:
-            raise HoldfastError(
-                f"{options.spec}: a function says nothing of pictures; give all of it, as in resize=256&crop=224 or "
-                "resize=squash&size=224"
-            )
-        # Grey ones are for networks that take one channel, which a function is asked once
-        channels = len(mean) if len(mean) > 1 else _channels(network, common.size)
-        return assemble(network, common, Preprocessing(mean, std, source, (channels, *common.size), None), origin)
+        return assemble_given(network, common, origin, options.spec, "a function")
 
     def _parse_options(self, name: str, options: Options) -> tuple[Callable[..., Any], Wanted, Common]:
-        layout = cast(Any, take(options, "layout", lambda word: one_of(*LAYOUTS)(word.lower()), "nchw"))
-        channels = cast(Any, take(options, "channels", lambda word: one_of("rgb", "bgr")(word.lower()), "rgb"))
-        dtype = take(options, "dtype", one_of(*REAL, "uint8"), "float32")
-        batch = take(options, "batch", positive, None)
-        common = read(options, takes=TAKES)
-        if dtype == "uint8" and common.mean is not None:
-            raise HoldfastError(f"{options.spec}: dtype=uint8 is pixels from 0 to 255 as they are; leave out mean, std")
+        wanted, common = read_wanted(options)
         function = look_up(options.spec, name, "call:package.module:function")
         if not callable(function):
             raise HoldfastError(f"{options.spec}: expected a function, got {type(function).__name__}")
-        quantisation = BYTES if dtype == "uint8" else None
-        return function, Wanted(layout, channels, dtype, batch, quantisation), common
+        return function, wanted, common
 
 
 def function_encoder(function: Callable[..., Any], name: str, mean: Any, std: Any) -> Encoder:
@@ -126,12 +100,3 @@ def identify(function: Callable[..., Any], name: str) -> bytes:
         return fingerprint(function, name).encode()
     except (HoldfastError, TypeError, OSError):
         return f"{name} {os.environ.setdefault(COMMAND, secrets.token_hex(8))}".encode()
-
-
-def _channels(network: Outside, size: tuple[int, int]) -> Literal[1, 3]:
-    """Return 3 where a function takes colours, else 1."""
-    try:
-        network(torch.full((1, 3, *size), 0.5))
-    except Exception:  # whatever it raises; `assemble` says what it raises on grey pictures too
-        return 1
-    return 3

@@ -20,6 +20,7 @@ from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import public
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import check_encoder
+from holdfast.storage.answers import Answers, counting
 from holdfast.storage.entry import as_json, read_json
 from holdfast.storage.index_file import INDEX, read_index
 from holdfast.storage.index_upgrade import SCHEMA, Both, IndexImages, IndexPlanEntry, IndexRecord
@@ -71,7 +72,7 @@ def compare_index(
     # What another comparison in the same folder would answer otherwise
     asked = public(as_json([asdict(plan), images.fingerprint]))
     # Until this returns nobody else writes there
-    with closing(store.claim(digest(asked), say=listener.stage)):
+    with closing(store.claim(digest(asked), say=listener.stage)), counting(Answers(store.files)):
         recorded = None if overwrite else _claim(store, asked)
 
         # Both encoders, one after the other: two may not fit into memory

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
+import torch
 
 from holdfast.core.encoder import Encoder
+from holdfast.core.geometry import BY_CALLER
 from holdfast.core.outside import BYTES, Call, Outside, Wanted
-from holdfast.core.source_spec import Options, one_of, take
+from holdfast.core.source_spec import Options, one_of, positive, take
 from holdfast.runtime.doors import digest_file
 from holdfast.runtime.errors import HoldfastError, first_line, unknown
 from holdfast.runtime.guess import path_meant
@@ -24,6 +26,9 @@ TAKES = ("mean", "std", *PICTURES)
 
 REAL, WHOLE = ("float16", "float32", "float64"), ("uint8", "int8")
 """Types that images may have: real numbers, and those of 8 bits."""
+
+AS_GIVEN = "pixels in [0, 1], as the function is given them"
+BYTES_GIVEN = "pixels from 0 to 255, as the function is given them"
 
 COLOURS = {"bgr": "blue, green, red"}
 
@@ -92,6 +97,59 @@ def read_asked(options: Options) -> tuple[Asked, Common]:
         take(options, "output", str, None),
     )
     return asked, read(options, takes=TAKES)
+
+
+def read_wanted(options: Options) -> tuple[Wanted, Common]:
+    """Take the options of code that says nothing of itself; the source has taken its own before.
+
+    Raises:
+        HoldfastError: pixels as bytes that are to be normalised, and what `read` raises.
+    """
+    layout = cast(Any, take(options, "layout", lambda word: one_of(*LAYOUTS)(word.lower()), "nchw"))
+    channels = cast(Any, take(options, "channels", lambda word: one_of("rgb", "bgr")(word.lower()), "rgb"))
+    dtype = take(options, "dtype", one_of(*REAL, "uint8"), "float32")
+    batch = take(options, "batch", positive, None)
+    common = read(options, takes=TAKES)
+    if dtype == "uint8" and common.mean is not None:
+        raise HoldfastError(f"{options.spec}: dtype=uint8 is pixels from 0 to 255 as they are; leave out mean, std")
+    return Wanted(layout, channels, dtype, batch, BYTES if dtype == "uint8" else None), common
+
+
+def assemble_given(network: Outside, common: Common, origin: Mapping[str, object], spec: str, what: str) -> Encoder:
+    """Return the encoder of code that says nothing of itself; nothing is done to pixels unless the spec says so.
+
+    Args:
+        network: the code.
+        common: options of the spec.
+        origin: facts for the record.
+        spec: for errors.
+        what: the code, in words.
+
+    Raises:
+        HoldfastError: words about pictures that are not all of them.
+    """
+    # The code is the whole pipeline
+    mean, std = common.mean or (0.0,), common.std or (1.0,)
+    source = BY_CALLER if common.mean else BYTES_GIVEN if network.wanted.quantisation else AS_GIVEN
+    if not common.pictures.given:
+        return Encoder(network, mean=mean, std=std, name=common.name, origin={**origin, "normalisation": source})
+    if common.size is None or common.pictures.resize is None:
+        raise HoldfastError(
+            f"{spec}: {what} says nothing of pictures; give all of it, as in resize=256&crop=224 or "
+            "resize=squash&size=224"
+        )
+    # Grey ones are for networks that take one channel, which the code is asked once
+    channels = len(mean) if len(mean) > 1 else _channels(network, common.size)
+    return assemble(network, common, Preprocessing(mean, std, source, (channels, *common.size), None), origin)
+
+
+def _channels(network: Outside, size: tuple[int, int]) -> Literal[1, 3]:
+    """Return 3 where a function takes colours, else 1."""
+    try:
+        network(torch.full((1, 3, *size), 0.5))
+    except Exception:  # whatever it raises; `assemble` says what it raises on grey pictures too
+        return 1
+    return 3
 
 
 def check_file(kind: str, name: str) -> Path:
