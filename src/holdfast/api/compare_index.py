@@ -44,6 +44,11 @@ class IndexRecord(Shown, dict[str, Any]):
         super().__init__(as_json(record))
         self._record = record
 
+    @property
+    def status(self) -> int:
+        """The exit status of the command: 0 where all requirements are met and no canary is broken."""
+        return self._record.status
+
     def _document(self) -> Document:
         return document(self._record)
 
