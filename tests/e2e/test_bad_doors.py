@@ -44,7 +44,8 @@ READ = {
     ("check", "--baseline"): [["{good}", "--baseline", "{run}"]],
     ("check", "--canaries"): [["{good}", "--baseline", "{good}", "--canaries", "{it}.csv"]],
     ("compare", "folders"): [["{run}", "{run}2"]], ("figures", "folders"): [["{run}"]],
-    ("compare-index", "old"): [["{it}.safetensors?mean=0&std=1", ENCODER, *DIGITS]],
+    ("compare-index", "old"): [["{it}.safetensors?mean=0&std=1", ENCODER, *DIGITS],
+    *(["vectors:{it}." + end, "vectors:{it}." + end] for end in ("npy", "parquet", "csv"))],
     ("compare-index", "new"): [[ENCODER, "{it}.safetensors?mean=0&std=1", *DIGITS]],
     ("compare-index", "--data"): [[ENCODER, ENCODER, "--data", "{it}.npz"]],
     ("compare-index", "--canaries"): [[ENCODER, ENCODER, *DIGITS, "--canaries", "{it}.csv"]],
@@ -103,7 +104,7 @@ OTHERS = """
     --source-url --k --format --only --width --height --font --size --marks --dpi --port --host --open --epochs --track
     --objective --steps --attack --views --batchnorm --rehearse --image --negatives --label --seconds --certifier
     --lora --lora-rank --attack-steps --attack-step --patience --ema --clip --certified --template --no-pictures
-    --freeze --groups --sigma --draws --alpha kind
+    --freeze --groups --sigma --draws --alpha --queries kind
 """
 NO_PATH = frozenset(OTHERS.split())
 """Options that name no file; --parts is the same everywhere."""

@@ -60,7 +60,9 @@ def read_index(path: Path, settings: dict[str, int], spec: str) -> Index:
         return Index(values, ids, numbered, None, "")
     by = METRICS.get(int(inner.metric_type), "another metric")
     settled = "".join(f", {name} {value}" for name, value in settings.items())
-    return Index(values, ids, numbered, _searching(faiss, inner, own), f"lists are what {kind} finds by {by}{settled}")
+    return Index(
+        values, ids, numbered, _searching(faiss, opened, inner, own), f"lists are what {kind} finds by {by}{settled}"
+    )
 
 
 def _ids(faiss: Any, opened: Any) -> tuple[np.ndarray | None, Any, np.ndarray | None]:
@@ -91,10 +93,11 @@ def _vectors(index: Any, own: np.ndarray | None) -> Iterator[np.ndarray]:
         yield index.reconstruct_n(start, stop - start) if own is None else index.reconstruct_batch(own[start:stop])
 
 
-def _searching(faiss: Any, index: Any, own: np.ndarray | None) -> Search:
-    """Return what asks the index, and gives the rows that it finds."""
+def _searching(faiss: Any, owner: Any, index: Any, own: np.ndarray | None) -> Search:
+    """Return what asks the index, and gives the rows that it finds; it keeps what was read, which owns the index."""
 
     def search(queries: Float[Tensor, "queries dim"], k: int) -> Int[Tensor, "queries k"]:
+        assert owner is not None
         faiss.omp_set_num_threads(torch.get_num_threads())
         _, found = index.search(np.ascontiguousarray(queries.float().numpy()), k)
         if own is not None:

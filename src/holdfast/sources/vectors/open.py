@@ -102,7 +102,7 @@ def _change(vectors: Vectors, truncate: int | None, normalise: bool, quantise: s
             "them to the vectors that it was made of"
         )
 
-    def moved() -> Iterator[Tensor]:
+    def change() -> Iterator[Tensor]:
         for rows in vectors.blocks():
             lengths = rows.norm(dim=1, keepdim=True)
             kept = rows[:, :truncate]
@@ -111,20 +111,20 @@ def _change(vectors: Vectors, truncate: int | None, normalise: bool, quantise: s
             again |= (lengths - 1).abs() < UNIT
             yield torch.where(again, torch.nn.functional.normalize(kept, eps=1e-30), kept).float()
 
-    return replace(vectors, values=pour(_quantise(moved, quantise), vectors.name))
+    return replace(vectors, values=pour(_quantise(change, quantise), vectors.name))
 
 
-def _quantise(moved: Callable[[], Iterator[Tensor]], kind: str | None) -> Iterator[np.ndarray]:
+def _quantise(change: Callable[[], Iterator[Tensor]], kind: str | None) -> Iterator[np.ndarray]:
     """Yield rounded vectors: those that distances are computed of."""
     if kind == "int8":
-        ends = [(rows.amin(0), rows.amax(0)) for rows in moved()]
+        ends = [(rows.amin(0), rows.amax(0)) for rows in change()]
         low, high = torch.stack([low for low, _ in ends]).amin(0), torch.stack([high for _, high in ends]).amax(0)
         step = ((high - low) / 255).clamp_min(torch.finfo(torch.float32).tiny)
-        for rows in moved():
+        for rows in change():
             yield (low + ((rows - low) / step).round() * step).numpy()
     elif kind == "binary":
-        for rows in moved():
+        for rows in change():
             yield torch.where(rows > 0, 1, -1).to(torch.int8).numpy()
     else:
-        for rows in moved():
+        for rows in change():
             yield rows.numpy()

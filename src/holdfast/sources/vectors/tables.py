@@ -33,6 +33,10 @@ class Read(NamedTuple):
     numbered: bool
 
 
+Row = dict[str, object]
+"""The cells of a row, by the names of their columns."""
+
+
 class Chosen(NamedTuple):
     """The columns of vectors, one or several, and that of ids; None: there is none."""
 
@@ -99,7 +103,7 @@ def read_jsonl(path: Path, vector: str | None, id: str | None) -> Read:
     return _read_lines(path, _json_rows(path), vector, id)
 
 
-def _csv_rows(path: Path) -> Iterator[dict[str, Any]]:
+def _csv_rows(path: Path) -> Iterator[Row]:
     """Yield rows by the names of their columns: 0, 1, ... without a header."""
     with io.TextIOWrapper(open_regular(path), "utf-8-sig", newline="") as file:
         lines = (line for line in csv.reader(file) if line)
@@ -116,9 +120,7 @@ def _csv_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 def _cell(text: str) -> Any:
     """Return a vector as pgvector or an array of PostgreSQL writes it, a number, or the text itself."""
-    if _is_vector(text):
-        return json.loads(f"[{text.strip()[1:-1]}]")
-    return text
+    return text.strip()[1:-1].split(",") if _is_vector(text) else text
 
 
 def _is_vector(text: str) -> bool:
@@ -127,13 +129,12 @@ def _is_vector(text: str) -> bool:
 
 def _is_number(text: object) -> bool:
     try:
-        float(text)  # pyright: ignore[reportArgumentType]
-    except (TypeError, ValueError):
+        return isinstance(text, str | int | float) and float(text) is not None
+    except ValueError:
         return False
-    return True
 
 
-def _json_rows(path: Path) -> Iterator[dict[str, Any]]:
+def _json_rows(path: Path) -> Iterator[Row]:
     with io.TextIOWrapper(open_regular(path), "utf-8") as file:
         for number, line in enumerate(filter(str.strip, file)):
             try:
@@ -154,7 +155,7 @@ def _json_rows(path: Path) -> Iterator[dict[str, Any]]:
             yield {key: value for key, value in row.items() if not isinstance(value, dict)} | nested
 
 
-def _read_lines(path: Path, rows: Iterator[dict[str, Any]], vector: str | None, id: str | None) -> Read:
+def _read_lines(path: Path, rows: Iterator[Row], vector: str | None, id: str | None) -> Read:
     """Return the vectors of rows that are read one by one."""
     try:
         first = next(rows, None)
@@ -174,7 +175,7 @@ def _read_lines(path: Path, rows: Iterator[dict[str, Any]], vector: str | None, 
     return Read(values, Ids(chain.from_iterable(ids)) if chosen.id else number_rows(len(values)), not chosen.id)
 
 
-def _parse(path: Path, rows: Iterable[dict[str, Any]], chosen: Chosen, ids: list[Ids]) -> Iterator[np.ndarray]:
+def _parse(path: Path, rows: Iterable[Row], chosen: Chosen, ids: list[Ids]) -> Iterator[np.ndarray]:
     """Yield the numbers of rows, some at a time, and keep their ids."""
     start, rest = 0, iter(rows)
     while some := list(islice(rest, ROWS)):
@@ -182,7 +183,11 @@ def _parse(path: Path, rows: Iterable[dict[str, Any]], chosen: Chosen, ids: list
         for number, row in enumerate(some, start):
             given = [row.get(name) for name in chosen.vector]
             try:
-                vectors.append(np.array(given[0] if isinstance(given[0], list) else given, np.float32))
+                numbers = given[0] if isinstance(given[0], list) else given
+                # NumPy would take what is absent for NaN
+                if None in numbers:
+                    raise ValueError("a number is absent")
+                vectors.append(np.array(numbers, np.float32))
             except (TypeError, ValueError) as error:
                 raise HoldfastError(
                     f"{str(path)!r}: expected a vector of numbers, got {str(given)[:60]} in row {number}"

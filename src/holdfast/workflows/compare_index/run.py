@@ -34,7 +34,7 @@ from holdfast.workflows.compare_index.canaries import read_canaries
 from holdfast.workflows.compare_index.changed import draw_into, most_changed
 from holdfast.workflows.compare_index.encoders import represent
 from holdfast.workflows.compare_index.plan import IndexPlan
-from holdfast.workflows.compare_index.stored import draw, find_copies, match, side_of, stored_entry
+from holdfast.workflows.compare_index.stored import draw, entry_of, find_copies, match, side_of
 from holdfast.workflows.compare_index.upgrade import PAIRED, Drawn, Upgrade, findings, refuse_too_few, upgrade
 
 TABLE = "tables/images.parquet"
@@ -146,7 +146,7 @@ def _compare_stored(asked: "Asked", old: Vectors, new: Vectors) -> IndexRecord:
                 f"neighbours of {plural(len(drawn.queries), 'item')} are looked for among all {len(matched.ids):,}: "
                 "intervals of lists are about all queries drawn from this index"
             )
-        sides = Both(old=stored_entry(old), new=stored_entry(new))
+        sides = Both(old=entry_of(old), new=entry_of(new))
         return asked.record(sides, data, upgraded, matched.ids, drawn.queries, lambda place: "", notes)
 
 

@@ -25,7 +25,7 @@ from holdfast.workflows.compare_index.upgrade import PAIRED, Drawn, Represented
 ALL = 2**36
 """Products of numbers that lists of all items may take."""
 
-SOME = 2**38
+SOME = 2**37
 """Products that lists of some of them may take, about a minute on two cores for both sides."""
 
 TRIED = 256
@@ -122,7 +122,7 @@ def side_of(vectors: Vectors, other: Side, notes: list[str]) -> Side:
     reps = vectors.values[rows].double()
     finds = _finder(vectors, rows, reps, other.represented.reps, notes)
     represented = Represented(reps, labels=other.represented.labels, finds=finds)
-    return Side(stored_entry(vectors), other.images, other.thumbnails, represented)
+    return Side(entry_of(vectors), other.images, other.thumbnails, represented)
 
 
 def _is_whole(rows: Int[Tensor, "items"], side: Vectors) -> bool:
@@ -191,7 +191,7 @@ def find_copies(matched: Matched, drawn: Drawn) -> Int[Tensor, "pairs 2"]:
     return torch.cat([torch.empty(0, 2, dtype=torch.long), *pairs])
 
 
-def stored_entry(vectors: Vectors) -> IndexEncoder:
+def entry_of(vectors: Vectors) -> IndexEncoder:
     """Return stored vectors as records have an encoder: nothing is known of it but what it made."""
     none = passes_entry(Passes())
     return IndexEncoder(
