@@ -49,6 +49,7 @@ READ = {
     ("compare-index", "new"): [[ENCODER, "{it}.safetensors?mean=0&std=1", *DIGITS]],
     ("compare-index", "--data"): [[ENCODER, ENCODER, "--data", "{it}.npz"]],
     ("compare-index", "--canaries"): [[ENCODER, ENCODER, *DIGITS, "--canaries", "{it}.csv"]],
+    ("audit-index", "vectors"): [["vectors:{it}." + end] for end in ("npy", "parquet", "csv")],
     ("leaderboard", "folder"): [["{run}"]],
     ("view", "folder"): [["{it}.toml", "--out", "{out}"]],
     ("train", "recipe"): [["{it}.toml"]], ("train", "--data"): [["{recipe}", "--data", "{it}.npz", "--out", "{out}"]],
@@ -84,7 +85,8 @@ READ = {
 """(command, option or argument that is read) -> arguments, of which one is no file."""
 
 WRITTEN = {
-    ("demo", "--out"), ("audit", "--out"), ("compare-index", "--out"), ("compare-index", "--edits"),
+    ("demo", "--out"), ("audit", "--out"), ("compare-index", "--out"), ("audit-index", "--out"),
+    ("compare-index", "--edits"),
     ("figures", "--out"),
     ("view", "--out"), ("train", "--out"), ("study", "--out"), ("harden", "--out"), ("reproduce", "--out"),
     ("certify", "--out"),
@@ -104,7 +106,7 @@ OTHERS = """
     --source-url --k --format --only --width --height --font --size --marks --dpi --port --host --open --epochs --track
     --objective --steps --attack --views --batchnorm --rehearse --image --negatives --label --seconds --certifier
     --lora --lora-rank --attack-steps --attack-step --patience --ema --clip --certified --template --no-pictures
-    --freeze --groups --sigma --draws --alpha --queries kind
+    --freeze --groups --sigma --draws --alpha --queries --similar kind
 """
 NO_PATH = frozenset(OTHERS.split())
 """Options that name no file; --parts is the same everywhere."""

@@ -39,7 +39,7 @@ from holdfast.workflows.compare_index.run import compare_index as run
 from holdfast.workflows.monitor.snapshot import isolate_global_state
 
 
-def _name_vectors(side: Any, vectors: dict[str, Vectors]) -> Any:
+def name_vectors(side: Any, vectors: dict[str, Vectors]) -> Any:
     """Return how a side is called in a plan, where it is an array of vectors, which is kept; else the side itself."""
     if not isinstance(side, np.ndarray | Tensor):
         return side
@@ -99,7 +99,7 @@ def compare_index(asked: CompareIndex) -> IndexRecord:
             threshold that no pair reaches, canaries that cannot be read, or a folder that holds another comparison.
     """
     vectors: dict[str, Vectors] = {}
-    sides = [_name_vectors(side, vectors) for side in (asked.old, asked.new)]
+    sides = [name_vectors(side, vectors) for side in (asked.old, asked.new)]
     opened = open_encoders([side for side in sides if not is_stored(side)], asked.mean, asked.std)
     networks = {name: network for name, network in opened.items() if isinstance(network, Encoder)}
     source, spec = open_source("data", asked.data, asked.labels)

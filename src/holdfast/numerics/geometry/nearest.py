@@ -72,6 +72,7 @@ def nearest(queries: Queries, bank: Bank, k: int, divergence: Divergence) -> Int
             kth = block.topk(k, largest=False).values[:, -1:]
             limit = torch.minimum(limit, divergence.from_kernel(kth))
         candidates = find_places(block.numpy() <= _bracket(limit, divergence, floor)[1].numpy())
+        # Few are left, and looked at again in float64
         if len(candidates):
             best.add(i, j, candidates)
     return best.positions
@@ -112,6 +113,7 @@ def nearest_of_many(
         scores = divergence.scores(members)
         rounding = 2.0**-22 * (members.shape[1] + 8)
         longest, largest = scores.weights.norm(dim=1).max(), scores.bias.abs().max()
+        # Queries some at a time, so that a block stays in the cache
         for i in range(0, len(queries), ROWS):
             rows = slice(i, i + ROWS)
             around = queries[rows].float() - scores.middle
@@ -121,6 +123,7 @@ def nearest_of_many(
                 return _nearest_by_parts(queries, bank, k, divergence, advance)
             found = torch.addmm(scores.bias, around, scores.weights.T)
             found = found[:, 1:] - found[:, :1]
+            # The k-th best so far; of the first block the k-th of it
             limit = best.scores[rows, -1:]
             if not limit.isfinite().all() and found.shape[1] >= k:
                 limit = torch.maximum(limit, found.topk(k).values[:, -1:])

@@ -33,6 +33,7 @@ def of_array(values: np.ndarray, name: str) -> Tensor:
             f"{name}: expected vectors of {', '.join(KINDS)}, got {values.dtype.name}; save them with "
             ".astype('float32')"
         )
+    # One axis is a vector, three are patches
     if values.ndim != 2:
         raise HoldfastError(f"{name}: expected vectors [N, D], a row each, got the shape {list(values.shape)}")
     # numbers of another machine's order of bytes are copied, some at a time
@@ -50,6 +51,7 @@ def read_vecs(path: Path) -> Tensor:
     """
     kind = VECS[path.suffix]
     try:
+        # The length of the first vector is that of all
         with open_regular(path) as file:
             head = file.read(4)
         size = path.stat().st_size
@@ -57,6 +59,7 @@ def read_vecs(path: Path) -> Tensor:
         if not size:
             raise HoldfastError(f"{str(path)!r}: expected vectors, got an empty file")
         width = 4 + dim * kind.itemsize
+        # Text, and files of other kinds, begin with numbers that are no length
         if not 0 < dim < 2**20:
             raise HoldfastError(
                 f"{str(path)!r}: expected the length of the first vector, got {dim}; is it {path.suffix}?"
@@ -64,6 +67,7 @@ def read_vecs(path: Path) -> Tensor:
         held = np.memmap(regular(path), np.uint8, "r", shape=(size // width, width))
     except OSError as error:
         raise HoldfastError(f"cannot read the vectors {str(path)!r}: {os_reason(error)}") from error
+    # Each row says its own length
     lengths = held[:, :4].copy().view("<i4")[:, 0] if len(held) else np.zeros(0)
     if (lengths != dim).any():
         row = int((lengths != dim).argmax())
@@ -71,10 +75,12 @@ def read_vecs(path: Path) -> Tensor:
             f"{str(path)!r}: expected vectors of {dim} numbers each as the first one has, got "
             f"{lengths[row]} in row {row}"
         )
+    # A copy that was interrupted
     if size % width:
         raise HoldfastError(
             f"{str(path)!r}: it ends inside row {size // width}, after {size % width} of {width} bytes; copy it again"
         )
+    # Views of the file: the lengths are skipped, nothing is copied
     values = held[:, 4:] if kind.itemsize == 1 else held.view(kind)[:, 1:]
     return as_tensor(values)
 
@@ -85,6 +91,7 @@ def read_ids(path: Path) -> list[str]:
     Raises:
         HoldfastError: a file that cannot be read.
     """
+    # Texts of NumPy have a type of their own
     if path.suffix == ".npy":
         values = map_array(path)
         if values.ndim != 1 or values.dtype.kind not in "iuUS":

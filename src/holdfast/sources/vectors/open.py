@@ -55,6 +55,7 @@ def open_vectors(spec: str) -> Vectors:
     Raises:
         HoldfastError: a file that is not there or no such one, vectors of two lengths, ids that are there twice.
     """
+    # What all files understand is taken first
     _, name, options = parse(spec)
     label = take(options, "label", str, spec)
     truncate, normalise = take(options, "truncate", positive, None), take(options, "normalise", boolean, False)
@@ -67,10 +68,12 @@ def open_vectors(spec: str) -> Vectors:
 def _read(path: Path, options: Options, spec: str) -> Vectors:
     """Return the vectors of a file, by what its name ends with."""
     suffix, ids = path.suffix.lower(), None
+    # By the end of the name, as people call files
     if suffix not in (*ARRAYS, *TABLES, *SUFFIXES):
         advice = "; save one array of it as .npy" if suffix == ".npz" else ""
         known = ", ".join((*ARRAYS, *TABLES, *SUFFIXES))
         raise HoldfastError(f"{spec}: expected a file of vectors ({known}), got {path.name!r}{advice}")
+    # A folder is no file either
     if not path.is_file():
         raise HoldfastError(f"{spec}: expected a file of vectors, found none at {str(path)!r}; {path_meant(path)}")
     if suffix in TABLES:
@@ -84,6 +87,7 @@ def _read(path: Path, options: Options, spec: str) -> Vectors:
     else:
         values = ARRAYS[suffix](path)
         opened = Vectors(spec, values, number_rows(len(values)), numbered=True)
+    # Ids of a file of their own go before those of a table
     own = take(options, "ids", str, None)
     return opened if own is None else replace(opened, ids=read_ids(Path(own).expanduser()), numbered=False)
 
@@ -92,10 +96,12 @@ def _change(vectors: Vectors, truncate: int | None, normalise: bool, quantise: s
     """Return other vectors made of these, which then lie in a temporary file; the same where nothing is asked."""
     if truncate is None and not normalise and quantise is None:
         return vectors
+    # To keep more than there is would say nothing
     if truncate is not None and truncate > vectors.dim:
         raise HoldfastError(
             f"{vectors.name}: expected truncate of at most {vectors.dim}, the numbers there are, got {truncate}"
         )
+    # What an index finds is about its own codes
     if vectors.search is not None:
         raise HoldfastError(
             f"{vectors.name}: expected no truncate, normalise or quantise of an index that searches by itself; give "
@@ -104,6 +110,7 @@ def _change(vectors: Vectors, truncate: int | None, normalise: bool, quantise: s
 
     def change() -> Iterator[Tensor]:
         for rows in vectors.blocks():
+            # Lengths as they were, before anything is cut off
             lengths = rows.norm(dim=1, keepdim=True)
             kept = rows[:, :truncate]
             # as Matryoshka representations are used: what had length 1 has it again
@@ -117,8 +124,10 @@ def _change(vectors: Vectors, truncate: int | None, normalise: bool, quantise: s
 def _quantise(change: Callable[[], Iterator[Tensor]], kind: str | None) -> Iterator[np.ndarray]:
     """Yield rounded vectors: those that distances are computed of."""
     if kind == "int8":
+        # The range of each dimension first, so everything is read twice
         ends = [(rows.amin(0), rows.amax(0)) for rows in change()]
         low, high = torch.stack([low for low, _ in ends]).amin(0), torch.stack([high for _, high in ends]).amax(0)
+        # A dimension of one value has no step
         step = ((high - low) / 255).clamp_min(torch.finfo(torch.float32).tiny)
         for rows in change():
             yield (low + ((rows - low) / step).round() * step).numpy()

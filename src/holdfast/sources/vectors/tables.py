@@ -48,6 +48,7 @@ def read_parquet(path: Path, vector: str | None, id: str | None) -> Read:
     """Return the vectors of a Parquet file: a column of lists, or all columns of numbers but for that of ids."""
     try:
         file = pq.ParquetFile(regular(path))
+        # What columns could be vectors, numbers, or ids
         kinds = {column.name: column.type for column in file.schema_arrow}
         lists = [name for name, kind in kinds.items() if _is_list(kind)]
         numbers = [name for name, kind in kinds.items() if pa.types.is_floating(kind)]
@@ -57,6 +58,7 @@ def read_parquet(path: Path, vector: str | None, id: str | None) -> Read:
 
         def blocks() -> Iterator[np.ndarray]:
             start = 0
+            # No other column is read, however large
             columns = [*chosen.vector, *([chosen.id] if chosen.id else [])]
             for batch in file.iter_batches(ROWS, columns=columns):
                 if chosen.id:
@@ -77,15 +79,18 @@ def _is_list(kind: pa.DataType) -> bool:
 
 def _numbers(columns: list[Any], path: Path, start: int) -> np.ndarray:
     """Return the numbers of some rows, [n, D]."""
+    # A row without a vector would become one of NaN
     for column in columns:
         if column.null_count:
             row = start + column.is_null().to_pylist().index(True)
             raise HoldfastError(f"{str(path)!r}: expected a vector in every row, got none in row {row}")
+    # Each column is a dimension
     if not _is_list(columns[0].type):
         return np.stack([column.to_numpy(zero_copy_only=False) for column in columns], 1).astype(np.float32)
     flat = columns[0].flatten()
     if flat.null_count:
         raise HoldfastError(f"{str(path)!r}: expected numbers, got a vector with missing ones behind row {start}")
+    # Lists may have any length; vectors have one
     sizes = columns[0].value_lengths().to_numpy(zero_copy_only=False)
     if (sizes != sizes[0]).any():
         row = int((sizes != sizes[0]).argmax())
@@ -107,6 +112,7 @@ def _csv_rows(path: Path) -> Iterator[Row]:
     """Yield rows by the names of their columns: 0, 1, ... without a header."""
     with io.TextIOWrapper(open_regular(path), "utf-8-sig", newline="") as file:
         lines = (line for line in csv.reader(file) if line)
+        # A header has neither vectors nor numbers behind its first cell
         first = next(lines, [])
         header = not any(_is_vector(cell) for cell in first) and not all(map(_is_number, first[1:]))
         names = first if header else list(map(str, range(len(first))))
@@ -158,9 +164,11 @@ def _json_rows(path: Path) -> Iterator[Row]:
 def _read_lines(path: Path, rows: Iterator[Row], vector: str | None, id: str | None) -> Read:
     """Return the vectors of rows that are read one by one."""
     try:
+        # The first row says what columns there are
         first = next(rows, None)
         if first is None:
             raise HoldfastError(f"{str(path)!r}: expected vectors, got an empty file")
+        # Lists are vectors; all else are numbers or texts
         lists = [name for name, value in first.items() if isinstance(value, list)]
         numbers = [name for name, value in first.items() if name not in USUAL and _is_number(value)]
         # without a header the first column is the id of the others
@@ -181,6 +189,7 @@ def _parse(path: Path, rows: Iterable[Row], chosen: Chosen, ids: list[Ids]) -> I
     while some := list(islice(rest, ROWS)):
         vectors: list[np.ndarray] = []
         for number, row in enumerate(some, start):
+            # A list, or a number of each column
             given = [row.get(name) for name in chosen.vector]
             try:
                 numbers = given[0] if isinstance(given[0], list) else given
@@ -192,6 +201,7 @@ def _parse(path: Path, rows: Iterable[Row], chosen: Chosen, ids: list[Ids]) -> I
                 raise HoldfastError(
                     f"{str(path)!r}: expected a vector of numbers, got {str(given)[:60]} in row {number}"
                 ) from error
+            # Within a block, that rows can be stacked
             if vectors[-1].shape != vectors[0].shape:
                 raise _other_length(path, number, vectors[0].size, vectors[-1].size)
             if chosen.id and row.get(chosen.id) is None:
@@ -232,14 +242,17 @@ def _choose(
     Raises:
         HoldfastError: no such column, several of lists, or none of numbers.
     """
+    # What is asked for by name must be there
     for asked in (vector, id):
         if asked is not None and asked not in names:
             raise unknown(f"column of {path.name}", asked, names)
     if id is None:
+        # By its usual name, or because there is no other
         known = [name for name in USUAL if name in names]
         id = known[0] if known else others[0] if len(others) == 1 else None
     if vector is not None:
         return Chosen([vector], id)
+    # Which of several vectors is meant, nobody can guess
     if len(lists) > 1:
         raise HoldfastError(
             f"{str(path)!r}: expected one column of vectors, got {', '.join(lists)}; choose with ?vector=NAME"

@@ -65,10 +65,12 @@ class Vectors:
             raise HoldfastError(
                 f"{self.name}: expected vectors [N, D], a row each, got the shape {list(self.values.shape)}"
             )
+        # Ids of another file may be of another table
         if len(self.ids) != len(self.values):
             raise HoldfastError(
                 f"{self.name}: expected an id for each of {len(self.values):,} vectors, got {len(self.ids):,}"
             )
+        # Looked for one by one only where a set is smaller
         if not self.numbered and len(set(self.ids)) < len(self.ids):
             first: dict[str, int] = {}
             for row, name in enumerate(self.ids):
@@ -88,17 +90,20 @@ class Vectors:
 
     def blocks(self) -> Iterator[Tensor]:
         """Yield all rows in order, some at a time, as float32; those of float64 keep it."""
+        # Each block is a view of the file until it is converted
         for rows in self.values.split(max(1, PIECE // self.dim)):
             yield rows if rows.dtype == torch.float64 else rows.float()
 
     @cached_property
     def survey(self) -> Survey:
         """What a look at every number finds."""
+        # The shape too, for the same numbers may stand in other rows
         total, zero, bad = hashlib.sha256(repr(tuple(self.values.shape)).encode()), [], []
         for rows in self.blocks():
             total.update(np.ascontiguousarray(rows.numpy()).data)
             zero.append((rows == 0).all(1))
             bad.append(~rows.isfinite().all(1))
+        # Other ids are another index
         for text in () if self.numbered else self.ids:
             total.update(f"{text}\n".encode())
         return Survey(
@@ -135,6 +140,7 @@ def pour(blocks: Iterator[np.ndarray], name: str) -> Tensor:
     kept: RowsOnDisk | None = None
     kind, dim = np.dtype(np.float32), 0
     for block in blocks:
+        # The first block says how long rows are, and of what numbers
         if kept is None:
             kind, dim = block.dtype, block.shape[1]
             kept = RowsOnDisk(kind.itemsize * dim)

@@ -57,6 +57,7 @@ def match(old: Vectors, new: Vectors) -> Matched:
     """
     for side in (old, new):
         side.refuse_unfinished()
+    # What each side says of itself, then what is missing or zero
     notes = [f"{side.name}: {note}" for side in (old, new) for note in side.notes]
     for side in (old, new):
         if len(zero := side.survey.zero):
@@ -66,6 +67,7 @@ def match(old: Vectors, new: Vectors) -> Matched:
     rows = _common_rows(old, new)
     for side, found in zip((old, new), rows, strict=True):
         if alone := len(side) - len(found):
+            # Rows that nobody asked for
             known = torch.ones(len(side), dtype=torch.bool)
             known[found] = False
             named = side.name_rows(known.nonzero().squeeze(1))
@@ -81,6 +83,7 @@ def match(old: Vectors, new: Vectors) -> Matched:
 
 def _common_rows(old: Vectors, new: Vectors) -> tuple[Int[Tensor, "items"], Int[Tensor, "items"]]:
     """Return where the items that both have stand on each side."""
+    # Without ids row is matched with row, which needs as many
     if old.numbered and new.numbered and len(old) != len(new):
         raise HoldfastError(
             f"expected as many vectors on both sides, which have no ids, got {len(old):,} and {len(new):,}; say which "
@@ -89,6 +92,7 @@ def _common_rows(old: Vectors, new: Vectors) -> tuple[Int[Tensor, "items"], Int[
     if len(old) == len(new) and all(a == b for a, b in zip(old.ids, new.ids, strict=True)):
         both = torch.arange(len(old))
         return both, both
+    # By a table of the new ids: orders may differ
     places = {name: row for row, name in enumerate(new.ids)}
     pairs = [(row, place) for row, name in enumerate(old.ids) if (place := places.get(name)) is not None]
     if not pairs:
@@ -172,6 +176,7 @@ def draw(matched: Matched, queries: int | None, seed: int) -> Drawn:
     """
     items = len(matched.ids)
     dim = max(matched.old.reps.shape[1], matched.new.reps.shape[1])
+    # All lists where they take seconds, else as many as a minute holds
     few = items * items * dim <= ALL if queries is None else queries >= items
     approximate = matched.old.finds is not None or matched.new.finds is not None
     count = queries or (items if few else min(items, max(PAIRED // 10, SOME // (items * dim))))
@@ -182,6 +187,7 @@ def draw(matched: Matched, queries: int | None, seed: int) -> Drawn:
 
 def find_copies(matched: Matched, drawn: Drawn) -> Int[Tensor, "pairs 2"]:
     """Return the pairs of items whose vectors are equal on both sides: they are of one thing."""
+    # Equal on one side alone may be a fault of that encoder
     both = np.concatenate([side.reps[drawn.paired].double().numpy() for side in (matched.old, matched.new)], 1)
     _, group, sizes = np.unique(both, axis=0, return_inverse=True, return_counts=True)
     pairs = [
@@ -193,6 +199,7 @@ def find_copies(matched: Matched, drawn: Drawn) -> Int[Tensor, "pairs 2"]:
 
 def entry_of(vectors: Vectors) -> IndexEncoder:
     """Return stored vectors as records have an encoder: nothing is known of it but what it made."""
+    # Stored: nobody makes a pass
     none = passes_entry(Passes())
     return IndexEncoder(
         name=public(vectors.name),
