@@ -36,15 +36,15 @@ def hubness(lists: Lists, top: float = 0.01) -> dict[str, Kept]:
         top: the share of items that count as hubs.
 
     Returns:
-        Of each, what each item has to do with it, [N], and the value without it, [N]. The first is one number
+        Of each, what each item has to do with it, [1, N], and the value without it, [1, N]. The first is one number
         throughout where the quantity is no mean over items.
 
     Source: Radovanović, Nanopoulos & Ivanović (2010), "Hubs in space".
 
     Example:
         >>> found = hubness(torch.tensor([[1, 2], [0, 2], [1, 0]]), top=1 / 3)
-        >>> found["hubs"].values[0].item(), found["antihubs"].values.tolist()
-        (0.6666666666666666, [0.0, 0.0, 1.0])
+        >>> found["hubs"].values[0, 0].item(), found["antihubs"].values.tolist()
+        (0.6666666666666666, [[0.0, 0.0, 1.0]])
     """
     # The last place is for who comes in where somebody is left out
     items, k = len(lists), lists.shape[1] - 1
